@@ -1,0 +1,98 @@
+"""The contract that every engine fulfils. Build and run are separate; what an engine cannot do is a capability with a reason.
+
+An engine lives in a worker process only. It is given a *cut* model (plain ONNX, weights external, original types) and the set
+of nodes to keep in higher precision, and does to it what its options say.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+import numpy as np
+import onnx
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One key of an engine spec. ``type``: what a value must be; ``choices`` empty = free."""
+
+    name: str
+    type: Literal["str", "int", "float", "bool", "list"]
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+
+
+class Capability(msgspec.Struct, frozen=True):
+    """Present, or absent with a sentence that says why and what would change it."""
+
+    present: bool
+    reason: str = ""
+
+
+class EngineInfo(msgspec.Struct, frozen=True):
+    """What an engine is, here and with these options.
+
+    ``precision`` is what it computes in (decides the default tolerance); ``storage`` the dtype that inner float tensors have in
+    it (``float32``, ``float16``, ``bfloat16``: cut tensors are fed rounded to it). ``fingerprint`` changes whenever results may:
+    engine, version, options, device, driver, CPU features, threads. ``capabilities``: build, run, mark, keep (precision per node), optimizers
+    (can be switched), tactics, rebuild (a new build may differ), threads.
+    """
+
+    name: str
+    spec: str  # canonical
+    version: str
+    device: str
+    precision: str
+    storage: str
+    fingerprint: str
+    capabilities: dict[str, Capability]
+    options: tuple[Option, ...] = ()
+    optimizers: tuple[str, ...] = ()  # names that may be switched off, where that is possible
+    slots: int = 1  # how many builds fit this device at once, memory aside
+
+
+class EngineFault(Exception):
+    """An engine said no. ``status`` becomes the measurement's; the message is one sentence with the engine's own last line."""
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status  # build-failed | invalid-model | unsupported | out-of-memory | refused | error
+
+
+class EngineMissing(Exception):
+    """The engine cannot be imported or has no device; the message says how to get it (exit code 4)."""
+
+
+class BuildRequest(msgspec.Struct, frozen=True):
+    """What to build. ``model`` refers to external weights in ``weights_dir`` (a folder that holds the files its tensors name).
+
+    ``keep``: indices into ``model.graph.node`` to keep in FP32. ``marks``: names of tensors to make readable beside the graph outputs (already
+    graph outputs of ``model`` for engines whose only way is that). ``feeds_shapes``: shapes of the inputs that will be run.
+    """
+
+    model: onnx.ModelProto
+    weights_dir: str
+    keep: frozenset[int] = frozenset()
+    marks: tuple[str, ...] = ()
+    feed_shapes: Mapping[str, tuple[int, ...]] = {}
+    attempt: int = 0
+
+
+class Built(Protocol):
+    """A runnable engine. ``run`` returns every graph output by name (and the marks). Freed with ``close``."""
+
+    model: onnx.ModelProto  # what really ran: casts in
+
+    def run(self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str] = ()) -> dict[str, np.ndarray]: ...
+
+    def close(self) -> None: ...
+
+
+class Engine(Protocol):
+    """One engine with its options. Made by ``engines.backends.make(spec)``; raises EngineMissing there."""
+
+    info: EngineInfo
+
+    def build(self, request: BuildRequest) -> Built:
+        """Raises EngineFault."""
+        ...

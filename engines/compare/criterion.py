@@ -1,0 +1,87 @@
+"""When a measurement counts as failing: criterion, signature, verdict. Plain data; the rule itself is ``judge.py``."""
+
+from typing import Literal
+
+import msgspec
+
+from engines.probe import HUGE
+
+Metric = Literal["rel_l2", "rel_max", "max_abs", "max_rel", "cosine", "sqnr_db", "ulp", "mismatched", "elementwise"]
+METRICS: tuple[str, ...] = Metric.__args__  # type: ignore[attr-defined]
+
+# Relative L2 that a precision may cost before it counts as wrong, by the precision the engine computes in.
+# Source: design notes, measured on real models; an absolute 1e-5 would fail FP16 and TF32 by design.
+TOLERANCE_BY_PRECISION: dict[str, float] = {
+    "fp64": 1e-4, "fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2, "bf16": 5e-2, "fp8": 1e-1, "int8": 1e-1,
+}  # fmt: skip
+
+
+class Criterion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How scores are turned into pass or fail. Changing it needs no new run.
+
+    ``tolerance`` bounds the metric's *badness* (``score.badness``): for cosine that is ``1 - cosine``; for ``sqnr_db``
+    the tolerance is the least SQNR in dB. ``elementwise`` is Polygraphy's rule (an element fails when it is over
+    ``atol`` and over ``rtol``); it is chosen when ``--atol`` or ``--rtol`` is given. Per-output values override.
+    """
+
+    metric: Metric = "rel_l2"
+    tolerance: float = 1e-4
+    tolerances: dict[str, float] = {}
+    atol: float = 1e-5
+    atols: dict[str, float] = {}
+    rtol: float = 1e-5
+    rtols: dict[str, float] = {}
+    precision: str = "fp32"  # what the default tolerance came from
+    source: Literal["default", "user"] = "default"
+    # external checker (--check): Polygraphy's rules
+    fail_regex: tuple[str, ...] = ()
+    fail_codes: tuple[int, ...] = ()
+    ignore_fail_codes: tuple[int, ...] = ()
+
+
+class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the failure looks like on the model's own outputs; everything the search finds must fail like this.
+
+    ``outputs`` are names of the model's own outputs that fail; ``errors`` their badness e0 on ``sample``.
+    """
+
+    kind: Literal["accuracy", "crash", "build", "check"]
+    sample: str
+    outputs: tuple[str, ...] = ()
+    errors: dict[str, float] = {}
+    nonfinite: bool = False  # values that are finite in the reference and are not in the engine
+    metric: str = "rel_l2"
+    tolerance: float = 0.0
+    failures: int = 1
+    looks: int = 1
+
+    @property
+    def error(self) -> float:
+        """e0: the worst badness."""
+        return max(self.errors.values(), default=HUGE if self.nonfinite else 0.0)
+
+
+Reason = Literal[
+    "", "crash", "timeout", "out-of-memory", "build-failed", "invalid-model", "unsupported", "refused", "reference-failed",
+    "check-died", "harmless", "milder", "amplified-downstream", "unrepresentable-input", "different-outputs", "varies",
+    "error",
+]  # fmt: skip
+
+
+class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of three answers. ``own``: badness of the candidate's own outputs; ``effect``: badness on the model's
+    outputs O when the candidate's engine values are transplanted into the reference run; None where not measured."""
+
+    kind: Literal["pass", "fail", "unresolved"]
+    reason: Reason = ""
+    own: float | None = None
+    effect: float | None = None
+    detail: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return self.kind == "fail"
+
+    @property
+    def passed(self) -> bool:
+        return self.kind == "pass"

@@ -1,0 +1,67 @@
+"""The session folder as engines see it: content-addressed files, models, inputs, captures. No numpy, no onnx.
+
+A file is written under a temporary name, fsynced and renamed before anyone is told of it, so a name that exists is whole.
+"""
+
+import contextlib
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def atomic(target: Path) -> Iterator[Path]:
+    """A temporary path beside ``target``; on leaving it is fsynced and renamed to ``target``, or removed after an exception."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def digest_file(path: Path) -> str:
+    """sha256 of a file's bytes. Raises ``OSError``."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Store:
+    """Paths below one session folder, and its content-addressed files (``artifacts/ab/<sha256>``).
+
+    ``models/<digest>.onnx`` points to ``models/weights/<digest>.bin`` (ONNX checkers refuse external data that is not below the
+    model). ``inputs/<digest>/``, ``captures/<reference>/<sample>/<tensor>.npy``, ``logs/``.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.artifacts = root / "artifacts"
+        self.models = root / "models"
+        self.weights = root / "models" / "weights"
+        self.inputs = root / "inputs"
+        self.captures = root / "captures"
+        self.logs = root / "logs"
+
+    def path(self, digest: str) -> Path:
+        """Where the artifact lies. Raises ``ValueError`` for text that is not a sha256."""
+        if len(digest) != 64 or any(c not in "0123456789abcdef" for c in digest):
+            raise ValueError(f"'{digest[:80]}' is not an artifact's digest.")
+        return self.artifacts / digest[:2] / digest
+
+    def put(self, data: bytes) -> str:
+        """Store bytes, return their sha256. Storing the same bytes twice is free."""
+        digest = hashlib.sha256(data).hexdigest()
+        target = self.path(digest)
+        if not target.exists():
+            with atomic(target) as temporary:
+                temporary.write_bytes(data)
+        return digest
+
+    def get(self, digest: str) -> bytes:
+        """The artifact's bytes. Raises ``FileNotFoundError``."""
+        return self.path(digest).read_bytes()

@@ -1,0 +1,116 @@
+"""The graph as steps see it: ids, edges, op types, sizes. No arrays, no protobuf.
+
+A worker makes one from a model (``engines.graph.load``); it travels as JSON. Node ids are topological: every input
+of node ``i`` is made by a node with a smaller id, or is a graph input or a weight.
+"""
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Literal
+
+import msgspec
+
+
+class Tensor(msgspec.Struct, frozen=True, array_like=True):
+    """One tensor of the main graph.
+
+    ``dtype`` is numpy's name (``float32``, ``bfloat16``, ``int64``, ``bool``), ``"string"``, ``"sequence"`` or ``""``
+    where unknown. ``shape`` is the shape *seen in the reference run* where there was one, else the declared one with
+    -1 for symbolic dimensions, else None. ``bytes`` follows from both, -1 where unknown.
+    """
+
+    id: int
+    name: str
+    dtype: str
+    kind: Literal["input", "weight", "node"]
+    producer: int  # node id, -1 for inputs and weights
+    shape: tuple[int, ...] | None = None
+    bytes: int = -1
+
+    @property
+    def floating(self) -> bool:
+        return self.dtype.startswith(("float", "bfloat"))
+
+
+class Node(msgspec.Struct, frozen=True, array_like=True):
+    """One node of the main graph. ``inputs`` holds tensor ids, -1 for an omitted optional input.
+
+    ``captures`` are outer tensors read by the bodies of If, Loop and Scan nodes; they count as inputs for every cut.
+    """
+
+    id: int
+    name: str  # the original name: may be empty, repeated, or hold anything
+    op: str
+    domain: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    captures: tuple[int, ...] = ()
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return tuple(t for t in self.inputs if t >= 0) + self.captures
+
+
+class GraphIndex(msgspec.Struct, frozen=True, dict=True):
+    """The whole main graph. Constant nodes have become weights. ``model`` is the digest of the stored model."""
+
+    model: str
+    nodes: tuple[Node, ...]
+    tensors: tuple[Tensor, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    # Tensors that decide a shape, an axis, an index list or a condition somewhere downstream (integers and booleans
+    # only): fed as constants by default, as the engine would fold them.
+    shape_like: tuple[int, ...] = ()
+
+    @cached_property
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        """For each tensor id the ids of the nodes that read it, ascending."""
+        lists: list[list[int]] = [[] for _ in self.tensors]
+        for node in self.nodes:
+            for t in dict.fromkeys(node.reads):
+                lists[t].append(node.id)
+        return tuple(map(tuple, lists))
+
+    @cached_property
+    def by_name(self) -> dict[str, int]:
+        """Tensor name -> id."""
+        return {t.name: t.id for t in self.tensors}
+
+    def made_by(self, tensor: int) -> Node | None:
+        """The node that makes the tensor; None for graph inputs and weights."""
+        producer = self.tensors[tensor].producer
+        return self.nodes[producer] if producer >= 0 else None
+
+    def ancestors(self, tensors: Iterable[int], stop: Iterable[int] = ()) -> tuple[int, ...]:
+        """Ids of the nodes that the tensors depend on, ascending; tensors in ``stop`` are not followed upwards."""
+        stops, seen = set(stop), set[int]()
+        todo = [t for t in tensors if t not in stops]
+        while todo:
+            producer = self.tensors[todo.pop()].producer
+            if producer >= 0 and producer not in seen:
+                seen.add(producer)
+                todo.extend(t for t in self.nodes[producer].reads if t not in stops)
+        return tuple(sorted(seen))
+
+    def descendants(self, tensors: Iterable[int]) -> tuple[int, ...]:
+        """Ids of the nodes that depend on any of the tensors, ascending."""
+        seen = set[int]()
+        todo = list(tensors)
+        while todo:
+            for n in self.readers[todo.pop()]:
+                if n not in seen:
+                    seen.add(n)
+                    todo.extend(self.nodes[n].outputs)
+        return tuple(sorted(seen))
+
+    def boundary(self, nodes: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(inputs, outputs) of a node set: tensors it reads and does not make, weights left out; tensors it makes that
+        a node outside reads or that are outputs of the graph. Each ascending."""
+        inside = set(nodes)
+        made = {t for n in inside for t in self.nodes[n].outputs}
+        final = set(self.outputs)
+        reads = {t for n in inside for t in self.nodes[n].reads} - made
+        feeds = tuple(sorted(t for t in reads if self.tensors[t].kind != "weight"))
+        leaves = tuple(sorted(t for t in made if t in final or any(r not in inside for r in self.readers[t])))
+        return feeds, leaves

@@ -1,0 +1,261 @@
+"""Probes and measurements: the questions that steps ask and the answers that workers give.
+
+A probe is idempotent and symbolic: it names digests, node ids and sample ids, never bytes. Its measurement holds every
+metric, so that a new tolerance needs no new run. Both are frozen and travel as JSON.
+
+Id sets are written as ranges (``engines.graph.ranges``): ``"0-3,7"``; ``"*"`` is everything.
+
+Sample ids: ``"real:0"`` is the first feed of the user's inputs, ``"random:0"`` the random-by-role feed. Where rows are
+independent (dimension 0 of every input and output is the same batch), ``"real:0/5"`` is row 5 alone: as a *request* it
+feeds that row only (batch 1), as a *result* it scores that row. Requesting ``"real:0"`` feeds the whole batch and
+returns one result per row where rows exist, else one result ``"real:0"``.
+"""
+
+import hashlib
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+FORMAT = 1
+# JSON holds no infinity: a ratio without bound is written HUGE, the SQNR of equal tensors SILENT_DB.
+HUGE = 1e300
+SILENT_DB = 999.0
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+
+class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One shrink of a cut model (reduce's last passes). With edits, expected values are made by running the reference on
+    the edited cut itself.
+
+    kinds: ``fill`` (tensor: a fed input or weight becomes the constant ``value`` everywhere, same shape and dtype),
+    ``keep-rows`` (the fed inputs with this many rows in dimension ``axis`` keep the first ``value`` ones),
+    ``drop-attribute`` (node, attribute).
+    """
+
+    kind: Literal["fill", "keep-rows", "drop-attribute"]
+    tensor: int = -1
+    node: int = -1
+    attribute: str = ""
+    axis: int = 0
+    value: float = 0.0
+
+
+class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A symbolic part of the model; a worker cuts it.
+
+    ``nodes``    node ids. Tensors that they read and do not make are fed with captured reference values.
+    ``outputs``  tensor ids that are judged, all made by ``nodes``; ``""``: the model's own outputs made by them, or, if they
+                 make none, their boundary outputs.
+    ``severed``  tensors made inside ``nodes`` whose readers get the captured reference value instead (a culprit patched
+                 with reference values; a node alone among others). The producer still runs; drop it by leaving it out.
+    ``constants`` fed tensors that are baked in as initializers. None: the default rule (the ``shape_like`` ones of the index).
+    """
+
+    nodes: str = "*"
+    outputs: str = ""
+    severed: str = ""
+    constants: str | None = None
+    edits: tuple[Edit, ...] = ()
+
+
+class Probe(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", kw_only=True):
+    """Base of all probes. ``exclusive``: all other slots idle while it runs, never speculated. ``attempt`` counts
+    repetitions that a step asked for: another attempt is another question."""
+
+    attempt: int = 0
+    exclusive: bool = False
+
+
+class Inspect(Probe, frozen=True, tag="inspect"):
+    """What is this engine, here? -> facts: the ``EngineInfo`` as plain data (version, device, fingerprint, capabilities)."""
+
+    engine: str
+
+
+class Import(Probe, frozen=True, tag="import"):
+    """Take a model file into the session: lift Constant nodes to weights, split weights off. -> facts: model digest,
+    nodes, notes. ``path`` is absolute; ``digest`` the sha256 of the file (with its external data) when it was opened."""
+
+    path: str
+    digest: str
+
+
+class Describe(Probe, frozen=True, tag="describe"):
+    """The graph index of a stored model -> artifacts["index"], a GraphIndex as JSON. With ``sample``, shapes and dtypes are those
+    seen in the reference run of that sample (which also fills the captures, within budget)."""
+
+    model: str
+    sample: str = ""
+    inputs: str = ""
+    reference: str = ""
+
+
+class Sanitize(Probe, frozen=True, tag="sanitize"):
+    """Fold constants, clean up, infer shapes. -> facts: model digest, nodes_before, nodes_after, notes."""
+
+    model: str
+
+
+class LoadInputs(Probe, frozen=True, tag="load-inputs"):
+    """Make the session's inputs from what the user gave and random data by role. -> facts: ``inputs`` digest,
+    ``samples`` (list of SampleInfo), ``guesses``, ``warnings``. Refused (status ``refused``) with a sentence where they do not fit."""
+
+    model: str
+    sources: tuple[str, ...] = ()  # absolute paths, "path.py:func" for scripts
+    source_digests: tuple[str, ...] = ()
+    seed: int = 1
+    shapes: dict[str, tuple[int, ...]] = {}
+    ranges: dict[str, tuple[float, float]] = {}  # "" is the default range
+    random: bool = True  # also make one random-by-role feed
+
+
+class Measure(Probe, frozen=True, tag="measure"):
+    """Build a candidate on an engine, run it on samples, compare with the captured reference of the whole model.
+
+    ``keep``    node ids kept in higher precision (FP32); the engine says how (casts, layer precisions).
+    ``marks``   tensor ids observed beside the outputs; compared, not judged.
+    ``effect``  also transplant the engine's output values into the reference run of the whole model and score O.
+                ``effect_on``: tensor ids of O ("" = all the model's outputs).
+    ``runs``    runs of the one build; each run's scores are kept.
+    ``feed``    cut tensors as the engine would have stored them (rounded to its storage precision) or exactly.
+    ``engine``  an engine spec (``emulate:precision=fp16``). ``reference`` likewise; ``inputs`` is the inputs' digest.
+    ``save``    keep what was built (model.onnx, engine.onnx, inputs, expected, actual) under this name: artifacts.
+    """
+
+    model: str
+    inputs: str
+    samples: tuple[str, ...]
+    engine: str
+    reference: str
+    candidate: Candidate = Candidate()
+    keep: str = ""
+    marks: str = ""
+    effect: bool = False
+    effect_on: str = ""
+    runs: int = 1
+    feed: Literal["stored", "exact"] = "stored"
+    save: str = ""
+    timeout: float = 0.0  # seconds; 0: the pool's rule
+
+
+class Check(Probe, frozen=True, tag="check"):
+    """Ask an external checker about a candidate: split by shell rules, no shell, a fresh folder. ``{model}``, ``{inputs}``,
+    ``{expected}``, ``{dir}`` are replaced. -> facts: returncode or signal, stdout/stderr tails, output artifact."""
+
+    model: str
+    command: str
+    candidate: Candidate = Candidate()
+    inputs: str = ""
+    sample: str = ""
+    reference: str = ""
+    timeout: float = 0.0
+    artifacts: tuple[str, ...] = ()
+
+
+AnyProbe: TypeAlias = Inspect | Import | Describe | Sanitize | LoadInputs | Measure | Check
+
+
+class Score(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One tensor against its reference, one sample. All of these are kept so that any criterion can be applied later.
+
+    ``max_abs`` largest absolute difference; ``max_rel`` largest |a-b|/|b|; ``rel_max`` max_abs over max |reference|; ``rel_l2``
+    ||a-b|| / ||b||; ``cosine`` 1 for identical directions; ``sqnr_db`` 20 log10(||b|| / ||a-b||), SILENT_DB when equal; ``ulp`` largest
+    distance in units in the last place of the coarser of the two dtypes; ``mismatched`` fraction of elements over 1e-5 absolute
+    and 1e-5 relative. Differences count finite elements only; ``new_nonfinite``/``lost_nonfinite`` count the others.
+    NaN in the same place, and the same infinity in the same place, are equal. ``exact`` marks integers, booleans, strings:
+    compared exactly in wide arithmetic. ``front`` is the staircase of (absolute, relative) differences that no other element exceeds in both:
+    it answers every (atol, rtol) question without a new run (at most 64 steps, rounded outwards).
+    """
+
+    name: str
+    dtype: str = "float32"
+    shape: tuple[int, ...] = ()
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    rel_max: float = 0.0
+    rel_l2: float = 0.0
+    cosine: float = 1.0
+    sqnr_db: float = SILENT_DB
+    ulp: float = 0.0
+    mismatched: float = 0.0
+    new_nonfinite: int = 0
+    lost_nonfinite: int = 0
+    first_nonfinite: int = -1  # flat index of the first new non-finite element
+    exact: bool = False
+    equal: bool = False  # bitwise, NaN payloads aside
+    absmax: float = 0.0  # largest finite magnitude of the reference
+    actual_absmax: float = 0.0
+    front: tuple[tuple[float, float], ...] = ()
+    problem: str = ""  # "missing", "shape": compared as a failure
+
+
+class SampleResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Scores of one sample. ``effect``: scores of the model's own outputs after transplanting; empty when not asked for.
+    ``fed``: which cut inputs changed when rounded to the storage precision (name -> relative L2 of the rounding), and
+    ``unrepresentable``: those that the storage precision cannot hold (a finite value became infinite)."""
+
+    sample: str
+    outputs: tuple[Score, ...] = ()
+    marks: tuple[Score, ...] = ()
+    effect: tuple[Score, ...] = ()
+    unrepresentable: tuple[str, ...] = ()
+    rounded: dict[str, float] = {}
+
+
+Status = Literal[
+    "ok", "crash", "timeout", "out-of-memory", "build-failed", "invalid-model", "unsupported", "refused", "reference-failed", "error",
+    "cancelled",
+]  # fmt: skip
+
+
+class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to a probe. ``status`` other than ``ok``: ``message`` says in one sentence what happened.
+
+    ``results`` are those of run 0; ``runs`` holds the further runs of the same build, in order. ``varies``: two runs of this build
+    differed bitwise. ``facts`` is plain data whose keys each probe's docstring names; ``artifacts`` name -> sha256.
+    ``assumed`` is set only on answers invented for speculation and never journalled.
+    """
+
+    status: Status = "ok"
+    message: str = ""
+    results: tuple[SampleResult, ...] = ()
+    runs: tuple[tuple[SampleResult, ...], ...] = ()
+    varies: bool = False
+    facts: dict[str, Any] = {}
+    artifacts: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+    signal: int = 0
+    log: str = ""  # path below the session folder
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+    nodes: int = 0  # of the candidate that was built
+    assumed: Literal["", "pass", "fail"] = ""
+
+    def artifact(self, name: str) -> str:
+        return self.artifacts[name]
+
+
+class SampleInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One feed of the session's inputs, as a step sees it."""
+
+    id: str  # "real:0", "random:0"
+    source: str  # a file's name, a script, "random by role"
+    rows: int = 0  # independent rows; 0: rows cannot be told apart
+    shapes: dict[str, tuple[int, ...]] = {}
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def key(probe: Probe, fingerprints: dict[str, str]) -> str:
+    """The content key of a probe: its question, and the fingerprint of each engine spec that it names.
+
+    Raises ``KeyError`` for a spec with no fingerprint.
+    """
+    names = [getattr(probe, field) for field in ("engine", "reference") if getattr(probe, field, "")]
+    if isinstance(probe, Inspect):
+        names = []
+    question = {k: v for k, v in msgspec.to_builtins(probe).items() if k not in ("timeout", "exclusive")}
+    body = [FORMAT, question, {name: fingerprints[name] for name in names}]
+    return hashlib.sha256(_encoder.encode(body)).hexdigest()

@@ -1,0 +1,37 @@
+"""Engine specs: ``NAME[:key=value,...]``, lists joined with ``+``. Text in, canonical text out."""
+
+import msgspec
+
+
+class EngineSpec(msgspec.Struct, frozen=True):
+    """A parsed spec; ``str()`` is canonical: keys sorted. Whether keys exist is the backend's to say."""
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return self.name + (":" + ",".join(f"{k}={v}" for k, v in self.options) if self.options else "")
+
+    def get(self, key: str, default: str = "") -> str:
+        return dict(self.options).get(key, default)
+
+    def with_option(self, key: str, value: str) -> "EngineSpec":
+        """The spec with one option set; an empty value removes it."""
+        options = {**dict(self.options), key: value}
+        return EngineSpec(self.name, tuple(sorted((k, v) for k, v in options.items() if v != "")))
+
+
+def parse(text: str) -> EngineSpec:
+    """Raises ``ValueError`` with a sentence for text that is not ``NAME[:key=value,...]``."""
+    name, _, rest = text.strip().partition(":")
+    if not name or not all(c.isalnum() or c in "_-" for c in name):
+        raise ValueError(f"'{text}' does not name an engine; write NAME or NAME:key=value,key=value.")
+    options: dict[str, str] = {}
+    for part in filter(None, rest.split(",")):
+        key, eq, value = part.partition("=")
+        if not eq or not key.strip():
+            raise ValueError(f"'{part}' in '{text}' is not key=value.")
+        if key.strip() in options:
+            raise ValueError(f"'{key.strip()}' is given twice in '{text}'.")
+        options[key.strip()] = value.strip()
+    return EngineSpec(name.strip(), tuple(sorted(options.items())))

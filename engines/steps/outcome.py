@@ -1,0 +1,199 @@
+"""What each step may answer. Flow files name these fields in ``when``, templates and ``evidence``; keep them plain.
+
+Errors are badness under the session's metric; ``None`` where not measured. Every field has a default, so that a step that was cut short
+still says what it knows. ``message`` is one sentence for people in each.
+"""
+
+from typing import Literal
+
+import msgspec
+
+
+class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """compare: the whole model on every sample (node ``reproduce``)."""
+
+    verdict: Literal["fails", "passes", "reference", "unresolved"] = "unresolved"
+    error: float | None = None
+    tolerance: float = 0.0
+    metric: str = "rel_l2"
+    precision: str = "fp32"
+    worst_output: str = ""
+    worst_sample: str = ""
+    samples: int = 0
+    samples_failing: int = 0
+    nonfinite: bool = False
+    emulated_error: float | None = None  # what a faultless engine of this precision would give
+    explanation: Literal["engine", "precision", "keeps-higher", "unknown"] = "unknown"
+    reference_error: float | None = None  # how far the reference is from its judge
+    reference_judge: str = ""  # what judged it, "" = not judged
+    reference_steady: bool = True
+    looks: int = 0  # runs or builds looked at
+    failures: int = 0  # of them
+    interval_low: float = 0.0
+    interval_high: float = 1.0
+    message: str = ""
+
+
+class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    verdict: Literal["fails", "passes", "could-not"] = "could-not"
+    nodes_before: int = 0
+    nodes_after: int = 0
+    error: float | None = None
+    change: Literal["helps", "hurts", "none"] = "none"
+    reason: str = ""
+    message: str = ""
+
+
+class InputsOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    verdict: Literal["helps", "no", "only-real", "none-given"] = "none-given"
+    real_error: float | None = None
+    random_error: float | None = None
+    real_samples: int = 0
+    real_failing: int = 0
+    random_samples: int = 0
+    random_failing: int = 0
+    guesses: str = ""
+    message: str = ""
+
+
+class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    behaviour: Literal["steady", "rebuilds-differ", "same-engine", "unresolved"] = "unresolved"
+    builds: int = 0
+    runs: int = 0
+    failures: int = 0  # failing builds (or runs, for same-engine)
+    interval_low: float = 0.0
+    interval_high: float = 1.0
+    bitwise_varies: bool = False
+    more_builds: int = 0  # passing builds in a row that would settle it at 95 %
+    switchable: bool = False  # the engine can switch its optimizers or tactics: tactics is worth asking first
+    message: str = ""
+
+
+class NondeterminismOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    nondeterministic: bool = False
+    first_tensor: str = ""
+    first_node: str = ""
+    first_op: str = ""
+    runs: int = 0
+    failures: int = 0
+    single_thread: Literal["cures", "no", "not-tried"] = "not-tried"
+    message: str = ""
+
+
+class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    found: bool = False
+    suspects: str = ""  # comma separated
+    necessary: bool = False  # off: passes
+    sufficient: bool = False  # only it (and its enablers) on: fails
+    enablers: str = ""
+    good: int = 0
+    bad: int = 0
+    kind: Literal["optimizer", "tactic", "none"] = "none"
+    message: str = ""
+
+
+class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    observer: Literal["reproduces", "improves", "cannot-run"] = "cannot-run"
+    tensors: int = 0
+    bad: int = 0
+    skipped: int = 0
+    culprit: str = ""
+    culprit_op: str = ""
+    first_bad: str = ""
+    first_nonfinite: str = ""
+    inherited: float | None = None
+    added: float | None = None
+    effect: float | None = None
+    spread: bool = False
+    harmless: int = 0
+    profile: str = ""  # error by depth, log10, as a sparkline-ready comma list
+    reason: str = ""
+    message: str = ""
+
+
+class ExtractOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    reproduced: bool = False
+    nodes: int = 0
+    ops: str = ""
+    names: str = ""
+    own: float | None = None
+    effect: float | None = None
+    grown: int = 0  # how often the cut was grown
+    needs_higher_inputs: bool = False
+    reason: str = ""
+    message: str = ""
+
+
+class ReduceOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    verdict: Literal["reduced", "not-reproduced", "unresolved"] = "unresolved"
+    nodes_before: int = 0
+    nodes_after: int = 0
+    ops: str = ""
+    names: str = ""
+    own: float | None = None
+    effect: float | None = None
+    probes: int = 0
+    verifications: int = 0
+    unresolved: int = 0
+    verified: str = ""
+    minimal: bool = False
+    reason: str = ""
+    message: str = ""
+
+
+class DoubleCheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    visits_left: int = 0
+    unresolved: int = 0
+    causes: str = ""  # "build-failed 4, harmless 2"
+    suggestion: Literal["tolerance", "metric", "regex", "sample", "linear", "seed", "stop"] = "stop"
+    message: str = ""
+
+
+class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    confirmed: bool = False
+    failures: int = 0
+    looks: int = 0
+    interval_low: float = 0.0
+    interval_high: float = 1.0
+    nodes: int = 0
+    nodes_before: int = 0
+    ops: str = ""
+    names: str = ""
+    cause: str = "unknown"
+    evidence: str = ""
+    own: float | None = None
+    effect: float | None = None
+    culprits: int = 0
+    patched_fails: bool = False  # the whole model still fails with this and earlier culprits patched
+    patched_error: float | None = None
+    message: str = ""
+
+
+class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    holds: bool = False
+    kind: Literal["precision", "optimizer", "threads", "option", "tactic", "none"] = "none"
+    what: str = ""
+    keep: int = 0
+    names: str = ""
+    samples_ok: int = 0
+    samples: int = 0
+    error: float | None = None
+    tolerance: float = 0.0
+    margin: float | None = None
+    minimal: bool = False
+    cost: str = ""
+    cause: str = "unknown"
+    message: str = ""
+
+
+class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    outcome: Literal["found", "none-needed", "not-enough"] = "not-enough"
+    keep: int = 0
+    names: str = ""
+    minimal: bool = False
+    samples_ok: int = 0
+    samples: int = 0
+    error: float | None = None
+    margin: float | None = None
+    builds: int = 0
+    message: str = ""

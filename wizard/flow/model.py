@@ -1,0 +1,61 @@
+"""A flow: a directed graph of nodes, as frozen data. The JSON Schema in ``flows/schema.json`` is generated from these structs."""
+
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+# ``when``: {field: value} | {field: {ge|gt|le|lt|ne|in: value}} | {all: [...]} | {any: [...]} | {not: {...}}; data, never evaluated as code.
+When: TypeAlias = dict[str, Any]
+Identifier = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]*$", description="lower case letters, digits and hyphens")]
+
+
+class StepUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"with_": "with"}):
+    """The step that a node runs and the values that it gets; checked against what the step declares."""
+
+    use: str
+    with_: dict[str, Any] = {}
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One answer. Answers are tried in file order and the first whose ``when`` holds is recommended; the last has no ``when``."""
+
+    text: str
+    goto: str
+    when: When | None = None
+    because: str = ""
+    settings: dict[str, str] = {}  # values the person is asked for with this answer: name -> prompt
+
+
+class FlowNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Explains, may run one step, asks one question; its answers lead on."""
+
+    title: str
+    explain: str
+    ask: str
+    answers: dict[str, Answer]
+    step: StepUse | None = None
+    evidence: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
+    commands: dict[str, str] = {}  # "polygraphy>=0.53": template
+    max_visits: int = 1
+    limit: str = ""  # the end that is reached when max_visits are spent
+
+
+class End(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a route may end. ``verdict`` is one of the contract's verdicts; exit codes follow from it."""
+
+    title: str
+    explain: str
+    verdict: str
+
+
+class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    schema: int
+    id: Identifier
+    title: str
+    start: str
+    nodes: dict[str, FlowNode]
+    ends: dict[str, End]
+    explain: str = ""
+    params: dict[str, Any] = {}

@@ -1,0 +1,27 @@
+"""The PROBLEM: everything that decides what is being asked, as the user gave it. Part of ``session.json``."""
+
+import msgspec
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Paths are absolute. ``tolerance``, ``atol`` and ``rtol`` map output names to values; ``""`` is the default for all outputs."""
+
+    model: str
+    engine: str = "onnxruntime:optimization=all"
+    reference: str = "onnxruntime"
+    inputs: tuple[str, ...] = ()
+    seed: int = 1
+    input_shapes: dict[str, tuple[int, ...]] = {}
+    val_range: dict[str, tuple[float, float]] = {}
+    metric: str = ""
+    atol: dict[str, float] = {}
+    rtol: dict[str, float] = {}
+    tolerance: dict[str, float] = {}
+    check: str = ""
+    fail_regex: tuple[str, ...] = ()
+    fail_code: tuple[int, ...] = ()
+    ignore_fail_code: tuple[int, ...] = ()
+    timeout: float = 0.0
+    capture_bytes: int = 4 << 30
+    flow: str = "accuracy"  # name of a shipped flow, or an absolute path
+    digests: dict[str, str] = {}  # absolute path -> sha256 of the model, inputs and scripts as first seen
