@@ -103,6 +103,7 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     samples: tuple[SampleInfo, ...] = ()
     criterion: Criterion | None = None
     signature: Signature | None = None
+    round_signature: Signature | None = None  # with earlier culprits patched: what the next round looks for
     sample: str = ""  # the sample that the search works on
     emulated: float | None = None  # badness of a faultless engine of that precision on the same sample
     looks: int = 1  # looks per verdict where the fault is intermittent

@@ -1,0 +1,123 @@
+"""How the searching steps phrase their probes: one model, one sample, one signature, parts of the graph as node sets."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from engines.compare.criterion import Criterion, Signature, Verdict
+from engines.compare.judge import judge, judge_check
+from engines.graph import ranges
+from engines.graph.index import GraphIndex
+from engines.probe import Candidate, Check, Describe, Edit, Measure, Measurement
+from engines.steps.base import Described, Findings, StepContext, StepRefused, Sub
+
+
+class Inquiry(msgspec.Struct, frozen=True):
+    """Everything that stays the same while a search changes the node set."""
+
+    ctx: StepContext
+    findings: Findings
+    index: GraphIndex
+    signature: Signature
+    criterion: Criterion
+    watched: tuple[int, ...]  # tensor ids of the signature's outputs
+
+    @property
+    def everything(self) -> tuple[int, ...]:
+        return tuple(range(len(self.index.nodes)))
+
+    def candidate(self, nodes: Iterable[int], *, outputs: Iterable[int] = (), edits: tuple[Edit, ...] = ()) -> Candidate:
+        """The cut of these nodes, with the outputs of earlier culprits patched wherever they are made inside."""
+        ids = set(nodes)
+        made = {t for n in ids for t in self.index.nodes[n].outputs}
+        severed = made.intersection(ranges.decode(self.findings.patches))
+        whole = len(ids) == len(self.index.nodes)
+        return Candidate(
+            nodes=ranges.ALL if whole else ranges.encode(ids),
+            outputs=ranges.encode(outputs),
+            severed=ranges.encode(severed),
+            edits=edits,
+        )
+
+    def ask(
+        self,
+        candidate: Candidate,
+        *,
+        feed: Literal["stored", "exact"] = "stored",
+        attempt: int = 0,
+        exclusive: bool = False,
+        save: str = "",
+        engine: str = "",
+        effect: bool = True,
+    ) -> Measure | Check:
+        """The probe that judges one candidate on the search's sample."""
+        if self.ctx.check:
+            return Check(
+                model=self.findings.model,
+                command=self.ctx.check,
+                candidate=candidate,
+                inputs=self.findings.inputs,
+                sample=self.findings.sample,
+                reference=self.ctx.reference,
+                attempt=attempt,
+                exclusive=exclusive,
+            )
+        return Measure(
+            model=self.findings.model,
+            inputs=self.findings.inputs,
+            samples=(self.findings.sample,),
+            engine=engine or self.ctx.engine,
+            reference=self.ctx.reference,
+            candidate=candidate,
+            effect=effect and not candidate.edits,
+            effect_on=ranges.encode(self.watched),
+            runs=self.findings.looks,
+            feed=feed,
+            attempt=attempt,
+            exclusive=exclusive or self.findings.looks > 1,
+            save=save,
+        )
+
+    def whole(
+        self, samples: tuple[str, ...], *, patches: Iterable[int] = (), keep: Iterable[int] = (), engine: str = "", **rest: object
+    ) -> Measure:
+        """The whole model on the engine, on these samples, with tensors patched by reference values and nodes kept in FP32."""
+        probe = Measure(
+            model=self.findings.model,
+            inputs=self.findings.inputs,
+            samples=samples,
+            engine=engine or self.ctx.engine,
+            reference=self.ctx.reference,
+            candidate=Candidate(severed=ranges.encode(patches)),
+            keep=ranges.encode(keep),
+        )
+        return msgspec.structs.replace(probe, **rest)
+
+    def verdict(self, measurement: Measurement) -> Verdict:
+        if self.ctx.check:
+            return judge_check(measurement, self.criterion)
+        return judge(measurement, self.criterion, self.signature)
+
+    def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
+        """Names for people: the node's own, else its op and first output."""
+        chosen = [self.index.nodes[n] for n in nodes]
+        return tuple(n.name or f"{n.op}:{self.index.tensors[n.outputs[0]].name}" for n in chosen)
+
+    def ops(self, nodes: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.index.nodes[n].op for n in nodes)
+
+
+def inquiry(ctx: StepContext, findings: Findings) -> Sub:
+    """Describe the working model and return an Inquiry. Raises StepRefused where no failure has been locked."""
+    signature = findings.round_signature or findings.signature
+    if signature is None or findings.criterion is None:
+        raise StepRefused("No failure has been measured yet on this model, so there is nothing to search for.")
+    answer = yield Describe(
+        model=findings.model, sample=findings.sample, inputs=findings.inputs, reference=ctx.reference
+    )
+    if not isinstance(answer, Described):
+        raise StepRefused(f"The reference run of the whole model did not work: {answer.message}")
+    index = answer.index
+    watched = tuple(index.by_name[name] for name in signature.outputs if name in index.by_name)
+    return Inquiry(ctx, findings, index, signature, findings.criterion, watched or index.outputs)
