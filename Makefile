@@ -1,0 +1,40 @@
+# make demo   a real model with a real failure, from nothing to a minimal case: sets itself up in .venv
+# make test   lint, types, import rules and the fast test suite
+.POSIX:
+.PHONY: demo test test-slow bench lint check-format wheel clean
+
+VENV = .venv
+BIN = $(VENV)/bin
+ARGS =
+
+demo: $(VENV)/.demo
+	@$(BIN)/narrowdown demo $(ARGS)
+
+test: lint
+	$(BIN)/python -m pytest $(ARGS)
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m pytest -m benchmark -s $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+wheel: $(VENV)/.dev
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/.demo: pyproject.toml constraints.txt .ci/setup
+	@.ci/setup demo $(VENV)
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt .ci/setup
+	@.ci/setup demo,openvino,dev $(VENV)
+	@touch $@ $(VENV)/.demo
