@@ -61,6 +61,7 @@ class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
     #             | integer-narrowing | reference | nondeterminism | kernel | unknown
     evidence: str = ""  # one sentence with the numbers that show it
     patches: str = ""  # tensor ids that cut this culprit off when fed with reference values
+    keep: str = ""  # node ids from the case to those patches: where a precision workaround starts
     dir: str = ""
 
 

@@ -22,6 +22,7 @@ class Inquiry(msgspec.Struct, frozen=True):
     signature: Signature
     criterion: Criterion
     watched: tuple[int, ...]  # tensor ids of the signature's outputs
+    feed: Literal["stored", "exact"] = "stored"  # how cut tensors are fed unless a probe says otherwise
 
     @property
     def everything(self) -> tuple[int, ...]:
@@ -44,11 +45,11 @@ class Inquiry(msgspec.Struct, frozen=True):
         self,
         candidate: Candidate,
         *,
-        feed: Literal["stored", "exact"] = "stored",
+        feed: Literal["stored", "exact"] | None = None,
         attempt: int = 0,
         exclusive: bool = False,
         save: str = "",
-        engine: str = "",
+        marks: Iterable[int] = (),
         effect: bool = True,
     ) -> Measure | Check:
         """The probe that judges one candidate on the search's sample."""
@@ -67,13 +68,14 @@ class Inquiry(msgspec.Struct, frozen=True):
             model=self.findings.model,
             inputs=self.findings.inputs,
             samples=(self.findings.sample,),
-            engine=engine or self.ctx.engine,
+            engine=self.ctx.engine,
             reference=self.ctx.reference,
             candidate=candidate,
+            marks=ranges.encode(marks),
             effect=effect and not candidate.edits,
             effect_on=ranges.encode(self.watched),
             runs=self.findings.looks,
-            feed=feed,
+            feed=feed or self.feed,
             attempt=attempt,
             exclusive=exclusive or self.findings.looks > 1,
             save=save,

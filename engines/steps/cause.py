@@ -1,0 +1,96 @@
+"""What makes a minimal case fail, named from what was measured, or ``unknown`` honestly. Pure rules over scores."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from engines.probe import HUGE, Score
+from engines.steps.base import Case, Findings, Suspect
+
+# Largest finite value of each storage type: IEEE 754 binary16; bfloat16 has the exponent range of binary32.
+LARGEST = {"float16": 65504.0, "bfloat16": 3.3895314e38, "float32": 3.4028235e38}
+DIVIDERS = frozenset({"Div", "Reciprocal", "Sqrt", "Log", "Pow", "LayerNormalization", "LpNormalization"})
+MASKERS = frozenset({"Add", "Sub", "Mul", "Where", "ConstantOfShape", "Expand"})
+DISCONTINUOUS = frozenset(
+    {"TopK", "ArgMax", "ArgMin", "NonMaxSuppression", "Round", "Floor", "Ceil", "Resize", "Sign", "Greater", "Less"}
+)
+MASK_MAGNITUDE = 1e8  # activations do not reach it; the usual mask constants (1e9, the largest float) do
+
+
+class Cause(msgspec.Struct, frozen=True):
+    name: str
+    evidence: str
+
+
+class Inner(msgspec.Struct, frozen=True):
+    """One tensor of the case as the engine computed it: its node's op and its score against the reference."""
+
+    op: str
+    node: str
+    score: Score
+
+
+def name_cause(findings: Findings, case: Case, inner: Sequence[Inner], storage: str, suspect: Suspect | None) -> Cause:
+    """``inner``: every tensor made inside the case, topological. The first rule that has numbers to show wins."""
+    if findings.optimizers:
+        guilty = ", ".join(findings.optimizers)
+        return Cause("optimizer", f"Switching {guilty} off makes the model pass; switching only it on makes it fail.")
+    if findings.looks > 1:
+        return Cause("nondeterminism", f"The same engine and input fail in some runs only ({case.verified} of the looks).")
+    broken = next((i for i in inner if i.score.new_nonfinite), None)
+    if broken is not None:
+        return _nonfinite(broken, storage)
+    if suspect is not None and suspect.added_exact is not None and suspect.added > 10 * max(suspect.added_exact, 1e-12):
+        return Cause(
+            "cancellation",
+            f"{case.nodes[-1]} fed exact inputs is off by {suspect.added_exact:.2g}, fed inputs rounded to {storage} by "
+            f"{_say(suspect.added)}: it takes the difference of nearly equal values.",
+        )
+    if case.needs_higher_inputs:
+        return Cause(
+            "cancellation",
+            f"The case passes when fed exactly and is off by {_say(case.own)} when its inputs are rounded to {storage}.",
+        )
+    jumps = [i for i in inner if i.op in DISCONTINUOUS]
+    if jumps:
+        return Cause("rounding", f"{jumps[0].node} ({jumps[0].op}) turns a small difference into a jump.")
+    if any(i.score.exact and not i.score.equal for i in inner):
+        wrong = next(i for i in inner if i.score.exact and not i.score.equal)
+        return Cause("integer-narrowing", f"{wrong.node} ({wrong.op}) gives other integers than the reference.")
+    if findings.spread:
+        return Cause("accumulation", "No single node adds the error; it grows with depth.")
+    if findings.emulated is not None and findings.signature and findings.emulated < findings.signature.error / 10:
+        return Cause(
+            "kernel",
+            f"A faultless engine of this precision would be off by {findings.emulated:.2g}; this one is off by "
+            f"{_say(findings.signature.error)}.",
+        )
+    return Cause("unknown", f"{' + '.join(case.ops)} is off by {_say(case.own)}; nothing measured says why.")
+
+
+def _nonfinite(broken: Inner, storage: str) -> Cause:
+    largest = LARGEST.get(storage, LARGEST["float32"])
+    reached = broken.score.absmax
+    if reached > largest and reached >= MASK_MAGNITUDE and broken.op in MASKERS:
+        return Cause(
+            "mask-constant",
+            f"{broken.node} ({broken.op}) holds a constant of {reached:.3g}; {storage} ends at {largest:,.0f}, so it is infinite there.",
+        )
+    if reached > largest:
+        return Cause(
+            "overflow",
+            f"{broken.node} ({broken.op}) reaches {reached:,.0f} in the reference; {storage} ends at {largest:,.0f}.",
+        )
+    if broken.op in DIVIDERS:
+        return Cause(
+            "epsilon-underflow",
+            f"{broken.node} ({broken.op}) is infinite or NaN although its true values stay below {reached:.3g}: what it divides by became 0.",
+        )
+    return Cause(
+        "overflow",
+        f"{broken.node} ({broken.op}) is infinite or NaN; its true values stay below {reached:.3g}, so a value on the way overflowed.",
+    )
+
+
+def _say(value: float) -> str:
+    return "an infinite amount" if value >= HUGE else f"{value:.3g}"

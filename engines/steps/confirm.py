@@ -1,0 +1,206 @@
+"""confirm (node ``minimal-case``): the case again in fresh builds, its cause named, and whether the model fails without it."""
+
+from typing import Any
+
+import msgspec
+
+from engines.compare.judge import badness, judge_whole, worst
+from engines.graph import ranges
+from engines.probe import Measurement
+from engines.steps.base import Case, Culprit, Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub
+from engines.steps.cause import Inner, name_cause
+from engines.steps.inquiry import Inquiry, inquiry
+from engines.steps.outcome import ConfirmOutcome
+from engines.steps.prepare import prepared
+from engines.steps.reduce import Reduced, ReduceParams, reduction
+from engines.steps.statistics import interval
+
+
+class ConfirmParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    repeats: int = 5
+    most_patches: int = 12  # steps that a patch is walked forward past values that the precision cannot hold
+
+
+def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
+    params = msgspec.convert(dict(ctx.params), ConfirmParams)
+    findings = yield from prepared(ctx)
+    ask: Inquiry = yield from inquiry(ctx, findings)
+    case = findings.case
+    files: tuple[dict[str, Any], ...] = ()
+    if case is None:
+        # A route that named a tactic or an optimizer comes here with no smaller model yet.
+        reduced: Reduced = yield from reduction(ask, ReduceParams())
+        if reduced.case is None:
+            raise StepRefused(f"There is no failing case to confirm: {reduced.reason}.")
+        case, files = reduced.case, reduced.files
+
+    failures, saved, inner = yield from _again(ask, case, params.repeats)
+    low, high = interval(failures, params.repeats)
+    suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
+    cause = name_cause(findings, case, inner, ctx.engine_info.get("storage", "float32"), suspect)
+    case = msgspec.structs.replace(case, verified=f"{failures}/{params.repeats}")
+
+    patches, keep = (yield from walk_forward(ask, case, params.most_patches)) if not ctx.check else ((), ())
+    culprit = Culprit(
+        case=case,
+        cause=cause.name,
+        evidence=cause.evidence,
+        patches=ranges.encode(patches),
+        keep=ranges.encode(keep),
+        dir="case" if not findings.culprits else f"case/culprit-{len(findings.culprits) + 1}",
+    )
+    known = any(c.case.node_ids == case.node_ids for c in findings.culprits)
+    culprits = findings.culprits if known else (*findings.culprits, culprit)
+    after = msgspec.structs.replace(findings, case=case, culprits=culprits)
+    patched: float | None = None
+    still = False
+    if not ctx.check and not findings.optimizers and patches:
+        after, patched, still = yield from _patched(ask, after, patches)
+    outcome = ConfirmOutcome(
+        confirmed=failures > 0,
+        failures=failures,
+        looks=params.repeats,
+        interval_low=low,
+        interval_high=high,
+        nodes=len(case.nodes),
+        nodes_before=len(ask.index.nodes),
+        ops=" + ".join(case.ops),
+        names=", ".join(case.nodes),
+        cause=cause.name,
+        evidence=cause.evidence,
+        own=case.own,
+        effect=case.effect,
+        culprits=len(culprits),
+        patched_fails=still and not known,
+        patched_error=patched,
+        message=_message(case, failures, params.repeats, cause.evidence, still, known),
+    )
+    return Finish(
+        outcome,
+        after,
+        tables={
+            "bundle": [{"role": "case", "culprit": len(culprits), "files": saved}, *(f for f in files if f["role"] == "good")]
+        },
+        decisive={
+            "whole": (ask.whole((findings.sample,)),) if not ctx.check else (),
+            "case": (again(ask, case, 0),),
+            "good": (ask.ask(case.good, feed=case.feed),) if case.good else (),  # type: ignore[arg-type]
+        },
+    )
+
+
+def again(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[int, ...] = ()) -> Any:
+    """The probe that looks at a case once more."""
+    feed = "exact" if case.feed == "exact" else "stored"
+    return ask.ask(case.candidate, feed=feed, attempt=attempt, save=save, marks=marks)  # type: ignore[arg-type]
+
+
+def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
+    """(failures, saved files, inner tensors): the case in ``repeats`` fresh builds, the first kept, then once with its inside watched."""
+    failures, saved = 0, dict[str, str]()
+    for attempt in range(repeats):
+        yield Note(f"building the case afresh, {attempt + 1} of {repeats}", expected=repeats - attempt)
+        m: Measurement = yield again(ask, case, attempt + 1, save="confirmed" if attempt == 0 else "")
+        failures += _fails(ask, case, m)
+        saved = saved or dict(m.artifacts)
+    inner: list[Inner] = []
+    if not ask.ctx.check:
+        nodes = ranges.decode(case.node_ids)
+        made = tuple(t for n in nodes for t in ask.index.nodes[n].outputs if t >= 0 and ask.index.tensors[t].name)
+        watched: Measurement = yield again(ask, case, 0, marks=made)
+        if watched.status == "ok" and watched.results:
+            scores = {s.name: s for s in (*watched.results[0].outputs, *watched.results[0].marks)}
+            for t in made:
+                node = ask.index.made_by(t)
+                if node is not None and ask.index.tensors[t].name in scores:
+                    inner.append(Inner(node.op, ask.names([node.id])[0], scores[ask.index.tensors[t].name]))
+    return failures, saved, inner
+
+
+def _fails(ask: Inquiry, case: Case, m: Measurement) -> bool:
+    if case.candidate.edits and case.signature is not None:
+        scores = [s for r in m.results for s in r.outputs if s.name in case.signature.outputs]
+        return any(badness(s, ask.criterion) > ask.criterion.tolerance for s in scores)
+    return ask.verdict(m).failed
+
+
+def walk_forward(ask: Inquiry, case: Case, most: int) -> Sub:
+    """(patches, keep): the tensors that cut this case off when fed with reference values, and the nodes up to them.
+
+    A value that the engine's storage cannot hold (an overflowing sum) cannot be fed as a patch: the patch moves to the outputs of its
+    readers, and those readers join the nodes that a workaround would have to keep in higher precision.
+    """
+    index = ask.index
+    nodes = set(ranges.decode(case.node_ids))
+    _, leaves = index.boundary(nodes)
+    patches = set(leaves)
+    earlier = set(ranges.decode(ask.findings.patches))
+    for _ in range(most):
+        m: Measurement = yield ask.whole(all_samples(ask.findings), patches=patches | earlier)
+        if m.status != "ok":
+            break
+        stuck = {index.by_name[n] for r in m.results for n in r.unrepresentable if n in index.by_name} & patches
+        if not stuck:
+            break
+        readers = {r for t in stuck for r in index.readers[t]}
+        nodes |= readers
+        patches = (patches - stuck) | {t for r in readers for t in index.nodes[r].outputs if index.readers[t]}
+    return tuple(sorted(patches)), tuple(sorted(nodes))
+
+
+def _patched(ask: Inquiry, findings: Findings, patches: tuple[int, ...]) -> Sub:
+    """Does the whole model still fail once every culprit so far is patched? If so: lock what the next round looks for."""
+    everything = set(patches) | set(ranges.decode(ask.findings.patches))
+    m: Measurement = yield ask.whole(all_samples(findings), patches=everything)
+    if m.status != "ok":
+        return findings, None, False
+    sample, _, error = worst(m.results, ask.criterion)
+    still = judge_whole(m, ask.criterion).failed
+    after = msgspec.structs.replace(findings, patches=ranges.encode(everything))
+    if not still or findings.signature is None:
+        return after, error, still
+    result = next(r for r in m.results if r.sample == sample)
+    errors = {s.name: badness(s, ask.criterion) for s in result.outputs}
+    failing = {n: e for n, e in errors.items() if e > ask.criterion.tolerance}
+    signature = msgspec.structs.replace(
+        findings.signature,
+        sample=sample,
+        outputs=tuple(failing),
+        errors=failing,
+        nonfinite=any(s.new_nonfinite for s in result.outputs),
+    )
+    # A row that rows can be fed alone for is searched alone; else the feed that holds it.
+    fed = sample if _separable(findings, sample) else sample.partition("/")[0]
+    return msgspec.structs.replace(after, round_signature=signature, sample=fed), error, still
+
+
+def _separable(findings: Findings, sample: str) -> bool:
+    feed, _, row = sample.partition("/")
+    return bool(row) and "/" in findings.sample and any(s.id == feed and s.rows for s in findings.samples)
+
+
+def all_samples(findings: Findings) -> tuple[str, ...]:
+    """The feeds that a result must hold on: all real ones, or the random one where none were given."""
+    real = tuple(s.id for s in findings.samples if s.id.startswith("real:"))
+    return real or tuple(s.id for s in findings.samples)
+
+
+def _message(case: Case, failures: int, looks: int, evidence: str, still: bool, known: bool) -> str:
+    also = ""
+    if known:
+        also = " This case was found before: patching it did not make the rest pass."
+    elif still:
+        also = " With it patched by reference values the model still fails: there is another culprit."
+    return f"{len(case.nodes)} nodes fail in {failures} of {looks} fresh builds. {evidence}{also}"
+
+
+SPEC = StepSpec(
+    name="confirm",
+    version=1,
+    summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
+    run=confirm,
+    outcome=ConfirmOutcome,
+    params=ConfirmParams,
+    exclusive=True,
+    expected=lambda _ctx, _nodes: 10,
+)

@@ -1,0 +1,111 @@
+"""extract: cut out the accused node, feed it captured reference values, grow the cut while it passes."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from engines.compare.criterion import Verdict
+from engines.graph import ranges
+from engines.graph.index import GraphIndex
+from engines.steps.base import Case, Finish, Note, StepContext, Steps, StepSpec, Sub, Suspect
+from engines.steps.inquiry import Inquiry, inquiry
+from engines.steps.outcome import ExtractOutcome
+from engines.steps.prepare import prepared
+from engines.steps.reduce import ReduceParams, settle
+from engines.steps.search import NodeIds, Trials, minimise, one_minimal
+
+
+class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    most_suspects: int = 4
+    most_growth: int = 8
+    most_nodes: int = 64
+    verify: int = 3
+
+
+def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
+    params = msgspec.convert(dict(ctx.params), ExtractParams)
+    findings = yield from prepared(ctx)
+    ask: Inquiry = yield from inquiry(ctx, findings)
+    reason = "layerwise named no node"
+    for suspect in findings.suspects[: params.most_suspects]:
+        found = yield from _isolate(ask, suspect, params)
+        if isinstance(found, str):
+            reason = found
+            continue
+        trials, nodes, grown = found
+        minimal = yield from one_minimal(trials, nodes)
+        case, files, _ = yield from settle(trials.ask, trials, nodes, minimal, ReduceParams(verify=params.verify))
+        case = msgspec.structs.replace(case, found_by="extract")
+        return Finish(
+            _outcome(case, grown, ask),
+            msgspec.structs.replace(findings, case=case),
+            tables={"bundle": list(files)},
+            decisive={"case": (trials.ask.ask(case.candidate),)},
+        )
+    return Finish(
+        ExtractOutcome(reason=reason, message=f"No isolated part reproduces the failure: {reason}."),
+        msgspec.structs.replace(findings, case=None),
+    )
+
+
+def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams) -> Sub:
+    """(trials, node set, times grown) of the smallest cut around a suspect that fails, or a phrase that says why there is none.
+
+    A node that only amplifies the rounding of its inputs is cut with its producers and fed exactly: then the case holds the whole
+    cause and fails whatever its inputs are rounded to.
+    """
+    amplifier = ranges.decode(suspect.nodes) != (suspect.node,)
+    for feed in ("exact", "stored") if amplifier else ("stored",):
+        trials = Trials(msgspec.structs.replace(ask, feed=feed), known={}, measured={})
+        nodes: NodeIds = frozenset(ranges.decode(suspect.nodes))
+        for grown in range(params.most_growth + 1):
+            yield Note(f"cutting out {len(nodes)} nodes around {ask.names([suspect.node])[0]}")
+            verdict: Verdict = yield from trials.test(nodes)
+            if verdict.failed:
+                smallest = yield from minimise(trials, nodes, cuts=False)
+                return trials, smallest, grown
+            larger = grow(ask.index, nodes, verdict)
+            if verdict.reason == "harmless" or larger == nodes or len(larger) > params.most_nodes:
+                break
+            nodes = larger
+    return f"the cut around {ask.names([suspect.node])[0]} {verdict.kind}s, {verdict.reason or verdict.detail or 'however far it is grown'}"
+
+
+def grow(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeIds:
+    """The cut with its neighbours: producers where a captured value cannot be fed, readers where the error shows only further
+    down, both where it just passes."""
+    inside = set(nodes)
+    feeds, leaves = index.boundary(inside)
+    up = {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
+    down = {r for t in leaves for r in index.readers[t]}
+    if verdict.reason == "unrepresentable-input":
+        return frozenset(inside | up)
+    if verdict.reason == "amplified-downstream":
+        return frozenset(inside | down)
+    return frozenset(inside | up | down)
+
+
+def _outcome(case: Case, grown: int, ask: Inquiry) -> ExtractOutcome:
+    higher = " Fed exactly it passes: it needs its inputs in higher precision." if case.needs_higher_inputs else ""
+    return ExtractOutcome(
+        reproduced=True,
+        nodes=len(case.nodes),
+        ops=" + ".join(case.ops),
+        names=", ".join(case.nodes),
+        own=case.own,
+        effect=case.effect,
+        grown=grown,
+        needs_higher_inputs=case.needs_higher_inputs,
+        message=f"{len(case.nodes)} of {len(ask.index.nodes)} nodes, alone, fail in the same way ({case.verified} builds).{higher}",
+    )
+
+
+SPEC = StepSpec(
+    name="extract",
+    version=1,
+    summary="Cut out the node that adds the error, feed it reference values, and see whether it fails alone.",
+    run=extract,
+    outcome=ExtractOutcome,
+    params=ExtractParams,
+    expected=lambda _ctx, _nodes: 8,
+)

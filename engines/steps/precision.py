@@ -1,0 +1,202 @@
+"""precision: the smallest set of nodes to keep in higher precision so that every sample passes."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from engines.compare.criterion import Criterion, Verdict
+from engines.compare.judge import judge_whole, worst
+from engines.graph import ranges
+from engines.graph.index import GraphIndex
+from engines.probe import HUGE, Measurement
+from engines.steps.base import Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub, Workaround
+from engines.steps.confirm import all_samples
+from engines.steps.ddmin import ddmin
+from engines.steps.inquiry import Inquiry, inquiry
+from engines.steps.outcome import PrecisionOutcome
+from engines.steps.prepare import prepared
+
+
+class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    rings: int = 6  # how far a seed is grown along the graph before name groups and the whole model are tried
+    budget: int = 400  # builds
+    margin: float = 2.0  # tolerance over error that is aimed at
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """``outcome`` as in PrecisionOutcome; ``keep`` node ids; ``error`` the worst badness over all samples."""
+
+    outcome: str
+    keep: tuple[int, ...] = ()
+    error: float = HUGE
+    minimal: bool = False
+    builds: int = 0
+    samples_ok: int = 0
+    samples_n: int = 0
+    files: dict[str, str] = {}
+
+
+def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
+    params = msgspec.convert(dict(ctx.params), PrecisionParams)
+    findings = yield from prepared(ctx)
+    ask: Inquiry = yield from inquiry(ctx, findings)
+    kept: Kept = yield from keep_higher(ask, params)
+    workaround = as_workaround(ask, kept) if kept.outcome == "found" else None
+    outcome = PrecisionOutcome(
+        outcome=kept.outcome,  # type: ignore[arg-type]
+        keep=len(kept.keep),
+        names=", ".join(ask.names(kept.keep)),
+        minimal=kept.minimal,
+        samples_ok=kept.samples_ok,
+        samples=kept.samples_n,
+        error=kept.error if kept.error < HUGE else None,
+        margin=workaround.margin if workaround else None,
+        builds=kept.builds,
+        message=say(ask, kept),
+    )
+    return Finish(
+        outcome,
+        msgspec.structs.replace(findings, workaround=workaround or findings.workaround),
+        tables={"keep": [{"node": n} for n in ask.names(kept.keep)], "bundle": [{"role": "workaround", "files": kept.files}]},
+    )
+
+
+def keep_higher(ask: Inquiry, params: PrecisionParams) -> Sub:
+    """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search; then seeds (the culprits,
+    up to where their values fit again), grown until all samples pass; then delta debugging down, least likely nodes first."""
+    capability = ask.ctx.engine_info.get("capabilities", {}).get("keep", {"present": True})
+    if not capability["present"]:
+        raise StepRefused(f"{ask.ctx.engine} cannot keep single nodes in higher precision: {capability['reason']}")
+    known: dict[tuple[int, ...], Measurement] = {}
+    samples = all_samples(ask.findings)
+
+    def measure(keep: tuple[int, ...]) -> Sub:
+        if keep not in known:
+            yield Note(f"keeping {len(keep)} of {len(ask.index.nodes)} nodes in FP32")
+            known[keep] = yield ask.whole(samples, keep=keep)
+        return known[keep]
+
+    def passes(keep: tuple[int, ...], criterion: Criterion) -> Sub:
+        m: Measurement = yield from measure(keep)
+        return judge_whole(m, criterion)
+
+    def result(outcome: str, keep: tuple[int, ...], *, minimal: bool = False) -> Kept:
+        m = known[keep]
+        good = sum(judge_whole(msgspec.structs.replace(m, results=(r,)), ask.criterion).passed for r in m.results)
+        error = worst(m.results, ask.criterion)[2] if m.results else HUGE
+        return Kept(outcome, keep, error, minimal, len(known), good, len(m.results))
+
+    if (yield from passes((), ask.criterion)).passed:
+        return result("none-needed", ())
+    everything = tuple(ask.everything)
+    if not (yield from passes(everything, ask.criterion)).passed:
+        return result("not-enough", everything)
+    strict = _stricter(ask.criterion, params.margin)
+    aim = strict if (yield from passes(everything, strict)).passed else ask.criterion
+
+    start = everything
+    for keep in _growing(ask.index, ask.findings, params.rings):
+        if (yield from passes(keep, aim)).passed:
+            start = keep
+            break
+
+    def needed(items: tuple[int, ...]) -> Sub:
+        """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing."""
+        if len(known) >= params.budget:
+            return Verdict("pass")
+        verdict: Verdict = yield from passes(tuple(sorted(items)), aim)
+        return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
+
+    smallest = tuple(sorted((yield from ddmin(_likely_last(start, ask.findings), needed))))
+    final: Measurement = yield ask.whole(samples, keep=smallest, save="workaround", attempt=1)
+    known[smallest] = final
+    kept = result("found" if judge_whole(final, ask.criterion).passed else "not-enough", smallest, minimal=len(known) < params.budget)
+    return msgspec.structs.replace(kept, files=dict(final.artifacts))
+
+
+def _stricter(criterion: Criterion, factor: float) -> Criterion:
+    """The criterion with every tolerance divided by ``factor`` (for the least SQNR: raised by that factor in dB)."""
+    if criterion.metric == "sqnr_db":
+        return criterion
+    return msgspec.structs.replace(
+        criterion,
+        tolerance=criterion.tolerance / factor,
+        tolerances={k: v / factor for k, v in criterion.tolerances.items()},
+        atol=criterion.atol / factor,
+        rtol=criterion.rtol / factor,
+        atols={k: v / factor for k, v in criterion.atols.items()},
+        rtols={k: v / factor for k, v in criterion.rtols.items()},
+    )
+
+
+def _seeds(findings: Findings) -> tuple[int, ...]:
+    culprits = {n for c in findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
+    return tuple(sorted(culprits or {s.node for s in findings.suspects}))
+
+
+def _growing(index: GraphIndex, findings: Findings, rings: int) -> list[tuple[int, ...]]:
+    """Node sets to try, growing: the culprits, rings of neighbours around them, the module that their names share."""
+    nodes = set(_seeds(findings))
+    if not nodes:
+        return []
+    tries = [tuple(sorted(nodes))]
+    for _ in range(rings):
+        feeds, leaves = index.boundary(nodes)
+        nodes |= {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
+        nodes |= {r for t in leaves for r in index.readers[t]}
+        tries.append(tuple(sorted(nodes)))
+    prefixes = {_module(index.nodes[n].name) for n in _seeds(findings)} - {""}
+    module = {n.id for n in index.nodes if _module(n.name) in prefixes}
+    if module:
+        tries.append(tuple(sorted(module | nodes)))
+    return [t for t in dict.fromkeys(tries) if len(t) < len(index.nodes)]
+
+
+def _module(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _likely_last(nodes: Sequence[int], findings: Findings) -> tuple[int, ...]:
+    """Delta debugging drops early items first: put the nodes least likely to be needed first."""
+    seeds = set(_seeds(findings))
+    return (*(n for n in nodes if n not in seeds), *(n for n in nodes if n in seeds))
+
+
+def as_workaround(ask: Inquiry, kept: Kept) -> Workaround:
+    limit = ask.criterion.tolerance
+    return Workaround(
+        kind="precision",
+        engine=ask.ctx.engine,
+        keep=ranges.encode(kept.keep),
+        keep_names=ask.names(kept.keep),
+        samples_ok=kept.samples_ok,
+        samples_n=kept.samples_n,
+        error=kept.error,
+        margin=min(HUGE, limit / kept.error) if kept.error > 0 else HUGE,
+        cost=f"{len(kept.keep)} of {len(ask.index.nodes)} nodes compute in FP32",
+        minimal=kept.minimal,
+    )
+
+
+def say(ask: Inquiry, kept: Kept) -> str:
+    if kept.outcome == "none-needed":
+        return "Nothing needs higher precision: the model passes as it is."
+    if kept.outcome == "not-enough":
+        return f"Even with everything in FP32 the error is {kept.error:.3g}: precision is not the cause."
+    names = ", ".join(ask.names(kept.keep))
+    return (
+        f"Keeping {len(kept.keep)} of {len(ask.index.nodes)} nodes in FP32 makes {kept.samples_ok} of {kept.samples_n} samples pass "
+        f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}."
+    )
+
+
+SPEC = StepSpec(
+    name="precision",
+    version=1,
+    summary="Find the smallest set of nodes to keep in FP32 so that every sample passes.",
+    run=precision,
+    outcome=PrecisionOutcome,
+    params=PrecisionParams,
+    needs=("keep",),
+    expected=lambda _ctx, nodes: 10 + 4 * nodes.bit_length(),
+)

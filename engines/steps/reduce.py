@@ -1,0 +1,232 @@
+"""reduce: the smallest part of the model that still fails in the same way, with proof at both ends."""
+
+from typing import Any
+
+import msgspec
+
+from engines.compare.criterion import Signature, Verdict
+from engines.compare.judge import badness, judge_whole
+from engines.graph import ranges
+from engines.probe import Candidate, Edit, Measurement
+from engines.steps.base import Case, Finish, Note, StepContext, Steps, StepSpec, Sub
+from engines.steps.inquiry import Inquiry, inquiry
+from engines.steps.outcome import ReduceOutcome
+from engines.steps.prepare import prepared
+from engines.steps.search import NodeIds, Trials, minimise, one_minimal
+
+
+class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    search: str = "bisect"  # or "linear": no cuts by node order, delta debugging over everything
+    verify: int = 3  # fresh builds of the result
+    shrink: bool = True
+    shrink_probes: int = 24
+
+
+class Reduced(msgspec.Struct, frozen=True):
+    """A search's result, verified or not. ``case`` is None where the full model did not fail."""
+
+    case: Case | None
+    verdict: str  # reduced | not-reproduced | unresolved
+    reason: str = ""
+    probes: int = 0
+    verifications: int = 0
+    unresolved: dict[str, int] = {}
+    files: tuple[dict[str, Any], ...] = ()  # rows of the table "bundle"
+
+
+def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
+    params = msgspec.convert(dict(ctx.params), ReduceParams)
+    findings = yield from prepared(ctx)
+    ask: Inquiry = yield from inquiry(ctx, findings)
+    reduced: Reduced = yield from reduction(ask, params)
+    case = reduced.case
+    outcome = ReduceOutcome(
+        verdict=reduced.verdict,  # type: ignore[arg-type]
+        nodes_before=len(ask.index.nodes),
+        nodes_after=len(case.nodes) if case else 0,
+        ops=" + ".join(case.ops) if case else "",
+        names=", ".join(case.nodes) if case else "",
+        own=case.own if case else None,
+        effect=case.effect if case else None,
+        probes=reduced.probes,
+        verifications=reduced.verifications,
+        unresolved=sum(reduced.unresolved.values()),
+        verified=case.verified if case else "",
+        minimal=case.minimal if case else False,
+        reason=reduced.reason or ", ".join(f"{k} {v}" for k, v in sorted(reduced.unresolved.items())),
+        message=_message(reduced, ask),
+    )
+    return Finish(
+        outcome,
+        msgspec.structs.replace(findings, case=case if reduced.verdict == "reduced" else None),
+        tables={"bundle": list(reduced.files), "unresolved": [reduced.unresolved] if reduced.unresolved else []},
+        decisive={"case": (ask.ask(case.candidate),)} if case else {},
+    )
+
+
+def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) -> Sub:
+    """Prove the ends, search from ``start`` (default the whole model), shrink, verify. Returns Reduced."""
+    trials = Trials(ask, known={}, measured={})
+    whole = frozenset(ask.everything)
+    yield Note("the whole model must fail, and the reference must pass")
+    verdict: Verdict = yield from trials.test(whole)
+    if not verdict.failed:
+        reason = verdict.detail or verdict.reason or "the whole model passes here"
+        return Reduced(None, "not-reproduced" if verdict.passed else "unresolved", reason, 0, 1, trials.unresolved())
+    verifications = 1
+    if not ask.ctx.check and ask.signature.kind == "accuracy":
+        control: Measurement = yield ask.whole((ask.findings.sample,), engine=ask.ctx.reference)
+        verifications += 1
+        if not judge_whole(control, ask.criterion).passed:
+            return Reduced(None, "unresolved", "the reference does not agree with itself", 0, verifications)
+    if start is not None and not (yield from trials.test(start)).failed:
+        start = None
+    nodes: NodeIds = yield from minimise(trials, start or whole, cuts=params.search != "linear")
+    probes = trials.count - 1
+    minimal: bool = yield from one_minimal(trials, nodes)
+    verifications += trials.count - 1 - probes
+    case, files, spent = yield from settle(ask, trials, nodes, minimal, params)
+    return Reduced(
+        case, "reduced" if case.minimal or case.verified else "unresolved", "", probes, verifications + spent,
+        trials.unresolved(), files,
+    )  # fmt: skip
+
+
+def settle(ask: Inquiry, trials: Trials, nodes: NodeIds, minimal: bool, params: ReduceParams) -> Sub:
+    """Turn a failing node set into a case: exact feed beside stored, shrinks, k of n fresh builds, a passing neighbour, files."""
+    spent = 0
+    candidate = ask.candidate(nodes)
+    first = trials.known[nodes]
+    needs_higher = False
+    if ask.feed == "stored" and not ask.ctx.check and ask.signature.kind == "accuracy":
+        exact: Measurement = yield ask.ask(candidate, feed="exact")
+        spent += 1
+        needs_higher = ask.verdict(exact).passed
+    signature = _own_signature(ask, trials.measured[nodes], first)
+    if params.shrink and not ask.ctx.check and signature is not None:
+        candidate, shrunk = yield from shrink(ask, candidate, nodes, signature, params.shrink_probes)
+        spent += shrunk
+    files: list[dict[str, Any]] = []
+    failures = 0
+    for attempt in range(1, params.verify + 1):
+        again: Measurement = yield ask.ask(candidate, attempt=attempt, save="case" if attempt == 1 else "")
+        failures += _still(ask, again, candidate, signature)
+        spent += 1
+        if attempt == 1:
+            files.append({"role": "case", "files": dict(again.artifacts)})
+    good = trials.good(nodes)
+    good_candidate = ask.candidate(good) if good else None
+    if good_candidate is not None:
+        kept: Measurement = yield ask.ask(good_candidate, attempt=1, save="good")
+        spent += 1
+        if ask.verdict(kept).passed:
+            files.append({"role": "good", "files": dict(kept.artifacts)})
+        else:
+            good_candidate = None
+    feeds, leaves = ask.index.boundary(nodes)
+    case = Case(
+        candidate=candidate,
+        sample=ask.findings.sample,
+        nodes=ask.names(sorted(nodes)),
+        node_ids=ranges.encode(nodes),
+        ops=ask.ops(sorted(nodes)),
+        inputs=tuple(ask.index.tensors[t].name for t in feeds),
+        outputs=tuple(ask.index.tensors[t].name for t in leaves),
+        own=first.own or 0.0,
+        effect=first.effect,
+        feed=ask.feed,
+        needs_higher_inputs=needs_higher,
+        good=good_candidate,
+        verified=f"{failures}/{params.verify}",
+        signature=signature,
+        minimal=minimal,
+        found_by="reduce",
+    )
+    return case, tuple(files), spent
+
+
+def shrink(ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signature, budget: int) -> Sub:
+    """Simplify what is left of a case, one edit at a time, as long as it keeps failing like itself. Returns (candidate, probes)."""
+    spent = 0
+    for edit_set in _edits(ask, nodes):
+        if spent >= budget:
+            break
+        trial = msgspec.structs.replace(candidate, edits=(*candidate.edits, *edit_set))
+        m: Measurement = yield ask.ask(trial)
+        spent += 1
+        if _still(ask, m, trial, signature):
+            candidate = trial
+    return candidate, spent
+
+
+def _edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
+    """Shrinks worth trying, most worth first: dimensions that the fed tensors share, down to 1 (then by half), then attributes."""
+    index = ask.index
+    feeds, _ = index.boundary(nodes)
+    axes: dict[int, list[tuple[int, int]]] = {}
+    for t in feeds:
+        for axis, size in enumerate(index.tensors[t].shape or ()):
+            if size > 1:
+                axes.setdefault(size, []).append((t, axis))
+    edits: list[tuple[Edit, ...]] = []
+    for size, places in sorted(axes.items(), key=lambda item: -item[0]):
+        edits += [
+            tuple(Edit("keep-rows", tensor=t, axis=axis, value=float(n)) for t, axis in places)
+            for n in dict.fromkeys((1, size // 2))
+        ]
+    return edits
+
+
+def _own_signature(ask: Inquiry, m: Measurement, verdict: Verdict) -> Signature | None:
+    """The case's own signature: its outputs and its error; what check.py and every shrink must keep."""
+    if not isinstance(m, Measurement) or not m.results:
+        return None
+    scores = m.results[0].outputs
+    over = {s.name: badness(s, ask.criterion) for s in scores}
+    failing = {n: e for n, e in over.items() if e > ask.criterion.tolerance}
+    return Signature(
+        kind="accuracy",
+        sample=ask.findings.sample,
+        outputs=tuple(failing),
+        errors=failing,
+        nonfinite=any(s.new_nonfinite for s in scores),
+        metric=ask.criterion.metric,
+        tolerance=ask.criterion.tolerance,
+    ) if verdict.failed else None
+
+
+def _still(ask: Inquiry, m: Measurement, candidate: Candidate, signature: Signature | None) -> bool:
+    """Whether a case fails like itself: by own error and effect, or, once edited, by its own signature."""
+    if not candidate.edits or signature is None:
+        return ask.verdict(m).failed
+    if m.status != "ok" or not m.results:
+        return False
+    scores = {s.name: s for s in m.results[0].outputs}
+    same = [scores[n] for n in signature.outputs if n in scores]
+    errors = [badness(s, ask.criterion) for s in same]
+    worst = max(errors, default=0.0)
+    return (
+        worst > ask.criterion.tolerance
+        and worst >= min(signature.error, 1.0) / 10
+        and any(s.new_nonfinite > 0 for s in same) == signature.nonfinite
+    )
+
+
+def _message(reduced: Reduced, ask: Inquiry) -> str:
+    if reduced.case is None:
+        return f"Nothing to reduce: {reduced.reason}."
+    case = reduced.case
+    more = " It needs its inputs in higher precision: fed exactly it passes." if case.needs_higher_inputs else ""
+    return f"{len(case.nodes)} of {len(ask.index.nodes)} nodes fail in the same way ({case.verified} fresh builds).{more}"
+
+
+SPEC = StepSpec(
+    name="reduce",
+    version=1,
+    summary="Search for the smallest part of the model that still fails in the same way.",
+    run=reduce,
+    outcome=ReduceOutcome,
+    params=ReduceParams,
+    expected=lambda _ctx, nodes: 2 * max(1, nodes.bit_length()) + 12,
+)
+

@@ -1,0 +1,27 @@
+"""Every step by name."""
+
+from typing import Any
+
+from engines.steps import (
+    compare,
+    confirm,
+    double_check,
+    extract,
+    inputs,
+    layerwise,
+    nondeterminism,
+    precision,
+    reduce,
+    repeat,
+    sanitize,
+    tactics,
+    workaround,
+)
+from engines.steps.base import StepSpec
+
+STEPS: dict[str, StepSpec[Any]] = {
+    module.SPEC.name: module.SPEC
+    for module in (
+        compare, sanitize, inputs, repeat, nondeterminism, tactics, layerwise, extract, reduce, double_check, confirm, workaround, precision,
+    )
+}  # fmt: skip

@@ -1,0 +1,117 @@
+"""The search for the smallest failing part of a graph, over a three-valued oracle.
+
+Nothing is trusted: endpoints are measured, monotonicity is only a guide (the result is always a set that *was measured to fail*), answers
+other than pass and fail never count as either, and every node set is asked about once. Cuts of the node order come first (two times
+log2 n probes, like a bisection), then delta debugging over arbitrary subsets, where a removed producer's tensor is fed with its captured
+reference value.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from engines.compare.criterion import Verdict
+from engines.probe import Measurement
+from engines.steps.base import Note, Sub
+from engines.steps.ddmin import ddmin
+from engines.steps.inquiry import Inquiry
+
+NodeIds: TypeAlias = frozenset[int]
+Test: TypeAlias = Callable[[NodeIds], Sub]
+
+# Reasons that say where the fault is, not that the engine could not run the candidate.
+DIRECTIONAL = ("harmless", "milder", "amplified-downstream", "unrepresentable-input")
+
+
+class Trials(msgspec.Struct):
+    """Every node set asked about so far, with its verdict. ``count`` is the number of distinct decision probes."""
+
+    ask: Inquiry
+    known: dict[NodeIds, Verdict] = {}
+    measured: dict[NodeIds, Measurement] = {}
+    count: int = 0
+    best: int = -1
+
+    def test(self, nodes: NodeIds) -> Sub:
+        """The verdict on a node set, fed as stored, judged by own error and effect. The empty set passes."""
+        if not nodes:
+            return Verdict("pass", own=0.0)
+        if nodes not in self.known:
+            yield Note(f"trying {len(nodes)} of {len(self.ask.index.nodes)} nodes", best=self.best)
+            m: Measurement = yield self.ask.ask(self.ask.candidate(nodes))
+            self.count += 1
+            verdict = self.ask.verdict(m)
+            self.known[nodes], self.measured[nodes] = verdict, m
+            if verdict.failed and (self.best < 0 or len(nodes) < self.best):
+                self.best = len(nodes)
+        return self.known[nodes]
+
+    def unresolved(self) -> dict[str, int]:
+        """How many probes were unresolved, by reason."""
+        counts: dict[str, int] = {}
+        for v in self.known.values():
+            if v.kind == "unresolved":
+                counts[v.reason or "error"] = counts.get(v.reason or "error", 0) + 1
+        return counts
+
+    def good(self, failing: NodeIds) -> NodeIds:
+        """The largest passing node set asked about, neighbours of the failing one (it less one node) first; empty if none."""
+        passing = [s for s, v in self.known.items() if v.passed]
+        near = [s for s in passing if s < failing and len(failing) - len(s) == 1]
+        return max(near or passing, key=lambda s: (len(s), sorted(s)), default=frozenset())
+
+
+def shortest(trials: Trials, order: tuple[int, ...], *, from_end: bool) -> Sub:
+    """The shortest failing prefix (or suffix) of ``order``, which as a whole fails.
+
+    Bisection between the longest known passing and the shortest known failing length. A candidate that the engine cannot run says
+    nothing: lengths near it are tried instead, and when none answers the search stops where it is.
+    """
+
+    def part(length: int) -> NodeIds:
+        return frozenset(order[len(order) - length :] if from_end else order[:length])
+
+    low, high = 0, len(order)
+    while high - low > 1:
+        middle = (low + high) // 2
+        near = [middle, *(m for d in (1, 2, 4, 8) for m in (middle + d, middle - d) if low < m < high)]
+        for length in near:
+            verdict: Verdict = yield from trials.test(part(length))
+            if verdict.failed:
+                high = length
+                break
+            if verdict.passed or verdict.reason in DIRECTIONAL:
+                low = length
+                break
+        else:
+            break
+    return tuple(sorted(part(high)))
+
+
+def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True) -> Sub:
+    """From a failing node set to a small one that was measured to fail; with ``cuts`` by the node order first. 1-minimal unless
+    removals were unresolved for the engine's own reasons."""
+    failing = tuple(sorted(nodes))
+    if cuts:
+        failing = yield from shortest(trials, failing, from_end=False)
+        failing = yield from shortest(trials, failing, from_end=True)
+    if len(failing) == 1:
+        return frozenset(failing)
+
+    def test(items: tuple[int, ...]) -> Sub:
+        return (yield from trials.test(frozenset(items)))
+
+    smallest = yield from ddmin(failing, test)
+    return frozenset(smallest)
+
+
+def one_minimal(trials: Trials, nodes: NodeIds) -> Sub:
+    """Whether removing any single node makes the failure vanish or change. Asks what was not asked before."""
+    if len(nodes) == 1:
+        return True
+    for n in sorted(nodes):
+        verdict: Verdict = yield from trials.test(nodes - {n})
+        if verdict.failed:
+            return False
+    return True

@@ -1,0 +1,148 @@
+"""workaround: apply what the cause suggests, build again, verify on every sample, say what it costs."""
+
+from typing import Any
+
+import msgspec
+
+from engines.compare.judge import judge_whole, worst
+from engines.graph import ranges
+from engines.probe import HUGE, Measurement
+from engines.spec import parse
+from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub, Workaround
+from engines.steps.confirm import all_samples
+from engines.steps.inquiry import Inquiry, inquiry
+from engines.steps.outcome import WorkaroundOutcome
+from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher, say
+from engines.steps.prepare import prepared
+
+
+class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    builds: int = 2  # fresh builds that must pass
+    most_runs: int = 300  # for faults that come and go
+    budget: int = 400
+
+
+def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
+    params = msgspec.convert(dict(ctx.params), WorkaroundParams)
+    findings = yield from prepared(ctx)
+    ask: Inquiry = yield from inquiry(ctx, findings)
+    files: dict[str, str] = {}
+    chosen: Workaround | None = None
+    message = "Nothing that this engine can switch was found to help."
+    for kind, engine in _options(ctx, findings):
+        yield Note(f"trying {engine}")
+        chosen = yield from _verify(ask, params, kind, engine)
+        if chosen is not None:
+            message = (
+                f"{', '.join(chosen.switched_off) or engine}: {chosen.samples_ok} of {chosen.samples_n} samples pass, "
+                f"error {chosen.error:.3g}."
+            )
+            break
+    capability = ctx.engine_info.get("capabilities", {}).get("keep", {"present": False, "reason": ""})
+    if chosen is None and capability["present"] and not ctx.check:
+        kept: Kept = yield from keep_higher(ask, PrecisionParams(budget=params.budget))
+        message, files = say(ask, kept), kept.files
+        if kept.outcome == "found":
+            chosen = as_workaround(ask, kept)
+    elif chosen is None and capability["reason"]:
+        message = f"{message} Keeping nodes in higher precision: {capability['reason']}"
+    holds = chosen is not None and chosen.samples_ok == chosen.samples_n
+    return Finish(
+        WorkaroundOutcome(
+            holds=holds,
+            kind=chosen.kind if chosen else "none",  # type: ignore[arg-type]
+            what=", ".join(chosen.switched_off) if chosen else "",
+            keep=len(chosen.keep_names) if chosen else 0,
+            names=", ".join(chosen.keep_names) if chosen else "",
+            samples_ok=chosen.samples_ok if chosen else 0,
+            samples=chosen.samples_n if chosen else 0,
+            error=chosen.error if chosen and chosen.error < HUGE else None,
+            tolerance=ask.criterion.tolerance,
+            margin=chosen.margin if chosen else None,
+            minimal=chosen.minimal if chosen else False,
+            cost=chosen.cost if chosen else "",
+            cause=findings.culprits[0].cause if findings.culprits else "unknown",
+            message=message,
+        ),
+        msgspec.structs.replace(findings, workaround=chosen),
+        tables={
+            "keep": [{"node": n} for n in chosen.keep_names] if chosen else [],
+            "bundle": [{"role": "workaround", "files": files}] if files else [],
+        },
+        decisive={"workaround": (_applied(ask, chosen),)} if chosen else {},
+    )
+
+
+def _options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:
+    """(kind, engine spec) that the findings suggest, the cheapest first."""
+    options: list[tuple[str, str]] = []
+    spec = parse(ctx.engine)
+    if findings.optimizers:
+        off = {*filter(None, spec.get("disabled_optimizers").split("+")), *findings.optimizers}
+        options.append(("optimizer", str(spec.with_option("disabled_optimizers", "+".join(sorted(off))))))
+    declared = {o["name"] for o in ctx.engine_info.get("options", ())}
+    if findings.looks > 1 or any(c.cause == "nondeterminism" for c in findings.culprits):
+        if "threads" in declared and spec.get("threads") != "1":
+            options.append(("threads", str(spec.with_option("threads", "1"))))
+    hint = ctx.engine_info.get("capabilities", {}).get("precision-hint", {"present": False})
+    if hint["present"] and not options:
+        options.append(("option", str(spec.with_option("precision", "f32"))))
+    return options
+
+
+def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> Sub:
+    """The workaround when it holds on every sample in every look, else None."""
+    findings = ask.findings
+    runs = min(params.most_runs, findings.looks * 3) if findings.looks > 1 else 1
+    results: list[Any] = []
+    for attempt in range(params.builds):
+        m: Measurement = yield ask.whole(
+            all_samples(findings), engine=engine, attempt=attempt, runs=runs, exclusive=runs > 1,
+        )  # fmt: skip
+        if m.status != "ok":
+            return None
+        results.append(m)
+    good = [
+        all(judge_whole(msgspec.structs.replace(m, results=(m.results[i],), runs=()), ask.criterion).passed for m in results)
+        and all(judge_whole(msgspec.structs.replace(m, results=run, runs=()), ask.criterion).passed for m in results for run in m.runs)
+        for i in range(len(results[0].results))
+    ]
+    if not all(good):
+        return None
+    error = max(worst(rows, ask.criterion)[2] for m in results for rows in (m.results, *m.runs))
+    changed = tuple(f"{k}={v}" for k, v in parse(engine).options if parse(ask.ctx.engine).get(k) != v)
+    before: Measurement = yield ask.whole((findings.sample,))
+    after: Measurement = yield ask.whole((findings.sample,), engine=engine)
+    return Workaround(
+        kind=kind,
+        engine=engine,
+        switched_off=findings.optimizers if kind == "optimizer" else changed,
+        samples_ok=sum(good),
+        samples_n=len(good),
+        error=error,
+        margin=min(HUGE, ask.criterion.tolerance / error) if error > 0 else HUGE,
+        cost=_cost(before, after),
+        minimal=True,
+    )
+
+
+def _cost(before: Measurement, after: Measurement) -> str:
+    """How much longer a run takes, from the two measured runs; one run is a rough guide and is called so."""
+    if before.run_seconds <= 0 or after.run_seconds <= 0:
+        return ""
+    return f"one run took {1000 * after.run_seconds:.3g} ms, before {1000 * before.run_seconds:.3g} ms"
+
+
+def _applied(ask: Inquiry, chosen: Workaround) -> Any:
+    return ask.whole(all_samples(ask.findings), engine=chosen.engine, keep=ranges.decode(chosen.keep))
+
+
+SPEC = StepSpec(
+    name="workaround",
+    version=1,
+    summary="Apply the workaround that the cause suggests, and verify it on every sample.",
+    run=workaround,
+    outcome=WorkaroundOutcome,
+    params=WorkaroundParams,
+    expected=lambda _ctx, nodes: 10 + 4 * nodes.bit_length(),
+)
