@@ -1,0 +1,555 @@
+"""The pool: warm worker processes, one a slot, and the rules for handing probes to them.
+
+It runs in the runner's process, on one asyncio loop, and imports no native engine, no numpy, no onnx. What it promises:
+
+- ``run`` always answers with a Measurement, whatever happens to the worker: its death is a ``crash``, its silence a ``timeout``.
+- An exclusive probe has the machine to itself: it starts when every slot is idle, and nothing starts beside it.
+- Load never decides: a crash, timeout or out-of-memory that happened while another probe ran is tried once more, alone.
+- Nothing outlives it: ``stop`` is bounded, workers die with this process, and each lives in a process group of its own.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from engines.probe import AnyProbe, Measure, Measurement, Status
+from engines.workers import memory
+from engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
+
+_HELLO = 60.0  # seconds that a new worker may take to answer at all
+_TERM_GRACE = 0.3  # between TERM and KILL
+_CANCEL_GRACE = 0.3  # a cancelled probe may end by itself: a warm worker is worth more than this
+_STOP_GRACE = 1.0  # a soft stop lets probes that are nearly done finish
+_WATCH_EVERY = 0.1
+_LINE_LIMIT = 256 << 20  # bytes of one message
+_LOG_LIMIT = 64 << 20  # bytes of one probe's log; an engine that says more has its log started anew
+_MEMORY_SHARE = 0.85  # of the machine, for all workers together
+_LOADED = 2  # models that a worker is taken to hold
+_BUILT = 4  # and builds
+_CHECK_SLACK = 120.0  # a check stops its own command; this is for the rest
+
+_LOAD_SENSITIVE = ("crash", "timeout", "out-of-memory")
+_Interrupt = Literal["cancelled", "memory", "stopped"]
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[FromWorker] = msgspec.json.Decoder(FromWorker)
+
+
+class Death(msgspec.Struct, frozen=True):
+    """A worker that ended while it worked, or was ended for it. ``signal`` 0: it ended by itself with ``returncode``."""
+
+    worker: int
+    pid: int
+    signal: int
+    returncode: int
+    probe: AnyProbe
+    detail: str
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """What one slot is doing, for the screen. ``seconds`` since its probe started; ``text`` is the worker's last phrase."""
+
+    worker: int
+    pid: int = 0
+    state: Literal["cold", "idle", "busy"] = "cold"
+    op: str = ""
+    text: str = ""
+    seconds: float = 0.0
+    memory: int = 0  # bytes of its own
+
+
+class _Job:
+    """A probe on its way. ``future`` is what the caller waits for; done before its time means nobody waits any more."""
+
+    def __init__(self, probe: AnyProbe, timeout: float, log: str, future: "asyncio.Future[Measurement]") -> None:
+        self.probe = probe
+        self.timeout = timeout
+        self.log = log
+        self.future = future
+        self.alone = probe.exclusive
+        self.retried = False
+        self.crowded = False  # another probe ran during this one
+
+
+class _Process:
+    """One worker process and this end of its pipes."""
+
+    def __init__(self, popen: "subprocess.Popen[bytes]", reader: asyncio.StreamReader) -> None:
+        self.popen = popen
+        self.reader = reader
+        self.transports: list[asyncio.BaseTransport] = []
+        self.writer: asyncio.WriteTransport | None = None
+        self.ready = False
+        self.models: deque[str] = deque(maxlen=_LOADED)
+        self.builds: deque[bytes] = deque(maxlen=_BUILT)
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def send(self, work: Work) -> None:
+        if self.writer is not None:
+            self.writer.write(_encoder.encode(work) + b"\n")
+
+    async def next(self) -> FromWorker | None:
+        """The next message; None at the end of the stream. Raises ``ValueError`` for anything that is not a message."""
+        try:
+            line = await self.reader.readline()
+        except ConnectionError:
+            return None
+        if not line.endswith(b"\n"):
+            return None
+        return _decoder.decode(line)
+
+    def gone(self) -> bool:
+        """Whether the process has ended; it is not reaped yet, so that its group's number is still its own."""
+        if self.popen.returncode is not None:
+            return True
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):
+                return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return self.popen.poll() is not None
+
+    def signal_group(self, number: signal.Signals) -> None:
+        if self.popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    async def gone_within(self, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while not self.gone():
+            if time.monotonic() >= end:
+                return False
+            await asyncio.sleep(0.005)
+        return True
+
+    async def end(self, grace: float = _TERM_GRACE) -> int:
+        """TERM, then KILL, to the whole group; reap; close the pipes. The return code as ``subprocess`` gives it."""
+        try:
+            if grace > 0 and not self.gone():
+                self.signal_group(signal.SIGTERM)
+                await self.gone_within(grace)
+        finally:
+            # Also after a death of its own: what it started may still run.
+            self.signal_group(signal.SIGKILL)
+            for transport in self.transports:
+                transport.close()
+            self.transports.clear()
+        await self.gone_within(2.0)
+        return self.popen.poll() or 0
+
+
+class _Slot:
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.process: _Process | None = None
+        self.job: _Job | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.interrupt: asyncio.Future[_Interrupt] | None = None
+        self.started = 0.0
+        self.text = ""
+
+    def stop(self, why: _Interrupt) -> None:
+        if self.interrupt is not None and not self.interrupt.done():
+            self.interrupt.set_result(why)
+
+
+class Pool:
+    """Worker processes for one session folder.
+
+    ``slots``        probes at a time.
+    ``log``          probe -> path of its log below the session folder; by default ``logs/<op>-<time>-<n>.log``.
+    ``on_death``     told of every worker that died, or had to be killed for a timeout, for memory or for speaking nonsense.
+    ``memory``       bytes that all workers together may hold; 0: most of the machine.
+    ``capture_bytes`` budget of the captures on disk; 0: the default.
+    ``environments`` extra environment variables of each slot (``CUDA_VISIBLE_DEVICES``).
+    ``command``      the worker's command line, for tests; the session folder and this process's id are appended.
+    """
+
+    def __init__(
+        self,
+        store_root: Path,
+        slots: int = 1,
+        *,
+        log: Callable[[AnyProbe], str] | None = None,
+        on_death: Callable[[Death], None] | None = None,
+        memory: int = 0,
+        capture_bytes: int = 0,
+        environments: Sequence[Mapping[str, str]] = (),
+        command: Sequence[str] = (),
+    ) -> None:
+        self._root = store_root.absolute()
+        self._slots = [_Slot(n + 1) for n in range(max(1, slots))]
+        self._log = log or self._log_name
+        self._on_death = on_death
+        self._memory = memory
+        self._capture_bytes = capture_bytes
+        self._environments = environments
+        self._command = tuple(command) or (sys.executable, "-P", str(Path(__file__).with_name("__main__.py")))
+        self._queue: deque[_Job] = deque()
+        self._numbers = itertools.count(1)
+        self._watch: asyncio.Task[None] | None = None
+        self._warming: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    # -- for callers ------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to warm the first worker. Optional: slots start theirs when they are first needed."""
+        slot = self._slots[0]
+        if slot.process is None and slot.task is None and not self._stopping:
+            self._warming = asyncio.create_task(self._warm(slot))
+            await asyncio.sleep(0)
+
+    async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
+        """Answer the probe. ``timeout`` in seconds counts from the moment a worker has it; the probe's own, where it has one,
+        goes before it; 0: none. Cancelling this coroutine ends that probe only. After ``stop``: status ``cancelled``."""
+        limit = getattr(probe, "timeout", 0.0) or timeout
+        if limit and not getattr(probe, "timeout", limit):
+            probe = msgspec.structs.replace(probe, timeout=limit)
+        if probe.__struct_config__.tag == "check" and limit:
+            limit += _CHECK_SLACK
+        job = _Job(probe, limit, log or self._log(probe), asyncio.get_running_loop().create_future())
+        if self._stopping:
+            return _cancelled()
+        self._queue.append(job)
+        self._dispatch()
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            self._withdraw(job)
+            raise
+
+    async def stop(self, hard: bool = False) -> None:
+        """End everything within three seconds. Probes still waiting are answered ``cancelled``; running ones too, after a
+        short grace unless ``hard``."""
+        self._stopping = True
+        for job in self._queue:
+            if not job.future.done():
+                job.future.set_result(_cancelled())
+        self._queue.clear()
+        tasks = [t for s in self._slots if (t := s.task) is not None]
+        if self._warming is not None and not self._warming.done():
+            self._warming.cancel()
+            tasks.append(self._warming)
+        if tasks and not hard:
+            await asyncio.wait(tasks, timeout=_STOP_GRACE)
+        for slot in self._slots:
+            slot.stop("stopped")
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
+        ending = [p.end(0.0) for s in self._slots if (p := s.process) is not None]
+        for slot in self._slots:
+            slot.process = None
+        if self._watch is not None:
+            self._watch.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    def snapshot(self) -> list[Slot]:
+        """What every slot is doing now."""
+        now = time.monotonic()
+        slots = []
+        for s in self._slots:
+            pid = s.process.pid if s.process else 0
+            state: Literal["cold", "idle", "busy"] = "busy" if s.job else "idle" if s.process else "cold"
+            op = str(s.job.probe.__struct_config__.tag) if s.job else ""
+            seconds = now - s.started if s.job and s.started else 0.0
+            slots.append(Slot(s.number, pid, state, op, s.text, round(seconds, 3), memory.own(pid) if pid else 0))
+        return slots
+
+    @property
+    def waiting(self) -> int:
+        """Probes that no worker has yet."""
+        return len(self._queue)
+
+    # -- who gets what ----------------------------------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        while self._queue and not self._stopping:
+            job = self._queue[0]
+            if job.future.done():
+                self._queue.popleft()
+                continue
+            busy = [s for s in self._slots if s.job is not None]
+            if (job.alone and busy) or any(s.job is not None and s.job.alone for s in busy):
+                return
+            idle = [s for s in self._slots if s.job is None]
+            if not idle:
+                return
+            self._queue.popleft()
+            slot = max(idle, key=lambda s: _affinity(s, job))
+            slot.job, slot.text, slot.started = job, "starting", 0.0
+            if busy:
+                for other in (*busy, slot):
+                    if other.job is not None:
+                        other.job.crowded = True
+            slot.task = asyncio.create_task(self._serve(slot, job))
+            if self._watch is None or self._watch.done():
+                self._watch = asyncio.create_task(self._watch_over())
+
+    async def _serve(self, slot: _Slot, job: _Job) -> None:
+        measurement = _cancelled()
+        try:
+            measurement = await self._attempt(slot, job)
+        except Exception as error:  # our own fault: say it, keep the pool alive
+            measurement = Measurement(status="error", message=f"The pool failed: {type(error).__name__}: {error}")
+            await self._discard(slot)
+        finally:
+            slot.job, slot.task, slot.interrupt, slot.text = None, None, None, ""
+            again = measurement.status in _LOAD_SENSITIVE and job.crowded and not job.retried
+            if again and not job.future.done() and not self._stopping:
+                job.retried, job.alone = True, True
+                self._queue.appendleft(job)
+            elif not job.future.done():
+                job.future.set_result(measurement)
+            self._dispatch()
+
+    def _withdraw(self, job: _Job) -> None:
+        for slot in self._slots:
+            if slot.job is job:
+                slot.stop("cancelled")
+        with contextlib.suppress(ValueError):
+            self._queue.remove(job)
+        self._dispatch()
+
+    # -- one probe on one worker ------------------------------------------------------------------------------------
+
+    async def _attempt(self, slot: _Slot, job: _Job) -> Measurement:
+        slot.interrupt = asyncio.get_running_loop().create_future()
+        if job.future.done():
+            return _cancelled()
+        kills = memory.kernel_kills()
+        for _ in range(2):
+            process = await self._process(slot)
+            if process is None:
+                return self._no_worker(slot)
+            answer = await self._converse(slot, process, job)
+            if isinstance(answer, Measurement):
+                return answer
+            if answer != "unheard":
+                return await self._dead(slot, process, job, answer, kills)
+            await self._discard(slot)  # it died idle, before it had the probe: not the probe's doing
+        return self._no_worker(slot)
+
+    async def _process(self, slot: _Slot) -> _Process | None:
+        """The slot's worker, started if need be and ready for work; None where none can be had."""
+        if self._warming is not None and slot is self._slots[0]:
+            await asyncio.wait([self._warming])
+            self._warming = None
+        if slot.process is not None and (slot.process.gone() or slot.process.reader.at_eof()):
+            await self._discard(slot)
+        if slot.process is None:
+            await self._start(slot)
+        return slot.process if slot.process is not None and slot.process.ready else None
+
+    async def _warm(self, slot: _Slot) -> None:
+        try:
+            await self._start(slot)
+        finally:
+            if slot.process is not None and not slot.process.ready:
+                await self._discard(slot)
+
+    async def _start(self, slot: _Slot) -> None:
+        environment = {**os.environ}
+        if self._environments:
+            environment |= self._environments[(slot.number - 1) % len(self._environments)]
+        if self._capture_bytes:
+            environment["NARROWDOWN_CAPTURE_BYTES"] = str(self._capture_bytes)
+        log = self._worker_log(slot)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as errors:
+            popen = subprocess.Popen(
+                [*self._command, str(self._root), str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=self._root,
+                env=environment,
+                bufsize=0,
+                start_new_session=True,
+            )
+        loop = asyncio.get_running_loop()
+        process = slot.process = _Process(popen, asyncio.StreamReader(limit=_LINE_LIMIT, loop=loop))
+        receiving, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(process.reader), popen.stdout)
+        process.transports.append(receiving)
+        sending, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)
+        process.transports.append(sending)
+        process.writer = sending
+        with contextlib.suppress(asyncio.TimeoutError, ValueError):
+            process.ready = isinstance(await asyncio.wait_for(process.next(), _HELLO), Hello)
+        if not process.ready:
+            await self._discard(slot)
+
+    async def _converse(
+        self, slot: _Slot, process: _Process, job: _Job
+    ) -> Measurement | Literal["died", "garbage", "timeout", "unheard"] | _Interrupt:
+        """Hand the probe over and listen until its measurement, or until something else ends it."""
+        assert slot.interrupt is not None
+        number = next(self._numbers)
+        process.send(Work(number, job.probe, job.log))
+        slot.started, heard, withdrawn = time.monotonic(), False, False
+        deadline = slot.started + job.timeout if job.timeout > 0 else None
+        reading = asyncio.ensure_future(process.next())
+        try:
+            while True:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                waits: set[asyncio.Future[Any]] = {reading, slot.interrupt}
+                await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if reading.done():
+                    try:
+                        message = reading.result()
+                    except (msgspec.MsgspecError, ValueError):
+                        return "garbage"
+                    if message is None:
+                        return "died" if heard else "unheard"
+                    if isinstance(message, Hello) or message.id != number:
+                        return "garbage"
+                    heard = True
+                    if isinstance(message, Done):
+                        self._remember(process, job.probe)
+                        if message.recycle:
+                            await self._discard(slot)
+                        return message.measurement
+                    slot.text = message.text
+                    reading = asyncio.ensure_future(process.next())
+                elif slot.interrupt.done():
+                    why = slot.interrupt.result()
+                    if why != "cancelled":
+                        return why
+                    # Nobody waits for the answer, but the worker is warm: let a quick one finish.
+                    withdrawn, deadline = True, time.monotonic() + _CANCEL_GRACE
+                    slot.interrupt = asyncio.get_running_loop().create_future()
+                else:
+                    return "cancelled" if withdrawn else "timeout"
+        finally:
+            if not reading.done():
+                reading.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await reading
+
+    async def _dead(self, slot: _Slot, process: _Process, job: _Job, why: str, kills: int) -> Measurement:
+        """End what is left of the worker, tell ``on_death``, and say what happened as a measurement."""
+        held, text, seconds = memory.own(process.pid), slot.text, time.monotonic() - slot.started
+        if why == "died":
+            await process.gone_within(1.0)
+        code = await process.end(0.0 if why in ("died", "garbage", "memory") else _TERM_GRACE)
+        slot.process = None
+        if why in ("cancelled", "stopped"):
+            return _cancelled()
+        number = -code if code < 0 and why == "died" else 0
+        log = job.log if (self._root / job.log).is_file() else ""
+        doing = f" while {text}" if text and text not in ("starting", "started") else ""
+        status: Status = "crash"
+        if why == "timeout":
+            status, message = "timeout", f"The probe did not finish within {seconds:.0f} s and was stopped{doing}."
+        elif why == "memory":
+            status = "out-of-memory"
+            message = (
+                f"The probe held {held / 2**30:.1f} GiB of memory and was stopped{doing}, before the machine ran out."
+            )
+        elif why == "garbage":
+            message = f"The worker process wrote something that is no message{doing} and was stopped."
+        elif number == signal.SIGKILL and memory.kernel_kills() > kills:
+            status, message = "out-of-memory", f"The system killed the worker process for want of memory{doing}."
+        elif number:
+            message = f"The worker process died of signal {number} ({_signal_name(number)}){doing}."
+        else:
+            message = f"The worker process ended by itself with exit status {code}{doing}."
+        if self._on_death is not None:
+            self._on_death(Death(slot.number, process.pid, number, code, job.probe, message))
+        return Measurement(status=status, message=message, signal=number, log=log)
+
+    async def _discard(self, slot: _Slot) -> None:
+        """End a worker that is not to be used again; the next probe of its slot starts another."""
+        process, slot.process = slot.process, None
+        if process is not None:
+            await process.end()
+
+    def _no_worker(self, slot: _Slot) -> Measurement:
+        log = self._worker_log(slot)
+        lines = log.read_text(errors="replace").split("\n")[-4:] if log.is_file() else []
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+        text = f"A worker process could not be started: {last[:300]} (see {log.relative_to(self._root)})."
+        return Measurement(status="error", message=text, log=str(log.relative_to(self._root)))
+
+    @staticmethod
+    def _remember(process: _Process, probe: AnyProbe) -> None:
+        model = getattr(probe, "model", "")
+        if model and model not in process.models:
+            process.models.append(model)
+        build = _build(probe)
+        if build and build not in process.builds:
+            process.builds.append(build)
+
+    # -- memory, logs -----------------------------------------------------------------------------------------------
+
+    async def _watch_over(self) -> None:
+        """While anything runs: keep memory and logs within bounds, notice the dead whose pipe a child of theirs holds open."""
+        limit = self._memory or int(_MEMORY_SHARE * memory.machine())
+        while any(s.job is not None for s in self._slots):
+            await asyncio.sleep(_WATCH_EVERY)
+            held = {s.number: memory.own(s.process.pid) for s in self._slots if s.process is not None}
+            if limit and sum(held.values()) > limit:
+                fattest = max(self._slots, key=lambda s: held.get(s.number, 0))
+                if fattest.job is not None:
+                    fattest.stop("memory")
+                else:
+                    await self._discard(fattest)
+            for slot in self._slots:
+                if slot.job is None or slot.process is None:
+                    continue
+                if slot.process.gone():
+                    slot.process.signal_group(signal.SIGKILL)
+                log = self._root / slot.job.log
+                with contextlib.suppress(OSError):
+                    if log.stat().st_size > _LOG_LIMIT:
+                        os.truncate(log, 0)
+
+    def _worker_log(self, slot: _Slot) -> Path:
+        return self._root / "logs" / f"worker-{slot.number}.log"
+
+    def _log_name(self, probe: AnyProbe) -> str:
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        return f"logs/{probe.__struct_config__.tag}-{stamp}-{os.getpid()}-{next(self._numbers)}.log"
+
+
+def _cancelled() -> Measurement:
+    return Measurement(status="cancelled", message="The probe was stopped before it finished.")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _build(probe: AnyProbe) -> bytes:
+    """What a worker has to build for the probe, as far as two probes can share it."""
+    if not isinstance(probe, Measure):
+        return b""
+    return _encoder.encode((probe.model, probe.engine, probe.candidate, probe.keep, probe.marks, probe.attempt))
+
+
+def _affinity(slot: _Slot, job: _Job) -> tuple[int, int]:
+    """How well the slot suits the probe: has it built this, has it loaded the model, is it warm; the first one among equals."""
+    process = slot.process
+    if process is None:
+        return 0, -slot.number
+    if (build := _build(job.probe)) and build in process.builds:
+        return 3, -slot.number
+    return (2 if getattr(job.probe, "model", "") in process.models else 1), -slot.number
+
+
+__all__ = ["Death", "Pool", "Progress", "Slot"]

@@ -1,0 +1,202 @@
+"""A long-lived worker: reads probes, answers with measurements, dies with its parent.
+
+The thread that reads the protocol is also the one that ends the process when the pool goes away; the kernel does the same where
+a native call holds the interpreter (``PR_SET_PDEATHSIG``). Probes run in the main thread, one at a time.
+"""
+
+import contextlib
+import ctypes
+import faulthandler
+import os
+import queue
+import re
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from engines.probe import Measurement
+from engines.workers import memory
+from engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
+
+_PR_SET_PDEATHSIG = 1
+_PROGRESS_EVERY = 0.1  # seconds
+# After one of these the process's device context cannot be trusted.
+_POISONED = re.compile(r"\bcuda|cudnn|cublas|illegal memory access|device-side assert", re.IGNORECASE)
+# A worker whose own memory (file-backed pages aside) has grown past this share of the machine is not used again.
+_GROWN = 0.4
+
+_encoder = msgspec.json.Encoder()
+_decode_work = msgspec.json.Decoder(Work).decode
+_decode_done = msgspec.json.Decoder(Done).decode
+
+
+class Protocol:
+    """The worker's end of the pipes. Writes are whole lines, from any thread."""
+
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._lock = threading.Lock()
+        self.work: queue.SimpleQueue[Work] = queue.SimpleQueue()
+
+    def listen(self) -> None:
+        """Start the reading thread."""
+        threading.Thread(target=self._read, name="protocol", daemon=True).start()
+
+    def send(self, message: FromWorker) -> None:
+        self.send_line(_encoder.encode(message))
+
+    def send_line(self, line: bytes) -> None:
+        data = memoryview(line + b"\n")
+        with self._lock:
+            try:
+                while data:
+                    data = data[os.write(self._outgoing, data) :]
+            except BrokenPipeError:
+                _leave()
+
+    def _read(self) -> None:
+        try:
+            with os.fdopen(self._incoming, "rb") as lines:
+                for line in lines:
+                    self.work.put(_decode_work(line))
+        except Exception:  # whatever it is, there is nobody left to talk to
+            traceback.print_exc()
+        _leave()
+
+
+def _leave() -> NoReturn:
+    """The pool is gone: end this process and whatever it started."""
+    with contextlib.suppress(OSError):
+        if os.getpgrp() == os.getpid():
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+    os._exit(0)
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel for SIGKILL when the parent's thread ends (Linux); leave at once if it already has."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent and os.getppid() != parent:
+        _leave()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    with contextlib.suppress(Exception):
+        ctypes.CDLL(None).fflush(None)  # what native libraries have printed and C still holds
+
+
+@contextlib.contextmanager
+def _logged(root: Path, log: str) -> Iterator[None]:
+    """File descriptors 1 and 2 go to the probe's own log meanwhile; an empty log is removed."""
+    if not log:
+        yield
+        return
+    target = root / log
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _flush()
+    usual = os.dup(2)
+    own = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(own, 1)
+    os.dup2(own, 2)
+    os.close(own)
+    try:
+        yield
+    finally:
+        _flush()
+        os.dup2(usual, 1)
+        os.dup2(usual, 2)
+        os.close(usual)
+        with contextlib.suppress(OSError):
+            if target.stat().st_size == 0:
+                target.unlink()
+
+
+def _one_sentence(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    name = type(error).__name__
+    return f"{name}: {text}"[:500] if text else f"{name}."
+
+
+class Worker:
+    """Answers probes of one session."""
+
+    def __init__(self, root: Path, protocol: Protocol) -> None:
+        self._root = root
+        self._protocol = protocol
+        self._reported = 0.0
+
+    def answer(self, work: Work) -> None:
+        """Run one probe and send its ``Done``. Never raises for what the probe does."""
+        self._protocol.send(Progress(work.id, "started"))
+        with _logged(self._root, work.log):
+            measurement = self._measure(work)
+        log = work.log if work.log and (self._root / work.log).exists() else ""
+        measurement = msgspec.structs.replace(measurement, log=log)
+        poisoned = measurement.status != "ok" and bool(_POISONED.search(measurement.message))
+        self._protocol.send_line(_line(Done(work.id, measurement, recycle=poisoned or self._grown())))
+
+    def _measure(self, work: Work) -> Measurement:
+        try:
+            from engines.data.store import Store
+            from engines.workers import operations
+
+            return operations.execute(work.probe, Store(self._root), lambda text: self._progress(work.id, text))
+        except BaseException as error:  # a user's script may raise SystemExit, or worse
+            traceback.print_exc()
+            return Measurement(status="error", message=f"The probe failed inside the worker. {_one_sentence(error)}")
+
+    def _progress(self, work: int, text: str) -> None:
+        now = time.monotonic()
+        if now - self._reported >= _PROGRESS_EVERY:
+            self._reported = now
+            self._protocol.send(Progress(work, text))
+
+    def _grown(self) -> bool:
+        """Let go of what is kept warm when memory has grown too far; True if that does not help."""
+        limit = _GROWN * memory.machine()
+        if not limit or memory.own() < limit:
+            return False
+        from engines.workers import operations
+
+        operations.forget()
+        return memory.own() >= limit
+
+
+def _line(done: Done) -> bytes:
+    """The message as JSON that the pool can read back: JSON has no infinity, and msgspec writes it as null."""
+    line = _encoder.encode(done)
+    if b"null" in line:
+        try:
+            _decode_done(line)
+        except msgspec.ValidationError as error:
+            text = f"The probe's measurement holds a number that cannot be written down. {_one_sentence(error)}"
+            return _encoder.encode(Done(done.id, Measurement(status="error", message=text, log=done.measurement.log)))
+    return line
+
+
+def serve(root: Path, incoming: int, outgoing: int, parent: int = 0) -> NoReturn:
+    """The life of a worker. ``root``: the session folder; ``parent``: the pool's pid, to notice that it has already gone."""
+    faulthandler.enable(file=2)
+    protocol = Protocol(incoming, outgoing)
+    _die_with(parent)
+    root = root.absolute()
+    os.chdir(root)
+    protocol.listen()
+    protocol.send(Hello(os.getpid()))
+    # The heavy imports happen while the pool is still deciding what to ask.
+    with contextlib.suppress(Exception):  # the first probe will say it
+        from engines.workers import operations  # noqa: F401
+    worker = Worker(root, protocol)
+    while True:
+        worker.answer(protocol.work.get())

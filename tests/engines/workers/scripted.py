@@ -1,0 +1,67 @@
+"""A worker that does what an Inspect probe's ``engine`` says: the pool's rules are tested against it in milliseconds.
+
+``sleep=S`` answers after S seconds; ``die=N`` kills itself with signal N; ``exit=N``; ``garbage``; ``hang``; ``busy=S``: leaves a mark in
+the session folder for S seconds; ``die-if-busy``: dies if there is one; ``eat=MIB``; ``idle-death``: answers, then dies.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from engines.probe import Inspect, Measurement
+from engines.workers.protocol import Done, Hello, Progress, Work
+
+
+def say(message: object) -> None:
+    os.write(1, msgspec.json.encode(message) + b"\n")
+
+
+def main() -> None:
+    root = Path(sys.argv[1])
+    if (root / "unstartable").exists():
+        sys.exit("no libengine.so here")
+    say(Hello(os.getpid()))
+    for line in sys.stdin.buffer:
+        work = msgspec.json.decode(line, type=Work)
+        assert isinstance(work.probe, Inspect)
+        say(Progress(work.id, "started"))
+        begun = time.monotonic()
+        facts: dict[str, object] = {"pid": os.getpid()}
+        kept = []
+        for order in work.probe.engine.split(","):
+            word, _, value = order.partition("=")
+            if word == "sleep":
+                time.sleep(float(value))
+            elif word == "say":
+                say(Progress(work.id, value))
+            elif word == "die":
+                os.kill(os.getpid(), int(value))
+            elif word == "exit":
+                os._exit(int(value))
+            elif word == "garbage":
+                os.write(1, b"corrupted double-linked list\n")
+                time.sleep(60)
+            elif word == "hang":
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                time.sleep(60)
+            elif word == "die-if-busy":
+                if len(list(root.glob("busy-*"))) > 0:
+                    os.kill(os.getpid(), signal.SIGSEGV)
+            elif word == "busy":
+                mark = root / f"busy-{os.getpid()}"
+                mark.touch()
+                time.sleep(float(value))
+                mark.unlink()
+            elif word == "eat":
+                kept.append(bytearray(int(value) << 20))
+        facts["begun"], facts["ended"] = begun, time.monotonic()
+        say(Done(work.id, Measurement(facts=facts)))
+        if work.probe.engine == "idle-death":
+            os._exit(7)
+
+
+main()

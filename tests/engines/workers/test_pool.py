@@ -1,0 +1,291 @@
+"""The pool's rules, against scripted workers: real processes, no engine."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import engines
+from engines.probe import Inspect, Measurement
+from engines.workers.pool import Death, Pool
+
+SCRIPTED = Path(__file__).with_name("scripted.py")
+PACKAGES = str(Path(engines.__file__).parent.parent)
+
+
+def use(root: Path, slots: int, work: Callable[[Pool], Awaitable[Any]], **options: Any) -> Any:
+    """Run ``work`` with a pool of scripted workers, stop the pool, return what ``work`` did."""
+
+    async def body() -> Any:
+        bootstrap = f"import sys; sys.path.insert(0, {PACKAGES!r}); import runpy; runpy.run_path({str(SCRIPTED)!r})"
+        pool = Pool(root, slots, command=(sys.executable, "-c", bootstrap), **options)
+        try:
+            return await work(pool)
+        finally:
+            begun = time.monotonic()
+            await pool.stop(hard=True)
+            assert time.monotonic() - begun < 3
+            assert children() == []
+
+    return asyncio.run(body())
+
+
+def children() -> list[int]:
+    """Process ids whose parent is this process, zombies included."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == os.getpid():
+            found.append(int(stat.parent.name))
+    return found
+
+
+def ask(order: str, **fields: Any) -> Inspect:
+    return Inspect(engine=order, **fields)
+
+
+def test_one_warm_worker_answers_probe_after_probe(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> list[Measurement]:
+        await pool.start()
+        return [await pool.run(ask("sleep=0")) for _ in range(5)]
+
+    answers = use(tmp_path, 3, work)
+    assert [m.status for m in answers] == ["ok"] * 5
+    assert len({m.facts["pid"] for m in answers}) == 1
+
+
+def test_slots_work_side_by_side(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> list[Measurement]:
+        return await asyncio.gather(*(pool.run(ask("sleep=0.3")) for _ in range(3)))
+
+    answers = use(tmp_path, 3, work)
+    assert len({m.facts["pid"] for m in answers}) == 3
+    assert max(m.facts["begun"] for m in answers) < min(m.facts["ended"] for m in answers)
+
+
+@pytest.mark.parametrize(
+    ("order", "number", "words"),
+    [
+        (f"die={int(signal.SIGSEGV)}", signal.SIGSEGV, "SIGSEGV"),
+        (f"die={int(signal.SIGABRT)}", signal.SIGABRT, "SIGABRT"),
+        ("exit=3", 0, "exit status 3"),
+        ("garbage", 0, "no message"),
+        ("say=building,die=11", signal.SIGSEGV, "while building"),
+    ],
+)
+def test_a_death_is_a_crash_and_the_pool_lives_on(tmp_path: Path, order: str, number: int, words: str) -> None:
+    deaths: list[Death] = []
+
+    async def work(pool: Pool) -> tuple[Measurement, Measurement]:
+        return await pool.run(ask(order)), await pool.run(ask("sleep=0"))
+
+    crash, after = use(tmp_path, 1, work, on_death=deaths.append)
+    assert (crash.status, crash.signal) == ("crash", number)
+    assert words in crash.message
+    assert after.status == "ok"
+    assert [(d.worker, d.signal, d.probe) for d in deaths] == [(1, number, ask(order))]
+
+
+def test_silence_is_a_timeout_even_if_term_is_ignored(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> tuple[Measurement, float, Measurement]:
+        await pool.run(ask("sleep=0"))
+        begun = time.monotonic()
+        late = await pool.run(ask("say=running 3 of 8,hang"), timeout=0.3)
+        return late, time.monotonic() - begun, await pool.run(ask("sleep=0"))
+
+    late, seconds, after = use(tmp_path, 1, work)
+    assert late.status == "timeout"
+    assert "while running 3 of 8" in late.message
+    assert 0.3 <= seconds < 2
+    assert after.status == "ok"
+
+
+def test_an_exclusive_probe_has_the_machine_to_itself(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> list[Measurement]:
+        orders = [
+            ask("sleep=0.2"),
+            ask("sleep=0.3"),
+            ask("sleep=0.2", exclusive=True),
+            ask("sleep=0.1"),
+            ask("sleep=0"),
+        ]
+        return await asyncio.gather(*(pool.run(o) for o in orders))
+
+    answers = use(tmp_path, 3, work)
+    alone = answers[2].facts
+    for m in (*answers[:2], *answers[3:]):
+        assert m.facts["ended"] <= alone["begun"] or m.facts["begun"] >= alone["ended"]
+
+
+def test_a_crash_beside_another_probe_is_tried_again_alone(tmp_path: Path) -> None:
+    deaths: list[Death] = []
+
+    async def work(pool: Pool) -> tuple[Measurement, Measurement]:
+        busy = asyncio.create_task(pool.run(ask("busy=0.6")))
+        await asyncio.sleep(0.3)
+        return await pool.run(ask("die-if-busy")), await busy
+
+    answer, _ = use(tmp_path, 2, work, on_death=deaths.append)
+    assert answer.status == "ok"
+    assert len(deaths) == 1
+
+
+def test_a_crash_that_comes_again_alone_is_reported_once(tmp_path: Path) -> None:
+    deaths: list[Death] = []
+
+    async def work(pool: Pool) -> list[Measurement]:
+        return await asyncio.gather(pool.run(ask("sleep=0.4")), pool.run(ask("sleep=0.1,die=11")))
+
+    answers = use(tmp_path, 2, work, on_death=deaths.append)
+    assert [m.status for m in answers] == ["ok", "crash"]
+    assert len(deaths) == 2
+
+
+def test_a_crash_alone_is_not_tried_again(tmp_path: Path) -> None:
+    deaths: list[Death] = []
+
+    async def work(pool: Pool) -> Measurement:
+        await pool.run(ask("sleep=0"))
+        return await pool.run(ask("die=11"))
+
+    assert use(tmp_path, 2, work, on_death=deaths.append).status == "crash"
+    assert len(deaths) == 1
+
+
+def test_too_much_memory_is_out_of_memory(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> tuple[Measurement, Measurement]:
+        return await pool.run(ask("eat=300,sleep=20")), await pool.run(ask("sleep=0"))
+
+    fat, after = use(tmp_path, 1, work, memory=150 << 20)
+    assert (fat.status, after.status) == ("out-of-memory", "ok")
+    assert "GiB" in fat.message
+
+
+def test_cancelling_one_probe_ends_that_worker_only(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> tuple[Measurement, Measurement]:
+        other = asyncio.create_task(pool.run(ask("sleep=0.9")))
+        doomed = asyncio.create_task(pool.run(ask("hang")))
+        await asyncio.sleep(0.3)
+        doomed.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await doomed
+        return await other, await pool.run(ask("sleep=0"))
+
+    deaths: list[Death] = []
+    other, after = use(tmp_path, 2, work, on_death=deaths.append)
+    assert (other.status, after.status) == ("ok", "ok")
+    assert deaths == []
+
+
+def test_cancelling_a_probe_that_is_nearly_done_keeps_the_worker_warm(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> tuple[int, int]:
+        before = await pool.run(ask("sleep=0"))
+        doomed = asyncio.create_task(pool.run(ask("sleep=0.15")))
+        await asyncio.sleep(0.05)
+        doomed.cancel()
+        after = await pool.run(ask("sleep=0"))
+        return before.facts["pid"], after.facts["pid"]
+
+    before, after = use(tmp_path, 1, work)
+    assert before == after
+
+
+def test_cancelling_a_waiting_probe_takes_it_out_of_the_queue(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> list[Measurement]:
+        first = asyncio.create_task(pool.run(ask("sleep=0.3")))
+        waiting = asyncio.create_task(pool.run(ask("hang", exclusive=True)))
+        last = asyncio.create_task(pool.run(ask("sleep=0")))
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        return await asyncio.gather(first, last)
+
+    assert [m.status for m in use(tmp_path, 2, work)] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_stopping_is_bounded_and_answers_everyone(tmp_path: Path, hard: bool) -> None:
+    async def work(pool: Pool) -> tuple[list[Measurement], float]:
+        tasks = [asyncio.create_task(pool.run(ask("hang"))) for _ in range(4)]
+        await asyncio.sleep(0.4)
+        begun = time.monotonic()
+        await pool.stop(hard)
+        seconds = time.monotonic() - begun
+        return [*(await asyncio.gather(*tasks)), await pool.run(ask("sleep=0"))], seconds
+
+    answers, seconds = use(tmp_path, 2, work)
+    assert [m.status for m in answers] == ["cancelled"] * 5
+    assert seconds < 3
+
+
+def test_a_soft_stop_lets_a_short_probe_finish(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> Measurement:
+        await pool.run(ask("sleep=0"))
+        task = asyncio.create_task(pool.run(ask("sleep=0.3")))
+        await asyncio.sleep(0.1)
+        await pool.stop()
+        return await task
+
+    assert use(tmp_path, 1, work).status == "ok"
+
+
+def test_a_worker_that_died_idle_costs_no_probe(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> list[Measurement]:
+        answers = []
+        for _ in range(4):
+            answers.append(await pool.run(ask("idle-death")))
+            await asyncio.sleep(0 if len(answers) % 2 else 0.1)
+        return answers
+
+    deaths: list[Death] = []
+    assert [m.status for m in use(tmp_path, 1, work, on_death=deaths.append)] == ["ok"] * 4
+    assert deaths == []
+
+
+def test_a_worker_that_cannot_start_says_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "unstartable").touch()
+
+    async def work(pool: Pool) -> Measurement:
+        return await pool.run(ask("sleep=0"))
+
+    answer = use(tmp_path, 1, work)
+    assert answer.status == "error"
+    assert "no libengine.so here" in answer.message
+
+
+def test_the_snapshot_tells_who_does_what(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> Any:
+        await pool.run(ask("sleep=0"))
+        task = asyncio.create_task(pool.run(ask("say=building,sleep=0.4")))
+        await asyncio.sleep(0.2)
+        seen = pool.snapshot()
+        await task
+        return seen, pool.snapshot()
+
+    (busy, cold), (idle, _) = use(tmp_path, 2, work)
+    assert (busy.state, busy.op, busy.text) == ("busy", "inspect", "building")
+    assert busy.pid > 0
+    assert 0.05 < busy.seconds < 0.4
+    assert (cold.state, cold.pid) == ("cold", 0)
+    assert (idle.state, idle.text) == ("idle", "")
+
+
+def test_no_file_descriptor_is_left_behind(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> tuple[int, int]:
+        await pool.run(ask("die=11"))
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(5):
+            await pool.run(ask("die=11"))
+            await pool.run(ask("garbage"))
+        return before, len(list(Path("/proc/self/fd").iterdir()))
+
+    before, after = use(tmp_path, 1, work)
+    assert after <= before
