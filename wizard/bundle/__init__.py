@@ -1,0 +1,1 @@
+"""The case bundle: what is handed on, runnable without Narrowdown."""

@@ -1,0 +1,275 @@
+"""The grammar of the command line. Standard library only: ``narrowdown --help`` must answer at once."""
+
+import argparse
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from wizard.cli.exits import BAD_USAGE, Refusal, nearest
+
+STEPS = (
+    "sanitize", "compare", "inputs", "repeat", "nondeterminism", "tactics", "layerwise", "extract", "reduce", "confirm",
+    "workaround", "precision",
+)  # fmt: skip
+DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
+DEMOS = ("magika", "shapes", "sort", "pillars")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with sentences: a wrong word is exit 2, named, with the nearest right one."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def error(self, message: str) -> NoReturn:
+        raise Refusal(BAD_USAGE, f"{self._sentence(message)} ({self.prog} --help shows what is possible.)")
+
+    def _sentence(self, message: str) -> str:
+        if message.startswith("unrecognized arguments: "):
+            word = message.removeprefix("unrecognized arguments: ").split()[0]
+            if word.startswith("-"):
+                known = [option for action in self._actions for option in action.option_strings]
+                return f"There is no option '{word}' here.{nearest(word.partition('=')[0], known)}"
+            return f"'{word}' was not expected."
+        return message[:1].upper() + message[1:] + ("" if message.endswith((".", "?")) else ".")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            what = "command" if isinstance(action, argparse._SubParsersAction) else (action.metavar or action.dest)
+            raise Refusal(
+                BAD_USAGE, f"'{value}' is not a {what}.{nearest(str(value), known)} Known: {', '.join(known)}."
+            )
+
+
+def _lazy(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+    """The command's function, imported when it is called."""
+
+    def call(arguments: argparse.Namespace) -> int:
+        return int(getattr(importlib.import_module(f"wizard.cli.{module}"), function)(arguments))
+
+    return call
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Parse the words after ``narrowdown``; ``.command`` is the function to call. Raises Refusal (exit 2)."""
+    tops, rest = parser(), list(words)
+    arguments, unknown = tops.parse_known_args(rest)
+    if unknown:
+        chosen: Parser = getattr(arguments, "parser", tops)
+        chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return arguments
+
+
+def parser() -> Parser:
+    """The whole grammar."""
+    top = Parser(
+        prog="narrowdown",
+        description="From a model that is wrong on an inference engine to a minimal failing case, a named cause and a "
+        "checked workaround. Without a command: the sessions screen.",
+        epilog="Exit: 0 found, 10 not reproduced, 11 input-sensitive, 12 fixed by sanitizing, 13 reference suspect, 2 bad usage, "
+        "3 a person is needed, 4 something is missing, 5 replay differs, 6 unresolved, 70 our fault, 130 stopped.",
+    )
+    top.add_argument("--version", action="version", version=_Version())
+    top.set_defaults(command=_lazy("sessions", "home"), display="auto", parser=top)
+    commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser)
+
+    def command(name: str, module: str, function: str, text: str) -> Parser:
+        made = commands.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
+        made.set_defaults(command=_lazy(module, function), parser=made)
+        return made
+
+    opened = command("open", "run", "open_", "a new guided session in the terminal")
+    _model(opened)
+    _problem(opened)
+    _running(opened)
+
+    ran = command("run", "run", "run", "the same flow with no screen, taking the recommended answers")
+    _model(ran)
+    _problem(ran)
+    _running(ran)
+    ran.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
+
+    resumed = command("resume", "run", "resume", "go on with a session")
+    _session(resumed)
+    _running(resumed, folder=False)
+    resumed.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
+    resumed.add_argument("--retry-unresolved", action="store_true", help="ask again every probe that ended unresolved")
+    resumed.add_argument("--repair", action="store_true", help="work on a copy of a session whose journal is damaged")
+
+    watched = command("watch", "run", "watch", "look at a session while another program works on it")
+    _session(watched)
+    _display(watched)
+
+    replayed = command("replay", "replay", "replay", "measure the decisive probes of a session again and compare")
+    _session(replayed)
+    replayed.add_argument(
+        "--dry", action="store_true", help="no engine: the journal alone must lead to the same decisions"
+    )
+    replayed.add_argument("--search", action="store_true", help="also search again")
+    replayed.add_argument("--engine", metavar="ENGINE", help="use this engine in place of the recorded one")
+    replayed.add_argument("--expect", choices=("same", "fixed", "fails"), default="same", help="default: same")
+    replayed.add_argument("--keep-going", action="store_true", help="do not stop at the first difference")
+    replayed.add_argument("--json", action="store_true", help="the table as JSON on stdout")
+    replayed.add_argument("--jobs", type=_count, metavar="N", default=0, help="probes at a time")
+    replayed.add_argument("--yes-run-scripts", metavar="SHA256|all", action="append", default=[])
+
+    reported = command("report", "sessions", "report", "the report of a session")
+    _session(reported)
+    reported.add_argument("--format", choices=("html", "md", "json"), help="default: by the file's name, else md")
+    reported.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
+
+    exported = command("export", "sessions", "export", "write the case bundle")
+    _session(exported)
+    exported.add_argument("-o", "--output", metavar="DIR|FILE.zip", required=True)
+
+    listed = command("sessions", "sessions", "sessions", "list the sessions")
+    listed.add_argument("--json", action="store_true", help="one JSON list on stdout")
+
+    shown = command("show", "sessions", "show", "the route of a session as text")
+    _session(shown)
+    shown.add_argument(
+        "--canonical", action="store_true", help="decisions and verdicts only: equal routes print equally"
+    )
+    shown.add_argument("--json", action="store_true", help="the same as JSON")
+
+    engines = command("engines", "engines", "engines", "each engine: version, device, capabilities, options")
+    engines.add_argument("--json", action="store_true")
+
+    flows = command("flow", "flow", "flow", "check or draw a flow file")
+    flows.add_argument("action", choices=("check", "show"))
+    flows.add_argument("file", metavar="FILE", help="a flow file, or the name of a shipped flow")
+    flows.add_argument("--format", choices=("text", "mermaid", "svg"), default="text", help="for show; default: text")
+    flows.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
+
+    stepped = command("step", "step", "step", "one step alone")
+    stepped.add_argument("name", metavar="NAME", choices=STEPS, help=", ".join(STEPS))
+    _model(stepped)
+    _problem(stepped)
+    _running(stepped)
+    stepped.add_argument("--json", action="store_true", help="the result as one JSON object on stdout")
+    stepped.add_argument("-o", "--output", metavar="OUT.onnx", help="also write the model that the step made")
+    stepped.add_argument(
+        "--with",
+        dest="params",
+        metavar="key=value",
+        action="append",
+        default=[],
+        help="a parameter of the step (repeatable)",
+    )
+
+    shows = command("demo", "demo", "demo", "a real model with a real failure on this machine, no GPU")
+    shows.add_argument("name", nargs="?", default="magika", choices=DEMOS, metavar="NAME", help=", ".join(DEMOS))
+    _running(shows)
+    return top
+
+
+class _Version(str):
+    """``--version``, looked up only when it is asked for."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> "_Version":
+        return super().__new__(cls, "%(prog)s")
+
+    def __mod__(self, values: Any) -> str:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return f"narrowdown {version('narrowdown')}"
+        except PackageNotFoundError:
+            return "narrowdown (not installed)"
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds above 0")
+    return value
+
+
+def _size(text: str) -> int:
+    units = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+    body = text.strip().lower().removesuffix("ib").removesuffix("b")
+    number, unit = (body[:-1], body[-1]) if body[-1:].isalpha() else (body, "")
+    try:
+        value = int(float(number) * units[unit])
+    except (KeyError, ValueError, OverflowError):
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size; write 512MiB, 4G or a number of bytes")
+    return value
+
+
+def _model(made: Parser) -> None:
+    made.add_argument("model", metavar="MODEL", help="an ONNX file")
+
+
+def _session(made: Parser) -> None:
+    made.add_argument("session", metavar="SESSION", help="a session's folder, its id, or the beginning of its id")
+
+
+def _display(made: argparse._ActionsContainer) -> None:
+    made.add_argument("--display", choices=DISPLAYS, default="auto", metavar="tui|rich|plain|json|none")
+
+
+def _running(made: Parser, *, folder: bool = True) -> None:
+    group = made.add_argument_group("session")
+    _display(group)
+    if folder:
+        group.add_argument(
+            "--session", metavar="DIR", help="where the session lives; goes on with it if it is the same one"
+        )
+    group.add_argument(
+        "--jobs", type=_count, default=0, metavar="N", help="probes at a time; default: what the device allows"
+    )
+    group.add_argument("--detach", action="store_true", help="leave the runner at work when this program ends")
+    group.add_argument(
+        "--yes-run-scripts",
+        metavar="SHA256|all",
+        action="append",
+        default=[],
+        help="run scripts of a session that is not yours",
+    )
+
+
+def _problem(made: Parser) -> None:
+    problem = made.add_argument_group("problem")
+    problem.add_argument(
+        "--engine", metavar="ENGINE", help="engine under test: NAME[:key=value,...], lists joined with +"
+    )
+    problem.add_argument(
+        "--reference", metavar="ENGINE", help="default: onnxruntime, FP32, no optimizations, one thread"
+    )
+    problem.add_argument("--inputs", metavar="FILE|SCRIPT.py[:func]", action="append", default=[], help="repeatable")
+    problem.add_argument("--seed", type=int, default=1, metavar="N", help="of the random inputs; default: 1")
+    problem.add_argument("--input-shapes", metavar="name:[d,d]", action="append", default=[])
+    problem.add_argument("--val-range", metavar="name:[lo,hi]", action="append", default=[])
+    problem.add_argument("--metric", metavar="NAME", help="rel_l2 unless told")
+    problem.add_argument("--atol", metavar="[output:]X", action="append", default=[])
+    problem.add_argument("--rtol", metavar="[output:]X", action="append", default=[])
+    problem.add_argument(
+        "--tolerance", metavar="[output:]X", action="append", default=[], help="default: by the precision"
+    )
+    problem.add_argument("--check", metavar='"CMD"', help="an external checker in place of the comparison")
+    problem.add_argument("--fail-regex", metavar="REGEX", action="append", default=[])
+    problem.add_argument("--fail-code", metavar="N", type=int, action="append", default=[])
+    problem.add_argument("--ignore-fail-code", metavar="N", type=int, action="append", default=[])
+    problem.add_argument("--timeout", type=_seconds, default=0.0, metavar="SECONDS", help="of one probe")
+    problem.add_argument(
+        "--capture-bytes", type=_size, default=0, metavar="SIZE", help="disk for captures; default: 4GiB"
+    )
+    problem.add_argument("--flow", metavar="FILE|NAME", default="accuracy", help="default: accuracy")

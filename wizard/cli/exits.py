@@ -1,0 +1,42 @@
+"""Exit codes (a public contract) and the one exception that carries one."""
+
+from typing import Final
+
+FOUND: Final = 0
+BAD_USAGE: Final = 2
+NEEDS_PERSON: Final = 3
+MISSING: Final = 4
+DIFFERS: Final = 5
+UNRESOLVED: Final = 6
+NOT_REPRODUCED: Final = 10
+INPUT_SENSITIVE: Final = 11
+FIXED_BY_SANITIZING: Final = 12
+REFERENCE_SUSPECT: Final = 13
+OUR_FAULT: Final = 70
+STOPPED: Final = 130
+
+BY_VERDICT: Final[dict[str, int]] = {
+    "minimal-case": FOUND,
+    "worked-around": FOUND,
+    "not-reproduced": NOT_REPRODUCED,
+    "input-sensitive": INPUT_SENSITIVE,
+    "fixed-by-sanitizing": FIXED_BY_SANITIZING,
+    "reference-suspect": REFERENCE_SUSPECT,
+    "unresolved": UNRESOLVED,
+}
+
+
+class Refusal(Exception):
+    """A command cannot go on. The message is for people: what happened, to what, what to do next."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def nearest(word: str, known: "list[str] | tuple[str, ...]") -> str:
+    """A ``did you mean`` clause for a word that is not known; empty when nothing is near."""
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f" Did you mean '{close[0]}'?" if close else ""

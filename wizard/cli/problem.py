@@ -1,0 +1,179 @@
+"""From options to a PROBLEM: every value is checked before a session exists, each fault is one sentence and exit 2 or 4."""
+
+import argparse
+import re
+import shlex
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from engines.compare.criterion import METRICS
+from engines.data.store import digest_file
+from wizard.cli.exits import BAD_USAGE, MISSING, Refusal, nearest
+from wizard.problem import Problem
+
+INPUT_KINDS = (".json", ".npz", ".npy", ".py", ".png", ".jpg", ".jpeg")
+
+
+def problem_from(arguments: argparse.Namespace) -> Problem:
+    """The PROBLEM that the options describe, paths absolute, files digested. Raises Refusal."""
+    model = model_file(arguments.model)
+    sources = tuple(input_source(text) for text in arguments.inputs)
+    defaults = Problem(model=str(model))
+    check = arguments.check or ""
+    if check:
+        checker(check)
+    for option, values in (("--fail-regex", arguments.fail_regex), ("--fail-code", arguments.fail_code)):
+        if values and not check:
+            raise Refusal(
+                BAD_USAGE, f"{option} says how to read an external checker: give its command with --check too."
+            )
+    digests = {str(model): digest_file(model)}
+    for source in sources:
+        path = Path(source_path(source))
+        if path.is_file():
+            digests[str(path)] = digest_file(path)
+    return Problem(
+        model=str(model),
+        engine=engine_spec(arguments.engine, "--engine") if arguments.engine else defaults.engine,
+        reference=engine_spec(arguments.reference, "--reference") if arguments.reference else defaults.reference,
+        inputs=sources,
+        seed=arguments.seed,
+        input_shapes=dict(shape(text) for text in arguments.input_shapes),
+        val_range=dict(value_range(text) for text in arguments.val_range),
+        metric=metric(arguments.metric),
+        atol=bounds("--atol", arguments.atol),
+        rtol=bounds("--rtol", arguments.rtol),
+        tolerance=bounds("--tolerance", arguments.tolerance),
+        check=check,
+        fail_regex=tuple(regex(text) for text in arguments.fail_regex),
+        fail_code=tuple(arguments.fail_code),
+        ignore_fail_code=tuple(arguments.ignore_fail_code),
+        timeout=arguments.timeout,
+        capture_bytes=arguments.capture_bytes or defaults.capture_bytes,
+        flow=flow_name(arguments.flow),
+        digests=digests,
+    )
+
+
+def model_file(text: str) -> Path:
+    """The model's absolute path. Raises Refusal (exit 2) naming the nearest file of that folder."""
+    path = Path(text).expanduser()
+    if path.is_file():
+        return path.resolve()
+    if path.is_dir():
+        raise Refusal(BAD_USAGE, f"'{text}' is a folder; name the ONNX file inside it.")
+    neighbours = _names(path.parent, "*.onnx")
+    raise Refusal(BAD_USAGE, f"There is no model '{text}'.{nearest(path.name, neighbours) or ' Check the path.'}")
+
+
+def source_path(source: str) -> str:
+    """The file of an input source: ``SCRIPT.py:func`` without the function."""
+    head, colon, function = source.rpartition(":")
+    return head if colon and head.endswith(".py") and function.isidentifier() else source
+
+
+def input_source(text: str) -> str:
+    """An input source with its path made absolute. Raises Refusal (exit 2)."""
+    name = source_path(text)
+    function = text[len(name) :]
+    path = Path(name).expanduser()
+    if not path.exists():
+        near = nearest(path.name, _names(path.parent, "*"))
+        raise Refusal(BAD_USAGE, f"There is no inputs file '{name}'.{near or ' Check the path.'}")
+    if path.is_file() and path.suffix.lower() not in INPUT_KINDS:
+        kinds = ", ".join(INPUT_KINDS)
+        raise Refusal(BAD_USAGE, f"'{name}' is not a kind of inputs file that can be read; give one of {kinds}.")
+    return f"{path.resolve()}{function}"
+
+
+def engine_spec(text: str, option: str) -> str:
+    """The canonical spec. Raises Refusal: exit 2 for an unknown name, key or value, exit 4 where the engine is not installed."""
+    from engines import options
+
+    try:
+        spec = options.check(text)
+    except ValueError as problem:
+        raise Refusal(BAD_USAGE, f"{option}: {problem}") from None
+    return str(spec)
+
+
+def checker(command: str) -> None:
+    """An external checker must be startable. Raises Refusal: exit 2 when it cannot be split, exit 4 when it cannot be started."""
+    try:
+        words = shlex.split(command)
+    except ValueError as problem:
+        raise Refusal(BAD_USAGE, f"--check: '{command}' cannot be split into words: {problem}.") from None
+    if not words:
+        raise Refusal(BAD_USAGE, "--check needs a command.")
+    if shutil.which(words[0]) is None:
+        why = "is not executable" if Path(words[0]).exists() else "was not found"
+        raise Refusal(MISSING, f"The checker '{words[0]}' {why}; give a command that can be started.")
+
+
+def shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """``name:[1,3,224,224]``; the name may hold colons."""
+    match = re.fullmatch(r"(?P<name>.+):\[(?P<dims>[\d\s,]*)\]", text)
+    if not match:
+        raise Refusal(BAD_USAGE, f"--input-shapes: '{text}' is not name:[d,d], for example image:[1,3,224,224].")
+    return match["name"], tuple(int(part) for part in match["dims"].split(",") if part.strip())
+
+
+def value_range(text: str) -> tuple[str, tuple[float, float]]:
+    """``name:[lo,hi]``, or ``[lo,hi]`` for every input (the name ``""``)."""
+    match = re.fullmatch(r"(?:(?P<name>.+):)?\[(?P<low>[^,]+),(?P<high>[^,]+)\]", text)
+    try:
+        low, high = (float(match["low"]), float(match["high"])) if match else (1.0, 0.0)
+    except ValueError:
+        low, high = 1.0, 0.0
+    if match is None or not low <= high:
+        raise Refusal(BAD_USAGE, f"--val-range: '{text}' is not name:[low,high] with low at most high.")
+    return match["name"] or "", (low, high)
+
+
+def bounds(option: str, texts: Iterable[str]) -> dict[str, float]:
+    """``value`` or ``output:value``, by output name; ``""`` is the default for all."""
+    found: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.rpartition(":")
+        try:
+            value = float(number)
+        except ValueError:
+            value = -1.0
+        if not 0 <= value < float("inf"):
+            raise Refusal(BAD_USAGE, f"{option}: '{text}' is not a number of 0 or more, alone or as output:number.")
+        found[name] = value
+    return found
+
+
+def metric(name: str | None) -> str:
+    if name and name not in METRICS:
+        raise Refusal(BAD_USAGE, f"'{name}' is not a metric.{nearest(name, METRICS)} Known: {', '.join(METRICS)}.")
+    return name or ""
+
+
+def regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as problem:
+        raise Refusal(BAD_USAGE, f"--fail-regex: '{text}' is not a regular expression: {problem}.") from None
+    return text
+
+
+def flow_name(text: str) -> str:
+    """A shipped flow's name as it is; a file's path made absolute."""
+    path = Path(text).expanduser()
+    if path.suffix in (".yaml", ".yml") or "/" in text:
+        if not path.is_file():
+            raise Refusal(
+                BAD_USAGE, f"There is no flow file '{text}'.{nearest(path.name, _names(path.parent, '*.y*ml'))}"
+            )
+        return str(path.resolve())
+    return text
+
+
+def _names(folder: Path, pattern: str) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.glob(pattern))[:1000]
+    except OSError:
+        return []

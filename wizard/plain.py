@@ -1,0 +1,283 @@
+"""The plain and JSON displays: one line an event, numbered prompts, live progress only where a terminal can take it back."""
+
+import os
+import shutil
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TextIO
+
+import msgspec
+
+from engines.probe import Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Probe, Sanitize
+from wizard.flow.model import Flow
+from wizard.report.words import count, duration, elide, number
+from wizard.session.events import (
+    AnyEvent,
+    Event,
+    Exported,
+    NoteAdded,
+    ProbeFinished,
+    ProbeStarted,
+    QuestionAnswered,
+    QuestionAsked,
+    Rewound,
+    SessionClosed,
+    SessionOpened,
+    StepCancelled,
+    StepFinished,
+    StepStarted,
+    WorkerDied,
+)
+
+
+class Display(Protocol):
+    """What watches a session. ``event`` gets every journal event once, in order; ``progress`` the runner's snapshot, often."""
+
+    def event(self, event: AnyEvent) -> None: ...
+
+    def progress(self, snapshot: Mapping[str, Any] | None) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class SilentDisplay:
+    """``--display none``."""
+
+    def event(self, event: AnyEvent) -> None:
+        pass
+
+    def progress(self, snapshot: Mapping[str, Any] | None) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class JsonDisplay:
+    """``--display json``: journal events and ``kind: progress``, one object a line."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._last: Mapping[str, Any] | None = None
+
+    def event(self, event: AnyEvent) -> None:
+        self._write(msgspec.to_builtins(event))
+
+    def progress(self, snapshot: Mapping[str, Any] | None) -> None:
+        if snapshot and snapshot != self._last:
+            self._last = dict(snapshot)
+            self._write({"kind": "progress", **{k: v for k, v in snapshot.items() if k != "kind"}})
+
+    def close(self) -> None:
+        self._out.flush()
+
+    def _write(self, value: Mapping[str, Any]) -> None:
+        self._out.write(msgspec.json.encode(value).decode() + "\n")
+        self._out.flush()
+
+
+class PlainDisplay:
+    """``--display plain`` (and ``rich``: the same with colour).
+
+    On a terminal the probes show as one live line that is rewritten; elsewhere each finished probe is a line, and a
+    progress line appears at most every ``every`` seconds.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        out: TextIO | None = None,
+        *,
+        colour: bool = False,
+        every: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._flow = flow
+        self._out = out or sys.stdout
+        self._live = self._out.isatty() and os.environ.get("TERM", "") != "dumb"
+        self._colour = colour and not os.environ.get("NO_COLOR")
+        self._every = every
+        self._clock = clock
+        self._drawn = False
+        self._said = clock()
+        self._last = ""
+        self._questions = 0
+        self._probes: dict[str, Probe] = {}
+        self._asked: dict[str, str] = {}
+
+    def event(self, event: AnyEvent) -> None:
+        if isinstance(event, ProbeStarted) and event.probe is not None:
+            self._probes[event.key] = event.probe
+        if isinstance(event, QuestionAsked):
+            self._asked = {offer.id: offer.text for offer in event.answers}
+        for line in self.lines(event):
+            self._say(line)
+
+    def progress(self, snapshot: Mapping[str, Any] | None) -> None:
+        text = progress_line(snapshot or {})
+        if not text or text == self._last:
+            return
+        if self._live:
+            width = shutil.get_terminal_size((80, 24)).columns - 1
+            self._out.write("\r\x1b[K" + elide(text, width))
+            self._out.flush()
+            self._drawn, self._last = True, text
+        elif self._clock() - self._said >= self._every:
+            self._say(text)
+            self._last = text
+
+    def close(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._drawn:
+            self._out.write("\r\x1b[K")
+            self._out.flush()
+            self._drawn = False
+            self._last = ""
+
+    def _say(self, line: str) -> None:
+        self._clear()
+        self._out.write(line + "\n")
+        self._out.flush()
+        self._said = self._clock()
+
+    def _paint(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
+
+    def lines(self, event: Event) -> list[str]:
+        """What the display says about one event; no line where it has nothing to add."""
+        match event:
+            case SessionOpened():
+                return [f"{'resumed' if event.resumed else 'session'} {event.id}"]
+            case StepStarted():
+                self._questions += 1
+                node = self._flow.nodes.get(event.node)
+                title = node.title if node else event.node
+                again = f", visit {event.visit}" if event.visit > 1 else ""
+                return ["", self._paint(f"[{self._questions}] {literal(title)}", "1") + f"  (step {event.step}{again})"]
+            case ProbeFinished():
+                return self._probe(event)
+            case WorkerDied():
+                how = f"signal {event.signal}" if event.signal else f"exit {event.returncode}"
+                at = f" in {event.key[:8]}" if event.key else ""
+                return [f"    worker {event.worker} died: {how}{at}; {literal(event.detail) or 'started again'}"]
+            case StepFinished():
+                return self._finished(event)
+            case StepCancelled():
+                return [f"    cancelled: {event.reason}"]
+            case QuestionAsked():
+                return self._question(event)
+            case QuestionAnswered():
+                text = self._asked.get(event.answer, event.answer)
+                who = {"person": "your answer", "recommended": "recommended", "script": "script"}[event.by]
+                note = f"  {literal(event.note)}" if event.note else ""
+                return [f"    -> {literal(text)}  ({who}){note}"]
+            case Rewound():
+                return [f"    back to {event.node or f'event {event.to}'}"]
+            case NoteAdded():
+                return [f"    note: {literal(event.text)}"]
+            case Exported():
+                return [f"    exported to {literal(event.path)}"]
+            case SessionClosed():
+                end = self._flow.ends.get(event.end)
+                if end:
+                    return ["", self._paint(literal(end.title), "1")]
+                return [f"stopped: {literal(event.reason) or 'paused'}"]
+        return []
+
+    def _probe(self, event: ProbeFinished) -> list[str]:
+        measurement = event.measurement
+        bad = measurement is not None and measurement.status != "ok"
+        if self._live and not bad:
+            return []
+        probe = self._probes.pop(event.key, None)
+        what = describe(probe) if probe else event.key[:8]
+        found = told(measurement) if measurement else "measured"
+        return [f"    {what}: {found}, {duration(event.seconds)}"]
+
+    def _finished(self, event: StepFinished) -> list[str]:
+        if event.status != "done":
+            return [f"    {'cannot run here' if event.status == 'refused' else 'failed'}: {literal(event.error)}"]
+        message = str((event.outcome or {}).get("message") or "")
+        spent = [duration(event.seconds), count(event.probes, "probe")]
+        if event.cached:
+            spent.append(f"{event.cached} known before")
+        if event.unresolved:
+            spent.append(f"{event.unresolved} unresolved")
+        lines = [f"    {literal(message)}"] if message else []
+        return [*lines, f"    measured in {', '.join(spent)}"]
+
+    def _question(self, event: QuestionAsked) -> list[str]:
+        lines = [f"    {literal(event.ask)}"]
+        for position, offer in enumerate(event.answers, 1):
+            mark = "*" if offer.recommended else " "
+            lines.append(f"    {mark} {position}  {literal(offer.text)}")
+        if event.because:
+            lines.append(f"      because: {literal(event.because)}")
+        return lines
+
+
+def progress_line(snapshot: Mapping[str, Any]) -> str:
+    """One line from the runner's snapshot: what is tried, probes done of expected, time left, the best so far."""
+    parts = [literal(str(snapshot.get("text") or snapshot.get("note") or ""))]
+    done, expected = int(snapshot.get("probes") or 0), int(snapshot.get("expected") or -1)
+    if done or expected > 0:
+        parts.append(f"{done} of about {done + expected} probes" if expected > 0 else count(done, "probe"))
+    if (left := snapshot.get("seconds_left")) is not None and float(left) > 0:
+        parts.append(f"~{duration(float(left))} left")
+    if (best := int(snapshot.get("best") or -1)) > 0:
+        parts.append(f"smallest that fails: {count(best, 'node')}")
+    return "    " + "  ".join(part for part in parts if part) if any(parts) else ""
+
+
+def describe(probe: Probe) -> str:
+    """A probe in a few words."""
+    match probe:
+        case Measure():
+            c = probe.candidate
+            part = "whole model" if c.nodes == "*" else f"nodes {elide(c.nodes, 40)}"
+            extra = [f"patched {elide(c.severed, 24)}"] if c.severed else []
+            extra += [f"kept {elide(probe.keep, 24)}"] if probe.keep else []
+            extra += [f"{count(probe.runs, 'run')}"] if probe.runs > 1 else []
+            extra += (
+                ["every tensor marked" if len(probe.marks) > 40 else f"marked {probe.marks}"] if probe.marks else []
+            )
+            return f"{part} on {probe.engine.partition(':')[0]}" + (f" ({', '.join(extra)})" if extra else "")
+        case Check():
+            return "checker on " + (
+                "whole model" if probe.candidate.nodes == "*" else f"nodes {elide(probe.candidate.nodes, 40)}"
+            )
+        case Inspect():
+            return f"looking at {probe.engine.partition(':')[0]}"
+        case Import():
+            return "reading the model"
+        case Describe():
+            return "running the reference" if probe.sample else "reading the graph"
+        case Sanitize():
+            return "sanitizing"
+        case LoadInputs():
+            return "loading inputs"
+    return type(probe).__name__
+
+
+def told(measurement: Measurement) -> str:
+    """What a probe found, without judging it: the worst relative error and new non-finite values, or how it ended."""
+    if measurement.status != "ok":
+        signal = f" (signal {measurement.signal})" if measurement.signal else ""
+        return f"{measurement.status}{signal}: {literal(elide(measurement.message, 160))}"
+    scores = [score for result in measurement.results for score in result.outputs]
+    if not scores:
+        return "done"
+    broken = sum(score.new_nonfinite for score in scores)
+    error = number(max(score.rel_l2 for score in scores))
+    return f"rel_l2 {error}" + (f", {broken} new non-finite values" if broken else "")
+
+
+def literal(text: str) -> str:
+    """Foreign text on one line of a terminal: control and direction characters are shown as escapes, never obeyed."""
+    return "".join(
+        char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else ascii(char)[1:-1] for char in text
+    )

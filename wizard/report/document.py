@@ -1,0 +1,111 @@
+"""What a report says, as plain data: the same facts become JSON, Markdown and HTML."""
+
+from typing import Any, Literal
+
+import msgspec
+
+Verdict = Literal[
+    "minimal-case", "worked-around", "not-reproduced", "fixed-by-sanitizing", "input-sensitive", "reference-suspect",
+    "unresolved",
+]  # fmt: skip
+
+
+class Culprit(msgspec.Struct, frozen=True):
+    """One named cause and its minimal case. ``dir`` is where its bundle lies below an export (``case``, ``case/culprit-2``)."""
+
+    nodes: tuple[str, ...]
+    ops: tuple[str, ...]
+    cause: str
+    evidence: str
+    own: float | None
+    effect: float | None
+    sample: str
+    nodes_after: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    dir: str
+    verified: str
+    minimal: bool
+    needs_higher_inputs: bool
+    found_by: str
+
+
+class Workaround(msgspec.Struct, frozen=True):
+    """What makes the model right on this engine. ``holds``: on every sample."""
+
+    kind: str
+    holds: bool
+    engine: str
+    keep_higher: tuple[str, ...]
+    switched_off: tuple[str, ...]
+    samples_ok: int
+    samples_n: int
+    error: float | None
+    margin: float | None
+    cost: str
+    minimal: bool
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """One answered question of the route. ``recommended`` is the id of the answer that was recommended."""
+
+    node: str
+    title: str
+    answer: str
+    text: str
+    by: str
+    recommended: str
+    because: str
+    note: str
+    message: str
+    seconds: float
+    probes: int
+    builds: int
+
+
+class Depth(msgspec.Struct, frozen=True):
+    """One tensor of the error-by-depth picture, in topological order."""
+
+    name: str
+    op: str
+    error: float
+    bad: bool
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Everything. ``verdict`` is ``unresolved`` and ``end`` empty while the session has not ended."""
+
+    verdict: Verdict
+    end: str
+    headline: str
+    cause: str
+    nodes: tuple[str, ...]
+    nodes_before: int
+    nodes_after: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    workaround: Workaround | None
+    culprits: tuple[Culprit, ...]
+    route: tuple[Stop, ...]
+    environment: dict[str, Any]
+    session: str
+    model: str
+    engine: str
+    reference: str
+    metric: str
+    tolerance: float | None
+    error: float | None
+    failing_outputs: tuple[str, ...]
+    samples: int
+    samples_failing: int
+    explanation: str
+    depth: tuple[Depth, ...]
+    notes: tuple[str, ...]
+    commands: tuple[str, ...]
+    seconds: float
+    probes: int
+
+
+def to_json(report: Report) -> str:
+    """The public JSON form: the contract's fields first, the rest added. Holds no NaN or infinity."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"

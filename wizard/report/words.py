@@ -1,0 +1,51 @@
+"""Numbers, times and names as people read them."""
+
+from engines.probe import HUGE
+
+
+def number(value: float | None) -> str:
+    """An error or tolerance: three significant digits; ``?`` where not measured."""
+    if value is None:
+        return "?"
+    if abs(value) >= HUGE:
+        return "not finite"
+    if value == 0:
+        return "0"
+    text = f"{value:.3g}"
+    if "e" in text:
+        mantissa, _, exponent = text.partition("e")
+        return f"{mantissa}e{int(exponent)}"
+    return text
+
+
+def duration(seconds: float) -> str:
+    """``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def count(n: int, thing: str, things: str = "") -> str:
+    """``1 node``, ``3 nodes``."""
+    return f"{n:,} {thing if n == 1 else things or thing + 's'}"
+
+
+def elide(text: str, width: int) -> str:
+    """The text in at most ``width`` columns, its middle left out: both ends of a node's name say where it is."""
+    if len(text) <= width:
+        return text
+    keep = max(width - 1, 2)
+    return f"{text[: keep - keep // 2]}…{text[-(keep // 2) :]}"
+
+
+def listing(names: "tuple[str, ...] | list[str]", most: int = 6) -> str:
+    """``a, b and c``; ``a, b, ... and 12 more``."""
+    shown = [name or "(no name)" for name in names[:most]]
+    if len(names) > most:
+        return f"{', '.join(shown)} and {len(names) - most} more"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
