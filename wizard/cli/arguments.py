@@ -2,8 +2,8 @@
 
 import argparse
 import importlib
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from wizard.cli.exits import BAD_USAGE, Refusal, nearest
 
@@ -42,13 +42,14 @@ class Parser(argparse.ArgumentParser):
             )
 
 
-def _lazy(module: str, function: str) -> Callable[[argparse.Namespace], int]:
-    """The command's function, imported when it is called."""
+class Command(NamedTuple):
+    """A command's function by name, imported when it is called."""
 
-    def call(arguments: argparse.Namespace) -> int:
-        return int(getattr(importlib.import_module(f"wizard.cli.{module}"), function)(arguments))
+    module: str
+    function: str
 
-    return call
+    def __call__(self, arguments: argparse.Namespace) -> int:
+        return int(getattr(importlib.import_module(f"wizard.cli.{self.module}"), self.function)(arguments))
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -71,12 +72,12 @@ def parser() -> Parser:
         "3 a person is needed, 4 something is missing, 5 replay differs, 6 unresolved, 70 our fault, 130 stopped.",
     )
     top.add_argument("--version", action="version", version=_Version())
-    top.set_defaults(command=_lazy("sessions", "home"), display="auto", parser=top)
+    top.set_defaults(command=Command("sessions", "home"), display="auto", parser=top)
     commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, module: str, function: str, text: str) -> Parser:
         made = commands.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
-        made.set_defaults(command=_lazy(module, function), parser=made)
+        made.set_defaults(command=Command(module, function), parser=made)
         return made
 
     opened = command("open", "run", "open_", "a new guided session in the terminal")

@@ -1,0 +1,188 @@
+"""The command line's grammar and its manners: sentences, exit codes, and no heavy import."""
+
+import argparse
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wizard.cli import main
+from wizard.cli.arguments import STEPS, parse, parser
+from wizard.cli.exits import BAD_USAGE, MISSING, Refusal
+from wizard.cli.problem import bounds, checker, input_source, model_file, problem_from, shape, value_range
+
+HEAVY = ("numpy", "onnx", "onnxruntime", "openvino", "tensorrt", "textual", "jinja2")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["step", "--help"], ["--version"], ["runn"]])
+def test_a_light_start(words: list[str]) -> None:
+    code = (
+        f"import sys; from wizard.cli import main; main({words!r}); "
+        f"print(*[m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1:] in ([""], []), done.stderr
+
+
+@pytest.mark.parametrize(
+    "module", ["wizard.cli", "wizard.plain", "wizard.report", "wizard.cli.problem", "wizard.demo", "wizard.trust"]
+)
+def test_no_module_loads_the_machine_room(module: str) -> None:
+    code = f"import sys, {module}; sys.exit(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["runn", "m.onnx"], "Did you mean 'run'?"),
+        (["run", "m.onnx", "--engin=x"], "Did you mean '--engine'?"),
+        (["run", "m.onnx", "--jobs", "0"], "whole number"),
+        (["run", "m.onnx", "--capture-bytes", "lots"], "is not a size"),
+        (["run", "m.onnx", "--timeout", "-1"], "seconds"),
+        (["run"], "MODEL"),
+        (["step", "reduse", "m.onnx"], "Did you mean 'reduce'?"),
+        (["run", "m.onnx", "extra"], "'extra' was not expected"),
+        (["replay", "s", "--expect", "beter"], "same"),
+    ],
+)
+def test_wrong_words_are_one_sentence_and_exit_2(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == BAD_USAGE
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_a_missing_model_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "resnet50.onnx").touch()
+    assert main(["run", str(tmp_path / "resnet.onnx")]) == BAD_USAGE
+    assert "Did you mean 'resnet50.onnx'?" in capsys.readouterr().err
+
+
+def test_a_folder_is_not_a_model(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="is a folder"):
+        model_file(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("no-such-checker {model}", MISSING), ("'open quote", BAD_USAGE), ("  ", BAD_USAGE)]
+)
+def test_a_checker_that_cannot_be_started(command: str, code: int) -> None:
+    with pytest.raises(Refusal) as refused:
+        checker(command)
+    assert refused.value.code == code
+
+
+def test_a_checker_that_is_not_executable(tmp_path: Path) -> None:
+    script = tmp_path / "check.sh"
+    script.write_text("exit 0\n")
+    with pytest.raises(Refusal, match="is not executable") as refused:
+        checker(f"{script} {{model}}")
+    assert refused.value.code == MISSING
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("image:[1,3,224,224]", ("image", (1, 3, 224, 224))),
+        ("a:b:[2]", ("a:b", (2,))),
+        ("scalar:[]", ("scalar", ())),
+    ],
+)
+def test_shapes(text: str, parsed: tuple[str, tuple[int, ...]]) -> None:
+    assert shape(text) == parsed
+
+
+@pytest.mark.parametrize("text", ["image", "image:1,2", "image:[a]", ":[1]", "[1,2]"])
+def test_wrong_shapes(text: str) -> None:
+    with pytest.raises(Refusal, match="--input-shapes"):
+        shape(text)
+
+
+def test_ranges_and_bounds() -> None:
+    assert value_range("[0,1]") == ("", (0.0, 1.0))
+    assert value_range("x:y:[-1,1e3]") == ("x:y", (-1.0, 1000.0))
+    assert bounds("--atol", ["1e-3", "out:0:0.5"]) == {"": 1e-3, "out:0": 0.5}
+    for wrong in ("x:[1]", "[2,1]", "[a,b]"):
+        with pytest.raises(Refusal):
+            value_range(wrong)
+    for wrong in ("nan", "inf", "-1", "x:", "abc"):
+        with pytest.raises(Refusal):
+            bounds("--tolerance", [wrong])
+
+
+def test_inputs_are_checked_early(tmp_path: Path) -> None:
+    script = tmp_path / "loader.py"
+    script.write_text("def load_data(): yield {}\n")
+    (tmp_path / "data.txt").touch()
+    assert input_source(f"{script}:batches") == f"{script}:batches"
+    assert input_source(str(script)) == str(script)
+    with pytest.raises(Refusal, match=r"Did you mean 'loader\.py'"):
+        input_source(str(tmp_path / "loaders.py"))
+    with pytest.raises(Refusal, match="not a kind of inputs"):
+        input_source(str(tmp_path / "data.txt"))
+
+
+def test_regexes_need_a_checker_and_must_compile(tmp_path: Path) -> None:
+    model = tmp_path / "m.onnx"
+    model.touch()
+    with pytest.raises(Refusal, match="--check"):
+        problem_from(parse(["run", str(model), "--fail-regex", "x"]))
+    with pytest.raises(Refusal, match="not a regular expression"):
+        problem_from(parse(["run", str(model), "--check", "true", "--fail-regex", "("]))
+
+
+def test_every_command_has_a_function_that_exists() -> None:
+    top = parser()
+    subparsers = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction))
+    required = {
+        "open", "run", "resume", "replay", "report", "export", "sessions", "show", "watch", "engines", "flow", "step", "demo",
+    }  # fmt: skip
+    assert required <= set(subparsers.choices)
+    for name, made in subparsers.choices.items():
+        command = made.get_default("command")
+        assert callable(getattr(importlib.import_module(f"wizard.cli.{command.module}"), command.function)), name
+
+
+def test_the_steps_are_those_of_the_registry() -> None:
+    from engines.steps.registry import STEPS as REGISTERED
+
+    assert set(STEPS) <= set(REGISTERED)
+    assert set(REGISTERED) - set(STEPS) <= {"double-check"}
+
+
+def test_our_own_fault_is_one_sentence_and_a_trace_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import wizard.cli.entry as entry
+
+    def broken() -> None:
+        raise ZeroDivisionError("deep inside")
+
+    monkeypatch.setattr(entry, "same_installation", broken)
+    assert main(["sessions"]) == 70
+    said = capsys.readouterr().err
+    assert "our fault" in said
+    assert "Traceback" not in said
+    trace = next(Path(word.rstrip(";")) for word in said.split() if word.rstrip(";").endswith(".trace"))
+    assert "deep inside" in trace.read_text()
+    trace.unlink()
+
+
+def test_a_foreign_package_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    foreign = tmp_path / "engines"
+    foreign.mkdir()
+    (foreign / "__init__.py").touch()
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from wizard.cli import main; sys.exit(main(['sessions']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == MISSING
+    assert "another project's 'engines' hides ours" in done.stderr
+    assert "Traceback" not in done.stderr

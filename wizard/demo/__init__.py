@@ -1,0 +1,89 @@
+"""Real models with real failures that show on any machine, without a GPU."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from engines.data.store import digest_file
+from wizard.machine import ask
+from wizard.problem import Problem
+
+
+class Demo(msgspec.Struct, frozen=True):
+    """``about``: what a newcomer is told first. ``inputs``: a shipped archive, or a function that writes one into a folder."""
+
+    about: str
+    engine: str
+    model: Callable[[], Path]
+    inputs: Callable[[Path], Path]
+
+
+class DemoMissing(Exception):
+    """The demo's model is not installed; the message says how to get it."""
+
+
+def _shipped(name: str) -> Callable[..., Path]:
+    return lambda *_folder: Path(__file__).with_name("models") / name
+
+
+def _magika() -> Path:
+    spec = importlib.util.find_spec("magika")
+    model = Path(spec.origin).parent / "models/standard_v3_3/model.onnx" if spec and spec.origin else None
+    if model is None or not model.is_file():
+        raise DemoMissing("The demo needs the package magika, which brings the model: pip install 'narrowdown[demo]'.")
+    return model
+
+
+def _magika_inputs(folder: Path) -> Path:
+    target = folder / "magika-inputs.npz"
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        part = target.with_name("magika-inputs.part.npz")
+        ask("engines.data.magika_inputs", str(part))
+        part.replace(target)
+    return target
+
+
+DEMOS: dict[str, Demo] = {
+    "magika": Demo(
+        about="magika names the type of a file from its bytes. In FP16 it names most of this machine's files wrongly. Why?",
+        engine="emulate:precision=fp16",
+        model=_magika,
+        inputs=_magika_inputs,
+    ),
+    "shapes": Demo(
+        about="A small network that names drawn shapes is a little wrong as soon as ONNX Runtime optimizes it. Which optimizer?",
+        engine="onnxruntime:optimization=all",
+        model=_shipped("shapes_cnn.onnx"),
+        inputs=_shipped("shapes_cnn_in.npz"),
+    ),
+    "sort": Demo(
+        about="A transformer that sorts digits answers nothing right in FP16, although every value stays finite at the end.",
+        engine="emulate:precision=fp16",
+        model=_shipped("sort_tf_massive_m4.onnx"),
+        inputs=_shipped("sort_tf_massive_m4_in.npz"),
+    ),
+    "pillars": Demo(
+        about="A point cloud model gives another answer now and then, on the same input, when two threads work on it.",
+        engine="onnxruntime:optimization=all,threads=2",
+        model=_shipped("pillars_add.onnx"),
+        inputs=_shipped("pillars_add_in.npz"),
+    ),
+}
+
+
+def problem(name: str, folder: Path) -> Problem:
+    """The PROBLEM of a demo; ``folder`` receives inputs that are made on this machine.
+
+    Raises DemoMissing, MachineProblem, KeyError for an unknown name.
+    """
+    demo = DEMOS[name]
+    model, inputs = demo.model(), demo.inputs(folder)
+    return Problem(
+        model=str(model),
+        engine=demo.engine,
+        inputs=(str(inputs),),
+        digests={str(path): digest_file(path) for path in (model, inputs)},
+    )

@@ -1,0 +1,31 @@
+"""One-off work in the machine room, in a process of its own: the application loads no native library."""
+
+import subprocess
+import sys
+
+
+class MachineProblem(Exception):
+    """The process said no; the message is one sentence."""
+
+
+def ask(module: str, *words: str, timeout: float = 300.0) -> str:
+    """Run ``python -P -m module words`` (``-P``: a folder of the user must not shadow ours) and return its stdout.
+
+    Raises MachineProblem with the last line that the process said.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", module, *words],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise MachineProblem(f"{module} gave no answer within {timeout:.0f} s.") from None
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip() or f"it ended with {done.returncode}").splitlines()[-1]
+        raise MachineProblem(f"{module} failed: {said}")
+    return done.stdout
