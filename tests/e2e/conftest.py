@@ -1,0 +1,100 @@
+"""The program as its users meet it: the console script in a process of its own, real engines, real models."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+MODELS = Path(__file__).parents[1] / "models"
+SCRIPT = Path(sys.executable).with_name("narrowdown")
+
+
+class Ran(msgspec.Struct):
+    """What one command did."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Narrowdown = Callable[..., Ran]
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path) -> dict[str, str]:
+    """An environment whose sessions and trust live below the test's folder."""
+    return {
+        **os.environ,
+        "NARROWDOWN_HOME": str(tmp_path / "sessions"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "NO_COLOR": "1",
+        "PYTHONSAFEPATH": "1",
+    }
+
+
+@pytest.fixture
+def narrowdown(surroundings: dict[str, str], tmp_path: Path) -> Narrowdown:
+    """Run ``narrowdown`` with these words. A traceback on any stream fails the test at once."""
+
+    def run(*words: str | Path, timeout: float = 240.0, stdin: str | None = None) -> Ran:
+        done = subprocess.run(
+            [SCRIPT, *map(str, words)],
+            env=surroundings,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            check=False,
+        )
+        assert "Traceback (most recent call last)" not in done.stdout + done.stderr, done.stderr
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def shapes(tmp_path: Path) -> tuple[Path, Path]:
+    """(model, inputs) of the trained CNN that ONNX Runtime's Pad fusion breaks."""
+    return _copy("shapes_cnn", tmp_path)
+
+
+@pytest.fixture
+def sort(tmp_path: Path) -> tuple[Path, Path]:
+    """(model, inputs) of the transformer whose LayerNorm overflows in FP16."""
+    return _copy("sort_tf_massive_m4", tmp_path)
+
+
+@pytest.fixture(scope="session")
+def magika(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(model, inputs) of the file type model, on this machine's own files."""
+    package = pytest.importorskip("magika")
+    inputs = tmp_path_factory.mktemp("magika") / "files.npz"
+    subprocess.run(
+        [sys.executable, "-P", "-m", "engines.data.magika_inputs", str(inputs)], check=True, capture_output=True
+    )
+    return Path(package.__file__).parent / "models/standard_v3_3/model.onnx", inputs
+
+
+def _copy(name: str, folder: Path) -> tuple[Path, Path]:
+    for file in (f"{name}.onnx", f"{name}_in.npz"):
+        shutil.copy(MODELS / file, folder / file)
+    return folder / f"{name}.onnx", folder / f"{name}_in.npz"
+
+
+def check(case: Path) -> subprocess.CompletedProcess[str]:
+    """Run a bundle's own check from a folder that is not Narrowdown's."""
+    return subprocess.run(
+        [sys.executable, "-P", case / "check.py"], cwd=case, capture_output=True, text=True, timeout=120, check=False
+    )

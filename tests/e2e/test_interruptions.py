@@ -1,0 +1,122 @@
+"""Kill it anywhere, stop it anywhere: the session goes on, and ends as if nothing had happened."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(sys.executable).with_name("narrowdown")
+
+
+def begin(words: list[str | Path], surroundings: dict[str, str], cwd: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [SCRIPT, *map(str, words)], env=surroundings, cwd=cwd, text=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+
+
+def events(session: Path) -> list[dict]:
+    lines = (session / "journal.jsonl").read_bytes().splitlines() if (session / "journal.jsonl").exists() else []
+    found = []
+    for line in lines:
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return found
+
+
+def wait_for(session: Path, ready, process: "subprocess.Popen[str]", seconds: float = 180.0) -> list[dict]:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = events(session)
+        if ready(found):
+            return found
+        if process.poll() is not None:
+            pytest.fail(f"it ended early with {process.returncode}: {process.communicate()}")
+        time.sleep(0.05)
+    pytest.fail("what the test waits for never happened")
+    return []
+
+
+def kill_runner(session: Path) -> None:
+    """SIGKILL to the runner alone: its workers must notice by themselves."""
+    opened = [e for e in events(session) if e["kind"] == "session.opened" and e.get("pid")]
+    os.kill(opened[-1]["pid"], signal.SIGKILL)
+
+
+def test_kill_9_and_resume(narrowdown, sort, surroundings, tmp_path) -> None:
+    model, inputs = sort
+    words = ["--engine", "emulate:precision=fp16", "--inputs", inputs]
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    assert narrowdown("run", model, *words, "--session", straight).code == 0
+
+    process = begin(["run", model, *words, "--session", broken], surroundings, tmp_path)
+    try:
+        wait_for(broken, lambda found: sum(e["kind"] == "probe.finished" for e in found) >= 20, process)
+        kill_runner(broken)
+        process.wait(timeout=30)
+    finally:
+        process.kill()
+    before = {e["key"] for e in events(broken) if e["kind"] == "probe.finished"}
+    assert narrowdown("resume", broken, "--display", "plain").code == 0
+    finished = [e["key"] for e in events(broken) if e["kind"] == "probe.finished"]
+    assert len(finished) == len(set(finished)), "no probe is measured twice"
+    assert before <= set(finished)
+    assert narrowdown("show", straight, "--canonical").out == narrowdown("show", broken, "--canonical").out
+
+
+def test_ctrl_c_stops_softly_and_leaves_nobody_behind(narrowdown, sort, surroundings, tmp_path) -> None:
+    model, inputs = sort
+    session = tmp_path / "s"
+    process = begin(
+        ["run", model, "--engine", "emulate:precision=fp16", "--inputs", inputs, "--session", session],
+        surroundings,
+        tmp_path,
+    )
+    try:
+        found = wait_for(session, lambda f: any(e["kind"] == "probe.finished" for e in f), process)
+        runner = next(e["pid"] for e in found if e["kind"] == "session.opened")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, out + err
+    assert "Traceback" not in out + err
+    assert "resume" in out + err
+    for _ in range(100):
+        if not Path(f"/proc/{runner}").exists() or "Z" in Path(f"/proc/{runner}/stat").read_text().split()[2]:
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the runner outlived its only client")
+    assert narrowdown("resume", session, "--display", "none").code == 0
+
+
+def test_a_torn_tail_is_said_once(narrowdown, shapes, tmp_path) -> None:
+    model, inputs = shapes
+    session = tmp_path / "s"
+    assert narrowdown("run", model, "--inputs", inputs, "--tolerance", "1e-3", "--session", session).code == 0
+    journal = session / "journal.jsonl"
+    body = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(body[: len(body) // 2]) + body[len(body) // 2][:20])
+    assert narrowdown("resume", session).code == 0
+    assert list(session.glob("journal.torn-*"))
+
+
+def test_damage_in_the_middle_is_exit_4_with_the_line(narrowdown, shapes, tmp_path) -> None:
+    model, inputs = shapes
+    session = tmp_path / "s"
+    narrowdown("run", model, "--inputs", inputs, "--tolerance", "1e-3", "--session", session)
+    journal = session / "journal.jsonl"
+    body = journal.read_bytes().splitlines(keepends=True)
+    body[4] = b'{"nonsense": true}\n'
+    journal.write_bytes(b"".join(body))
+    ran = narrowdown("show", session)
+    assert ran.code == 4
+    assert "5" in ran.err

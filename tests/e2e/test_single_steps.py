@@ -1,0 +1,80 @@
+"""``narrowdown step``: one object on stdout, with the contract's fields."""
+
+import json
+
+import onnx
+
+WORDS = ["--tolerance", "1e-3", "--json"]
+
+
+def test_reduce(narrowdown, shapes, tmp_path) -> None:
+    model, inputs = shapes
+    out = tmp_path / "small.onnx"
+    ran = narrowdown("step", "reduce", model, "--inputs", inputs, *WORDS, "-o", out)
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert found["verdict"] == "reduced"
+    assert found["nodes_before"] > 50
+    assert found["nodes_after"] == len(found["nodes"]) == 2
+    assert found["model"] == str(out)
+    assert sorted(n.op_type for n in onnx.load(out).graph.node) == ["MaxPool", "Pad"]
+    for field in (
+        "inputs",
+        "outputs",
+        "probes",
+        "verifications",
+        "speculative",
+        "cached",
+        "builds",
+        "unresolved",
+        "seconds",
+        "verified",
+        "own",
+        "effect",
+        "good_model",
+    ):
+        assert field in found, field
+
+
+def test_reduce_of_a_model_that_is_right(narrowdown, shapes) -> None:
+    model, inputs = shapes
+    ran = narrowdown("step", "reduce", model, "--inputs", inputs, "--engine", "onnxruntime:optimization=none", "--json")
+    assert json.loads(ran.out)["verdict"] == "not-reproduced"
+    assert ran.code == 10
+
+
+def test_layerwise(narrowdown, sort) -> None:
+    model, inputs = sort
+    ran = narrowdown("step", "layerwise", model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert found["observer"] == "reproduces"
+    assert found["culprit"]
+    assert len(found["tensors"]) > 100
+    assert {"name", "node", "op", "error", "inherited", "added", "nonfinite", "harmless"} <= set(found["tensors"][0])
+
+
+def test_compare_and_repeat(narrowdown, shapes) -> None:
+    model, inputs = shapes
+    ran = narrowdown("step", "compare", model, "--inputs", inputs, *WORDS)
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert found["verdict"] == "fails"
+    score = found["samples"][0]["outputs"][0]
+    assert {"name", "max_abs", "max_rel", "rel_l2", "cosine", "sqnr_db", "ulp", "mismatched"} <= set(score)
+    ran = narrowdown("step", "repeat", model, "--inputs", inputs, *WORDS)
+    found = json.loads(ran.out)
+    assert found["failures"] > 0
+    assert len(found["interval"]) == 2
+    assert ran.code == 0
+
+
+def test_precision(narrowdown, magika) -> None:
+    model, inputs = magika
+    ran = narrowdown("step", "precision", model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert found["outcome"] == "found"
+    assert 0 < len(found["keep_higher"]) <= 24
+    assert found["samples_ok"] == found["samples_n"]
+    assert found["margin"] >= 1

@@ -1,0 +1,159 @@
+"""The promises of the first version, each from the command line to the bundle."""
+
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+BUNDLE = {
+    "model.onnx", "engine.onnx", "inputs.json", "inputs.npz", "expected.json", "expected.npz", "check.py", "commands.sh",
+    "report.md", "report.html", "journal.jsonl", "environment.json",
+}  # fmt: skip
+
+
+@pytest.fixture
+def conftest():
+    """The helpers beside the fixtures (no package: import-mode is importlib)."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("e2e_helpers", Path(__file__).with_name("conftest.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_magika_in_fp16(narrowdown, magika, tmp_path, conftest) -> None:
+    model, inputs = magika
+    session = tmp_path / "s"
+    ran = narrowdown("run", model, "--engine", "emulate:precision=fp16", "--inputs", inputs, "--session", session)
+    assert ran.code == 0, ran.out[-3000:] + ran.err
+    report = narrowdown("report", session, "--format", "json").json()
+    assert report["verdict"] == "worked-around"
+    assert report["nodes_before"] > 60
+    assert 1 <= report["nodes_after"] <= 4
+    assert any("LayerNorm_1" in node for node in report["nodes"]), report["nodes"]
+    assert report["cause"] == "overflow"
+    assert len(report["culprits"]) >= 2, "LayerNorm_0 is the second culprit"
+    assert any("LayerNorm_0" in node for c in report["culprits"][1:] for node in c["nodes"])
+    work = report["workaround"]
+    assert work["samples_ok"] == work["samples_n"] >= 24
+    assert report["route"][0]["node"] == "reproduce"
+
+    case = tmp_path / "case"
+    assert narrowdown("export", session, "-o", case).code == 0
+    assert {path.name for path in case.iterdir()} >= BUNDLE
+    checked = conftest.check(case)
+    assert checked.returncode == 1, checked.stdout + checked.stderr
+    assert "still there" in checked.stdout
+    for culprit in sorted(case.glob("culprit-*")):
+        assert conftest.check(culprit).returncode == 1, culprit
+    onnx.checker.check_model(case / "model.onnx")
+    assert {n.op_type for n in onnx.load(case / "engine.onnx").graph.node} >= {"Cast"}
+
+
+def test_the_check_passes_once_the_fault_is_gone(narrowdown, magika, tmp_path, conftest) -> None:
+    model, inputs = magika
+    session, case = tmp_path / "s", tmp_path / "case"
+    narrowdown("run", model, "--engine", "emulate:precision=fp16", "--inputs", inputs, "--session", session)
+    assert narrowdown("export", session, "-o", case).code == 0
+    assert conftest.check(case).returncode == 1
+    shutil.copy(case / "model.onnx", case / "engine.onnx")  # a fixed engine: FP32 throughout
+    assert conftest.check(case).returncode == 0
+    (case / "engine.onnx").write_bytes(b"not a model")
+    assert conftest.check(case).returncode == 2
+
+
+def test_shapes_cnn_names_the_optimizer(narrowdown, shapes, tmp_path, conftest) -> None:
+    model, inputs = shapes
+    session = tmp_path / "s"
+    words = ["--engine", "onnxruntime:optimization=all", "--inputs", inputs, "--tolerance", "1e-3"]
+    ran = narrowdown("run", model, *words, "--session", session)
+    assert ran.code == 0, ran.out[-3000:] + ran.err
+    report = narrowdown("report", session, "--format", "json").json()
+    assert report["verdict"] == "worked-around"
+    assert report["workaround"]["switched_off"] == ["Pad_Fusion"]
+    assert report["workaround"]["samples_ok"] == report["workaround"]["samples_n"]
+    assert report["culprits"][0]["cause"] == "optimizer"
+    case = tmp_path / "case"
+    assert narrowdown("export", session, "-o", case).code == 0
+    ops = sorted(n.op_type for n in onnx.load(case / "model.onnx").graph.node)
+    assert ops == ["MaxPool", "Pad"]
+    assert conftest.check(case).returncode == 1
+
+    same = narrowdown("replay", session)
+    assert same.code == 0, same.out + same.err
+    off = "onnxruntime:optimization=all,disabled_optimizers=Pad_Fusion"
+    fixed = narrowdown("replay", session, "--engine", off, "--expect", "fixed")
+    assert fixed.code == 0, fixed.out + fixed.err
+    assert narrowdown("replay", session, "--engine", off).code == 5
+    assert narrowdown("replay", session, "--dry").code == 0
+
+
+@pytest.mark.parametrize("engine", ["emulate:precision=fp16", "reference:precision=fp16"])
+def test_sort_overflows_in_a_layer_norm(narrowdown, sort, tmp_path, conftest, engine: str) -> None:
+    model, inputs = sort
+    session = tmp_path / "s"
+    ran = narrowdown("run", model, "--engine", engine, "--inputs", inputs, "--session", session, timeout=280)
+    assert ran.code == 0, ran.out[-3000:] + ran.err
+    report = narrowdown("report", session, "--format", "json").json()
+    assert report["culprits"][0]["cause"] == "overflow"
+    case = tmp_path / "case"
+    assert narrowdown("export", session, "-o", case).code == 0
+    assert any(n.op_type == "Pow" for n in onnx.load(case / "model.onnx").graph.node)
+    assert conftest.check(case).returncode == 1
+
+
+def test_the_bundle_speaks_polygraphy(narrowdown, shapes, tmp_path) -> None:
+    pytest.importorskip("polygraphy")
+    from polygraphy.comparator import RunResults
+    from polygraphy.json import load_json
+
+    model, inputs = shapes
+    session, case = tmp_path / "s", tmp_path / "case"
+    narrowdown("run", model, "--inputs", inputs, "--tolerance", "1e-3", "--session", session)
+    assert narrowdown("export", session, "-o", case).code == 0
+    feeds = load_json(str(case / "inputs.json"))
+    expected = RunResults.load(str(case / "expected.json"))
+    with np.load(case / "inputs.npz") as archive:
+        assert set(feeds[0]) == set(archive.files) == {i.name for i in onnx.load(case / "model.onnx").graph.input}
+        for name in archive.files:
+            np.testing.assert_array_equal(feeds[0][name], archive[name])
+    with np.load(case / "expected.npz") as archive:
+        outputs = expected[0][1][0]
+        assert set(outputs) == set(archive.files)
+
+
+def test_export_to_a_zip_and_reports(narrowdown, shapes, tmp_path) -> None:
+    model, inputs = shapes
+    session = tmp_path / "s"
+    narrowdown("run", model, "--inputs", inputs, "--tolerance", "1e-3", "--session", session)
+    assert narrowdown("export", session, "-o", tmp_path / "case.zip").code == 0
+    with zipfile.ZipFile(tmp_path / "case.zip") as archive:
+        assert any(name.endswith("check.py") for name in archive.namelist())
+    page = narrowdown("report", session, "--format", "html").out
+    assert page.startswith("<!doctype html>")
+    assert "http://" not in page
+    assert "https://" not in page
+    text = narrowdown("report", session, "--format", "md").out
+    assert text.startswith("# ")
+    assert "Pad_Fusion" in text
+
+
+def test_scripted_answers_walk_the_same_route_as_a_person(narrowdown, shapes, tmp_path) -> None:
+    model, inputs = shapes
+    answers = tmp_path / "answers.yaml"
+    answers.write_text("reproduce: yes\nsanitize: yes\nreal-inputs: no\nminimal-case: report\n")
+    words = [model, "--inputs", inputs, "--tolerance", "1e-3"]
+    scripted, guided = tmp_path / "a", tmp_path / "b"
+    assert narrowdown("run", *words, "--answers", answers, "--session", scripted).code == 0
+    route = narrowdown("report", scripted, "--format", "json").json()["route"]
+    typed = "".join(f"{stop['answer']}\n" for stop in route)
+    opened = narrowdown("open", *words, "--display", "plain", "--session", guided, stdin=typed)
+    assert opened.code == 0, opened.out[-3000:] + opened.err
+    first = narrowdown("show", scripted, "--canonical")
+    second = narrowdown("show", guided, "--canonical")
+    assert first.out == second.out
+    assert "Pad_Fusion" in first.out
