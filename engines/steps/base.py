@@ -151,7 +151,14 @@ Sub: TypeAlias = Generator[AnyProbe | Note, Any, Any]  # a part of a step, used 
 
 
 class StepRefused(Exception):
-    """The step cannot run here; the message is a sentence for the user (what, why, what to do). Ends with exit code 4."""
+    """The step cannot run here; the message is a sentence for the user (what, why, what to do).
+
+    ``code``: the exit code it ends with when it stops the session: 2 bad input, 4 an engine, file or checker is missing or cannot do this.
+    """
+
+    def __init__(self, message: str, code: int = 4) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class StepSpec(msgspec.Struct, Generic[OutcomeT], frozen=True):

@@ -1,0 +1,139 @@
+"""What every step needs before its own work: the model taken in, inputs made, a criterion, and the failure locked.
+
+Probes are content-keyed, so asking again what an earlier step has asked costs nothing: a step runs the same alone and in a flow.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from engines.compare.criterion import Criterion, Signature
+from engines.compare.judge import badness, judge_check, judge_whole, limit, worst
+from engines.compare.tolerance import criterion
+from engines.graph import ranges
+from engines.probe import AnyProbe, Candidate, Check, Import, LoadInputs, Measure, Measurement, SampleInfo, SampleResult
+from engines.steps.base import Findings, Note, StepContext, StepRefused, Sub
+
+
+def loaded(ctx: StepContext) -> Sub:
+    """Findings with model, inputs, samples and criterion. Raises StepRefused (exit code 2) for a model or inputs that do not fit."""
+    findings, problem = ctx.findings, ctx.problem
+    digests = problem.get("digests", {})
+    if not findings.model:
+        yield Note("reading the model")
+        taken: Measurement = yield Import(path=problem["model"], digest=digests.get(problem["model"], ""))
+        if taken.status != "ok":
+            raise StepRefused(taken.message, code=2)
+        findings = msgspec.structs.replace(findings, model=taken.facts["model"], original=taken.facts["model"])
+    if not findings.inputs and not _blind(ctx):
+        yield Note("reading the inputs")
+        sources = tuple(problem.get("inputs", ()))
+        made: Measurement = yield LoadInputs(
+            model=findings.model,
+            sources=sources,
+            source_digests=tuple(digests.get(s, digests.get(s.rpartition(":")[0], "")) for s in sources),
+            seed=problem.get("seed", 1),
+            shapes={k: tuple(v) for k, v in problem.get("input_shapes", {}).items()},
+            ranges={k: tuple(v) for k, v in problem.get("val_range", {}).items()},
+        )
+        if made.status != "ok":
+            raise StepRefused(made.message, code=2)
+        samples = tuple(msgspec.convert(s, SampleInfo) for s in made.facts["samples"])
+        said = (*made.facts.get("guesses", ()), *made.facts.get("warnings", ()))
+        findings = msgspec.structs.replace(
+            findings, inputs=made.facts["inputs"], samples=samples, notes=(*findings.notes, *said)
+        )
+    if findings.criterion is None:
+        findings = msgspec.structs.replace(findings, criterion=criterion(problem, ctx.engine_info))
+    return findings
+
+
+def prepared(ctx: StepContext) -> Sub:
+    """Findings with the failure locked as well, where the model fails; without a signature where it passes."""
+    findings: Findings = yield from loaded(ctx)
+    if findings.signature is None:
+        measurement: Measurement = yield whole(ctx, findings)
+        findings = yield from lock(ctx, findings, measurement)
+    return findings
+
+
+def whole(
+    ctx: StepContext, findings: Findings, *, samples: Iterable[str] = (), engine: str = "", reference: str = "", **rest: object
+) -> AnyProbe:
+    """The whole working model on samples (default: all feeds), or under the user's check."""
+    if ctx.check:
+        first = findings.samples[0].id if findings.samples else ""
+        return Check(
+            model=findings.model, command=ctx.check, inputs=findings.inputs, sample=findings.sample or first, reference=ctx.reference
+        )
+    probe = Measure(
+        model=findings.model,
+        inputs=findings.inputs,
+        samples=tuple(samples) or tuple(s.id for s in findings.samples),
+        engine=engine or ctx.engine,
+        reference=reference or ctx.reference,
+        candidate=Candidate(severed=ranges.encode(())),
+    )
+    return msgspec.structs.replace(probe, **rest)
+
+
+def lock(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub:
+    """Findings with the signature of this failure and the sample to search on; unchanged where the measurement passes.
+
+    The worst sample: new non-finite values first, then the highest score, then the lowest index; real inputs before random ones. Its row
+    is searched alone where rows can be fed alone and the row still fails by itself.
+    """
+    rule = _rule(findings)
+    if ctx.check:
+        verdict = judge_check(measurement, rule)
+        sample = findings.samples[0].id if findings.samples else ""
+        signature = Signature(kind="check", sample=sample) if verdict.failed else None
+        return msgspec.structs.replace(findings, signature=signature, sample=sample)
+    if measurement.status in ("crash", "build-failed", "unsupported", "invalid-model"):
+        kind = "crash" if measurement.status == "crash" else "build"
+        sample = findings.samples[0].id
+        return msgspec.structs.replace(findings, signature=Signature(kind=kind, sample=sample), sample=sample)
+    if measurement.status != "ok" or not judge_whole(measurement, rule).failed:
+        return findings
+    chosen = failing(measurement.results, rule)
+    name = worst(chosen, rule)[0]
+    result = next(r for r in chosen if r.sample == name)
+    feed, _, row = name.partition("/")
+    fed = feed
+    if row and any(s.id == feed and s.rows for s in findings.samples):
+        yield Note(f"does {name} fail alone?")
+        alone: Measurement = yield whole(ctx, findings, samples=(name,))
+        if judge_whole(alone, rule).failed and worst(alone.results, rule)[2] >= worst((result,), rule)[2] / 2:
+            fed, result = name, alone.results[0]
+    return msgspec.structs.replace(findings, signature=sign(result, rule, name), sample=fed)
+
+
+def failing(results: Iterable[SampleResult], rule: Criterion) -> tuple[SampleResult, ...]:
+    """The results over tolerance: the real ones where any real one fails, else the random ones."""
+    over = [r for r in results if any(badness(s, rule) > limit(rule, s.name) for s in r.outputs)]
+    real = [r for r in over if r.sample.startswith("real:")]
+    return tuple(real or over)
+
+
+def sign(result: SampleResult, rule: Criterion, sample: str) -> Signature:
+    """The signature of one failing result: its outputs that are over tolerance, their errors, non-finite or not."""
+    errors = {s.name: badness(s, rule) for s in result.outputs}
+    over = {s.name: errors[s.name] for s in result.outputs if errors[s.name] > limit(rule, s.name)}
+    return Signature(
+        kind="accuracy",
+        sample=sample,
+        outputs=tuple(over),
+        errors=over,
+        nonfinite=any(s.new_nonfinite for s in result.outputs),
+        metric=rule.metric,
+        tolerance=rule.tolerance,
+    )
+
+
+def _rule(findings: Findings) -> Criterion:
+    return findings.criterion or Criterion()
+
+
+def _blind(ctx: StepContext) -> bool:
+    """Whether the user's check needs no inputs of ours."""
+    return bool(ctx.check) and "{inputs}" not in ctx.check and "{expected}" not in ctx.check
