@@ -1,0 +1,262 @@
+"""Cut a candidate out of a stored model: plain protobuf over the index, linear in the candidate, no weight copied."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+from engines.data.store import atomic
+from engines.graph import external, names, schema
+from engines.graph.index import GraphIndex, Tensor
+from engines.graph.load import StoredModel, np_dtype
+from engines.graph.problem import ModelProblem
+from engines.graph.ranges import ALL, decode
+from engines.probe import Candidate
+
+_INLINE_FILL = 1 << 20  # bytes; a larger weight filled with one value lies in a file of its own
+Types = Mapping[int, tuple[np.dtype[Any], tuple[int, ...]]]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A model cut out of another, ready for an engine.
+
+    ``feeds``: input name -> tensor id whose value is fed. ``outputs``, ``marks``: graph output name -> tensor id.
+    ``node_ids``: position in ``model.graph.node`` -> node id, -1 for a node that the cut added (an Identity in front of an output
+    that is itself an input).
+    """
+
+    model: ModelProto
+    feeds: dict[str, int]
+    outputs: dict[str, int]
+    marks: dict[str, int] = field(default_factory=dict)
+    node_ids: tuple[int, ...] = ()
+
+
+def node_ids(index: GraphIndex, candidate: Candidate) -> tuple[int, ...]:
+    """The candidate's node ids, ascending. Raises ``ModelProblem`` for ids that the model does not have."""
+    if candidate.nodes == ALL:
+        return tuple(range(len(index.nodes)))
+    ids = decode(candidate.nodes)
+    if ids and ids[-1] >= len(index.nodes):
+        raise ModelProblem(f"The model has no node {ids[-1]}; it has {len(index.nodes)}.")
+    return ids
+
+
+def severed_of(index: GraphIndex, candidate: Candidate) -> tuple[int, ...]:
+    """Severed tensors that the candidate makes and reads; others are nothing special."""
+    wanted = decode(candidate.severed)
+    if not wanted:
+        return ()
+    inside = set(node_ids(index, candidate))
+    return tuple(
+        t for t in wanted if index.tensors[t].producer in inside and any(r in inside for r in index.readers[t])
+    )
+
+
+def feeds_of(index: GraphIndex, candidate: Candidate) -> tuple[int, ...]:
+    """Tensor ids that must have a value: model inputs, cut and severed tensors, ascending, before the constants rule.
+
+    The whole model takes all its inputs, read or not.
+    """
+    if candidate.nodes == ALL:
+        fed = set(index.inputs)
+    else:
+        inside = node_ids(index, candidate)
+        made = {t for n in inside for t in index.nodes[n].outputs}
+        fed = {t for n in inside for t in index.nodes[n].reads if t not in made and index.tensors[t].kind != "weight"}
+    fed.update(severed_of(index, candidate))
+    return tuple(sorted(fed))
+
+
+def outputs_of(index: GraphIndex, candidate: Candidate) -> tuple[int, ...]:
+    """The judged outputs by ``Candidate``'s rule: those it names; else the model's own that it makes, in the model's order;
+    else its boundary; else (nothing reads what it makes) what it makes and does not read."""
+    if candidate.outputs:
+        return decode(candidate.outputs)
+    if candidate.nodes == ALL:
+        return index.outputs
+    inside = node_ids(index, candidate)
+    made = {t for n in inside for t in index.nodes[n].outputs}
+    own = tuple(t for t in index.outputs if t in made)
+    if own:
+        return own
+    _, leaves = index.boundary(inside)
+    read = {t for n in inside for t in index.nodes[n].reads}
+    return leaves or tuple(sorted(made - read))
+
+
+def cut(
+    model: StoredModel, candidate: Candidate, constants: Mapping[int, np.ndarray[Any, Any]], types: Types, outputs: Sequence[int],
+    marks: Sequence[int] = (),
+) -> Cut:  # fmt: skip
+    """Cut the candidate.
+
+    ``constants``: fed tensors that are baked in, with their values. ``types``: (dtype, shape) of tensors as they will be fed,
+    by id; a dimension below 0 is left open. Without an entry the index's dtype and shape count. The model's own inputs keep
+    their declaration, unless the candidate keeps fewer rows. Raises ``ModelProblem``, for instance where a cut tensor's type is
+    not known.
+
+    A cut tensor's input has the tensor's name; a severed one's a fresh name, so that its producer may still give the original
+    name as an output. ``drop-attribute`` and ``fill`` of weights are done here; ``fill`` of inputs and ``keep-rows`` are the
+    feeds' business.
+    """
+    index = model.index
+    ids = node_ids(index, candidate)
+    severed = set(severed_of(index, candidate))
+    fed = feeds_of(index, candidate)
+    fresh = names.Fresh(model.tensor_names)
+    feed_names = {t: fresh(f"{index.tensors[t].name}__fed") if t in severed else index.tensors[t].name for t in fed}
+    renamed = {index.tensors[t].name: feed_names[t] for t in sorted(severed)}
+    dropped: dict[int, set[str]] = {}
+    for edit in candidate.edits:
+        if edit.kind == "drop-attribute":
+            dropped.setdefault(edit.node, set()).add(edit.attribute)
+
+    result, graph = _empty_like(model)
+    read: set[int] = set()
+    for i in ids:
+        node = graph.node.add()
+        node.CopyFrom(model.node_protos[i])
+        node.name = model.engine_names[i]
+        if renamed:
+            names.rename_reads(node, renamed)
+        if i in dropped:
+            _drop(node, dropped[i])
+        read.update(index.nodes[i].reads)
+
+    made = {t for i in ids for t in index.nodes[i].outputs}
+    weights = {t for t in read - made if index.tensors[t].kind == "weight"}
+    out_names = {t: index.tensors[t].name for t in dict.fromkeys((*outputs, *marks))}
+    if not out_names:
+        raise ModelProblem("The candidate has no output to compare.")
+    added = 0
+    for t in out_names:
+        if t in made:
+            continue
+        if index.tensors[t].kind == "weight":
+            weights.add(t)
+        elif t not in feed_names:
+            feed_names[t] = index.tensors[t].name
+        node = graph.node.add(op_type="Identity", name=fresh(f"{index.tensors[t].name}__identity"))
+        node.input.append(feed_names.get(t, index.tensors[t].name))
+        out_names[t] = fresh(f"{index.tensors[t].name}__out")
+        node.output.append(out_names[t])
+        added += 1
+
+    _add_weights(model, graph, sorted(weights), {e.tensor: e.value for e in candidate.edits if e.kind == "fill"})
+    rows = any(e.kind == "keep-rows" for e in candidate.edits)
+    for t, name in sorted(feed_names.items()):
+        if t in constants:
+            graph.initializer.append(
+                numpy_helper.from_array(np.ascontiguousarray(constants[t]).reshape(constants[t].shape), name)
+            )
+        elif t in index.inputs and not (rows and t in types):
+            graph.input.add().CopyFrom(model.inputs[name])
+        else:
+            graph.input.append(_declare(name, index.tensors[t], types))
+    for t, name in out_names.items():
+        if t in index.outputs and t in made and not rows:
+            graph.output.add().CopyFrom(model.outputs[name])
+        else:
+            graph.output.append(_declare_output(name, index.tensors[t], types, rows))
+    stated = set(out_names.values())
+    for i in ids:
+        for t in index.nodes[i].outputs:
+            info = _element_type(index.tensors[t], types)
+            if info > 0 and index.tensors[t].name not in stated:
+                graph.value_info.add(name=index.tensors[t].name).type.tensor_type.elem_type = info
+    return Cut(
+        result,
+        feeds={name: t for t, name in sorted(feed_names.items()) if t not in constants},
+        outputs={out_names[t]: t for t in outputs},
+        marks={out_names[t]: t for t in marks},
+        node_ids=(*ids, *(-1,) * added),
+    )
+
+
+def _empty_like(model: StoredModel) -> tuple[ModelProto, Any]:
+    """The model's header, and a graph with nothing in it."""
+    source = model.proto
+    result = ModelProto()
+    for name in ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string"):
+        if source.HasField(name):
+            setattr(result, name, getattr(source, name))
+    result.opset_import.MergeFrom(source.opset_import)
+    result.metadata_props.MergeFrom(source.metadata_props)
+    result.functions.MergeFrom(source.functions)
+    result.graph.name = source.graph.name or "graph"
+    return result, result.graph
+
+
+def _drop(node: NodeProto, unwanted: set[str]) -> None:
+    kept = [a for a in node.attribute if a.name not in unwanted]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+
+
+def _element_type(tensor: Tensor, types: Types) -> int:
+    """The tensor's ONNX element type as given, else as the index knows it; 0 where unknown, below 0 for what is no tensor."""
+    if tensor.id in types:
+        return external.elem_type_of(np.dtype(types[tensor.id][0]))
+    if tensor.dtype == "sequence":
+        return schema.NOT_TENSOR
+    if tensor.dtype == "string":
+        return int(TensorProto.STRING)
+    return external.elem_type_of(np_dtype(tensor.dtype)) if tensor.dtype else 0
+
+
+def _declare(name: str, tensor: Tensor, types: Types) -> ValueInfoProto:
+    kind = _element_type(tensor, types)
+    if kind < 0:
+        raise ModelProblem(f"'{tensor.name}' is a sequence, not a tensor; the model cannot be cut there.")
+    if kind == 0:
+        raise ModelProblem(f"The element type of '{tensor.name}' is not known; capture it in a run first.")
+    shape = types[tensor.id][1] if tensor.id in types else tensor.shape
+    return helper.make_tensor_value_info(name, kind, None if shape is None else [d if d >= 0 else None for d in shape])
+
+
+def _declare_output(name: str, tensor: Tensor, types: Types, rows: bool) -> ValueInfoProto:
+    """What is known; an output may do without a type. Fewer rows make the seen shapes void."""
+    kind = _element_type(tensor, types)
+    if kind <= 0:
+        return ValueInfoProto(name=name)
+    shape = None if rows else types[tensor.id][1] if tensor.id in types else tensor.shape
+    return helper.make_tensor_value_info(name, kind, None if shape is None else [d if d >= 0 else None for d in shape])
+
+
+def _add_weights(model: StoredModel, graph: Any, weights: Sequence[int], fills: Mapping[int, float]) -> None:
+    for t in weights:
+        name = model.index.tensors[t].name
+        if name in model.sparse and t not in fills:
+            graph.sparse_initializer.add().CopyFrom(model.sparse[name])
+        elif t in fills:
+            graph.initializer.append(_filled(model, name, fills[t]))
+        else:
+            graph.initializer.add().CopyFrom(model.initializers[name])
+
+
+def _filled(model: StoredModel, name: str, value: float) -> TensorProto:
+    """A weight of the same shape and dtype that holds one value everywhere. It stays an initializer, however large: a
+    ConstantOfShape in its place would change what an engine folds and fuses."""
+    dims = tuple(model.sparse[name].dims if name in model.sparse else model.initializers[name].dims)
+    kind = int(model.sparse[name].values.data_type if name in model.sparse else model.initializers[name].data_type)
+    dtype = external.dtype_of(kind)
+    size = external.byte_size(kind, dims)
+    if size <= _INLINE_FILL or size != int(np.prod(dims)) * dtype.itemsize:
+        return numpy_helper.from_array(np.full(dims, value, dtype), name)
+    one = np.full(external.CHUNK // dtype.itemsize, value, dtype).tobytes()
+    location = f"{external.FOLDER}/fill-{dtype.name}-{one[: dtype.itemsize].hex()}-{size}.bin"
+    target = external.resolve(model.weights_dir, location)
+    if not target.exists():
+        with atomic(target) as temporary, temporary.open("wb") as file:
+            if not any(one[: dtype.itemsize]):
+                file.truncate(size)  # zeros take no space
+            else:
+                for start in range(0, size, len(one)):
+                    file.write(one[: min(len(one), size - start)])
+    tensor = TensorProto(name=name, data_type=kind, dims=dims)
+    external.point(tensor, location, 0, size)
+    return tensor

@@ -1,0 +1,233 @@
+"""Weights files: tensors whose bytes lie beside the model, written as a stream and read through a memory map."""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
+
+from engines.data.store import atomic
+from engines.graph.names import bodies
+from engines.graph.problem import ModelProblem
+
+ALIGN = 64  # bytes; every tensor starts on a cache line, as memory-mapping engines want it
+INLINE = 1024  # bytes; smaller tensors stay inside the model
+CHUNK = 8 << 20
+FOLDER = "weights"
+
+# Element types narrower than a byte are packed; numpy widens them, so their size is counted in bits.
+PACKED_BITS = {
+    TensorProto.UINT4: 4, TensorProto.INT4: 4, TensorProto.FLOAT4E2M1: 4,
+    **{getattr(TensorProto, name): 2 for name in ("UINT2", "INT2") if hasattr(TensorProto, name)},
+}  # fmt: skip
+
+
+def dtype_of(elem_type: int) -> np.dtype[Any]:
+    """numpy's dtype of an ONNX element type. Raises ``KeyError`` for a type unknown here."""
+    dtype: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(elem_type))
+    return dtype
+
+
+def elem_type_of(dtype: np.dtype[Any]) -> int:
+    """The ONNX element type of a numpy dtype; text of any kind is STRING. Raises ``ValueError`` where there is none."""
+    if dtype.kind in "OUST":
+        return int(TensorProto.STRING)
+    return int(helper.np_dtype_to_tensor_dtype(dtype))
+
+
+def byte_size(elem_type: int, dims: Iterable[int]) -> int:
+    """Bytes of a raw tensor; -1 for strings and element types unknown here."""
+    count = 1
+    for d in dims:
+        count *= d
+    if elem_type in PACKED_BITS:
+        return (count * PACKED_BITS[elem_type] + 7) // 8
+    if elem_type in (TensorProto.STRING, TensorProto.UNDEFINED):
+        return -1
+    try:
+        return count * dtype_of(elem_type).itemsize
+    except KeyError:
+        return -1
+
+
+def is_external(tensor: TensorProto) -> bool:
+    return bool(tensor.data_location == TensorProto.EXTERNAL)
+
+
+def pointer(tensor: TensorProto) -> tuple[str, int, int]:
+    """(location, offset, length or -1) of an external tensor. Raises ``ModelProblem``."""
+    entries = {e.key: e.value for e in tensor.external_data}
+    location = entries.get("location", "")
+    try:
+        offset, length = int(entries.get("offset") or 0), int(entries.get("length") or -1)
+    except ValueError:
+        offset = length = -2
+    if not location or offset < 0 or length < -1:
+        raise ModelProblem(
+            f"The weight '{tensor.name}' does not say where its external data lies; export the model again."
+        )
+    return location, offset, length
+
+
+def point(tensor: TensorProto, location: str, offset: int, length: int) -> None:
+    """Make a tensor external; whatever data it held inside is dropped."""
+    for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"):
+        tensor.ClearField(field)
+    tensor.ClearField("external_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, value
+
+
+def resolve(folder: str | Path, location: str) -> Path:
+    """The file that a location names. Raises ``ModelProblem`` for one that leads out of ``folder``."""
+    parts = PurePosixPath(location.replace("\\", "/"))
+    if parts.is_absolute() or ".." in parts.parts or "\0" in location or (len(location) > 1 and location[1] == ":"):
+        raise ModelProblem(
+            f"The model's external data file '{location}' lies outside the model's folder; "
+            "put it beside the model and export again."
+        )
+    return Path(folder) / parts
+
+
+def tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    """The initializers of a graph and of its bodies."""
+    yield from graph.initializer
+    for node in graph.node:
+        for body in bodies(node):
+            yield from tensors(body)
+
+
+def attribute_tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Tensors held by node attributes (``Constant``'s and the like), in bodies and model-local functions too."""
+
+    def of_nodes(nodes: Iterable[Any]) -> Iterator[TensorProto]:
+        for node in nodes:
+            for a in node.attribute:
+                if a.HasField("t"):
+                    yield a.t
+                if a.HasField("sparse_tensor"):
+                    yield a.sparse_tensor.values
+                    yield a.sparse_tensor.indices
+                yield from a.tensors
+            for body in bodies(node):
+                yield from of_nodes(body.node)
+
+    yield from of_nodes(model.graph.node)
+    for function in model.functions:
+        yield from of_nodes(function.node)
+
+
+def read(tensor: TensorProto, folder: str | Path) -> np.ndarray[Any, Any]:
+    """The tensor's values: memory-mapped read-only where external, else a copy. Raises ``ModelProblem``."""
+    if not is_external(tensor):
+        return np.asarray(numpy_helper.to_array(tensor))
+    location, offset, _ = pointer(tensor)
+    size = byte_size(tensor.data_type, tensor.dims)
+    path = resolve(folder, location)
+    try:
+        if size == 0:
+            return np.empty(tuple(tensor.dims), dtype_of(tensor.data_type))
+        if tensor.data_type in PACKED_BITS:
+            inline = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+            with path.open("rb") as file:
+                file.seek(offset)
+                inline.raw_data = file.read(size)
+            return np.asarray(numpy_helper.to_array(inline))
+        return np.memmap(path, dtype_of(tensor.data_type), "r", offset, tuple(tensor.dims))
+    except (OSError, ValueError) as error:
+        raise ModelProblem(f"The weights file '{location}' is missing or cut short ({error}).") from error
+
+
+def chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
+    """A span of a file, piece by piece. Raises ``EOFError`` where the file ends before."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        while length > 0:
+            piece = file.read(min(CHUNK, length))
+            if not piece:
+                raise EOFError(path.name)
+            length -= len(piece)
+            yield piece
+
+
+class Writer:
+    """Appends tensors to a new weights file; its name is the sha256 of what it holds, so the same weights are one file.
+
+    Use as a context manager; ``finish`` renames the file into place, leaving without it removes what was written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / FOLDER
+        self._sha = hashlib.sha256()
+        self._size = 0
+        self._pending: list[tuple[TensorProto, int, int]] = []
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._path = self.folder / f".incoming.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+        self._file = self._path.open("wb")
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def _write(self, piece: bytes | memoryview) -> None:
+        self._file.write(piece)
+        self._sha.update(piece)
+        self._size += len(piece)
+
+    def add(self, tensor: TensorProto, pieces: Iterable[bytes]) -> None:
+        """Append the raw bytes of a tensor; it points to them after ``finish``. Its inner data is freed at once."""
+        self._write(bytes(-self._size % ALIGN))
+        start = self._size
+        for piece in pieces:
+            self._write(piece)
+        self._pending.append((tensor, start, self._size - start))
+        point(tensor, "pending", start, self._size - start)
+
+    def finish(self) -> str:
+        """The location of the finished file, ``weights/<digest>.bin``; ``""`` where nothing was added."""
+        self._file.flush()
+        if not self._pending:
+            return ""
+        os.fsync(self._file.fileno())
+        location = f"{FOLDER}/{self._sha.hexdigest()}.bin"
+        target = self.folder.parent / location
+        if not target.exists():
+            self._path.replace(target)
+        for tensor, offset, length in self._pending:
+            point(tensor, location, offset, length)
+        return location
+
+
+def converted(
+    folder: str | Path, location: str, suffix: str, convert: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
+    source: np.dtype[Any],
+) -> str:  # fmt: skip
+    """Make, once, a second weights file in which the whole of the first is converted element by element, as if
+    all of it were ``source``. Offsets scale with the element size. Spans that hold another dtype become noise that nothing points
+    to. This needs no list of the tensors in the file: any cut of any model that shares the file finds the same converted one.
+
+    Returns the new location. Raises ``ModelProblem``.
+    """
+    path = resolve(folder, location)
+    target = path.with_name(f"{path.stem}.{suffix}.bin")
+    result = str(PurePosixPath(location).with_name(target.name))
+    if target.exists():
+        return result
+    try:
+        with atomic(target) as temporary, path.open("rb") as reader, temporary.open("wb") as writer:
+            while piece := reader.read(CHUNK):
+                piece += bytes(-len(piece) % source.itemsize)
+                with np.errstate(all="ignore"):
+                    writer.write(convert(np.frombuffer(piece, source)).tobytes())
+    except OSError as error:
+        raise ModelProblem(f"The weights file '{location}' cannot be converted ({error.strerror or error}).") from error
+    return result

@@ -1,0 +1,544 @@
+"""Take a model into the session, store it, load it again with its index.
+
+A stored model is ``models/<digest>.onnx``. Its tensors over ``external.INLINE`` bytes point into ``models/weights/<digest>.bin``;
+models made from one another share that file. The digest is the sha256 of the stored file, which names its weights by their
+digests: equal content, equal digest.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
+
+from engines.data.store import Store, atomic
+from engines.graph import external, names, schema
+from engines.graph.index import GraphIndex, Node, Tensor
+from engines.graph.problem import ModelProblem
+from engines.graph.shapelike import is_sink, shape_like
+
+__all__ = [
+    "Imported", "ModelProblem", "StoredModel", "build_index", "import_model", "load", "save", "weight", "with_seen",
+]  # fmt: skip
+
+_CACHE_SIZE = 6
+_cache: OrderedDict[tuple[str, str], "StoredModel"] = OrderedDict()
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """A model that the session now holds."""
+
+    digest: str
+    nodes: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A parsed stored model: no weights over ``external.INLINE`` bytes in ``proto``, which nobody changes.
+
+    ``weights_dir`` is the folder to which the external tensors' locations are relative.
+    """
+
+    digest: str
+    proto: ModelProto
+    weights_dir: str
+    path: Path
+    _memo: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def index(self) -> GraphIndex:
+        """Built at first use: shape inference costs some milliseconds a hundred nodes."""
+        return build_index(self.proto, self.digest)
+
+    @cached_property
+    def node_protos(self) -> tuple[NodeProto, ...]:
+        """By node id."""
+        return tuple(self.proto.graph.node)
+
+    @cached_property
+    def engine_names(self) -> tuple[str, ...]:
+        """By node id: unique, non-empty names, as engines want them; a node's own name where it is unique."""
+        return tuple(names.unique_nodes(self.proto.graph.node))
+
+    @cached_property
+    def initializers(self) -> dict[str, TensorProto]:
+        return {t.name: t for t in self.proto.graph.initializer}
+
+    @cached_property
+    def sparse(self) -> dict[str, onnx.SparseTensorProto]:
+        return {s.values.name: s for s in self.proto.graph.sparse_initializer}
+
+    @cached_property
+    def inputs(self) -> dict[str, onnx.ValueInfoProto]:
+        return {i.name: i for i in self.proto.graph.input}
+
+    @cached_property
+    def outputs(self) -> dict[str, onnx.ValueInfoProto]:
+        return {o.name: o for o in self.proto.graph.output}
+
+    @cached_property
+    def tensor_names(self) -> frozenset[str]:
+        """Every name in use, bodies included."""
+        return frozenset(names.used(self.proto.graph))
+
+
+def import_model(path: Path, store: Store) -> Imported:
+    """Take a user's ONNX file, with its external data, into the session.
+
+    Constant nodes of the main graph become weights, nodes are sorted where they were not, weights listed among the inputs (old IR
+    versions) stop being inputs; names, metadata, opsets and functions stay. Weights are copied as a stream.
+    Raises ``ModelProblem`` with one sentence, ``OSError`` where the session's disk is full.
+    """
+    proto = _parse(path)
+    notes: list[str] = []
+    _check_header(proto, path, notes)
+    _check_external(proto, path)
+    graph = proto.graph
+    lifted = _lift_constants(graph)
+    if lifted:
+        notes.append(f"{lifted} Constant node{'s' if lifted > 1 else ''} became weights.")
+    weights = {t.name for t in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
+    doubled = [i for i in graph.input if i.name in weights]
+    for info in doubled:
+        graph.input.remove(info)
+    if doubled:
+        notes.append(f"{len(doubled)} weights were also listed as inputs (an old IR version); they are fed no more.")
+    _check_names(graph)
+    if _sort(graph):
+        notes.append("The nodes were not in topological order; they were sorted.")
+    if not graph.node:
+        raise ModelProblem(f"The model '{path.name}' has no nodes: there is nothing to search.")
+    digest = save(store, proto, str(path.parent))
+    complaint = _complaint(store.models / f"{digest}.onnx")
+    if complaint:
+        notes.append(f"ONNX's own checker objects: {complaint}")
+    return Imported(digest, len(graph.node), tuple(notes))
+
+
+def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
+    """Store a model; returns its digest. ``proto`` is changed: its big tensors are moved out.
+
+    ``weights_from``: the folder to which its external tensors' locations are relative; ``""``: they are the store's own
+    already and stay where they are. Raises ``ModelProblem``, ``OSError``.
+    """
+    source = Path(weights_from) if weights_from else store.models
+    with external.Writer(store.models) as writer:
+        for tensor in external.tensors(proto.graph):
+            own = external.is_external(tensor) and not weights_from
+            size = external.byte_size(tensor.data_type, tensor.dims)
+            if own or size < 0:
+                continue
+            if external.is_external(tensor):
+                location, offset, _ = external.pointer(tensor)
+                pieces: Iterable[bytes] = external.chunks(external.resolve(source, location), offset, size)
+                if size <= external.INLINE:
+                    _make_inline(tensor, b"".join(pieces))
+                else:
+                    writer.add(tensor, pieces)
+            elif size > external.INLINE:
+                writer.add(tensor, _raw(tensor, size))
+        for tensor in external.attribute_tensors(proto):
+            if external.is_external(tensor):
+                size = external.byte_size(tensor.data_type, tensor.dims)
+                location, offset, _ = external.pointer(tensor)
+                _make_inline(tensor, b"".join(external.chunks(external.resolve(source, location), offset, size)))
+        writer.finish()
+    try:
+        data = proto.SerializeToString(deterministic=True)
+    except (EncodeError, ValueError) as error:
+        raise ModelProblem("The model is over 2 GB even without its weights; ONNX cannot hold it.") from error
+    digest = hashlib.sha256(data).hexdigest()
+    target = store.models / f"{digest}.onnx"
+    if not target.exists():
+        with atomic(target) as temporary:
+            temporary.write_bytes(data)
+    return digest
+
+
+def load(store: Store, digest: str) -> StoredModel:
+    """The stored model; parsed once a process. Raises ``ModelProblem`` where it is missing or damaged."""
+    memo = (str(store.models), digest)
+    if memo in _cache:
+        _cache.move_to_end(memo)
+        return _cache[memo]
+    path = store.models / f"{digest}.onnx"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelProblem(f"The session's model {digest[:12]} is missing; open the model again.") from error
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise ModelProblem(f"The session's model {digest[:12]} was changed or damaged; open the model again.")
+    model = StoredModel(digest, ModelProto.FromString(data), str(store.models.resolve()), path)
+    _cache[memo] = model
+    if len(_cache) > _CACHE_SIZE:
+        _cache.popitem(last=False)
+    return model
+
+
+def weight(model: StoredModel, tensor_id: int) -> np.ndarray[Any, Any]:
+    """A weight's values: memory-mapped read-only where external. Raises ``ModelProblem``, ``KeyError`` for what is no weight."""
+    name = model.index.tensors[tensor_id].name
+    if name in model.sparse:
+        return _dense(model.sparse[name])
+    return external.read(model.initializers[name], model.weights_dir)
+
+
+def with_seen(index: GraphIndex, seen: Mapping[int, tuple[str, tuple[int, ...]]]) -> GraphIndex:
+    """The index with (dtype name, shape) as seen in a run in place of what was declared or inferred, by tensor id."""
+    tensors = tuple(
+        msgspec.structs.replace(t, dtype=seen[t.id][0], shape=tuple(seen[t.id][1]), bytes=_bytes(*seen[t.id]))
+        if t.id in seen
+        else t
+        for t in index.tensors
+    )
+    updated = msgspec.structs.replace(index, tensors=tensors)
+    return msgspec.structs.replace(updated, shape_like=shape_like(updated, index.shape_like))
+
+
+def build_index(proto: ModelProto, digest: str) -> GraphIndex:
+    """The graph as steps see it. Node ids are positions in ``graph.node`` (topological in stored models); tensor ids:
+    inputs, weights, then node outputs in order. Types and shapes come from what the model declares and from shape inference,
+    whose failure is tolerated."""
+    graph = proto.graph
+    types, shapes = _inferred(proto)
+    tensors: list[Tensor] = []
+    ids: dict[str, int] = {}
+
+    def add(name: str, kind: Any, producer: int) -> int:
+        dtype, shape = _dtype_name(types.get(name, 0)), shapes.get(name)
+        ids[name] = len(tensors)
+        tensors.append(Tensor(len(tensors), name, dtype, kind, producer, shape, _bytes(dtype, shape)))
+        return ids[name]
+
+    inputs = tuple(add(i.name, "input", -1) for i in graph.input)
+    for name in (*(t.name for t in graph.initializer), *(s.values.name for s in graph.sparse_initializer)):
+        add(name, "weight", -1)
+    nodes: list[Node] = []
+    deciding: set[str] = set()
+    for i, node in enumerate(graph.node):
+        reads = tuple(ids[name] if name else -1 for name in node.input)
+        outer = names.captures(node)
+        captured = tuple(ids[name] for name in outer if name in ids)
+        if outer:
+            deciding.update(_deciding(node))
+        outputs = tuple(add(name, "node", i) for name in node.output if name)
+        nodes.append(Node(i, node.name, node.op_type, schema.domain_of(node), reads, outputs, captured))
+    outputs = tuple(dict.fromkeys(ids[o.name] for o in graph.output))
+    index = GraphIndex(digest, tuple(nodes), tuple(tensors), inputs, outputs)
+    seeds = [ids[name] for name in deciding if name in ids]
+    return msgspec.structs.replace(index, shape_like=shape_like(index, seeds))
+
+
+# -- reading the user's file
+
+
+def _parse(path: Path) -> ModelProto:
+    if not path.exists():
+        raise ModelProblem(f"There is no file '{path}'.")
+    if path.is_dir():
+        raise ModelProblem(f"'{path}' is a folder; name the .onnx file in it.")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelProblem(f"'{path}' cannot be read ({error.strerror}).") from error
+    if not data:
+        raise ModelProblem(f"'{path.name}' is empty.")
+    try:
+        proto = ModelProto.FromString(data)
+    except DecodeError as error:
+        raise ModelProblem(
+            f"'{path.name}' is not an ONNX model, or it was cut short; export or copy it again."
+        ) from error
+    except ValueError as error:
+        raise ModelProblem(f"'{path.name}' is over 2 GB; save it again with its weights as external data.") from error
+    if not proto.HasField("graph") or not proto.ir_version:
+        raise ModelProblem(f"'{path.name}' is not an ONNX model, or it was cut short; export or copy it again.")
+    return proto
+
+
+def _check_header(proto: ModelProto, path: Path, notes: list[str]) -> None:
+    versions = schema.opsets(proto)
+    newest = onnx.defs.onnx_opset_version()
+    if not proto.opset_import:
+        raise ModelProblem(f"'{path.name}' states no opset version; export it again.")
+    if "" in versions and not 1 <= versions[""] <= newest:
+        raise ModelProblem(
+            f"'{path.name}' uses opset {versions['']}; this installation of onnx knows 1 to {newest}. "
+            "Export it with an opset in that range."
+        )
+    if not proto.graph.output:
+        raise ModelProblem(f"'{path.name}' has no outputs, or it was cut short; export or copy it again.")
+    custom = sorted({d for n in proto.graph.node if (d := schema.domain_of(n)) and d not in versions})
+    if custom:
+        notes.append(f"Nodes of the domain '{custom[0]}' are used, but the model does not import it.")
+
+
+def _check_external(proto: ModelProto, path: Path) -> None:
+    """Every external tensor's file is there and long enough, every inner tensor holds as many bytes as it should."""
+    sizes: dict[str, int] = {}
+    for tensor in (*external.tensors(proto.graph), *external.attribute_tensors(proto)):
+        needed = external.byte_size(tensor.data_type, tensor.dims)
+        if any(d < 0 for d in tensor.dims):
+            raise ModelProblem(
+                f"The weight '{tensor.name}' of '{path.name}' has a negative size; export the model again."
+            )
+        if not external.is_external(tensor):
+            if needed >= 0 and tensor.HasField("raw_data") and len(tensor.raw_data) != needed:
+                raise ModelProblem(
+                    f"The weight '{tensor.name}' of '{path.name}' holds {len(tensor.raw_data)} bytes "
+                    f"where {needed} belong; export it again."
+                )
+            continue
+        location, offset, length = external.pointer(tensor)
+        if needed < 0:
+            raise ModelProblem(
+                f"The weight '{tensor.name}' of '{path.name}' has a type that cannot lie outside the model."
+            )
+        if location not in sizes:
+            file = external.resolve(path.parent, location)
+            if not file.is_file():
+                raise ModelProblem(f"'{path.name}' needs its weights file '{location}' beside it; copy both.")
+            sizes[location] = file.stat().st_size
+        if length not in (-1, needed):
+            raise ModelProblem(
+                f"The weight '{tensor.name}' needs {needed} bytes but its entry names {length}; export the model again."
+            )
+        if offset + needed > sizes[location]:
+            raise ModelProblem(
+                f"The weights file '{location}' of '{path.name}' is cut short: '{tensor.name}' ends at byte {offset + needed}, "
+                f"the file at {sizes[location]}; copy it again."
+            )
+
+
+def _lift_constants(graph: GraphProto) -> int:
+    """Turn Constant nodes into initializers; sparse ones and those that are themselves outputs of the graph stay nodes."""
+    final = {o.name for o in graph.output}
+    kept: list[NodeProto] = []
+    lifted = 0
+    for node in graph.node:
+        tensor = None
+        if node.op_type == "Constant" and schema.domain_of(node) == "" and node.output and node.output[0] not in final:
+            tensor = _constant(node)
+        if tensor is None:
+            kept.append(node)
+        else:
+            graph.initializer.append(tensor)
+            lifted += 1
+    if lifted:
+        copies = []
+        for node in kept:
+            copy = NodeProto()
+            copy.CopyFrom(node)
+            copies.append(copy)
+        del graph.node[:]
+        graph.node.extend(copies)
+    return lifted
+
+
+def _constant(node: NodeProto) -> TensorProto | None:
+    tensor = TensorProto()
+    for a in node.attribute:
+        if a.name == "value" and a.type == AttributeProto.TENSOR:
+            tensor.CopyFrom(a.t)
+        elif a.name == "value_float":
+            tensor = numpy_helper.from_array(np.array(a.f, np.float32))
+        elif a.name == "value_floats":
+            tensor = numpy_helper.from_array(np.array(a.floats, np.float32))
+        elif a.name == "value_int":
+            tensor = numpy_helper.from_array(np.array(a.i, np.int64))
+        elif a.name == "value_ints":
+            tensor = numpy_helper.from_array(np.array(a.ints, np.int64))
+        elif a.name == "value_string":
+            tensor = helper.make_tensor("", TensorProto.STRING, (), [a.s])
+        elif a.name == "value_strings":
+            tensor = helper.make_tensor("", TensorProto.STRING, (len(a.strings),), list(a.strings))
+        else:
+            continue
+        tensor.name = node.output[0]
+        return tensor
+    return None
+
+
+def _check_names(graph: GraphProto) -> None:
+    """Every tensor has one maker and every read has something to read."""
+    seen: set[str] = set()
+    sources = (
+        *(i.name for i in graph.input),
+        *(t.name for t in graph.initializer),
+        *(s.values.name for s in graph.sparse_initializer),
+        *(name for node in graph.node for name in node.output if name),
+    )
+    for name in sources:
+        if name in seen:
+            raise ModelProblem(f"The tensor '{name}' is made twice; the model is not valid ONNX.")
+        seen.add(name)
+    for node in graph.node:
+        for name in (*node.input, *names.captures(node)):
+            if name and name not in seen:
+                raise ModelProblem(
+                    f"The {node.op_type} node '{node.name}' reads '{name}', which nothing in the model makes."
+                )
+    for output in graph.output:
+        if output.name not in seen:
+            raise ModelProblem(f"The output '{output.name}' is made by nothing in the model; was the file cut short?")
+
+
+def _sort(graph: GraphProto) -> bool:
+    """Sort the nodes so that each comes after what it reads; the order of independent nodes stays. Raises for a cycle."""
+    makers = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
+    needs = [{makers[name] for name in (*node.input, *names.captures(node)) if name in makers} for node in graph.node]
+    if all(max(reads, default=-1) < i for i, reads in enumerate(needs)):
+        return False
+    order: list[int] = []
+    state = [0] * len(needs)  # 0 unseen, 1 on the path, 2 placed
+    for start in range(len(needs)):
+        stack: list[tuple[int, Iterator[int]]] = []
+        if state[start] == 0:
+            state[start] = 1
+            stack.append((start, iter(sorted(needs[start]))))
+        while stack:
+            i, rest = stack[-1]
+            below = next(rest, None)
+            if below is None:
+                state[i] = 2
+                order.append(i)
+                stack.pop()
+            elif state[below] == 1:
+                raise ModelProblem(
+                    f"The model has a cycle through the node '{graph.node[below].name}'; it is not valid ONNX."
+                )
+            elif state[below] == 0:
+                state[below] = 1
+                stack.append((below, iter(sorted(needs[below]))))
+    copies = []
+    for i in order:
+        copy = NodeProto()
+        copy.CopyFrom(graph.node[i])
+        copies.append(copy)
+    del graph.node[:]
+    graph.node.extend(copies)
+    return True
+
+
+def _complaint(path: Path) -> str:
+    try:
+        onnx.checker.check_model(str(path))
+    except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return lines[0][:300] if lines else type(error).__name__
+    return ""
+
+
+# -- tensors
+
+
+def _raw(tensor: TensorProto, size: int) -> Iterator[bytes]:
+    """The raw little-endian bytes of an inner tensor."""
+    if tensor.HasField("raw_data"):
+        yield tensor.raw_data
+        return
+    data = _packed(tensor)
+    if len(data) != size:
+        raise ModelProblem(
+            f"The weight '{tensor.name}' holds {len(data)} bytes where {size} belong; export the model again."
+        )
+    yield data
+
+
+def _packed(tensor: TensorProto) -> bytes:
+    if tensor.data_type in external.PACKED_BITS:
+        return bytes(v & 0xFF for v in tensor.int32_data)
+    try:
+        return bytes(numpy_helper.to_array(tensor).tobytes())
+    except (ValueError, TypeError) as error:
+        raise ModelProblem(f"The weight '{tensor.name}' does not hold what its shape says ({error}).") from error
+
+
+def _make_inline(tensor: TensorProto, data: bytes) -> None:
+    tensor.ClearField("external_data")
+    tensor.data_location = TensorProto.DEFAULT
+    tensor.raw_data = data
+
+
+def _dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
+    values = numpy_helper.to_array(sparse.values)
+    positions = numpy_helper.to_array(sparse.indices)
+    dense = np.zeros(tuple(sparse.dims), values.dtype)
+    if positions.ndim == 1:
+        dense.reshape(-1)[positions] = values
+    else:
+        dense[tuple(positions.T)] = values
+    return dense
+
+
+# -- the index
+
+
+def _inferred(proto: ModelProto) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
+    """(element types, shapes) of the main graph's tensors by name."""
+    try:
+        full = shape_inference.infer_shapes(proto, data_prop=True)
+    except Exception:
+        full = proto
+    shapes: dict[str, tuple[int, ...]] = {}
+    for info in (*full.graph.value_info, *full.graph.output, *full.graph.input):
+        if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
+            shapes[info.name] = tuple(
+                d.dim_value if d.HasField("dim_value") else -1 for d in info.type.tensor_type.shape.dim
+            )
+    shapes.update((t.name, tuple(t.dims)) for t in proto.graph.initializer)
+    shapes.update((s.values.name, tuple(s.dims)) for s in proto.graph.sparse_initializer)
+    return schema.element_types(full), shapes
+
+
+def _dtype_name(elem_type: int) -> str:
+    if elem_type == schema.NOT_TENSOR:
+        return "sequence"
+    if elem_type == TensorProto.STRING:
+        return "string"
+    try:
+        return external.dtype_of(elem_type).name if elem_type else ""
+    except KeyError:
+        return ""
+
+
+def _bytes(dtype: str, shape: tuple[int, ...] | None) -> int:
+    if shape is None or -1 in shape or dtype in ("", "string", "sequence"):
+        return -1
+    size = np_dtype(dtype).itemsize
+    for d in shape:
+        size *= d
+    return size
+
+
+def np_dtype(name: str) -> np.dtype[Any]:
+    """numpy's dtype of an index's dtype name (``bfloat16`` and its like come from ml_dtypes). Raises ``ModelProblem``."""
+    import ml_dtypes
+
+    try:
+        return np.dtype(getattr(ml_dtypes, name, name))
+    except TypeError as error:
+        raise ModelProblem(f"The element type '{name}' is not known here.") from error
+
+
+def _deciding(node: NodeProto) -> set[str]:
+    """Outer tensors that decide a form inside the node's bodies."""
+    outer = set(names.captures(node))
+    found: set[str] = set()
+    for body in names.bodies(node):
+        own = names.defined(body)
+        for child in body.node:
+            for i, name in enumerate(child.input):
+                if name in outer and name not in own and is_sink(child.op_type, schema.domain_of(child), i):
+                    found.add(name)
+            found |= {n for n in _deciding(child) if n in outer and n not in own}
+    return found

@@ -1,0 +1,105 @@
+"""Names inside a graph: every name in use, fresh ones, and renaming inside the bodies of If, Loop and Scan."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from onnx import AttributeProto, GraphProto, NodeProto
+
+
+def bodies(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs that a node holds in its attributes."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        elif attribute.type == AttributeProto.GRAPHS:
+            yield from attribute.graphs
+
+
+def defined(graph: GraphProto) -> set[str]:
+    """Names that the graph itself gives a value: inputs, initializers, node outputs. Not those of nested bodies."""
+    names = {i.name for i in graph.input}
+    names.update(t.name for t in graph.initializer)
+    names.update(s.values.name for s in graph.sparse_initializer)
+    for node in graph.node:
+        names.update(node.output)
+    names.discard("")
+    return names
+
+
+def used(graph: GraphProto) -> set[str]:
+    """Every tensor name in the graph and in its bodies, defined or only read."""
+    names = defined(graph)
+    names.update(o.name for o in graph.output)
+    for node in graph.node:
+        names.update(node.input)
+        for body in bodies(node):
+            names |= used(body)
+    return names
+
+
+def captures(node: NodeProto) -> tuple[str, ...]:
+    """Outer names that the node's bodies read, in order of first use."""
+    found: dict[str, None] = {}
+    for body in bodies(node):
+        found.update(dict.fromkeys(_free(body)))
+    return tuple(found)
+
+
+def _free(graph: GraphProto) -> Iterator[str]:
+    own = defined(graph)
+    for node in graph.node:
+        for name in (*node.input, *captures(node)):
+            if name and name not in own:
+                yield name
+    for output in graph.output:
+        if output.name not in own:
+            yield output.name
+
+
+def rename_captures(node: NodeProto, mapping: Mapping[str, str]) -> None:
+    """Make the node's bodies read other outer tensors; names that a body defines itself are left alone."""
+    for body in bodies(node):
+        own = defined(body)
+        inner = {old: new for old, new in mapping.items() if old not in own}
+        if not inner:
+            continue
+        for child in body.node:
+            rename_reads(child, inner)
+        for output in body.output:
+            output.name = inner.get(output.name, output.name)
+
+
+def rename_reads(node: NodeProto, mapping: Mapping[str, str]) -> None:
+    """Make a node, and its bodies, read other tensors."""
+    for i, name in enumerate(node.input):
+        if name in mapping:
+            node.input[i] = mapping[name]
+    rename_captures(node, mapping)
+
+
+class Fresh:
+    """Names that nothing in the graph uses yet. Deterministic: the same calls give the same names."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+
+    def __call__(self, wish: str) -> str:
+        """``wish``, or ``wish_2``, ``wish_3``, ... if it is taken."""
+        name, n = wish, 1
+        while name in self._taken:
+            n += 1
+            name = f"{wish}_{n}"
+        self._taken.add(name)
+        return name
+
+
+def unique_nodes(nodes: Iterable[NodeProto]) -> list[str]:
+    """One unique, non-empty name a node: the node's own where no other has it, else the name (or the op) and the position."""
+    listed = list(nodes)
+    counts: dict[str, int] = {}
+    for node in listed:
+        counts[node.name] = counts.get(node.name, 0) + 1
+    fresh = Fresh(counts)
+    return [
+        node.name if node.name and counts[node.name] == 1 else fresh(f"{node.name or node.op_type}#{i}")
+        for i, node in enumerate(listed)
+    ]

@@ -1,0 +1,229 @@
+"""What the ONNX operator schemas say about element types: which inputs and outputs of a node may hold FP16, and element
+types carried from inputs to outputs. Needed because a cut has no value_info to rely on."""
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import onnx
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
+
+from engines.graph.names import bodies
+
+NOT_TENSOR = -1  # sequences, optionals, maps
+_TEXT = {
+    TensorProto.FLOAT: "tensor(float)", TensorProto.FLOAT16: "tensor(float16)", TensorProto.BFLOAT16: "tensor(bfloat16)",
+    TensorProto.DOUBLE: "tensor(double)",
+}  # fmt: skip
+# Operators whose output element type is an attribute (name, value when absent; 0 = follows the input).
+DTYPE_ATTRIBUTE: Mapping[str, tuple[str, int]] = {
+    "Cast": ("to", 0), "RandomNormal": ("dtype", 1), "RandomUniform": ("dtype", 1), "RandomNormalLike": ("dtype", 0),
+    "RandomUniformLike": ("dtype", 0), "EyeLike": ("dtype", 0), "Bernoulli": ("dtype", 0), "Multinomial": ("dtype", 6),
+    "HannWindow": ("output_datatype", 1), "HammingWindow": ("output_datatype", 1), "BlackmanWindow": ("output_datatype", 1),
+    "MelWeightMatrix": ("output_datatype", 1),
+}  # fmt: skip
+# Outputs whose schema would allow a low precision but that stay FP32 by the operator's definition (stash_type).
+_STASHED = {"LayerNormalization": (1, 2)}
+# Quantization keeps its scales exact: a scale rounded to FP16 is another quantizer.
+_WHOLE = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
+
+
+class Slot(NamedTuple):
+    """One formal parameter: its type variable (or concrete type) and the element types it may hold."""
+
+    variable: str
+    allowed: frozenset[str]
+
+
+class Signature(NamedTuple):
+    """A node's operator: one slot an actual input and output (variadics repeated)."""
+
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+
+
+def opsets(model: ModelProto) -> dict[str, int]:
+    """Domain -> version; ``ai.onnx`` is the default domain ``""``."""
+    return {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
+
+
+def domain_of(node: NodeProto) -> str:
+    return "" if node.domain == "ai.onnx" else str(node.domain)
+
+
+@cache
+def _schema(op: str, domain: str, version: int) -> Any:
+    try:
+        return onnx.defs.get_schema(op, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+@cache
+def _signature(op: str, domain: str, version: int, n_inputs: int, n_outputs: int) -> Signature | None:
+    schema = _schema(op, domain, version)
+    if schema is None:
+        return None
+    variables = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
+
+    def slots(formals: Any, count: int) -> tuple[Slot, ...]:
+        result = []
+        for i in range(count):
+            if not formals:
+                result.append(Slot("", frozenset()))
+                continue
+            formal = formals[min(i, len(formals) - 1)]
+            name = formal.type_str
+            if not formal.is_homogeneous:  # each actual of a heterogeneous variadic has a type of its own
+                name = f"{name}#{i}"
+            result.append(Slot(name, variables.get(formal.type_str, frozenset({formal.type_str}))))
+        return tuple(result)
+
+    return Signature(slots(schema.inputs, n_inputs), slots(schema.outputs, n_outputs))
+
+
+def signature(node: NodeProto, versions: Mapping[str, int]) -> Signature | None:
+    """The operator's slots for this node; None where onnx does not know the operator (custom domains, model-local functions)."""
+    domain = domain_of(node)
+    if domain not in versions:
+        return None
+    return _signature(node.op_type, domain, versions[domain], len(node.input), len(node.output))
+
+
+def convertible(node: NodeProto, versions: Mapping[str, int], target: int) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """For each input and output: may it hold ``target`` in place of the float type it holds now? A type variable that must stay,
+    stays everywhere in the node."""
+    known = signature(node, versions)
+    if known is None or node.op_type in _WHOLE:
+        return (False,) * len(node.input), (False,) * len(node.output)
+    text = _TEXT[target]
+    fixed = _STASHED.get(node.op_type, ())
+    return (
+        tuple(text in slot.allowed for slot in known.inputs),
+        tuple(text in slot.allowed and i not in fixed for i, slot in enumerate(known.outputs)),
+    )
+
+
+def attribute(node: NodeProto, name: str) -> Any:
+    """The attribute's proto, or None."""
+    return next((a for a in node.attribute if a.name == name), None)
+
+
+def elem_type(declared: TypeProto) -> int:
+    """The element type of a declared tensor type, 0 where undeclared, ``NOT_TENSOR`` for anything else."""
+    kind = declared.WhichOneof("value")
+    if kind is None:
+        return 0
+    return int(declared.tensor_type.elem_type) if kind == "tensor_type" else NOT_TENSOR
+
+
+def declared(graph: GraphProto) -> dict[str, int]:
+    """Element types that the graph states: inputs, outputs, value_info, initializers."""
+    types: dict[str, int] = {}
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        kind = elem_type(info.type)
+        if kind:
+            types[info.name] = kind
+    types.update((t.name, int(t.data_type)) for t in graph.initializer)
+    types.update((s.values.name, int(s.values.data_type)) for s in graph.sparse_initializer)
+    return types
+
+
+def element_types(model: ModelProto) -> dict[str, int]:
+    """Element types of the main graph's tensors: what it states, then what its operators imply. 0 is left out."""
+    return graph_types(model.graph, opsets(model), {}, {(f.domain, f.name): f for f in model.functions})
+
+
+def graph_types(
+    graph: GraphProto,
+    versions: Mapping[str, int],
+    outer: Mapping[str, int],
+    functions: Mapping[tuple[str, str], FunctionProto] = MappingProxyType({}),
+) -> dict[str, int]:
+    """Like ``element_types`` for any graph; ``outer`` are the types of the names it may read from around it."""
+    types = {**outer, **declared(graph)}
+    for node in graph.node:
+        missing = [i for i, name in enumerate(node.output) if name and name not in types]
+        if missing:
+            implied = _implied(node, versions, types, functions)
+            for i in missing:
+                if i < len(implied) and implied[i]:
+                    types[node.output[i]] = implied[i]
+    return types
+
+
+def _implied(
+    node: NodeProto, versions: Mapping[str, int], types: Mapping[str, int], functions: Mapping[tuple[str, str], FunctionProto]
+) -> list[int]:  # fmt: skip
+    function = functions.get((node.domain, node.op_type))
+    if function is not None:
+        return _function_types(function, node, types, functions)
+    known = signature(node, versions)
+    nested = list(bodies(node))
+    if nested:  # If: the branch's outputs; Loop: the condition is not handed out; Scan: all
+        inner = graph_types(nested[0], versions, types, functions)
+        skip = 1 if node.op_type == "Loop" else 0
+        return [inner.get(o.name, 0) for o in nested[0].output[skip:]]
+    if known is None:
+        return [0] * len(node.output)
+    bound: dict[str, int] = {}
+    for slot, name in zip(known.inputs, node.input, strict=False):
+        if name and types.get(name):
+            bound.setdefault(slot.variable, types[name])
+    special = DTYPE_ATTRIBUTE.get(node.op_type)
+    result = []
+    for slot in known.outputs:
+        if slot.variable in bound:
+            result.append(bound[slot.variable])
+        elif len(slot.allowed) == 1:
+            result.append(_from_text(next(iter(slot.allowed))))
+        elif special is not None:
+            stated = attribute(node, special[0])
+            first = types.get(node.input[0], 0) if node.input else 0
+            result.append(int(stated.i) if stated is not None else special[1] or first)
+        elif node.op_type == "ConstantOfShape":
+            value = attribute(node, "value")
+            result.append(int(value.t.data_type) if value is not None else int(TensorProto.FLOAT))
+        elif node.op_type == "Constant":
+            result.append(_constant_type(node))
+        elif node.op_type == "QuantizeLinear":
+            result.append(int(TensorProto.UINT8))
+        elif node.op_type in _STASHED:
+            result.append(int(TensorProto.FLOAT))
+        elif all("tensor(" in text and not text.startswith("tensor(") for text in slot.allowed):
+            result.append(NOT_TENSOR)
+        else:
+            result.append(0)
+    return result
+
+
+def _function_types(
+    function: FunctionProto, node: NodeProto, types: Mapping[str, int], functions: Mapping[tuple[str, str], FunctionProto]
+) -> list[int]:  # fmt: skip
+    versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import}
+    inner = {name: types.get(actual, 0) for name, actual in zip(function.input, node.input, strict=False)}
+    inner = {name: kind for name, kind in inner.items() if kind}
+    for child in function.node:
+        for name, kind in zip(child.output, _implied(child, versions, inner, functions), strict=False):
+            if kind:
+                inner[name] = kind
+    return [inner.get(name, 0) for name in function.output]
+
+
+def _constant_type(node: NodeProto) -> int:
+    for a in node.attribute:
+        if a.name == "value":
+            return int(a.t.data_type)
+        if a.name == "sparse_value":
+            return int(a.sparse_tensor.values.data_type)
+        if a.name.startswith("value_"):
+            return int({"f": TensorProto.FLOAT, "i": TensorProto.INT64, "s": TensorProto.STRING}[a.name[6]])
+    return 0
+
+
+@cache
+def _from_text(text: str) -> int:
+    if not text.startswith("tensor("):
+        return NOT_TENSOR if "(" in text else 0
+    return int(getattr(TensorProto, text[7:-1].upper(), 0))

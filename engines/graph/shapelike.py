@@ -1,0 +1,67 @@
+"""Which tensors decide a shape, an axis, an index list or a condition somewhere downstream. Pure: an index in, ids out."""
+
+from collections.abc import Iterable
+
+from engines.graph.index import GraphIndex, Node, Tensor
+
+# Operator -> positions of the inputs that decide the form of its result, not its values. "1+" is position 1 and all after.
+_REDUCTIONS = (
+    "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
+    "ReduceSumSquare",
+)  # fmt: skip
+_SINKS: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(_REDUCTIONS, (1,)),
+    "Reshape": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Pad": (1, 3), "Tile": (1,), "Resize": (1, 2, 3), "Upsample": (1,),
+    "Squeeze": (1,), "Unsqueeze": (1,), "ConstantOfShape": (0,), "Range": (0, 1, 2), "TopK": (1,), "If": (0,), "Loop": (0, 1),
+    "OneHot": (1,), "Split": (1,), "SplitToSequence": (1,), "CumSum": (1,), "Trilu": (1,), "MaxUnpool": (2,),
+    "CenterCropPad": (1,), "DFT": (1, 2), "STFT": (1, 3), "HannWindow": (0,), "HammingWindow": (0,), "BlackmanWindow": (0,),
+    "MelWeightMatrix": (0, 1, 2),
+    "NonMaxSuppression": (2,), "AffineGrid": (1,), "Col2Im": (1, 2), "Dropout": (2,), "SequenceAt": (1,), "SequenceInsert": (2,),
+    "SequenceErase": (1,), "ConcatFromSequence": (),
+}  # fmt: skip
+# The values of their input do not reach the result.
+_FORM_ONLY = {"Shape", "Size", "SequenceLength"}
+_CONTROL = {"If", "Loop", "Scan"}
+# Sizes are sometimes computed in floats (Shape, Cast, Mul, Floor, Cast): these are followed upwards through floats too. The
+# list is short so that the search never wanders into the network itself.
+_THROUGH_FLOATS = {
+    "Cast", "Add", "Sub", "Mul", "Div", "Floor", "Ceil", "Round", "Sqrt", "Pow", "Min", "Max", "Concat", "Slice", "Squeeze",
+    "Unsqueeze", "Identity",
+}  # fmt: skip
+
+
+def _standard(node: Node) -> bool:
+    return node.domain in ("", "ai.onnx")
+
+
+def _discrete(tensor: Tensor) -> bool:
+    return tensor.dtype == "bool" or tensor.dtype.startswith(("int", "uint"))
+
+
+def shape_like(index: GraphIndex, seeds: Iterable[int] = ()) -> tuple[int, ...]:
+    """Ids, ascending, of integer and boolean node outputs that decide the form of something downstream.
+
+    ``seeds``: tensors known to do so for reasons that the index does not show (a loop's body reads them)."""
+    todo = list(seeds)
+    for node in index.nodes:
+        if _standard(node):
+            todo += [node.inputs[p] for p in _SINKS.get(node.op, ()) if p < len(node.inputs) and node.inputs[p] >= 0]
+    reached: set[int] = set()
+    while todo:
+        t = todo.pop()
+        if t in reached:
+            continue
+        reached.add(t)
+        node = index.made_by(t)  # type: ignore[assignment]
+        if node is None or node.op in _FORM_ONLY or node.op in _CONTROL or not _standard(node):
+            continue
+        floats = node.op in _THROUGH_FLOATS
+        todo += [
+            i for i in node.inputs if i >= 0 and (_discrete(index.tensors[i]) or (floats and index.tensors[i].floating))
+        ]
+    return tuple(sorted(t for t in reached if index.tensors[t].kind == "node" and _discrete(index.tensors[t])))
+
+
+def is_sink(op: str, domain: str, position: int) -> bool:
+    """Does this input decide the form of the node's result?"""
+    return domain in ("", "ai.onnx") and position in _SINKS.get(op, ())
