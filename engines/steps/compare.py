@@ -1,0 +1,242 @@
+"""compare (node ``reproduce``): does the failure show here, is the reference to be trusted, and what would a faultless engine give?"""
+
+from typing import Any
+
+import msgspec
+
+from engines.compare.criterion import Criterion
+from engines.compare.judge import badness, judge_check, judge_whole, worst
+from engines.probe import HUGE, Measurement, SampleResult
+from engines.spec import parse
+from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
+from engines.steps.outcome import CompareOutcome
+from engines.steps.prepare import lock, loaded, whole
+from engines.steps.statistics import interval, looks_to_see, unseen_rate
+
+# The reference is suspect when it is off by more than this part of the tolerance (and nearer to fault than the engine).
+SUSPECT = 0.1
+JUDGE = "reference:precision=fp64"
+SECOND = "openvino:precision=f32"
+
+
+class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    judge_reference: bool = True
+    judge_nodes: int = 3000  # float64 in plain Python is slow: larger models are judged by the second engine only
+    judge_seconds: float = 60.0
+    most_looks: int = 300
+    look_seconds: float = 30.0
+    looks_at_once: int = 20
+
+
+class _Reference(msgspec.Struct, frozen=True):
+    steady: bool = True
+    error: float | None = None
+    judge: str = ""
+    suspect: bool = False
+
+
+def compare(ctx: StepContext) -> Steps[CompareOutcome]:
+    params = msgspec.convert(dict(ctx.params), CompareParams)
+    findings: Findings = yield from loaded(ctx)
+    rule = findings.criterion or Criterion()
+    yield Note(f"the whole model on {len(findings.samples)} feeds")
+    m: Measurement = yield whole(ctx, findings)
+    if ctx.check:
+        return (yield from _checked(ctx, findings, m))
+    findings = yield from lock(ctx, findings, m)
+    if m.status != "ok":
+        return _ended(findings, m, rule)
+    reference = yield from _judge_reference(ctx, findings, params, m) if params.judge_reference else _nothing()
+    emulated = yield from _emulate(ctx, findings, rule)
+    findings = msgspec.structs.replace(findings, emulated=emulated)
+    looks, failures = 1, int(findings.signature is not None)
+    if findings.signature is None and not reference.suspect:
+        findings, looks, failures = yield from _look_again(ctx, findings, params, rule)
+    sample, output, error = worst(m.results, rule)
+    if findings.signature is not None:
+        error, output = findings.signature.error, next(iter(findings.signature.outputs), output)
+        sample = findings.signature.sample
+    low, high = interval(failures, looks)
+    verdict = "reference" if reference.suspect else "fails" if findings.signature else "passes"
+    outcome = CompareOutcome(
+        verdict=verdict,  # type: ignore[arg-type]
+        error=error,
+        tolerance=rule.tolerance,
+        metric=rule.metric,
+        precision=rule.precision,
+        worst_output=output,
+        worst_sample=sample,
+        samples=len(m.results),
+        samples_failing=sum(judge_whole(msgspec.structs.replace(m, results=(r,)), rule).failed for r in m.results),
+        nonfinite=bool(findings.signature and findings.signature.nonfinite),
+        emulated_error=emulated,
+        explanation=explain(ctx, error, emulated, rule, failing=findings.signature is not None),  # type: ignore[arg-type]
+        reference_error=reference.error,
+        reference_judge=reference.judge,
+        reference_steady=reference.steady,
+        looks=looks,
+        failures=failures,
+        interval_low=low,
+        interval_high=high,
+        message=_message(verdict, error, rule, output, sample, looks, failures, reference),
+    )
+    return Finish(outcome, findings, tables={"outputs": _table(m.results, rule)}, decisive={"whole": (whole(ctx, findings),)})
+
+
+def explain(ctx: StepContext, error: float, emulated: float | None, rule: Criterion, *, failing: bool) -> str:
+    """Whose fault it looks like: the engine's, or the precision's own limit. Explains; never decides pass or fail."""
+    if parse(ctx.engine).name in ("emulate", "reference"):
+        return "precision" if failing else "unknown"
+    if rule.precision == "fp32":
+        return "engine" if failing else "unknown"
+    if emulated is None:
+        return "unknown"
+    if not failing:
+        return "keeps-higher" if emulated > rule.tolerance else "unknown"
+    return "precision" if emulated >= error / 10 else "engine"
+
+
+def _judge_reference(ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement) -> Sub:
+    """The reference against itself, and against float64 (or a second engine): is it off, and further off than the engine?"""
+    rule = findings.criterion or Criterion()
+    feed = (findings.sample or worst(m.results, rule)[0] or findings.samples[0].id,)
+    yield Note("is the reference itself steady and right?")
+    twice: Measurement = yield whole(ctx, findings, samples=feed, engine=ctx.reference, attempt=1)
+    moves = worst(twice.results, rule)[2] if twice.status == "ok" else 0.0
+    if moves > SUSPECT * rule.tolerance:
+        return _Reference(steady=False, error=moves, judge="itself, a second time", suspect=True)
+    for judge in (JUDGE, SECOND):
+        if judge == JUDGE and m.nodes > params.judge_nodes:
+            continue
+        off: Measurement = yield whole(
+            ctx, findings, samples=feed, engine=ctx.reference, reference=judge, timeout=params.judge_seconds
+        )
+        if off.status != "ok" or not off.results:
+            continue
+        error = worst(off.results, rule)[2]
+        if error <= SUSPECT * rule.tolerance:
+            return _Reference(error=error, judge=judge)
+        engine: Measurement = yield whole(ctx, findings, samples=feed, reference=judge, timeout=params.judge_seconds)
+        nearer = engine.status == "ok" and worst(engine.results, rule)[2] < error
+        return _Reference(error=error, judge=judge, suspect=nearer)
+    return _Reference()
+
+
+def _nothing() -> Sub:
+    return _Reference()
+    yield
+
+
+def _emulate(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub:
+    """What a faultless engine of that precision would give on the same sample; None where nothing is emulated."""
+    if rule.precision not in ("fp16", "bf16") or parse(ctx.engine).name in ("emulate", "reference"):
+        return None
+    feed = (findings.sample or findings.samples[0].id,)
+    m: Measurement = yield whole(ctx, findings, samples=feed, engine=f"emulate:precision={rule.precision}")
+    return worst(m.results, rule)[2] if m.status == "ok" else None
+
+
+def _look_again(ctx: StepContext, findings: Findings, params: CompareParams, rule: Criterion) -> Sub:
+    """(findings, looks, failures): the same build run again, alone on the machine, until it fails or the bounds are reached."""
+    looks, failures, spent, attempt = 0, 0, 0.0, 0
+    while looks < params.most_looks and spent < params.look_seconds and not failures:
+        yield Note(f"nothing yet in {looks} runs; looking again", expected=params.most_looks // params.looks_at_once - attempt)
+        runs = min(params.looks_at_once, params.most_looks - looks)
+        m: Measurement = yield whole(ctx, findings, runs=runs, attempt=attempt, exclusive=True)
+        if m.status != "ok":
+            break
+        failures += failed_runs(m, rule)
+        looks, spent, attempt = looks + runs, spent + max(m.run_seconds, 1e-3), attempt + 1
+        if failures:
+            bad = next(r for r in (m.results, *m.runs) if _fails(r, rule))
+            rate = failures / looks
+            locked: Findings = yield from lock(ctx, findings, msgspec.structs.replace(m, results=bad, runs=()))
+            if locked.signature is None:
+                break
+            feed = locked.signature.sample.partition("/")[0]  # rows race together: search on the whole feed
+            signature = msgspec.structs.replace(locked.signature, failures=failures, looks=looks)
+            findings = msgspec.structs.replace(
+                locked, signature=signature, sample=feed, looks=min(params.most_looks, 2 * looks_to_see(rate))
+            )
+    return findings, looks, failures
+
+
+def failed_runs(m: Measurement, rule: Criterion) -> int:
+    """How many runs of one build fail. ``Measurement.runs`` holds the runs that differed from the first; the others equal it."""
+    total = 1 + len(m.runs) if "runs" not in m.facts else int(m.facts["runs"])
+    differing = sum(_fails(r, rule) for r in m.runs)
+    return differing + (total - len(m.runs) if _fails(m.results, rule) else 0)
+
+
+def _fails(results: tuple[SampleResult, ...], rule: Criterion) -> bool:
+    return judge_whole(Measurement(results=results), rule).failed
+
+
+def _checked(ctx: StepContext, findings: Findings, m: Measurement) -> Sub:
+    verdict = judge_check(m, findings.criterion or Criterion())
+    findings = yield from lock(ctx, findings, m)
+    words = {"fail": "fails", "pass": "passes"}
+    outcome = CompareOutcome(
+        verdict=words.get(verdict.kind, "unresolved"),  # type: ignore[arg-type]
+        metric="check",
+        samples=1,
+        samples_failing=int(verdict.failed),
+        looks=1,
+        failures=int(verdict.failed),
+        message=f"The check {verdict.kind}s on the whole model. {verdict.detail}".strip(),
+    )
+    return Finish(outcome, findings, decisive={"whole": (whole(ctx, findings),)})
+
+
+def _ended(findings: Findings, m: Measurement, rule: Criterion) -> Finish[CompareOutcome]:
+    """The engine did not get as far as outputs: a failure of its own kind, when it is the engine's; else nothing can be said."""
+    fails = findings.signature is not None
+    return Finish(
+        CompareOutcome(
+            verdict="fails" if fails else "unresolved",
+            tolerance=rule.tolerance,
+            metric=rule.metric,
+            precision=rule.precision,
+            looks=1,
+            failures=int(fails),
+            message=m.message,
+        ),
+        findings,
+    )
+
+
+def _table(results: tuple[SampleResult, ...], rule: Criterion) -> list[dict[str, Any]]:
+    return [
+        {"sample": r.sample, "output": s.name, "badness": badness(s, rule), **msgspec.to_builtins(s)}
+        for r in results
+        for s in r.outputs
+    ]
+
+
+def _message(
+    verdict: str, error: float, rule: Criterion, output: str, sample: str, looks: int, failures: int, reference: _Reference
+) -> str:
+    if verdict == "reference":
+        off = f"{reference.error:.2g}" if reference.error is not None else "more than allowed"
+        return f"The reference itself is off by {off} against {reference.judge}, and further from it than the engine."
+    amount = "infinite or NaN where the reference is finite" if error >= HUGE else f"off by {error:.3g} ({rule.metric})"
+    allowed = f"allowed {rule.tolerance:.3g} for {rule.precision}"
+    if verdict == "fails":
+        often = f" in {failures} of {looks} runs" if looks > 1 else ""
+        return f"{output} is {amount} on {sample}{often}; {allowed}."
+    if looks > 1:
+        rate = 100 * unseen_rate(looks)
+        return f"No failure in {looks} runs (worst {error:.3g}, {allowed}); a fault rarer than {rate:.2g} % would not have shown."
+    return f"No failure: the worst output is {amount}; {allowed}."
+
+
+SPEC = StepSpec(
+    name="compare",
+    version=1,
+    summary="Run the whole model on every sample and compare its outputs with the reference.",
+    run=compare,
+    outcome=CompareOutcome,
+    params=CompareParams,
+    exclusive=True,
+    expected=lambda _ctx, _nodes: 6,
+)

@@ -1,0 +1,69 @@
+"""inputs (node ``real-inputs``): real data and random data side by side."""
+
+import msgspec
+
+from engines.compare.criterion import Criterion
+from engines.compare.judge import judge_whole, worst
+from engines.probe import HUGE, Measurement, SampleResult
+from engines.steps.base import Findings, Finish, StepContext, Steps, StepSpec
+from engines.steps.outcome import InputsOutcome
+from engines.steps.prepare import prepared, whole
+
+
+class InputsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
+    findings: Findings = yield from prepared(ctx)
+    rule = findings.criterion or Criterion()
+    if ctx.check:
+        message = "An external check chooses its own inputs, so real and random ones cannot be told apart here."
+        return Finish(InputsOutcome(message=message), findings)
+    m: Measurement = yield whole(ctx, findings)
+
+    def side(kind: str) -> tuple[float | None, int, int]:
+        rows: list[SampleResult] = [r for r in m.results if r.sample.startswith(kind)]
+        failing = sum(judge_whole(msgspec.structs.replace(m, results=(r,), runs=()), rule).failed for r in rows)
+        return (worst(rows, rule)[2] if rows else None), len(rows), failing
+
+    real_error, real, real_failing = side("real:")
+    random_error, random, random_failing = side("random:")
+    if findings.looks > 1 and findings.signature is not None and findings.signature.sample.startswith("real:"):
+        # An intermittent failure was seen on real inputs; this one look need not show it.
+        real_error, real_failing = findings.signature.error, max(1, real_failing)
+    verdict = "none-given"
+    if real:
+        verdict = "no" if real_failing and random_failing else "only-real" if real_failing else "helps" if random_failing else "no"
+    outcome = InputsOutcome(
+        verdict=verdict,  # type: ignore[arg-type]
+        real_error=real_error,
+        random_error=random_error,
+        real_samples=real,
+        real_failing=real_failing,
+        random_samples=random,
+        random_failing=random_failing,
+        guesses="; ".join(findings.notes),
+        message=_message(verdict, real_failing, real, random_failing, random, real_error, random_error),
+    )
+    return Finish(outcome, findings)
+
+
+def _message(verdict: str, rf: int, r: int, nf: int, n: int, re: float | None, ne: float | None) -> str:
+    if verdict == "none-given":
+        return f"No real inputs were given; random ones fail on {nf} of {n} (worst {_say(ne)})."
+    return f"Real inputs fail on {rf} of {r} samples (worst {_say(re)}), random ones on {nf} of {n} (worst {_say(ne)})."
+
+
+def _say(value: float | None) -> str:
+    return "?" if value is None else "non-finite" if value >= HUGE else f"{value:.3g}"
+
+
+SPEC = StepSpec(
+    name="inputs",
+    version=1,
+    summary="Compare on real and on random inputs, side by side.",
+    run=inputs,
+    outcome=InputsOutcome,
+    params=InputsParams,
+)
