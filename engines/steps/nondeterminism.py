@@ -1,0 +1,108 @@
+"""nondeterminism: same engine, same input: which tensors differ between runs, and does one thread cure it?"""
+
+import msgspec
+
+from engines.compare.criterion import Criterion
+from engines.compare.judge import badness
+from engines.graph import ranges
+from engines.probe import Measurement
+from engines.spec import parse
+from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub, Suspect
+from engines.steps.compare import failed_runs
+from engines.steps.inquiry import Inquiry, inquiry
+from engines.steps.layerwise import batches, markable
+from engines.steps.outcome import NondeterminismOutcome
+from engines.steps.prepare import prepared, whole
+from engines.steps.statistics import unseen_rate
+
+
+class NondeterminismParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    runs: int = 100
+    most_runs: int = 300
+    batch_bytes: int = 512 << 20
+
+
+def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
+    params = msgspec.convert(dict(ctx.params), NondeterminismParams)
+    findings: Findings = yield from prepared(ctx)
+    ask: Inquiry = yield from inquiry(ctx, findings)
+    rule = findings.criterion or Criterion()
+    index = ask.index
+    runs = min(params.most_runs, max(params.runs, findings.looks))
+    can, _ = markable(index)
+    watched = (*can, *(t for t in index.outputs if index.tensors[t].producer >= 0))
+    differs: dict[int, float] = {}
+    failures = 0
+    looked = 0
+    for batch in batches(index, can, params.batch_bytes) or [()]:
+        yield Note(f"{runs} runs of one build with {len(batch)} tensors watched")
+        m: Measurement = yield ask.whole((findings.sample,), marks=ranges.encode(batch), runs=runs, exclusive=True)
+        if m.status != "ok":
+            continue
+        looked += runs
+        failures += failed_runs(m, rule)
+        first = {s.name: s for s in (*m.results[0].marks, *m.results[0].outputs)}
+        for run in m.runs:
+            for s in (*run[0].marks, *run[0].outputs):
+                t = index.by_name.get(s.name, -1)
+                if t in watched and msgspec.structs.replace(s, name="") != msgspec.structs.replace(first[s.name], name=""):
+                    differs[t] = max(differs.get(t, 0.0), badness(s, rule))
+    # A tensor that differs although nothing that its node reads does: there the engine's own order of work shows.
+    sources = [t for t in sorted(differs) if not set(index.nodes[index.tensors[t].producer].reads) & set(differs)]
+    yield Note("the same with one thread")
+    single = yield from _single_thread(ctx, findings, rule, runs)
+    suspects = tuple(
+        Suspect(
+            node=index.tensors[t].producer,
+            tensor=t,
+            nodes=ranges.encode([index.tensors[t].producer]),
+            own=differs[t],
+            effect=findings.signature.error if findings.signature else differs[t],
+        )
+        for t in sorted(sources, key=lambda t: (-differs[t], t))
+    )
+    first_node = ask.names([suspects[0].node])[0] if suspects else ""
+    found = bool(suspects) and (failures > 0 or (findings.signature is not None and findings.signature.looks > 1))
+    outcome = NondeterminismOutcome(
+        nondeterministic=found,
+        first_tensor=index.tensors[suspects[0].tensor].name if suspects else "",
+        first_node=first_node,
+        first_op=index.nodes[suspects[0].node].op if suspects else "",
+        runs=looked,
+        failures=failures,
+        single_thread=single,
+        message=_message(found, first_node, failures, looked, single),
+    )
+    return Finish(outcome, msgspec.structs.replace(findings, suspects=suspects if found else ()))
+
+
+def _single_thread(ctx: StepContext, findings: Findings, rule: Criterion, runs: int) -> Sub:
+    declared = {o["name"] for o in ctx.engine_info.get("options", ())}
+    spec = parse(ctx.engine)
+    if "threads" not in declared or spec.get("threads") == "1":
+        return "not-tried"
+    m: Measurement = yield whole(
+        ctx, findings, samples=(findings.sample,), engine=str(spec.with_option("threads", "1")), runs=runs, exclusive=True
+    )
+    if m.status != "ok":
+        return "not-tried"
+    return "no" if failed_runs(m, rule) else "cures"
+
+
+def _message(found: bool, node: str, failures: int, runs: int, single: str) -> str:
+    threads = {"cures": " One thread cures it.", "no": " One thread does not cure it.", "not-tried": ""}[single]
+    if not found:
+        return f"No tensor differs between {runs} runs; a rate below {100 * unseen_rate(runs):.2g} % would not have shown.{threads}"
+    return f"{node} gives other values for the same inputs: {failures} of {runs} runs fail.{threads}"
+
+
+SPEC = StepSpec(
+    name="nondeterminism",
+    version=1,
+    summary="Run the same engine on the same input many times and find the first tensor that differs.",
+    run=nondeterminism,
+    outcome=NondeterminismOutcome,
+    params=NondeterminismParams,
+    exclusive=True,
+    expected=lambda _ctx, _nodes: 3,
+)

@@ -1,0 +1,134 @@
+"""tactics: which of the engine's own choices breaks the model? For engines with switchable optimizers: search, then prove guilt twice.
+
+*Necessary*: with everything on but the suspect, the model passes. *Sufficient*: with everything off but the suspect and its enablers, it fails.
+An enabler (constant folding, mostly) only prepares the ground: on its own it breaks nothing.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from engines.compare.criterion import Criterion, Verdict
+from engines.compare.judge import judge_whole
+from engines.probe import Measurement
+from engines.spec import parse
+from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
+from engines.steps.ddmin import ddmin
+from engines.steps.outcome import TacticsOutcome
+from engines.steps.prepare import prepared, whole
+
+
+class TacticsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    builds: int = 10  # for engines whose builds choose tactics
+
+
+def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
+    msgspec.convert(dict(ctx.params), TacticsParams)
+    findings: Findings = yield from prepared(ctx)
+    names = tuple(ctx.engine_info.get("optimizers", ()))
+    switchable = ctx.engine_info.get("capabilities", {}).get("optimizers", {"present": False, "reason": ""})
+    if ctx.check or not names or not switchable["present"]:
+        why = "an external check chooses its own engine" if ctx.check else switchable["reason"] or "this engine has none to switch"
+        return Finish(TacticsOutcome(message=f"No optimizers can be searched: {why}."), findings)
+    return (yield from _optimizers(ctx, findings, names))
+
+
+def _optimizers(ctx: StepContext, findings: Findings, names: tuple[str, ...]) -> Steps[TacticsOutcome]:
+    spec = parse(ctx.engine)
+    already = frozenset(filter(None, spec.get("disabled_optimizers").split("+")))
+    every = frozenset(names) - already
+    rule = findings.criterion or Criterion()
+    asked: dict[frozenset[str], Verdict] = {}
+
+    def with_on(on: Iterable[str]) -> Sub:
+        """The verdict on the whole model with only these optimizers on."""
+        chosen = frozenset(on)
+        if chosen not in asked:
+            off = "+".join(sorted((every - chosen) | already))
+            yield Note(f"{len(chosen)} of {len(every)} optimizers on")
+            m: Measurement = yield whole(
+                ctx,
+                findings,
+                samples=(findings.sample,),
+                engine=str(spec.with_option("disabled_optimizers", off)),
+                runs=findings.looks,
+                exclusive=findings.looks > 1,
+            )
+            asked[chosen] = judge_whole(m, rule)
+        return asked[chosen]
+
+    def counted(found: bool, message: str, **rest: object) -> TacticsOutcome:
+        outcome = TacticsOutcome(
+            found=found,
+            good=sum(v.passed for v in asked.values()),
+            bad=sum(v.failed for v in asked.values()),
+            kind="optimizer" if found else "none",
+            message=message,
+        )
+        return msgspec.structs.replace(outcome, **rest)
+
+    if not (yield from with_on(every)).failed:
+        return Finish(counted(False, "The model does not fail steadily enough here to search its optimizers."), findings)
+    if not (yield from with_on(())).passed:
+        return Finish(counted(False, "It fails with every optimizer off too: no optimizer is to blame."), findings)
+
+    def still_fails(on: tuple[str, ...]) -> Sub:
+        return (yield from with_on(on))
+
+    # The smallest failing set holds the guilty ones and what enables them.
+    needed: tuple[str, ...] = yield from ddmin(tuple(sorted(every)), still_fails)
+    guilty: list[str] = []
+    for name in needed:
+        if (yield from with_on(every - {name})).passed:
+            guilty.append(name)
+    if len(guilty) > 1:
+        guilty = [g for g in guilty if not _enabler(g)] or guilty
+    enablers = tuple(n for n in needed if n not in guilty)
+    necessary = bool(guilty)
+    if not guilty:
+        # Each can stand in for another: only all of them off together cures.
+        guilty = [n for n in needed if not _enabler(n)] or list(needed)
+        enablers = tuple(n for n in needed if n not in guilty)
+        necessary = (yield from with_on(every - set(guilty))).passed
+    suspects = ", ".join(guilty)
+    beside = f" (with {', '.join(enablers)} preparing the ground)" if enablers else ""
+    message = (
+        f"{suspects} breaks the model: off, it passes; on alone{beside}, it fails. "
+        f"{len(asked)} builds, {sum(v.passed for v in asked.values())} good."
+        if necessary
+        else f"{suspects} on alone{beside} breaks the model, but switching it off does not cure it: others break it too."
+    )
+    found = counted(
+        necessary, message, suspects=suspects, necessary=necessary, sufficient=True, enablers=", ".join(enablers)
+    )
+    after = msgspec.structs.replace(findings, optimizers=tuple(guilty), enablers=enablers) if necessary else findings
+    off = "+".join(sorted({*already, *guilty}))
+    return Finish(
+        found,
+        after,
+        tables={"builds": [{"on": len(on), "off": sorted(every - on), "verdict": v.kind, "error": v.own} for on, v in asked.items()]},
+        decisive={
+            "whole": (whole(ctx, findings, samples=(findings.sample,)),),
+            "suspect-off": (
+                whole(ctx, findings, samples=(findings.sample,), engine=str(spec.with_option("disabled_optimizers", off))),
+            ),
+        },
+    )
+
+
+def _enabler(name: str) -> bool:
+    """Optimizers that change the model without computing anything else: they prepare, they do not break."""
+    return name.startswith(("ConstantFolding", "ConstantSharing", "CommonSubexpression", "Identity", "EliminateIdentity"))
+
+
+SPEC = StepSpec(
+    name="tactics",
+    version=1,
+    summary="Search the engine's own choices for the one that breaks the model, and prove it by switching it off and on.",
+    run=tactics,
+    outcome=TacticsOutcome,
+    params=TacticsParams,
+    exclusive=True,
+    needs=(),
+    expected=lambda ctx, _nodes: 11 if ctx.engine_info.get("optimizers") else 1,
+)
