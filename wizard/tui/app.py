@@ -1,0 +1,340 @@
+"""The application: opens sessions, watches one at a time, hands its scene to the screens, carries their requests."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import work
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.scrollbar import ScrollBar, ScrollBarRender
+from textual.signal import Signal
+
+from engines.data.store import atomic
+from wizard.cli.exits import FOUND, STOPPED, Refusal
+from wizard.problem import Problem
+from wizard.tui import glyphs, keys, requests, themes
+from wizard.tui.client import SceneChanged, Session, watch
+from wizard.tui.library import Library
+from wizard.tui.literal import clean
+from wizard.tui.scene import Scene
+from wizard.tui.screens.finish import FinishScreen
+from wizard.tui.screens.overlays import Choose
+from wizard.tui.screens.session import SessionScreen
+from wizard.tui.screens.sessions import SessionsScreen
+from wizard.tui.screens.setup import SetupScreen
+from wizard.tui.screens.step import StepScreen
+
+TWICE = 3.0  # seconds within which a second Ctrl-C means: now
+
+
+class AsciiScrollBar(ScrollBarRender):
+    """Scroll bars of coloured spaces alone."""
+
+    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
+    HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
+
+
+class Narrowdown(App[int]):
+    """Small: screens draw, the runner decides, ``client.watch`` looks."""
+
+    TITLE = "Narrowdown"
+    CSS_PATH = "style.tcss"
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (100, "-medium"), (140, "-wide")]
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (32, "-tall")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", "Quit", show=False, priority=True)]
+
+    def __init__(
+        self,
+        library: Library,
+        *,
+        folder: Path | None = None,
+        setup: Problem | None = None,
+        glyph_set: glyphs.Glyphs | None = None,
+        keymap: keys.Keymap | None = None,
+    ) -> None:
+        super().__init__()
+        self.library = library
+        self.glyphs = glyph_set or glyphs.choose()
+        self.scene: Scene | None = None
+        self.session: Session | None = None
+        self.fault: Exception | None = None
+        self.scene_changed: Signal[Scene] = Signal(self, "scene")
+        self._folder, self._setup = folder, setup
+        self._keymap_read = keys.read(keys.config_file()) if keymap is None else keymap
+        self._stop_watching = threading.Event()
+        self._interrupted = 0.0
+        for theme in themes.THEMES:
+            self.register_theme(theme)
+        self.theme = themes.default()
+        self.set_class(self.glyphs is glyphs.ASCII, "-ascii-glyphs")
+        if self.glyphs is glyphs.ASCII:
+            ScrollBar.renderer = AsciiScrollBar
+
+    # Start
+
+    def get_default_screen(self) -> Screen[Any]:
+        """The sessions lie at the bottom of the stack."""
+        return SessionsScreen()
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """The words of state have colours under any theme."""
+        return themes.DEFAULTS
+
+    def on_mount(self) -> None:
+        """User's keys, then the screen that was asked for."""
+        self.set_keymap(self._keymap_read.keys)
+        for problem in self._keymap_read.problems:
+            self.say(problem, warning=True)
+        if self._folder is not None:
+            self.open_session(self._folder)
+        elif self._setup is not None:
+            self.push_screen(SetupScreen(self._setup))
+
+    def on_unmount(self) -> None:
+        """Stop looking; a runner that was told to go on does."""
+        self._stop_watching.set()
+        if self.session:
+            self.session.close()
+
+    # Screens
+
+    def show_sessions(self) -> None:
+        """Back to the list; the session that was open goes on, unwatched."""
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+
+    def new_session(self) -> None:
+        """The form."""
+        self.push_screen(SetupScreen(self._setup))
+
+    def open_session(self, folder: Path, replace: Screen[Any] | None = None) -> None:
+        """Watch this session from now on. ``replace``: the screen that makes room (Setup)."""
+        if self.session is not None and self.session.folder == folder and self.scene is not None:
+            self._show(self.scene)
+            return
+        if replace is not None and self.screen is replace:
+            self.pop_screen()
+        self._stop_watching.set()
+        self.scene = None
+        self._open(folder)
+
+    @work(thread=True, exclusive=True, group="session", exit_on_error=False)
+    def _open(self, folder: Path) -> None:
+        """Attach or start, then watch until another session is opened. A thread of its own."""
+        stop = self._stop_watching = threading.Event()
+        try:
+            problem = self.library.problem(folder)
+            session = self.library.open(folder)
+        except (Refusal, OSError, ValueError) as error:
+            self.call_from_thread(self.say, f"The session {folder.name} cannot be opened. {error}", warning=True)
+            return
+        before, self.session = self.session, session
+        if before is not None:
+            before.close()
+        watch(session, lambda scene: self._tell(scene, stop), stop, problem)
+
+    def _tell(self, scene: Scene, stop: threading.Event) -> None:
+        if not stop.is_set():
+            self.post_message(SceneChanged(scene))
+
+    def on_scene_changed(self, message: SceneChanged) -> None:
+        """The session moved on."""
+        first = self.scene is None
+        before = self.scene.face if self.scene else ""
+        self.scene = message.scene
+        if first or (message.scene.face == "ended") != (before == "ended"):
+            self._show(message.scene)
+        self.scene_changed.publish(message.scene)
+
+    def _show(self, scene: Scene) -> None:
+        """The Step screen, or the Finish screen at an end. Cards over the wrong one are closed."""
+        wanted = FinishScreen if scene.face == "ended" else StepScreen
+        if any(isinstance(screen, wanted) for screen in self.screen_stack):
+            return
+        if any(isinstance(screen, SessionScreen) for screen in self.screen_stack):
+            while not isinstance(self.screen, SessionScreen):
+                self.pop_screen()
+            self.switch_screen(wanted())
+        else:
+            self.push_screen(wanted())
+
+    # Requests
+
+    def request(self, request: requests.Request, said: str = "") -> None:
+        """Send it in a thread; say what came of it."""
+        if self.session is not None:
+            self._send(self.session, request, said, None)
+
+    @work(thread=True, group="requests", exit_on_error=False)
+    def _send(self, session: Session, request: requests.Request, said: str, then: Callable[[], None] | None) -> None:
+        try:
+            reply = session.send(request)
+        except (OSError, ValueError) as error:
+            reply = {"ok": False, "error": str(error)}
+        if not reply.get("ok", True):
+            self.call_from_thread(self.say, str(reply.get("error") or "The runner refused."), warning=True)
+        elif said:
+            self.call_from_thread(self.say, said)
+        if then is not None:
+            self.call_from_thread(then)
+
+    def restart(self) -> None:
+        """Start a runner again for the session at hand."""
+        if self.session is not None:
+            folder = self.session.folder
+            self._stop_watching.set()
+            self.scene = None
+            self._open(folder)
+
+    def export(self, target: str) -> None:
+        """Write the bundle, in a thread."""
+        if self.session is not None:
+            self._export(self.session.folder, target)
+
+    @work(thread=True, group="export", exit_on_error=False)
+    def _export(self, folder: Path, target: str) -> None:
+        try:
+            where = self.library.export(folder, target)
+        except (Refusal, OSError, ValueError) as error:
+            self.call_from_thread(self.say, f"Nothing was exported. {error}", warning=True)
+        else:
+            self.call_from_thread(self.say, f"Exported to {where}")
+
+    # What screens ask of the app
+
+    def say(self, text: str, *, warning: bool = False) -> None:
+        """A short notice; literal."""
+        self.notify(
+            clean(text), severity="warning" if warning else "information", markup=False, timeout=8 if warning else 4
+        )
+
+    def command(self, scene: Scene) -> str:
+        """The command that does this step by hand, "" where there is none."""
+        return scene.work.command
+
+    def summary(self, step: str) -> str:
+        """What a step does, in one sentence."""
+        return self.library.summary(step)
+
+    def copy_command(self, command: str, folder: Path) -> str:
+        """To the clipboard and to a file; says both, as many terminals drop the first."""
+        command = clean(command, lines=True)
+        self.copy_to_clipboard(command)
+        target = folder / "last-command.txt"
+        try:
+            with atomic(target) as temporary:
+                temporary.write_text(command + "\n", encoding="utf-8")
+        except OSError as error:
+            return f"Sent to the terminal's clipboard. {target} could not be written: {error.strerror or error}."
+        return f"Sent to the terminal's clipboard, which some terminals and tmux drop, and written to {target}"
+
+    def key_table(self, screen: Screen[Any]) -> list[tuple[str, str]]:
+        """(keys, help) of everything that works on this screen now."""
+        found: dict[str, tuple[list[str], str]] = {}
+        for key, active in screen.active_bindings.items():
+            binding = active.binding
+            if binding.description and active.enabled and binding.id in keys.BY_ID:
+                found.setdefault(binding.id, ([], keys.BY_ID[binding.id].help))[0].append(
+                    keys.display(key, self.glyphs)
+                )
+        rows = [(" ".join(names), text) for names, text in found.values()]
+        return [*rows, ("^p", "Every action by name.")]
+
+    def get_key_display(self, binding: Binding) -> str:
+        """Keys as people read them, in the present glyph set."""
+        return keys.display(binding.key, self.glyphs)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette holds every action that works on the screen below it, and the themes."""
+        for active in screen.active_bindings.values():
+            action = keys.BY_ID.get(active.binding.id or "")
+            if action and active.enabled:
+                run = self._runner(action.id, active.node)
+                yield SystemCommand(action.label.capitalize(), action.help, run)
+        yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
+
+    def _runner(self, action: str, node: Any) -> Callable[[], Any]:
+        async def run() -> None:
+            await self.run_action(action, node)
+
+        return run
+
+    # Leaving
+
+    def interrupt(self) -> None:
+        """Ctrl-C: stop after this probe; twice: now. Where nothing runs, leave."""
+        if self.scene is None or not self.scene.busy:
+            self.leave()
+            return
+        now = time.monotonic()
+        hard = now - self._interrupted < TWICE
+        self._interrupted = now
+        self.request(
+            requests.stop(hard=hard),
+            "Stopping now; the session is safe." if hard else "Stopping after this probe; Ctrl-C again stops now.",
+        )
+
+    async def action_quit(self) -> None:
+        """Textual's own way out asks too."""
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave the program; asks only while something runs."""
+        scene = self.scene
+        if scene is None or self.session is None or not scene.alive:
+            self.exit(self._code(scene))
+            return
+        if not scene.busy:
+            self._send(self.session, requests.stop(), "", lambda: self.exit(self._code(self.scene)))
+            return
+        options = [
+            ("leave", "Leave it running", "narrowdown resume comes back to it"),
+            ("stop", "Stop after this probe", "nothing is lost"),
+            ("now", "Stop now", "that probe runs again later"),
+            ("stay", "Stay here", ""),
+        ]
+        self.push_screen(Choose("A step is running", "", options), self._leave_as)
+
+    def _leave_as(self, how: str | None) -> None:
+        if self.session is None or how in (None, "stay"):
+            return
+        if how == "leave":
+            self._send(self.session, requests.detach(), "", lambda: self.exit(FOUND))
+        else:
+            self._send(self.session, requests.stop(hard=how == "now"), "", lambda: self.exit(STOPPED))
+
+    def _code(self, scene: Scene | None) -> int:
+        """The session's exit code; stopped where it has not ended; 0 where none was opened."""
+        if scene is None:
+            return FOUND
+        return scene.view.exit_code if scene.view.end and scene.view.exit_code is not None else STOPPED
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Our own fault: leave the screen in order and let the command line say one sentence; tests see it as it is."""
+        if self.is_headless:
+            super()._handle_exception(error)
+            return
+        self.fault = self.fault or error
+        with contextlib.suppress(Exception):
+            self._stop_watching.set()
+        self.exit(70)
+
+
+def run(folder: Path | None = None, setup: Problem | None = None) -> int:
+    """The terminal UI: a session's folder opens it, a PROBLEM fills the form, neither shows the sessions.
+
+    Returns the session's exit code; 130 when it was stopped, 0 when it was left running or none was opened.
+    Raises what was our own fault after the terminal is itself again.
+    """
+    from wizard.tui.real import Sessions
+
+    app = Narrowdown(Sessions(), folder=folder, setup=setup)
+    code = app.run()
+    if app.fault is not None:
+        raise app.fault
+    return STOPPED if code is None else code

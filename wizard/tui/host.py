@@ -1,0 +1,90 @@
+"""What screens may ask of the application. A Protocol, so that screens do not import the app that imports them."""
+
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from textual.screen import Screen
+from textual.signal import Signal
+
+from wizard.tui.glyphs import Glyphs
+from wizard.tui.library import Library
+from wizard.tui.requests import Request
+from wizard.tui.scene import Scene
+
+
+class Host(Protocol):
+    """The application as its screens see it."""
+
+    glyphs: Glyphs
+    scene: Scene | None
+    scene_changed: Signal[Scene]
+    library: Library
+
+    def request(self, request: Request, said: str = "") -> None:
+        """Send a request to the runner, in a thread; then say so, or why not."""
+        ...
+
+    def say(self, text: str, *, warning: bool = False) -> None:
+        """A short notice; the text is literal."""
+        ...
+
+    def command(self, scene: Scene) -> str:
+        """The command that does this step by hand, "" where there is none."""
+        ...
+
+    def summary(self, step: str) -> str:
+        """What a step does, in one sentence."""
+        ...
+
+    def copy_command(self, command: str, folder: Path) -> str:
+        """To the clipboard and to last-command.txt; returns the sentence that says so."""
+        ...
+
+    def key_table(self, screen: Screen[Any]) -> list[tuple[str, str]]:
+        """(keys, help) of everything that works on this screen now."""
+        ...
+
+    def open_session(self, folder: Path, replace: Screen[Any] | None = None) -> None:
+        """Watch this session from now on."""
+        ...
+
+    def new_session(self) -> None:
+        """Show the form."""
+        ...
+
+    def show_sessions(self) -> None:
+        """Show the list; the open session goes on."""
+        ...
+
+    def restart(self) -> None:
+        """Start a runner for the open session again."""
+        ...
+
+    def export(self, target: str) -> None:
+        """Write the open session's bundle, in a thread."""
+        ...
+
+    def leave(self) -> None:
+        """Leave the program; asks only while something runs."""
+        ...
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        ...
+
+
+class Hosted(Screen[None]):
+    """A screen of our application."""
+
+    @property
+    def host(self) -> Host:
+        """The application."""
+        return cast(Host, self.app)
+
+    def action_interrupt(self) -> None:
+        """Ctrl-C."""
+        self.host.interrupt()
+
+    def action_quit_session(self) -> None:
+        """Leave the program; asks only while something runs."""
+        self.host.leave()

@@ -1,0 +1,88 @@
+"""The end of the route, whichever end it is."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from textual import getters
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+
+from wizard.tui import keys
+from wizard.tui.scene import Scene
+from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
+from wizard.tui.widgets.finish import Culprits, Cure, Files, Journey
+from wizard.tui.widgets.lines import Panel, Text
+from wizard.tui.widgets.route import Crumb, Route
+
+# What a newcomer may want to know next, by verdict.
+NEXT: Mapping[str, str] = {
+    "minimal-case": "Hand the case folder to whoever maintains the engine: check.py in it shows the fault in one command.",
+    "worked-around": "Use the workaround, and hand the case folder to whoever maintains the engine: the fault is still there.",
+    "not-reproduced": "Nothing to hunt here. If it fails elsewhere, bring that machine's inputs or engine options.",
+    "fixed-by-sanitizing": "Use the sanitized model.",
+    "input-sensitive": "Use real inputs when you compare engines; random ones leave the range that the model was made for.",
+    "reference-suspect": "Do not trust the comparison yet: repair or change the reference first.",
+    "unresolved": "The report lists what could not be told, and why. Rewind to change a setting, or export it for someone else.",
+}
+
+
+class FinishScreen(SessionScreen):
+    """Verdict, culprits, workaround, the way here, the files."""
+
+    BINDINGS: ClassVar[list[BindingType]] = keys.bindings("export", *COMMON[:-1], *HIDDEN)
+    HELP_TEXT = (
+        "This is the end of the route. e writes everything into one folder or zip; r goes back to an earlier question."
+    )
+
+    page = getters.query_one("#page", VerticalScroll)
+
+    def content(self) -> ComposeResult:
+        yield Crumb(id="crumb")
+        with Horizontal(id="body"):
+            with VerticalScroll(id="rail", can_focus=False):
+                yield Route(id="route")
+            with Vertical(id="centre"), VerticalScroll(id="page"):
+                yield Panel(
+                    "",
+                    Text(id="end-explain"),
+                    Culprits(id="culprits"),
+                    Text(id="end-next", classes="key-hint"),
+                    id="verdict-panel",
+                )
+                yield Panel("Workaround", Cure(id="cure"), id="cure-panel")
+                yield Panel("How you got here · r rewinds", Journey(id="journey"))
+                yield Panel("To hand on · e exports", Files(id="files"))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """There is no command to copy at an end."""
+        return action != "copy"
+
+    def on_mount(self) -> None:
+        """The page takes the arrows."""
+        super().on_mount()
+        self.page.focus()
+
+    def draw(self, scene: Scene) -> None:
+        view, end = scene.view, scene.flow.ends.get(scene.view.end)
+        if not view.end:
+            return
+        self.query_one("#route", Route).show(scene.flow, view.route, view.end, "the end of the route")
+        self.query_one("#crumb", Crumb).show(scene.flow, view.route, view.end)
+        verdict = end.verdict if end else ""
+        self.query_one("#verdict-panel", Panel).name_it(end.title if end else view.end, verdict.replace("-", " "))
+        self.query_one("#end-explain", Text).show(end.explain if end else "")
+        self.query_one("#culprits", Culprits).show(view.findings)
+        self.query_one("#end-next", Text).show(NEXT.get(verdict, ""), "$recommended")
+        self.query_one("#cure", Cure).show(view.findings.workaround)
+        self.query_one("#cure-panel").display = view.findings.workaround is not None
+        self.query_one("#journey", Journey).show(scene.flow, view.route)
+        self.query_one("#files", Files).show(str(scene.folder), scene.files)
+
+    def action_scroll_up(self) -> None:
+        """Scroll the page."""
+        self.page.scroll_page_up(animate=False)
+
+    def action_scroll_down(self) -> None:
+        """Scroll the page."""
+        self.page.scroll_page_down(animate=False)

@@ -1,0 +1,77 @@
+"""Cards that ask: one choice, or a few values."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from textual.app import ComposeResult
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
+
+from wizard.tui.screens.overlays.card import Card
+from wizard.tui.widgets.lines import Text, row
+
+
+class Choose(Card[str]):
+    """Pick one of several; the result is its id, None when closed."""
+
+    def __init__(self, title: str, text: str, options: Sequence[tuple[str, str, str]]) -> None:
+        """``options``: (id, label, explanation)."""
+        super().__init__(title, hint="arrows choose, Enter takes, Esc closes")
+        self._text, self._options = text, options
+
+    def body(self) -> ComposeResult:
+        if self._text:
+            yield Text(self._text, classes="paragraph")
+        prompts = [row([(label, "bold"), (f"  {more}" if more else "", "$quiet")]) for _, label, more in self._options]
+        yield OptionList(*(Option(prompt) for prompt in prompts), markup=False)
+
+    def on_mount(self) -> None:
+        """The first is highlighted."""
+        self.query_one(OptionList).focus()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Enter or a click takes it."""
+        self.dismiss(self._options[event.option_index][0])
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One value to ask for."""
+
+    name: str
+    prompt: str
+    value: str = ""
+    required: bool = False
+
+
+class Fields(Card[Mapping[str, str]]):
+    """Ask for a few values by name. Enter in the last one is done; the result holds every name, empty where nothing was typed."""
+
+    def __init__(self, title: str, text: str, fields: Sequence[Field]) -> None:
+        super().__init__(title, hint="Tab next, Enter done, Esc closes")
+        self._text, self._fields = text, fields
+
+    def body(self) -> ComposeResult:
+        if self._text:
+            yield Text(self._text, classes="paragraph")
+        for index, field in enumerate(self._fields):
+            yield Text(field.prompt, classes="field-label")
+            yield Input(field.value, id=f"field-{index}", compact=True)
+            yield Text("", classes="problem", id=f"problem-{index}")
+
+    def on_mount(self) -> None:
+        """Start in the first field."""
+        self.query(Input).first().focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter goes on to the next field, and is done in the last."""
+        inputs = list(self.query(Input))
+        index = inputs.index(event.input)
+        if index + 1 < len(inputs):
+            inputs[index + 1].focus()
+            return
+        for position, field in enumerate(self._fields):
+            if field.required and not inputs[position].value.strip():
+                self.query_one(f"#problem-{position}", Text).show("This is needed.")
+                inputs[position].focus()
+                return
+        self.dismiss({field.name: inputs[i].value.strip() for i, field in enumerate(self._fields)})

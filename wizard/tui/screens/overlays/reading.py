@@ -1,0 +1,109 @@
+"""Cards for reading."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Log, Static
+
+from wizard.tui.literal import clean, literal
+from wizard.tui.screens.overlays.card import Card
+from wizard.tui.widgets.lines import Lines, Text, pairs
+
+
+class Heading(Lines):
+    """One bold line inside a card."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(classes="heading")
+        self._text = text
+
+    def lines(self, width: int) -> list[Content]:
+        return list(literal(self._text, "bold $recommended").wrap(width))
+
+
+class Table(Lines):
+    """Label and value rows inside a card."""
+
+    def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self._rows = rows
+
+    def lines(self, width: int) -> list[Content]:
+        return pairs(self._rows, width)
+
+
+class Reading(Card[None]):
+    """Headed paragraphs and tables, scrolled with the arrows. Any of b, q, Enter and Esc closes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("b,q,enter,space", "close", "close", show=False)]
+
+    def __init__(
+        self, title: str, sections: Sequence[tuple[str, str | Sequence[tuple[str, str]]]], *, hint: str = "Esc closes"
+    ) -> None:
+        super().__init__(title, hint=hint)
+        self._sections = sections
+
+    def body(self) -> ComposeResult:
+        with VerticalScroll(classes="reading"):
+            for heading, content in self._sections:
+                if heading:
+                    yield Heading(heading)
+                if isinstance(content, str):
+                    yield Text(content, classes="paragraph")
+                else:
+                    yield Table(content)
+
+
+class PlainCard(Card[None]):
+    """Text kept exactly as it is set, for maps, commands and traces; ``c`` copies it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b,q,enter", "close", "close", show=False),
+        Binding("c", "copy_text", "copy", show=False),
+    ]
+
+    def __init__(self, title: str, text: str, *, before: str = "", hint: str = "Esc closes") -> None:
+        super().__init__(title, hint=hint)
+        self._text, self._before = text, before
+
+    def body(self) -> ComposeResult:
+        if self._before:
+            yield Text(self._before, classes="paragraph")
+        with VerticalScroll(classes="reading plain"):
+            yield Static(literal(self._text, lines=True), markup=False, classes="verbatim")
+
+    def action_copy_text(self) -> None:
+        """Copy the text as shown, free of control characters."""
+        self.app.copy_to_clipboard(clean(self._text, lines=True))
+        self.app.notify("Sent to the terminal's clipboard.", markup=False)
+
+
+class LogCard(Card[None]):
+    """The end of the log, following it until one scrolls up."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("b,q,l,enter", "close", "close", show=False)]
+
+    def __init__(self, lines: Sequence[str], where: str) -> None:
+        super().__init__("Log", hint="arrows scroll, End follows, Esc closes")
+        self._lines, self._where = tuple(lines), where
+
+    def body(self) -> ComposeResult:
+        yield Text(f"All logs lie in {self._where}", classes="paragraph")
+        yield Log(classes="reading")
+
+    def on_mount(self) -> None:
+        """Fill in what is there."""
+        self.query_one(Log).write_lines([clean(line) for line in self._lines] or ["Nothing was written yet."])
+
+    def follow(self, lines: Sequence[str]) -> None:
+        """The log grew."""
+        if tuple(lines) != self._lines:
+            self._lines = tuple(lines)
+            log = self.query_one(Log)
+            at_end = log.is_vertical_scroll_end
+            log.clear()
+            log.write_lines([clean(line) for line in lines], scroll_end=at_end)

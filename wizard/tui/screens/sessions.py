@@ -1,0 +1,150 @@
+"""The first screen: the sessions of this user, and a new one."""
+
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Footer, OptionList
+from textual.widgets.option_list import Option
+
+from wizard.tui import keys
+from wizard.tui.host import Hosted
+from wizard.tui.library import Entry
+from wizard.tui.literal import elide, fit
+from wizard.tui.screens.overlays import Reading
+from wizard.tui.widgets.lines import Panel, Text, row
+from wizard.tui.words import ago
+
+ABOUT = (
+    "A model that gives wrong numbers on an inference engine goes in; the smallest part of it that still fails, the likely cause "
+    "and a checked workaround come out. It asks one question at a time, and measures the answers itself."
+)
+REFRESH = 3.0  # seconds between two looks at the folder
+
+
+class SessionList(OptionList, inherit_bindings=False):
+    """The list; Enter opens."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "cursor_up", "Up", show=False),
+        Binding("down", "cursor_down", "Down", show=False),
+        Binding("home", "first", "First", show=False),
+        Binding("end", "last", "Last", show=False),
+        Binding("pageup", "page_up", "Page up", show=False),
+        Binding("pagedown", "page_down", "Page down", show=False),
+    ]
+
+
+class SessionsScreen(Hosted):
+    """Name, model, node reached, last verdict, age, who holds it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = keys.bindings("open", "new", "keys_help", "quit_session", "interrupt")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._entries: tuple[Entry, ...] = ()
+        self._looked = False
+
+    def compose(self) -> ComposeResult:
+        yield Text("Narrowdown", id="title")
+        with Vertical(id="body"):
+            yield Panel(
+                "What this does",
+                Text(ABOUT),
+                Text("n starts a new session.", classes="key-hint"),
+            )
+            with Panel("Your sessions", id="sessions-panel"):
+                yield SessionList(id="sessions", markup=False)
+                yield Text("Looking for sessions.", id="empty", classes="quiet")
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        """Look now, then now and again."""
+        self.query_one(SessionList).display = False
+        self.look()
+        self.set_interval(REFRESH, self.look)
+
+    def on_screen_resume(self) -> None:
+        """Back from a session: its line has changed."""
+        self.look()
+
+    @work(thread=True, exclusive=True, group="library", exit_on_error=False)
+    def look(self) -> None:
+        """List the sessions, in a thread."""
+        try:
+            entries, problem = tuple(self.host.library.entries()), ""
+        except OSError as error:
+            entries, problem = (), f"The sessions folder cannot be read: {error.strerror or error}."
+        self.app.call_from_thread(self._show, entries, problem)
+
+    def _show(self, entries: tuple[Entry, ...], problem: str) -> None:
+        if not self.is_mounted:
+            return
+        options = self.query_one(SessionList)
+        empty = self.query_one("#empty", Text)
+        empty.show(problem or ("" if entries else "None yet."))
+        empty.display = bool(problem or not entries)
+        options.display = bool(entries)
+        if entries != self._entries or not self._looked:
+            self._looked = True
+            at = self.chosen.folder if self.chosen else None
+            self._entries = entries
+            options.set_options([Option(self._prompt(entry)) for entry in entries])
+            options.highlighted = next((i for i, e in enumerate(entries) if e.folder == at), 0) if entries else None
+            if entries:
+                options.focus()
+        self.refresh_bindings()
+
+    @property
+    def chosen(self) -> Entry | None:
+        """The highlighted session."""
+        index = self.query_one(SessionList).highlighted
+        return self._entries[index] if index is not None and index < len(self._entries) else None
+
+    def on_resize(self) -> None:
+        """Columns depend on the width."""
+        options = self.query_one(SessionList)
+        for index, entry in enumerate(self._entries[: options.option_count]):
+            options.replace_option_prompt_at_index(index, self._prompt(entry))
+
+    def _prompt(self, entry: Entry) -> Content:
+        width = max(40, self.app.size.width - 8)
+        g = self.host.glyphs
+        state = f"held by {entry.holder}" if entry.holder else ("" if entry.verdict else "paused")
+        right = f"  {fit(state, 22)} {fit(ago(entry.age), 12)}"
+        name = fit(entry.id, 14) + " "
+        reached = entry.verdict.replace("-", " ") or entry.node
+        room = max(10, width - len(name) - len(right))
+        model = room * 3 // 5
+        return row([
+            (name, "bold"),
+            (fit(elide(entry.model, model - 1, g.ellipsis), model), ""),
+            (fit(reached, room - model), "$recommended" if entry.verdict else ""),
+            (right, "$quiet"),
+        ])  # fmt: skip
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """Nothing can be opened where there is nothing."""
+        return bool(self._entries) if action == "open" else True
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """A click opens, as Enter does."""
+        event.stop()
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Open the highlighted session."""
+        if self.chosen:
+            self.host.open_session(self.chosen.folder)
+
+    def action_new(self) -> None:
+        """A new session."""
+        self.host.new_session()
+
+    def action_keys_help(self) -> None:
+        """The keys that work here."""
+        text = "Enter goes on with the highlighted session; where someone else holds it you watch. n starts a new one."
+        self.app.push_screen(Reading("Keys", [("", text), ("Keys that work now", self.host.key_table(self))]))

@@ -1,0 +1,164 @@
+"""A new session: model, engine, reference, inputs, tolerance. Each is checked when left; nothing runs before Start."""
+
+import asyncio
+from typing import ClassVar
+
+import msgspec
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widgets import Button, Footer, Input
+
+from wizard.problem import Problem
+from wizard.report.words import number
+from wizard.tui import checks, keys
+from wizard.tui.host import Hosted
+from wizard.tui.screens.overlays import Reading
+from wizard.tui.widgets.lines import Text
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One field of the form."""
+
+    name: str
+    label: str
+    hint: str
+    placeholder: str = ""
+
+
+_DEFAULT = Problem(model="")
+ROWS = (
+    Row("model", "Model", "An ONNX file. It is read, never changed.", "path/to/model.onnx"),
+    Row("engine", "Engine under test", "The engine that gives wrong numbers. Options follow a colon.", _DEFAULT.engine),
+    Row("reference", "Reference", "What is taken as right. The default runs in FP32, unoptimized.", _DEFAULT.reference),
+    Row(
+        "inputs",
+        "Inputs",
+        "Real ones if you have them: .npz, .npy, .json, an image, script.py:function; commas between.",
+        "random",
+    ),
+    Row(
+        "tolerance",
+        "Tolerance",
+        "A number, or output:number. Empty takes what the engine's precision allows.",
+        "by precision",
+    ),
+)
+
+
+class SetupScreen(Hosted):
+    """The form. Problems stand beside their field."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "back", id="setup_back"),
+        Binding("down", "app.focus_next", "next field", show=False),
+        Binding("up", "app.focus_previous", "field before", show=False),
+        Binding("f1", "keys_help", "help", show=True, id="setup_help"),
+        *keys.bindings("interrupt"),
+    ]
+
+    def __init__(self, problem: Problem | None = None) -> None:
+        super().__init__()
+        self._base = problem
+
+    def compose(self) -> ComposeResult:
+        yield Text("New session", id="title")
+        with VerticalScroll(id="form", can_focus=False):
+            yield Text("Nothing runs before Start. Tab or the arrows go to the next field; Enter too.", classes="quiet")
+            for field in ROWS:
+                yield Text(field.label, classes="field-label")
+                yield Text(field.hint, classes="quiet field-hint")
+                yield Input(
+                    self._initial(field.name),
+                    placeholder=field.placeholder,
+                    id=field.name,
+                    compact=True,
+                    select_on_focus=False,
+                )
+                yield Text("", id=f"problem-{field.name}", classes="problem")
+            yield Button("Start", id="start", variant="primary", compact=True)
+            yield Text("", id="problem-start", classes="problem")
+        yield Footer(compact=True)
+
+    def _initial(self, name: str) -> str:
+        base = self._base
+        if base is None:
+            return ""
+        match name:
+            case "inputs":
+                return ", ".join(base.inputs)
+            case "tolerance":
+                return ", ".join(
+                    f"{key}:{number(value)}" if key else number(value) for key, value in base.tolerance.items()
+                )
+            case _:
+                return str(getattr(base, name))
+
+    def on_mount(self) -> None:
+        """Start at the model; where one was given, check everything and offer Start."""
+        if self._base is None or not self._base.model:
+            self.query_one("#model", Input).focus()
+            return
+        self.query_one("#start", Button).focus()
+        for field in ROWS:
+            self._check(field.name)
+
+    @on(Input.Blurred)
+    def _left(self, event: Input.Blurred) -> None:
+        if event.input.id and (event.input.value or event.input.id != "model"):
+            self._check(event.input.id)
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        if event.input.id:
+            self._check(event.input.id)
+        self.focus_next()
+
+    @work(group="check", exit_on_error=False)
+    async def _check(self, name: str) -> None:
+        """Check one field off the loop: a path may lie on a slow disk."""
+        text = self.query_one(f"#{name}", Input).value
+        said = await asyncio.to_thread(checks.problem_with, name, text)
+        if self.query_one(f"#{name}", Input).value == text:
+            self._say(name, said)
+
+    def _say(self, name: str, problem: str) -> None:
+        mark = f"{self.host.glyphs.fails} " if problem else ""
+        self.query_one(f"#problem-{name}", Text).show(mark + problem, "$fails")
+
+    @on(Button.Pressed, "#start")
+    def _start(self) -> None:
+        self._create()
+
+    @work(exclusive=True, group="create", exit_on_error=False)
+    async def _create(self) -> None:
+        """Check all fields, then create the session and open it."""
+        answers = checks.Answers(**{field.name: self.query_one(f"#{field.name}", Input).value for field in ROWS})
+        problems = {
+            field.name: await asyncio.to_thread(checks.problem_with, field.name, getattr(answers, field.name))
+            for field in ROWS
+        }
+        for name, problem in problems.items():
+            self._say(name, problem)
+        wrong = next((name for name, problem in problems.items() if problem), "")
+        if wrong:
+            self.query_one(f"#{wrong}", Input).focus()
+            return
+        self.query_one("#start", Button).disabled = True
+        try:
+            folder = await asyncio.to_thread(lambda: self.host.library.create(checks.build(answers, self._base)))
+        except Exception as error:
+            self._say("start", str(error))
+        else:
+            self.host.open_session(folder, replace=self)
+        finally:
+            self.query_one("#start", Button).disabled = False
+
+    def action_back(self) -> None:
+        """To the sessions; what was typed is gone."""
+        self.host.show_sessions()
+
+    def action_keys_help(self) -> None:
+        """What the fields mean."""
+        self.app.push_screen(Reading("New session", [(field.label, field.hint) for field in ROWS]))

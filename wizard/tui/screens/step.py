@@ -1,0 +1,250 @@
+"""One screen draws every node: what will run (offer), running, what was measured and the question (ask)."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from textual import getters
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical, VerticalGroup, VerticalScroll
+
+from wizard.report.words import duration
+from wizard.tui import keys, requests
+from wizard.tui.scene import Face, Scene
+from wizard.tui.screens.overlays import Field, Fields
+from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
+from wizard.tui.widgets.answers import Answers
+from wizard.tui.widgets.evidence import Evidence
+from wizard.tui.widgets.lines import Panel, Text
+from wizard.tui.widgets.route import Crumb, Route
+from wizard.tui.widgets.work import Doing, Probes, Smallest, Tail
+
+FACES: tuple[Face, ...] = ("starting", "offer", "running", "ask", "stopped")
+# Actions that only make sense on some faces; the others are always there.
+WHERE: Mapping[str, tuple[Face, ...]] = {
+    "go": ("offer",),
+    "skip": ("offer",),
+    "answer": ("ask",),
+    "why": ("offer", "ask", "running"),
+    "copy": ("offer", "ask", "running"),
+    "stop": ("running",),
+    "stop_now": ("running",),
+    "pause": ("running",),
+    "rewind": ("offer", "ask", "stopped"),
+    "export": ("ask", "stopped"),
+    "note": ("offer", "ask", "running"),
+    "retry": ("stopped",),
+}
+DOING: Mapping[Face, str] = {
+    "starting": "starting",
+    "offer": "ready to run",
+    "running": "running",
+    "ask": "your answer",
+    "stopped": "stopped",
+    "ended": "done",
+}
+
+
+class Notes(VerticalGroup):
+    """Why this is recommended, and the same by hand. Beside the page where it is wide, else at its end."""
+
+    def compose(self) -> ComposeResult:
+        yield Panel("Why this is recommended", Text(classes="because"), classes="because-panel")
+        yield Panel("Same, by hand · c copies", Text(classes="command"), classes="command-panel")
+
+    def show(self, because: str, command: str) -> None:
+        """An empty part is not drawn."""
+        self.query_one(".because", Text).show(because)
+        self.query_one(".because-panel").display = bool(because)
+        self.query_one(".command", Text).show(command)
+        self.query_one(".command-panel").display = bool(command)
+
+
+class StepScreen(SessionScreen):
+    """Drawn from the scene alone; which parts show follows from its face (a class on the screen)."""
+
+    BINDINGS: ClassVar[list[BindingType]] = keys.bindings(
+        "go", "skip", "stop", "stop_now", "pause", "retry", *COMMON, *HIDDEN
+    )
+    HELP_TEXT = (
+        "Each step measures something and then asks one question. The answer that the measurement supports is preselected: Enter "
+        "takes it. You may always choose otherwise, and go back later with rewind. Nothing you do here can lose a measurement."
+    )
+
+    route = getters.query_one("#route", Route)
+    crumb = getters.query_one("#crumb", Crumb)
+    question = getters.query_one("#question", Panel)
+    answers = getters.query_one(Answers)
+    page = getters.query_one("#page", VerticalScroll)
+
+    def content(self) -> ComposeResult:
+        yield Crumb(id="crumb")
+        with Horizontal(id="body"):
+            with VerticalScroll(id="rail", can_focus=False):
+                yield Route(id="route")
+            with Vertical(id="centre"):
+                with VerticalScroll(id="page", can_focus=False):
+                    yield Panel("", Text(id="ask"), Text(id="explain", classes="quiet"), id="question")
+                    yield Panel("Problem", Text(id="trouble"), id="trouble-panel")
+                    yield Panel(
+                        "What will run",
+                        Text(id="plan"),
+                        Text(id="cost"),
+                        Text(id="how", classes="key-hint"),
+                        id="plan-panel",
+                    )
+                    yield Panel("Working", Doing(id="doing"), id="doing-panel")
+                    with Horizontal(id="hunt"):
+                        yield Panel("Probes", Probes(id="probes"), id="probes-panel")
+                        yield Panel("Smallest that fails", Smallest(id="smallest"), id="smallest-panel")
+                    yield Panel("Worker deaths", Tail(id="deaths"), id="deaths-panel")
+                    yield Panel("Log", Tail(id="tail"), id="log-panel")
+                    yield Panel("Measured", Evidence(id="evidence"), id="measured-panel")
+                    yield Notes(id="notes-below")
+                yield Panel("Your answer", Answers(), id="answers-panel")
+            with VerticalScroll(id="side", can_focus=False):
+                yield Notes(id="notes-beside")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """Keys that make no sense on this face are neither shown nor obeyed."""
+        if action in WHERE:
+            face = self.scene.face if self.scene else "starting"
+            return face in WHERE[action]
+        return True
+
+    def draw(self, scene: Scene) -> None:
+        face = scene.face
+        if face == "ended":
+            return
+        for name in FACES:
+            self.set_class(name == face, f"-{name}")
+        here, node, visit, view = scene.node, scene.at, scene.visit, scene.view
+        self.route.show(scene.flow, view.route, here, DOING[face])
+        self.crumb.show(scene.flow, view.route, here)
+        number = len([v for v in view.route if v.answer]) + 1
+        self.question.name_it(f"Step {number}: {node.title if node else here}")
+        asking = visit.ask if visit and visit.ask else (node.ask if node else "")
+        self.query_one("#ask", Text).show(asking, "bold")
+        explain = node.explain if node else ""
+        self.query_one("#explain", Text).show(explain.split("\n\n")[0] if face != "offer" else explain)
+        self._trouble(scene)
+        self._plan(scene)
+        self._work(scene)
+        if visit:
+            self.query_one("#evidence", Evidence).show(visit.outcome, node.evidence if node else ())
+        self.query_one("#measured-panel").display = face == "ask" and bool(
+            visit and (visit.outcome or (node and node.evidence))
+        )
+        because = (
+            next((o.because for o in visit.offered if o.recommended), visit.because) if visit and face == "ask" else ""
+        )
+        command = self.host.command(scene) if face in ("offer", "ask") else ""
+        for notes in self.query(Notes):
+            notes.show(because, command)
+        if face == "ask" and visit:
+            self.answers.show(scene.flow, visit.offered)
+            if not self.answers.has_focus and self.app.screen is self:
+                self.answers.focus()
+        elif self.focused is self.answers:
+            self.set_focus(None)
+        self.refresh_bindings()
+
+    def _trouble(self, scene: Scene) -> None:
+        visit, parts = scene.visit, []
+        if scene.trouble:
+            parts.append(scene.trouble)
+        if scene.face == "stopped":
+            parts.append("Nothing works on this session now. Everything measured so far is kept: R goes on from here.")
+        if scene.work.holder:
+            parts.append(f"You are watching: {scene.work.holder} holds this session, so your answers would not count.")
+        if visit and visit.status == "refused":
+            parts.append(f"The step cannot run here. {visit.error}")
+        elif visit and visit.status == "failed":
+            parts.append(f"The step did not finish. {visit.error} Its log is under l. You can still answer.")
+        self.query_one("#trouble", Text).show("\n\n".join(parts))
+        self.query_one("#trouble-panel").display = bool(parts)
+
+    def _plan(self, scene: Scene) -> None:
+        if scene.face != "offer":
+            return
+        work, node = scene.work, scene.at
+        summary = work.text or (
+            self.host.summary(node.step.use) if node and node.step else "Nothing runs here; it only asks."
+        )
+        self.query_one("#plan", Text).show(summary)
+        count = f"about {work.expected} probes" if work.expected >= 0 else "? probes"
+        time = f"about {duration(work.seconds)}" if work.seconds >= 0 else "time not known yet"
+        self.query_one("#cost", Text).show(f"Expected: {count}, {time}.")
+        self.query_one("#how", Text).show("Enter runs it; s skips it.", "bold $recommended")
+
+    def _work(self, scene: Scene) -> None:
+        if scene.face != "running":
+            return
+        view, work = scene.view, scene.work
+        self.query_one("#doing", Doing).show(work, view.finished)
+        probes = self.query_one("#probes", Probes)
+        probes.most = 8 if self.app.size.height >= 32 else 5
+        probes.show(view.rows, scene.now)
+        smallest = self.query_one("#smallest", Smallest)
+        smallest.show(view, work, scene.now)
+        self.query_one("#smallest-panel").display = smallest.known
+        self.query_one("#deaths", Tail).show([text for _, text in view.deaths])
+        self.query_one("#deaths-panel").display = bool(view.deaths)
+        self.query_one("#tail", Tail).show(scene.log)
+
+    # Keys of this screen
+
+    def action_go(self) -> None:
+        """Run what is offered."""
+        self.host.request(requests.go())
+
+    def action_skip(self) -> None:
+        """Do not run it."""
+        self.host.request(requests.skip())
+
+    def action_stop(self) -> None:
+        """Soft stop."""
+        self.host.request(requests.stop(), "Stopping after this probe.")
+
+    def action_stop_now(self) -> None:
+        """Hard stop."""
+        self.host.request(requests.stop(hard=True), "Stopping now; the session is safe.")
+
+    def action_pause(self) -> None:
+        """Pause, or go on."""
+        if self.scene:
+            paused = self.scene.work.paused
+            self.host.request(
+                requests.pause(on=not paused), "Going on." if paused else "Pausing before the next probe."
+            )
+
+    def action_retry(self) -> None:
+        """Start the runner again."""
+        self.host.restart()
+
+    def action_scroll_up(self) -> None:
+        """Scroll the page."""
+        self.page.scroll_page_up(animate=False)
+
+    def action_scroll_down(self) -> None:
+        """Scroll the page."""
+        self.page.scroll_page_down(animate=False)
+
+    def on_answers_chosen(self, event: Answers.Chosen) -> None:
+        """Ask for the values that the answer carries, then give it."""
+        scene = self.scene
+        visit = scene.visit if scene else None
+        if scene is None or visit is None:
+            return
+        node = scene.at
+        wanted = node.answers[event.answer].settings if node and event.answer in node.answers else {}
+        if not wanted:
+            self.host.request(requests.answer(visit.node, visit.visit, event.answer))
+            return
+        fields = [Field(name, prompt, required=True) for name, prompt in wanted.items()]
+
+        def done(values: Mapping[str, str] | None) -> None:
+            if values is not None:
+                self.host.request(requests.answer(visit.node, visit.visit, event.answer, settings=values))
+
+        self.app.push_screen(Fields("What should it be?", "", fields), done)

@@ -1,0 +1,90 @@
+"""Three themes: dark, light, and the terminal's own sixteen colours. Blue is good news, orange bad; never red against green."""
+
+import os
+from collections.abc import Mapping
+
+from textual.theme import Theme
+
+# The words of state and their colours; styles name them ``$fails`` and so on. Any other theme falls back to these.
+DEFAULTS = {
+    "passes": "$primary",
+    "fails": "$warning",
+    "unsure": "$foreground 65%",
+    "quiet": "$foreground 65%",
+    "recommended": "$primary",
+}
+
+DARK = Theme(
+    name="narrowdown-dark",
+    primary="#6cb2ff",
+    secondary="#8fa3bf",
+    accent="#6cb2ff",
+    warning="#ffa94d",
+    error="#ff9447",
+    success="#6cb2ff",
+    foreground="#e4e7eb",
+    background="#14171c",
+    surface="#14171c",
+    panel="#1f252e",
+    dark=True,
+    variables={
+        "passes": "#6cb2ff", "fails": "#ffa94d", "unsure": "#c3b6ff", "quiet": "#98a2b3", "recommended": "#6cb2ff",
+        "block-cursor-background": "#2c4a6e", "block-cursor-foreground": "#ffffff", "block-cursor-text-style": "bold",
+        "block-cursor-blurred-background": "#253141", "footer-background": "#1f252e", "footer-key-foreground": "#ffa94d",
+        "border": "#6cb2ff", "border-blurred": "#3b4656",
+    },
+)  # fmt: skip
+LIGHT = Theme(
+    name="narrowdown-light",
+    primary="#0b5cad",
+    secondary="#51617a",
+    accent="#0b5cad",
+    warning="#a84300",
+    error="#a84300",
+    success="#0b5cad",
+    foreground="#1b222c",
+    background="#fbfaf7",
+    surface="#fbfaf7",
+    panel="#ece9e2",
+    dark=False,
+    variables={
+        "passes": "#0b5cad", "fails": "#a84300", "unsure": "#5b3fa8", "quiet": "#5b6676", "recommended": "#0b5cad",
+        "block-cursor-background": "#cfe2f7", "block-cursor-foreground": "#0b1a2b", "block-cursor-text-style": "bold",
+        "block-cursor-blurred-background": "#e4e9ef", "footer-background": "#ece9e2", "footer-key-foreground": "#a84300",
+        "border": "#0b5cad", "border-blurred": "#b8bec8",
+    },
+)  # fmt: skip
+ANSI = Theme(
+    name="narrowdown-ansi",
+    ansi=True,
+    primary="ansi_blue",
+    secondary="ansi_cyan",
+    accent="ansi_blue",
+    warning="ansi_yellow",
+    error="ansi_yellow",
+    success="ansi_blue",
+    foreground="ansi_default",
+    background="ansi_default",
+    surface="ansi_default",
+    panel="ansi_default",
+    boost="ansi_default",
+    variables={
+        "passes": "ansi_bright_blue", "fails": "ansi_yellow", "unsure": "ansi_magenta", "quiet": "ansi_default",
+        "recommended": "ansi_bright_blue", "block-cursor-background": "ansi_blue", "block-cursor-foreground": "ansi_bright_white",
+        "block-cursor-blurred-background": "ansi_default", "block-cursor-blurred-foreground": "ansi_default",
+        "ansi-background": "ansi_default", "ansi-foreground": "ansi_default", "border": "ansi_blue",
+        "border-blurred": "ansi_bright_black",
+    },
+)  # fmt: skip
+THEMES = (DARK, LIGHT, ANSI)
+
+
+def default(environment: Mapping[str, str] | None = None) -> str:
+    """The theme to start with: ``NARROWDOWN_THEME`` (dark, light, ansi), else ansi where the terminal has only sixteen."""
+    environment = os.environ if environment is None else environment
+    wanted = environment.get("NARROWDOWN_THEME", "").lower()
+    for theme in THEMES:
+        if wanted in (theme.name, theme.name.removeprefix("narrowdown-")):
+            return theme.name
+    rich_colour = environment.get("COLORTERM", "") or "256" in environment.get("TERM", "")
+    return DARK.name if rich_colour else ANSI.name

@@ -1,0 +1,1 @@
+"""The pieces of the screens. Each draws plain data; foreign text passes through ``wizard.tui.literal``."""

@@ -1,0 +1,141 @@
+"""The parts of the last screen: the culprits with their numbers, the workaround, the way here, the files to hand on."""
+
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from engines.steps.base import Culprit, Findings, Workaround
+from wizard.flow.model import Flow
+from wizard.report.words import duration, number
+from wizard.tui.board import Visit
+from wizard.tui.glyphs import Glyphs
+from wizard.tui.literal import elide, fit
+from wizard.tui.widgets.lines import Lines, pairs, row, wrap
+from wizard.tui.widgets.route import title
+
+BY = {"person": "your choice", "recommended": "recommended", "script": "by script", "": ""}
+
+
+class Culprits(Lines):
+    """Each culprit: its nodes, how it fails, when it passes, and what that suggests."""
+
+    _findings = Findings()
+
+    def show(self, findings: Findings) -> None:
+        if findings != self._findings:
+            self._findings = findings
+            self.changed()
+
+    def lines(self, width: int) -> list[Content]:
+        found = self._findings.culprits
+        metric = self._findings.criterion.metric if self._findings.criterion else "error"
+        rows: list[Content] = []
+        for index, culprit in enumerate(found, 1):
+            if rows:
+                rows.append(Content())
+            if len(found) > 1:
+                rows.append(row([(f"Culprit {index}", "bold $fails")]))
+            rows += pairs(culprit_rows(culprit, metric, width, self.glyphs), width)
+        return rows
+
+
+def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> list[tuple[str, str]]:
+    """One culprit as label and value."""
+    case = culprit.case
+    ops = f" {glyphs.arrow} ".join(case.ops)
+    names = [elide(name or "(no name)", max(12, width - 24), glyphs.ellipsis) for name in case.nodes[:6]]
+    more = f" and {len(case.nodes) - 6} more" if len(case.nodes) > 6 else ""
+    effect = "" if case.effect is None else f", effect on the model's outputs {number(case.effect)}"
+    rows = [
+        (f"{len(case.nodes)} nodes" if len(case.nodes) != 1 else "1 node", ops or "?"),
+        ("named", ", ".join(names) + more),
+        ("fails", f"{case.verified + ' looks, ' if case.verified else ''}{metric} {number(case.own)}{effect}"),
+        ("suggests", culprit.cause.replace("-", " ") + (f". {culprit.evidence}" if culprit.evidence else "")),
+    ]
+    if case.good is not None:
+        rows.insert(3, ("passes", f"as nodes {case.good.nodes}" if case.good.nodes else "?"))
+    if case.needs_higher_inputs:
+        rows.append(("note", "it needs its inputs in higher precision: fed exactly, it passes"))
+    return rows
+
+
+class Cure(Lines):
+    """The workaround: what to do, whether it holds, what it costs."""
+
+    _workaround: Workaround | None = None
+
+    def show(self, workaround: Workaround | None) -> None:
+        if workaround != self._workaround:
+            self._workaround = workaround
+            self.changed()
+
+    def lines(self, width: int) -> list[Content]:
+        cure = self._workaround
+        if cure is None:
+            return []
+        names = ", ".join(cure.keep_names[:6]) + (
+            f" and {len(cure.keep_names) - 6} more" if len(cure.keep_names) > 6 else ""
+        )
+        rows = [("kind", cure.kind)]
+        if cure.keep_names:
+            rows.append((f"keep {len(cure.keep_names)} in FP32", names))
+        if cure.switched_off:
+            rows.append(("switch off", ", ".join(cure.switched_off)))
+        rows.append(("with", cure.engine))
+        rows.append(
+            (
+                "holds on",
+                f"{cure.samples_ok} of {cure.samples_n} samples, error {number(cure.error)}, margin {number(cure.margin)}",
+            )
+        )
+        rows.append(("costs", cure.cost or "?"))
+        return pairs(rows, width)
+
+
+class Journey(Lines):
+    """How you got here: one line a visit."""
+
+    _state: tuple[Flow, tuple[Visit, ...]] | None = None
+
+    def show(self, flow: Flow, route: tuple[Visit, ...]) -> None:
+        if (flow, route) != self._state:
+            self._state = (flow, route)
+            self.changed()
+
+    def lines(self, width: int) -> list[Content]:
+        if self._state is None:
+            return []
+        flow, route = self._state
+        rows = []
+        for index, visit in enumerate(route, 1):
+            tail = f"  {BY.get(visit.by, visit.by):<11}  {duration(visit.seconds):>8}  {visit.probes:>4} probes"
+            head = f"{index:>2}  "
+            room = max(10, width - len(head) - len(tail))
+            name = max(5, room * 3 // 5)
+            rows.append(
+                row([
+                    (head, "$quiet"),
+                    (fit(title(flow, visit.node), name), ""),
+                    (fit(" " + visit.answer_text, room - name), "bold"),
+                    (tail, "$quiet"),
+                ])
+            )  # fmt: skip
+        return rows
+
+
+class Files(Lines):
+    """What to hand on, with the folder named once."""
+
+    _state: tuple[str, tuple[str, ...]] = ("", ())
+
+    def show(self, folder: str, files: Sequence[str]) -> None:
+        if (folder, tuple(files)) != self._state:
+            self._state = (folder, tuple(files))
+            self.changed()
+
+    def lines(self, width: int) -> list[Content]:
+        folder, files = self._state
+        if not files:
+            return wrap("No case bundle was written on this route; e exports the session as it is.", width, "$quiet")
+        names = "  ".join(name.removeprefix("case/") for name in files)
+        return [row([(elide(f"{folder}/case/", width, self.glyphs.ellipsis), "bold")]), *wrap(names, width)]

@@ -1,0 +1,130 @@
+"""A widget whose text depends on its width, so that names are elided in the middle and columns line up."""
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from textual.containers import VerticalGroup
+from textual.content import Content
+from textual.geometry import Size
+from textual.widget import Widget
+
+from wizard.tui.glyphs import UNICODE, Glyphs
+from wizard.tui.literal import clean, joined, literal
+
+
+class Lines(Widget):
+    """Subclasses give ``lines(width)``; ``changed()`` after new data draws again. Height follows the text."""
+
+    DEFAULT_CSS = "Lines { width: 1fr; height: auto; }"
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (Textual\'s name)
+        super().__init__(id=id, classes=classes)
+        self._drawn: tuple[int, list[Content]] | None = None
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """The application's glyph set."""
+        return getattr(self.app, "glyphs", UNICODE)
+
+    def lines(self, width: int) -> list[Content]:
+        """The text for ``width`` cells, one Content a row, none wider."""
+        raise NotImplementedError
+
+    def changed(self) -> None:
+        """The data is new: draw again."""
+        self._drawn = None
+        self.refresh(layout=True)
+
+    def _at(self, width: int) -> list[Content]:
+        if self._drawn is None or self._drawn[0] != width:
+            self._drawn = (width, self.lines(max(1, width)))
+        return self._drawn[1]
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
+        """As many rows as the text has at that width."""
+        return len(self._at(width))
+
+    def render(self) -> Content:
+        """The rows at the present width."""
+        return Content("\n").join(self._at(self.content_size.width))
+
+
+class Text(Lines):
+    """A paragraph or several; wraps at words. Styled by its own class or id."""
+
+    def __init__(self, text: str = "", *, style: str = "", id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (Textual\'s name)
+        super().__init__(id=id, classes=classes)
+        self._text, self._style = text, style
+
+    @property
+    def text(self) -> str:
+        return self._text
+
+    def show(self, text: str, style: str = "") -> None:
+        """Replace the text; an empty one takes no room."""
+        if (text, style) != (self._text, self._style):
+            self._text, self._style = text, style
+            self.changed()
+
+    def lines(self, width: int) -> list[Content]:
+        return wrap(self._text, width, self._style) if self._text else []
+
+
+class Panel(VerticalGroup):
+    """A framed group with a title of ours."""
+
+    def __init__(self, title: str, *children: Widget, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (Textual\'s name)
+        super().__init__(*children, id=id, classes=classes)
+        self.border_title = literal(title)
+
+    def name_it(self, title: str, subtitle: str = "") -> None:
+        """Change the title; ``subtitle`` stands at the lower edge."""
+        self.border_title = literal(title)
+        self.border_subtitle = literal(subtitle) if subtitle else None
+
+
+def wrap(text: str, width: int, style: str = "") -> list[Content]:
+    """Foreign or own text, wrapped at words; single line ends flow together, blank lines part paragraphs, indented lines stay."""
+    rows: list[Content] = []
+    for paragraph in paragraphs(clean(text, lines=True)):
+        rows += Content.styled(paragraph, style).wrap(width) if paragraph else [Content()]
+    return rows
+
+
+def paragraphs(text: str) -> list[str]:
+    """Logical lines of ``text``: plain lines are joined; indented lines and list items keep their own."""
+    found: list[str] = []
+    flowing = False
+    for line in text.strip("\n").split("\n"):
+        bare = line.strip()
+        item = line[:1] in (" ", "-", "*") or bare[:2].rstrip(".)").isdigit()
+        if not bare:
+            found.append("")
+            flowing = False
+        elif flowing and not item:
+            found[-1] += " " + bare
+        else:
+            found.append(line.rstrip() if item else bare)
+            flowing = not line.startswith(" ")
+    return found
+
+
+def pairs(rows: Sequence[tuple[str, str]], width: int, *, style: str = "", most: int = 34) -> list[Content]:
+    """Label and value in two columns; long values wrap under themselves. On narrow widths the label column shrinks."""
+    if not rows:
+        return []
+    column = min(max(cell_len(clean(label)) for label, _ in rows), most, max(8, width // 2 - 2))
+    found: list[Content] = []
+    for label, value in rows:
+        names = literal(label, "$quiet").wrap(column)
+        values = literal(value, style).wrap(max(4, width - column - 2))
+        for index in range(max(len(names), len(values))):
+            left = names[index] if index < len(names) else Content()
+            right = values[index] if index < len(values) else Content()
+            found.append(Content.assemble(left.pad_right(max(0, column - left.cell_length)), "  ", right))
+    return found
+
+
+def row(parts: Sequence[tuple[str, str]]) -> Content:
+    """One line of styled pieces, each literal."""
+    return joined(parts)

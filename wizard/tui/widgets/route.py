@@ -1,0 +1,104 @@
+"""The route so far, down the left side; and the same as one crumb line where there is no room for a side."""
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from textual.content import Content
+
+from wizard.flow.model import Flow
+from wizard.tui.board import Visit
+from wizard.tui.glyphs import Glyphs
+from wizard.tui.literal import elide, literal
+from wizard.tui.widgets.lines import Lines, row
+
+
+def title(flow: Flow, node: str) -> str:
+    """A node's or an end's title as the flow words it; its id where the flow does not know it."""
+    if node in flow.nodes:
+        return flow.nodes[node].title
+    return flow.ends[node].title if node in flow.ends else node
+
+
+def ahead(flow: Flow, visited: Sequence[str], here: str) -> list[str]:
+    """Nodes that may still come: reachable from ``here``, not visited yet, in the flow's order."""
+    reachable: set[str] = set()
+    frontier = [here]
+    while frontier:
+        node = flow.nodes.get(frontier.pop())
+        for answer in node.answers.values() if node else ():
+            if answer.goto in flow.nodes and answer.goto not in reachable:
+                reachable.add(answer.goto)
+                frontier.append(answer.goto)
+    return [name for name in flow.nodes if name in reachable and name not in visited and name != here]
+
+
+class Route(Lines):
+    """Every visit with its answer, where we are, and what may follow."""
+
+    _state: tuple[Flow, tuple[Visit, ...], str, str] | None = None
+
+    def show(self, flow: Flow, route: tuple[Visit, ...], here: str, doing: str) -> None:
+        """``doing``: what happens at ``here``, in a word or two (running, your answer, ready)."""
+        if (flow, route, here, doing) != self._state:
+            self._state = (flow, route, here, doing)
+            self.changed()
+
+    def lines(self, width: int) -> list[Content]:
+        if self._state is None:
+            return []
+        flow, route, here, doing = self._state
+        g = self.glyphs
+        rows: list[Content] = []
+
+        def stop(glyph: str, style: str, name: str, below: str, below_style: str = "$quiet") -> None:
+            room = max(4, width - 2)
+            for index, line in enumerate(literal(name, style).wrap(room)):
+                rows.append(Content.assemble((f"{g.line if index else glyph} ", "$quiet" if index else style), line))
+            for line in literal(below, below_style).wrap(room) if below else []:
+                rows.append(Content.assemble((f"{g.line} ", "$quiet"), line))
+
+        past = [visit for visit in route if visit.answer]
+        for visit in past:
+            mark = "" if visit.by == "recommended" or visit.answer == visit.recommended else " (your choice)"
+            stop(g.done, "$foreground", title(flow, visit.node), visit.answer_text + mark)
+        if here:
+            stop(g.here, "bold $recommended", title(flow, here), doing, "bold")
+        later = ahead(flow, [visit.node for visit in past], here) if here in flow.nodes else []
+        if later:
+            rows += [Content(), row([("may follow", "$quiet")])]
+        for name in later:
+            stop(g.ahead, "$quiet", title(flow, name), "")
+        return rows
+
+
+def crumb(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Glyphs) -> Content:
+    """The route on one line: as many of the last stops as fit, and where we are."""
+    arrow = f" {glyphs.arrow} "
+    name = elide(title(flow, here), max(8, width - 4), glyphs.ellipsis)
+    now = f"{glyphs.here} {name}"
+    room = width - cell_len(now)
+    shown: list[str] = []
+    past = [visit for visit in route if visit.answer]
+    for visit in reversed(past):
+        piece = f"{glyphs.done} {visit.node}{arrow}"
+        hidden = len(past) - len(shown) - 1
+        if cell_len(piece) > room - (cell_len(glyphs.ellipsis) + 1 if hidden else 0):
+            shown.append(f"{glyphs.ellipsis} ")
+            break
+        room -= cell_len(piece)
+        shown.append(piece)
+    return row([("".join(reversed(shown)), "$quiet"), (now, "bold $recommended")])
+
+
+class Crumb(Lines):
+    """The crumb line of narrow screens."""
+
+    _state: tuple[Flow, tuple[Visit, ...], str] | None = None
+
+    def show(self, flow: Flow, route: tuple[Visit, ...], here: str) -> None:
+        if (flow, route, here) != self._state:
+            self._state = (flow, route, here)
+            self.changed()
+
+    def lines(self, width: int) -> list[Content]:
+        return [crumb(*self._state, width, self.glyphs)] if self._state else [Content()]

@@ -1,0 +1,131 @@
+"""Outcome fields as people read them: a label for each, "?" where nothing was measured. Numbers as in the report."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from wizard.report.words import number
+
+LABELS: Mapping[str, str] = {
+    "verdict": "verdict",
+    "behaviour": "behaviour",
+    "outcome": "outcome",
+    "error": "error",
+    "tolerance": "allowed",
+    "metric": "measured as",
+    "precision": "the engine computes in",
+    "worst_output": "worst output",
+    "worst_sample": "worst sample",
+    "samples": "samples",
+    "samples_failing": "samples that fail",
+    "nonfinite": "new NaN or infinity",
+    "emulated_error": "a faultless engine would give",
+    "explanation": "so the likely origin is",
+    "reference_error": "the reference is off by",
+    "reference_judge": "the reference was judged by",
+    "reference_steady": "the reference repeats itself",
+    "looks": "looks",
+    "failures": "of them failing",
+    "nodes_before": "nodes before",
+    "nodes_after": "nodes after",
+    "change": "what it changed",
+    "reason": "reason",
+    "real_error": "error on your inputs",
+    "random_error": "error on random inputs",
+    "real_samples": "your samples",
+    "real_failing": "your samples that fail",
+    "random_samples": "random samples",
+    "random_failing": "random samples that fail",
+    "guesses": "guessed about the inputs",
+    "builds": "builds",
+    "runs": "runs",
+    "interval_low": "failure rate, at least",
+    "interval_high": "failure rate, at most",
+    "bitwise_varies": "two runs differ bit for bit",
+    "more_builds": "more passing builds that would settle it",
+    "switchable": "optimizers can be switched off",
+    "nondeterministic": "nondeterministic",
+    "first_tensor": "first tensor that differs",
+    "first_node": "made by",
+    "first_op": "operator",
+    "single_thread": "one thread",
+    "found": "found",
+    "suspects": "suspects",
+    "necessary": "switched off, it passes",
+    "sufficient": "alone, it still fails",
+    "enablers": "needed beside it",
+    "good": "good builds",
+    "bad": "over tolerance",
+    "kind": "kind",
+    "observer": "with every tensor watched",
+    "tensors": "tensors compared",
+    "skipped": "could not be watched",
+    "culprit": "adds the most error",
+    "culprit_op": "operator",
+    "first_bad": "first tensor over tolerance",
+    "first_nonfinite": "first NaN or infinity",
+    "inherited": "error as it arrives",
+    "added": "error added there",
+    "effect": "effect on the outputs",
+    "own": "its own error",
+    "spread": "spread over many layers",
+    "harmless": "wrong but harmless",
+    "reproduced": "fails on its own",
+    "nodes": "nodes",
+    "ops": "operators",
+    "names": "names",
+    "grown": "times the cut was grown",
+    "needs_higher_inputs": "needs its inputs in higher precision",
+    "probes": "probes",
+    "verifications": "verifications",
+    "unresolved": "could not tell",
+    "verified": "verified",
+    "minimal": "proven smallest",
+    "visits_left": "tries left",
+    "causes": "why it could not tell",
+    "suggestion": "suggested change",
+    "confirmed": "confirmed",
+    "cause": "cause",
+    "evidence": "shown by",
+    "culprits": "culprits so far",
+    "patched_fails": "still fails with them patched",
+    "patched_error": "error with them patched",
+    "holds": "holds on every sample",
+    "what": "workaround",
+    "keep": "layers kept in higher precision",
+    "samples_ok": "samples that are right",
+    "margin": "allowed over error",
+    "cost": "cost",
+}
+
+
+def label(field: str) -> str:
+    """The label of an outcome field; a field that we do not know is its own label, in words."""
+    return LABELS.get(field, field.replace("_", " "))
+
+
+def shown(value: Any) -> str:
+    """Any outcome value as text; "?" for what was not measured."""
+    if value is None or value == "":
+        return "?"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {shown(v)}" for k, v in value.items()) or "?"
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(v) for v in value) or "?"
+    return str(value)
+
+
+def ago(seconds: float) -> str:
+    """An age: ``just now``, ``12 min ago``, ``3 days ago``."""
+    for size, name in ((86400, "day"), (3600, "hour"), (60, "min")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {name}{'s' if count != 1 and name != 'min' else ''} ago"
+    return "just now"
