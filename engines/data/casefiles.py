@@ -1,0 +1,33 @@
+"""A case's arrays once more in Polygraphy's JSON: ``python -P -m engines.data.casefiles DIR [RUNNER]``."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from engines.data import polygraphy
+
+
+def convert(folder: Path, runner: str = "reference") -> None:
+    """Write ``inputs.json`` and ``expected.json`` beside the archives. Raises OSError, ValueError."""
+    with np.load(folder / "inputs.npz", allow_pickle=False) as archive:
+        polygraphy.write_inputs(folder / "inputs.json", [dict(archive)])
+    with np.load(folder / "expected.npz", allow_pickle=False) as archive:
+        polygraphy.write_outputs(folder / "expected.json", [dict(archive)], runner)
+
+
+def main(words: list[str]) -> int:
+    """Convert one folder; one sentence on stderr where it cannot be done."""
+    if not 1 <= len(words) <= 2:
+        print("usage: python -P -m engines.data.casefiles DIR [RUNNER]", file=sys.stderr)
+        return 2
+    try:
+        convert(Path(words[0]), *words[1:])
+    except (OSError, ValueError) as problem:
+        print(f"The case in {words[0]} cannot be written as JSON: {problem}", file=sys.stderr)
+        return 4
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

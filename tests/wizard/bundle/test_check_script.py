@@ -1,0 +1,189 @@
+"""The check that travels with a case: a script of its own, run as a stranger would, against real engines."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from engines.compare.criterion import Criterion, Signature
+from engines.probe import Candidate
+from engines.steps.base import Case, Culprit
+from wizard.bundle.check import Asked, ascii_only, script
+
+NAME = "out'\"\n\x1b[0mé"
+
+
+def culprit(kind="accuracy", outputs=("y",)) -> Culprit:
+    signature = Signature(kind=kind, sample="real:0", outputs=outputs)
+    return Culprit(
+        Case(Candidate(), "real:0", nodes=("Square",), outputs=outputs, verified="3/3", signature=signature), "overflow"
+    )
+
+
+def model(path: Path, *, half: bool, output: str = "y") -> None:
+    """y = x * x, stored in between as FP16 where ``half``: 300 squared does not fit."""
+    nodes = [helper.make_node("Mul", ["x", "x"], ["s"], name="Square")]
+    if half:
+        nodes += [
+            helper.make_node("Cast", ["s"], ["h"], to=TensorProto.FLOAT16),
+            helper.make_node("Cast", ["h"], [output], to=TensorProto.FLOAT),
+        ]
+    else:
+        nodes.append(helper.make_node("Identity", ["s"], [output]))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
+    y = helper.make_tensor_value_info(output, TensorProto.FLOAT, [4])
+    graph = helper.make_graph(nodes, "square", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+
+
+def case(folder: Path, asked: Asked, *, half: bool = True, of: Culprit | None = None, output: str = "y") -> Path:
+    x = np.array([1, 2, 3, 300], np.float32)
+    model(folder / "model.onnx", half=False, output=output)
+    model(folder / "engine.onnx", half=half, output=output)
+    np.savez(folder / "inputs.npz", x=x)
+    np.savez(folder / "expected.npz", **{output: x * x})
+    (folder / "check.py").write_text(script(of or culprit(outputs=(output,)), asked), encoding="utf-8")
+    return folder
+
+
+def run(folder: Path, *words: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", folder / "check.py", *words], capture_output=True, text=True, check=False, cwd="/",
+        env={**os.environ, **extra},
+    )  # fmt: skip
+
+
+def asked(engine="emulate:precision=fp16", **rest) -> Asked:
+    return Asked(
+        engine=engine,
+        found_with="onnxruntime 1.31.1 on CPU",
+        criterion=rest.pop("criterion", Criterion(tolerance=1e-2)),
+        **rest,
+    )
+
+
+@pytest.mark.parametrize(
+    "engine", ["emulate:precision=fp16", "reference:precision=fp16", "onnxruntime:optimization=all"]
+)
+def test_it_fails_while_the_fault_lasts_and_passes_once_it_is_gone(tmp_path: Path, engine: str) -> None:
+    case(tmp_path, asked(engine))
+    still = run(tmp_path)
+    assert still.returncode == 1, still.stdout + still.stderr
+    assert "still there: Square" in still.stdout
+    assert "inf, allowed 0.01" in still.stdout
+    model(tmp_path / "engine.onnx", half=False)
+    gone = run(tmp_path)
+    assert gone.returncode == 0, gone.stdout + gone.stderr
+    assert "The fault is gone" in gone.stdout
+
+
+@pytest.mark.parametrize("spoil", ["engine.onnx", "inputs.npz", "expected.npz"])
+def test_it_cannot_tell_from_broken_files(tmp_path: Path, spoil: str) -> None:
+    case(tmp_path, asked())
+    (tmp_path / spoil).write_bytes(b"broken")
+    told = run(tmp_path)
+    assert told.returncode == 2
+    assert told.stdout.startswith("cannot tell:")
+    assert "Traceback" not in told.stderr
+
+
+def test_it_cannot_tell_without_its_packages(tmp_path: Path) -> None:
+    case(tmp_path, asked())
+    shadow = tmp_path / "shadow"
+    shadow.mkdir()
+    (shadow / "onnxruntime.py").write_text("raise ModuleNotFoundError('gone', name='onnxruntime')\n")
+    told = run(tmp_path, PYTHONPATH=str(shadow))
+    assert told.returncode == 2
+    assert "onnxruntime is not installed" in told.stdout
+
+
+def test_an_engine_that_it_does_not_know(tmp_path: Path) -> None:
+    case(tmp_path, asked("tensorrt:precision=fp16"))
+    told = run(tmp_path)
+    assert told.returncode == 2
+    assert "tensorrt" in told.stdout
+
+
+def test_an_intermittent_fault_is_looked_at_n_times(tmp_path: Path) -> None:
+    case(tmp_path, asked(looks=3), half=False)
+    told = run(tmp_path)
+    assert told.returncode == 0
+    assert told.stdout.count("passes") == 3
+    assert "in 3 looks" in told.stdout
+    assert run(tmp_path, "--looks", "2").stdout.count("passes") == 2
+
+
+def test_a_model_that_does_not_build(tmp_path: Path) -> None:
+    case(tmp_path, asked(), of=culprit("build"), half=False)
+    assert run(tmp_path).returncode == 0
+    broken = onnx.load(tmp_path / "model.onnx")
+    broken.graph.node[0].op_type = "NoSuchOperator"
+    onnx.save(broken, tmp_path / "engine.onnx")
+    told = run(tmp_path)
+    assert told.returncode == 1, told.stdout + told.stderr
+    assert "refuses the model" in told.stdout
+
+
+def test_a_crash_is_looked_at_in_a_process_of_its_own(tmp_path: Path) -> None:
+    case(tmp_path, asked(), of=culprit("crash"))
+    assert run(tmp_path).returncode == 0
+    killer = tmp_path / "killer"
+    killer.mkdir()
+    (killer / "onnxruntime.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    told = run(tmp_path, PYTHONPATH=str(killer))
+    assert told.returncode == 1
+    assert "died of signal 11" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("rules", "code"),
+    [
+        ({}, 1),
+        ({"ignore_fail_codes": (7,)}, 0),
+        ({"fail_codes": (7,)}, 1),
+        ({"fail_codes": (8,)}, 0),
+        ({"fail_regex": ("difference",)}, 1),
+        ({"fail_regex": ("nothing",)}, 0),
+        ({"fail_regex": ("nothing",), "fail_codes": (7,)}, 0),
+    ],
+)
+def test_an_external_checker(tmp_path: Path, rules: dict, code: int) -> None:
+    checker = tmp_path / "checker.sh"
+    checker.write_text('#!/bin/sh\ntest -f "$1" || exit 99\necho "difference exceeds"\nexit 7\n')
+    checker.chmod(0o755)
+    case(tmp_path, asked(check=f"{checker} {{model}}", criterion=Criterion(**rules)), of=culprit("check"))
+    told = run(tmp_path)
+    assert told.returncode == code, told.stdout + told.stderr
+
+
+def test_names_that_hold_anything(tmp_path: Path) -> None:
+    case(tmp_path, asked(), output=NAME)
+    told = run(tmp_path)
+    assert told.returncode == 1, told.stdout + told.stderr
+    assert "\x1b" not in told.stdout
+    assert (tmp_path / "check.py").read_text().isascii()
+
+
+@given(st.dictionaries(st.text(), st.text(), max_size=3))
+def test_any_value_survives_the_way_into_the_script(values: dict[str, str]) -> None:
+    assert eval(ascii_only(repr(values))) == values
+
+
+@pytest.mark.parametrize(
+    "metric", ["rel_l2", "rel_max", "max_abs", "max_rel", "cosine", "sqnr_db", "ulp", "mismatched", "elementwise"]
+)
+def test_every_metric_tells_right_from_wrong(tmp_path: Path, metric: str) -> None:
+    tolerance = {"sqnr_db": 40.0, "ulp": 4.0}.get(metric, 1e-3)
+    folder = case(tmp_path, asked(criterion=Criterion(metric=metric, tolerance=tolerance)), half=False)
+    assert run(folder).returncode == 0
+    np.savez(folder / "expected.npz", y=np.array([1, -4, 9, -45000], np.float32))  # every difference is finite
+    told = run(folder)
+    assert told.returncode == 1, told.stdout + told.stderr
+    assert "inf" not in told.stdout

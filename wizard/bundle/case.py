@@ -1,0 +1,51 @@
+"""One culprit's folder: models, inputs and expected values in two forms, the check, the commands."""
+
+import shlex
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from engines.spec import parse
+from engines.steps.base import Culprit
+from wizard.bundle.check import Asked, script
+from wizard.bundle.commands import commands
+from wizard.machine import ask
+
+MODELS = ("model.onnx", "engine.onnx", "good.onnx", "inputs.npz", "expected.npz", "actual.npz", "weights.bin")
+
+
+def write_case(folder: Path, culprit: Culprit, files: Mapping[str, Path], asked: Asked) -> None:
+    """Write the culprit's files into ``folder``, which is made. ``files``: name in the bundle -> where its bytes lie.
+
+    Raises OSError, MachineProblem where the values cannot be converted.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in MODELS:
+        if name in files:
+            shutil.copyfile(files[name], folder / name)
+    if "inputs.npz" in files and "expected.npz" in files:
+        ask("engines.data.casefiles", str(folder), f"reference of {asked.engine}")
+    check = folder / "check.py"
+    check.write_text(script(culprit, asked), encoding="utf-8")
+    check.chmod(0o755)
+    lines = commands(parse(asked.engine), asked.criterion, culprit.case.inputs)
+    if asked.check:
+        lines = [
+            "# the check that comes with the case: exit 1 while the fault lasts",
+            "python check.py",
+            "",
+            *checker(asked.check),
+        ]
+    text = "\n".join(["#!/bin/sh", "# Run these one by one, in this folder.", *lines]) + "\n"
+    (folder / "commands.sh").write_text(text, encoding="utf-8")
+
+
+def checker(command: str) -> list[str]:
+    """The external checker on this case, as a shell line."""
+    words = shlex.split(command)
+    if not any("{model}" in word for word in words):
+        words.append("{model}")
+    places = {"{model}": "model.onnx", "{inputs}": "inputs.json", "{expected}": "expected.json", "{dir}": "."}
+    for place, name in places.items():
+        words = [word.replace(place, name) for word in words]
+    return ["# the external checker", shlex.join(words)]

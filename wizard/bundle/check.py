@@ -1,0 +1,78 @@
+"""Fills in ``check.py``, the case's own check: a readable script of its own with the values of one case at its top."""
+
+import pprint
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from engines.compare.criterion import Criterion
+from engines.spec import parse
+from engines.steps.base import Culprit
+from wizard.bundle.runtime import runtime
+from wizard.report.words import listing
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """How the failure was judged when it was found."""
+
+    engine: str
+    found_with: str  # "onnxruntime 1.31.1 on CPU"
+    criterion: Criterion
+    looks: int = 1
+    check: str = ""
+    timeout: float = 0.0
+
+
+def script(culprit: Culprit, asked: Asked) -> str:
+    """The text of check.py for one culprit."""
+    values = [
+        ("CASE", listing(culprit.case.nodes)),
+        ("ENGINE", asked.engine),
+        ("FOUND_WITH", asked.found_with),
+        *judged(culprit, asked),
+    ]
+    block = "\n".join(f"{name} = {pprint.pformat(value, width=100, sort_dicts=False)}" for name, value in values)
+    return (files("wizard.bundle") / "check.py.txt").read_text(encoding="utf-8").replace("#VALUES#", ascii_only(block))
+
+
+def judged(culprit: Culprit, asked: Asked) -> list[tuple[str, Any]]:
+    """The values that decide the verdict."""
+    criterion, signature = asked.criterion, culprit.case.signature
+    outputs = (signature.outputs if signature and signature.outputs else ()) or culprit.case.outputs
+    chosen = runtime(parse(asked.engine))
+    rows: list[tuple[str, Any]] = [
+        ("KIND", signature.kind if signature else "accuracy"),
+        ("RUNTIME", "command" if asked.check else chosen.name),
+        ("MODEL", "model.onnx" if asked.check else chosen.model),
+        ("SETTINGS", chosen.settings),
+        ("METRIC", criterion.metric),
+        ("LIMITS", {name: limit(criterion, name) for name in outputs}),
+        ("LOOKS", max(1, asked.looks)),
+        ("FAILED", culprit.case.verified or "?"),
+    ]
+    if criterion.metric == "elementwise":
+        rows += [("ATOL", criterion.atol), ("RTOL", criterion.rtol)]
+        rows += [("ATOLS", criterion.atols), ("RTOLS", criterion.rtols)]
+    if asked.check:
+        rows += [
+            ("COMMAND", asked.check),
+            ("PATTERNS", list(criterion.fail_regex)),
+            ("CODES", list(criterion.fail_codes)),
+            ("IGNORED", list(criterion.ignore_fail_codes)),
+            ("TIMEOUT", asked.timeout or 600.0),
+        ]
+    return rows
+
+
+def limit(criterion: Criterion, output: str) -> float:
+    """The largest badness that passes, on the script's own scale: element-wise no element may be over, SQNR is negated."""
+    if criterion.metric == "elementwise":
+        return 0.0
+    value = criterion.tolerances.get(output, criterion.tolerance)
+    return -value if criterion.metric == "sqnr_db" else value
+
+
+def ascii_only(text: str) -> str:
+    """Source text in ASCII: a name may hold what an editor or a terminal acts on. Only string literals hold others."""
+    return "".join(char if char.isascii() else char.encode("unicode_escape").decode() for char in text)
