@@ -1,7 +1,7 @@
 """A worker that does what an Inspect probe's ``engine`` says: the pool's rules are tested against it in milliseconds.
 
-``sleep=S`` answers after S seconds; ``die=N`` kills itself with signal N; ``exit=N``; ``garbage``; ``hang``; ``busy=S``: leaves a mark in
-the session folder for S seconds; ``die-if-busy``: dies if there is one; ``eat=MIB``; ``idle-death``: answers, then dies.
+``sleep=S`` answers after S seconds; ``die=N`` kills itself with signal N; ``exit=N``; ``garbage``; ``hang``; ``busy=S``: leaves a
+mark in the session folder for S seconds; ``die-if-busy``: dies if there is one; ``eat=MIB``; ``idle-death``: answers, then dies.
 """
 
 import os

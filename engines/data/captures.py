@@ -1,0 +1,324 @@
+"""Reference values of inner tensors, captured once from the whole model and kept on disk within a budget.
+
+``captures/<reference, model, inputs>/<sample>/<tensor id>.npy``. A capture is a convenience: it may be evicted at any time and is
+made again when it is needed. Reference values are never made from a cut: that would judge a part by itself.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engines import backends, spec
+from engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
+from engines.backends.builds import Kept, shut
+from engines.data import samples
+from engines.data.store import Store
+from engines.graph import load
+from engines.graph.cut import Cut, cut
+from engines.graph.index import GraphIndex
+from engines.graph.load import StoredModel
+from engines.probe import Candidate
+
+DEFAULT_BUDGET = 4 << 30  # bytes on disk, all captures of a session
+_BATCH_BYTES = 256 << 20  # of marked tensors in one run
+_AHEAD_BYTES = 64 << 20  # a model whose inner tensors are no more than this is captured whole at the first demand
+_FIRST_BATCH = 32  # tensors, while their sizes are unknown
+_MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
+_KEPT_BUILDS = 3
+
+Array = np.ndarray[Any, Any]
+
+
+class ReferenceFailed(Exception):
+    """The reference cannot run this model or cannot make this tensor readable. The message is a sentence."""
+
+
+def budget() -> int:
+    """Bytes that captures may hold on disk: ``NARROWDOWN_CAPTURE_BYTES``, else 4 GiB."""
+    with contextlib.suppress(ValueError):
+        return int(os.environ.get("NARROWDOWN_CAPTURE_BYTES", ""))
+    return DEFAULT_BUDGET
+
+
+def values(
+    store: Store, model: StoredModel, tensors: Sequence[int], sample: str, inputs: str, reference: str,
+    progress: Callable[[str], None] = lambda _: None,
+) -> dict[int, Array]:  # fmt: skip
+    """Reference values by tensor id, read-only, memory-mapped where large. Weights and the model's inputs are given as they are.
+
+    What is missing is captured: one reference run of the whole model for the model's outputs, further ones with inner tensors
+    marked, in batches by bytes. Raises ``ReferenceFailed``; what ``engines.data.samples.feed`` raises.
+    """
+    captures = _Captures(store, model, sample, inputs, reference, progress)
+    found: dict[int, Array] = {}
+    missing: list[int] = []
+    for t in dict.fromkeys(tensors):
+        value = captures.known(t)
+        if value is None:
+            missing.append(t)
+        else:
+            found[t] = value
+    if missing:
+        wanted = set(missing)
+        found.update(captures.run([*missing, *captures.cheap(missing)], keep=wanted.__contains__))
+        captures.evict()
+    if lacking := [model.index.tensors[t].name for t in tensors if t not in found]:
+        raise ReferenceFailed(f"The reference {reference} cannot make the tensor '{lacking[0]}' readable.")
+    return found
+
+
+def seen(
+    store: Store, model: StoredModel, sample: str, inputs: str, reference: str,
+    progress: Callable[[str], None] = lambda _: None,
+) -> GraphIndex:  # fmt: skip
+    """The model's index with the dtypes and shapes of a reference run; its values are captured on the way, within the budget.
+    Tensors that the reference cannot make readable keep what was declared. Raises ``ReferenceFailed``."""
+    captures = _Captures(store, model, sample, inputs, reference, progress)
+    facts: dict[int, tuple[str, tuple[int, ...]]] = {}
+    missing: list[int] = []
+    for tensor in model.index.tensors:
+        if tensor.kind == "weight" or not tensor.name:
+            continue
+        value = captures.known(tensor.id)
+        if value is None:
+            missing.append(tensor.id)
+        else:
+            facts[tensor.id] = _facts(value)
+    for t, value in captures.run(missing, keep=lambda _: True):
+        facts[t] = _facts(value)
+    captures.evict()
+    return load.with_seen(model.index, facts)
+
+
+@functools.lru_cache(maxsize=8)
+def engine(text: str) -> Engine:
+    """The engine of a spec, made once a process. Raises ``EngineMissing``, ``ValueError``."""
+    return backends.make(text)
+
+
+def forget() -> None:
+    """Close what is kept warm."""
+    _builds.clear()
+
+
+_builds: Kept[tuple[Cut, Built]] = Kept(_KEPT_BUILDS, lambda pair: shut(pair[1]))
+
+
+class _Captures:
+    """The captures of one model, one sample, one reference."""
+
+    def __init__(
+        self,
+        store: Store,
+        model: StoredModel,
+        sample: str,
+        inputs: str,
+        reference: str,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._store, self._model, self._sample, self._inputs = store, model, sample, inputs
+        self._reference, self._progress = reference, progress
+        self._index = model.index
+        try:
+            self._engine = engine(reference)
+        except (EngineMissing, ValueError) as error:
+            raise ReferenceFailed(f"The reference {reference} is not available: {error}") from error
+        question = (self._engine.info.fingerprint, str(spec.parse(reference)), model.digest, inputs, _boot())
+        name = hashlib.sha256("\0".join(question).encode()).hexdigest()[:32]
+        self._folder = store.captures / name / _file_name(sample)
+
+    @functools.cached_property
+    def _feed(self) -> Mapping[str, Array]:
+        return samples.feed(self._store, self._inputs, self._sample)
+
+    def known(self, tensor: int) -> Array | None:
+        """The value of a weight, an input or a tensor captured earlier."""
+        info = self._index.tensors[tensor]
+        if info.kind == "weight":
+            return load.weight(self._model, tensor)
+        if info.kind == "input":
+            return self._feed.get(info.name)
+        return read(self._folder / f"{tensor}.npy")
+
+    def cheap(self, beside: Iterable[int]) -> list[int]:
+        """All other inner tensors, where the model is small: they will be asked for next."""
+        others = set(beside)
+        rest = [
+            t for t in self._index.tensors if t.kind == "node" and t.id not in others and _markable(t.dtype, t.name)
+        ]
+        sizes = [t.bytes for t in rest]
+        if not sizes or min(sizes) < 0 or sum(sizes) > min(_AHEAD_BYTES, budget() // 8):
+            return []
+        return [t.id for t in rest if not (self._folder / f"{t.id}.npy").exists()]
+
+    def run(self, tensors: Iterable[int], keep: Callable[[int], bool]) -> Iterator[tuple[int, Array]]:
+        """Capture the tensors; give those that ``keep`` wants. What cannot be made readable is left out."""
+        index = self._index
+        todo = [t for t in dict.fromkeys(tensors) if index.tensors[t].kind == "node"]
+        wanted, outputs = set(todo), set(index.outputs)
+        if outputs & wanted:
+            # The model's own outputs come from a run in which nothing is marked, whatever the reference does with marks.
+            self._progress("reference run")
+            for t, value in self._run(()).items():
+                if t in wanted:
+                    self._write(t, value)
+                    if keep(t):
+                        yield t, value
+        inner = [t for t in todo if t not in outputs and _markable(index.tensors[t].dtype, index.tensors[t].name)]
+        guess, done = _BATCH_BYTES // _FIRST_BATCH, 0
+        while done < len(inner):
+            batch = _batch(index, inner[done:], guess)
+            self._progress(f"reference run, {done} of {len(inner)} tensors captured")
+            arrays = self._marked(batch)
+            largest = max((a.nbytes for a in arrays.values()), default=0)
+            guess = max(guess // 4, min(largest, _BATCH_BYTES), 1)
+            for t, value in arrays.items():
+                self._write(t, value)
+                if keep(t):
+                    stored = read(self._folder / f"{t}.npy") if value.nbytes >= _MAP_FROM else None
+                    yield t, value if stored is None else stored
+            done += len(batch)
+
+    def _marked(self, batch: Sequence[int]) -> dict[int, Array]:
+        """A run with these tensors marked; a batch that cannot run is halved until what cannot be marked is alone."""
+        try:
+            found = self._run(batch)
+        except ReferenceFailed:
+            self._run(())  # raises where the model itself does not run
+            if len(batch) == 1:
+                return {}
+            middle = len(batch) // 2
+            return self._marked(batch[:middle]) | self._marked(batch[middle:])
+        return {t: found[t] for t in batch if t in found}
+
+    def _run(self, marks: Sequence[int]) -> dict[int, Array]:
+        """One run of the whole model, with these tensors made readable."""
+        model, index = self._model, self._index
+        types = {
+            t: (v.dtype, v.shape) for t in index.inputs if (v := self._feed.get(index.tensors[t].name)) is not None
+        }
+        shapes = tuple((t, str(dtype), shape) for t, (dtype, shape) in types.items())
+        key = repr((self._engine.info.spec, model.digest, tuple(marks), shapes)).encode()
+
+        def make() -> tuple[Cut, Built]:
+            part = cut(model, Candidate(), {}, types, index.outputs, marks)
+            by_name = {name: types[t][1] for name, t in part.feeds.items()}
+            request = BuildRequest(part.model, model.weights_dir, marks=tuple(part.marks), feed_shapes=by_name)
+            return part, self._engine.build(request)
+
+        try:
+            part, built = _builds.get(key, make)
+            got = built.run({name: self._feed[index.tensors[t].name] for name, t in part.feeds.items()})
+        except EngineFault as error:
+            raise ReferenceFailed(f"The reference {self._reference} could not run the model: {error}") from error
+        except KeyError as error:
+            raise ReferenceFailed(f"The sample {self._sample} holds no input {error}.") from error
+        names = {**part.outputs, **part.marks}
+        return {t: np.asarray(got[n]) for n, t in names.items() if n in got and not isinstance(got[n], list | dict)}
+
+    def _write(self, tensor: int, value: Array) -> None:
+        target = self._folder / f"{tensor}.npy"
+        with contextlib.suppress(OSError):  # no room: it is made again when it is needed
+            if not target.exists():
+                write(target, value)
+                _spent[str(self._store.captures)] = _spent.get(str(self._store.captures), budget()) + value.nbytes
+
+    def evict(self) -> None:
+        """Bring the captures back into the budget, the least recently used first."""
+        root = str(self._store.captures)
+        if _spent.get(root, 0) < budget():
+            return
+        files = []
+        for path in self._store.captures.glob("*/*/*.npy"):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                files.append((status.st_mtime_ns, status.st_size, path))
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
+            if total <= budget():
+                break
+            with contextlib.suppress(OSError):
+                path.unlink()  # arrays that are mapped stay whole
+                total -= size
+        # What other workers write meanwhile is not known here: count again after an eighth of the budget at the latest.
+        _spent[root] = max(total, budget() - max(budget() // 8, 1))
+
+
+_spent: dict[str, int] = {}  # bytes of captures below a folder, as far as this process knows
+
+
+def write(target: Path, value: Array) -> None:
+    """Write one array where no reader sees half of it. Types that numpy lacks (bfloat16, ...) lie in a record of that name."""
+    value = np.ascontiguousarray(value) if value.ndim else value
+    if value.dtype.kind in "OSUT":
+        value = value.astype(np.str_)
+    elif value.dtype.isbuiltin == 2:
+        raw = value.view(np.dtype(f"u{value.dtype.itemsize}"))
+        value = raw.view(np.dtype([(value.dtype.name, raw.dtype)])).reshape(raw.shape)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        # Not fsynced: the folder's name holds the boot id, so that nothing written before a crash of the machine is ever read.
+        with temporary.open("wb") as file:
+            np.lib.format.write_array(file, value, allow_pickle=False)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read(path: Path) -> Array | None:
+    """The array, read-only and memory-mapped where large; None where it is not there."""
+    try:
+        size = path.stat().st_size
+        os.utime(path)
+        value: Array = np.load(path, mmap_mode="r" if size >= _MAP_FROM else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    if value.dtype.names:
+        name = value.dtype.names[0]
+        value = value[name].view(load.np_dtype(name))
+    if not isinstance(value, np.memmap):
+        value.flags.writeable = False
+    return value
+
+
+def _facts(value: Array) -> tuple[str, tuple[int, ...]]:
+    return ("string" if value.dtype.kind in "OSUT" else value.dtype.name), tuple(value.shape)
+
+
+def _markable(dtype: str, name: str) -> bool:
+    return bool(name) and dtype not in ("sequence", "optional")
+
+
+def _batch(index: GraphIndex, tensors: Sequence[int], guess: int) -> list[int]:
+    """The first tensors that fit into one run together; ``guess`` bytes stand for an unknown size. At least one."""
+    batch: list[int] = []
+    room = _BATCH_BYTES
+    for t in tensors:
+        size = index.tensors[t].bytes
+        room -= size if size >= 0 else guess
+        if batch and room < 0:
+            break
+        batch.append(t)
+    return batch
+
+
+def _file_name(sample: str) -> str:
+    """A sample id as a folder's name: readable, and distinct where the readable part is not."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", sample)[:64]
+    return f"{plain}-{hashlib.sha256(sample.encode()).hexdigest()[:8]}"
+
+
+@functools.cache
+def _boot() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""

@@ -1,0 +1,151 @@
+"""What a worker writes for others to read: models that stand alone and arrays by name, as artifacts or in a folder."""
+
+import hashlib
+import os
+import secrets
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+from onnx import ModelProto
+
+from engines.data.store import Store
+from engines.graph import external
+
+_INLINE = 1_800 << 20  # bytes; protobuf holds no more than 2 GiB
+_COPY = 64 << 20  # bytes of weights that are worth copying for each check
+
+Array = np.ndarray[Any, Any]
+
+
+def weights_size(model: ModelProto) -> int:
+    """Bytes of the model's external tensors."""
+    outside = (t for t in external.tensors(model.graph) if external.is_external(t))
+    return sum(max(0, external.byte_size(t.data_type, t.dims)) for t in outside)
+
+
+def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
+    """A copy that holds its weights. Raises ``ModelProblem`` where a weights file is missing."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in external.tensors(copy.graph):
+        if external.is_external(tensor):
+            location, offset, _ = external.pointer(tensor)
+            size = external.byte_size(tensor.data_type, tensor.dims)
+            data = b"".join(external.chunks(external.resolve(weights_dir, location), offset, size))
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+            tensor.raw_data = data
+    return copy
+
+
+def put_model(store: Store, name: str, model: ModelProto, weights_dir: str) -> dict[str, str]:
+    """Store a model under an artifact name. One file where protobuf can hold it; else its weights are the artifact
+    ``<stem>.weights.bin``, to which the model points by that name."""
+    if weights_size(model) < _INLINE:
+        return {name: store.put(standing_alone(model, weights_dir).SerializeToString(deterministic=True))}
+    weights = f"{Path(name).stem}.weights.bin"
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    with _Incoming(store) as incoming:
+        for tensor in external.tensors(copy.graph):
+            if external.is_external(tensor):
+                location, offset, _ = external.pointer(tensor)
+                size = external.byte_size(tensor.data_type, tensor.dims)
+                start = incoming.add(external.chunks(external.resolve(weights_dir, location), offset, size))
+                external.point(tensor, weights, start, size)
+        digest = incoming.finish()
+    return {name: store.put(copy.SerializeToString(deterministic=True)), weights: digest}
+
+
+class _Incoming:
+    """A large artifact that is written piece by piece; it gets its name once it is whole."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._sha = hashlib.sha256()
+        self._size = 0
+        store.artifacts.mkdir(parents=True, exist_ok=True)
+        self._path = store.artifacts / f".incoming.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+        self._file: BinaryIO = self._path.open("wb")
+
+    def __enter__(self) -> "_Incoming":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def add(self, pieces: Iterable[bytes]) -> int:
+        """Append a tensor, aligned; returns where it starts."""
+        start = -(-self._size // external.ALIGN) * external.ALIGN
+        self.write(bytes(start - self._size))
+        for piece in pieces:
+            self.write(piece)
+        return start
+
+    def write(self, piece: bytes) -> None:
+        self._file.write(piece)
+        self._sha.update(piece)
+        self._size += len(piece)
+
+    def finish(self) -> str:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        digest = self._sha.hexdigest()
+        target = self._store.path(digest)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._path.replace(target)
+        return digest
+
+
+def put_arrays(store: Store, arrays: Mapping[str, Array]) -> str:
+    """Store arrays by name as an npz that plain numpy reads. Types that numpy lacks (bfloat16, ...) are widened to float32, which
+    holds each of their values."""
+    with _Incoming(store) as incoming:
+        file = _Counted(incoming)
+        with zipfile.ZipFile(cast(BinaryIO, file), "w", zipfile.ZIP_STORED) as archive:
+            for name, value in arrays.items():
+                info = zipfile.ZipInfo(f"{name}.npy")  # a fixed date: equal arrays are one artifact
+                with archive.open(info, "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, plain(value), allow_pickle=False)
+        return incoming.finish()
+
+
+class _Counted:
+    """The part of a file that ``zipfile`` needs to write a stream."""
+
+    def __init__(self, incoming: _Incoming) -> None:
+        self._incoming = incoming
+
+    def write(self, data: bytes | memoryview) -> int:
+        self._incoming.write(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        return
+
+
+def plain(value: Array) -> Array:
+    """The array in a dtype that npy can hold."""
+    value = np.ascontiguousarray(value) if value.ndim else np.asarray(value)
+    if value.dtype.kind in "OSUT":
+        return value.astype(np.str_)
+    if value.dtype.isbuiltin == 2:
+        name = value.dtype.name
+        return value.astype(np.float32 if "float" in name else np.uint8 if name.startswith("u") else np.int8)
+    return value
+
+
+def write_model(store: Store, folder: Path, model: ModelProto, weights_dir: str) -> Path:
+    """A file that ONNX's own loader opens: in ``folder``, weights inside, or, where those are large, beside the session's weights
+    files: no path leads upwards then, and nothing is copied. The second kind is the caller's to remove."""
+    if weights_size(model) < _COPY:
+        path = folder / "model.onnx"
+        path.write_bytes(standing_alone(model, weights_dir).SerializeToString())
+        return path
+    path = store.models / f"check-{os.getpid()}-{secrets.token_hex(4)}.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
