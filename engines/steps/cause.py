@@ -36,7 +36,9 @@ def name_cause(findings: Findings, case: Case, inner: Sequence[Inner], storage: 
         guilty = ", ".join(findings.optimizers)
         return Cause("optimizer", f"Switching {guilty} off makes the model pass; switching only it on makes it fail.")
     if findings.looks > 1:
-        return Cause("nondeterminism", f"The same engine and input fail in some runs only ({case.verified} of the looks).")
+        return Cause(
+            "nondeterminism", f"The same engine and input fail in some runs only ({case.verified} of the looks)."
+        )
     broken = next((i for i in inner if i.score.new_nonfinite), None)
     if broken is not None:
         return _nonfinite(broken, storage)

@@ -80,7 +80,9 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         interval_high=high,
         message=_message(verdict, error, rule, output, sample, looks, failures, reference),
     )
-    return Finish(outcome, findings, tables={"outputs": _table(m.results, rule)}, decisive={"whole": (whole(ctx, findings),)})
+    return Finish(
+        outcome, findings, tables={"outputs": _table(m.results, rule)}, decisive={"whole": (whole(ctx, findings),)}
+    )
 
 
 def explain(ctx: StepContext, error: float, emulated: float | None, rule: Criterion, *, failing: bool) -> str:
@@ -140,7 +142,9 @@ def _look_again(ctx: StepContext, findings: Findings, params: CompareParams, rul
     """(findings, looks, failures): the same build run again, alone on the machine, until it fails or the bounds are reached."""
     looks, failures, spent, attempt = 0, 0, 0.0, 0
     while looks < params.most_looks and spent < params.look_seconds and not failures:
-        yield Note(f"nothing yet in {looks} runs; looking again", expected=params.most_looks // params.looks_at_once - attempt)
+        yield Note(
+            f"nothing yet in {looks} runs; looking again", expected=params.most_looks // params.looks_at_once - attempt
+        )
         runs = min(params.looks_at_once, params.most_looks - looks)
         m: Measurement = yield whole(ctx, findings, runs=runs, attempt=attempt, exclusive=True)
         if m.status != "ok":
@@ -214,7 +218,14 @@ def _table(results: tuple[SampleResult, ...], rule: Criterion) -> list[dict[str,
 
 
 def _message(
-    verdict: str, error: float, rule: Criterion, output: str, sample: str, looks: int, failures: int, reference: _Reference
+    verdict: str,
+    error: float,
+    rule: Criterion,
+    output: str,
+    sample: str,
+    looks: int,
+    failures: int,
+    reference: _Reference,
 ) -> str:
     if verdict == "reference":
         off = f"{reference.error:.2g}" if reference.error is not None else "more than allowed"

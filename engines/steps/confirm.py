@@ -79,7 +79,10 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         outcome,
         after,
         tables={
-            "bundle": [{"role": "case", "culprit": len(culprits), "files": saved}, *(f for f in files if f["role"] == "good")]
+            "bundle": [
+                {"role": "case", "culprit": len(culprits), "files": saved},
+                *(f for f in files if f["role"] == "good"),
+            ]
         },
         decisive={
             "whole": (ask.whole((findings.sample,)),) if not ctx.check else (),

@@ -40,7 +40,11 @@ def double_check(ctx: StepContext) -> Steps[DoubleCheckOutcome]:
         suggestion = "stop"
     causes = ", ".join(f"{reason} {n}" for reason, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
     total = sum(counts.values())
-    said = f"{total} probes were neither pass nor fail: {causes}." if total else "Every probe passed or failed; none was unresolved."
+    said = (
+        f"{total} probes were neither pass nor fail: {causes}."
+        if total
+        else "Every probe passed or failed; none was unresolved."
+    )
     return Finish(
         DoubleCheckOutcome(
             visits_left=left,

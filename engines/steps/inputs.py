@@ -34,7 +34,15 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
         real_error, real_failing = findings.signature.error, max(1, real_failing)
     verdict = "none-given"
     if real:
-        verdict = "no" if real_failing and random_failing else "only-real" if real_failing else "helps" if random_failing else "no"
+        verdict = (
+            "no"
+            if real_failing and random_failing
+            else "only-real"
+            if real_failing
+            else "helps"
+            if random_failing
+            else "no"
+        )
     outcome = InputsOutcome(
         verdict=verdict,  # type: ignore[arg-type]
         real_error=real_error,

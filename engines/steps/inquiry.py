@@ -28,7 +28,9 @@ class Inquiry(msgspec.Struct, frozen=True):
     def everything(self) -> tuple[int, ...]:
         return tuple(range(len(self.index.nodes)))
 
-    def candidate(self, nodes: Iterable[int], *, outputs: Iterable[int] = (), edits: tuple[Edit, ...] = ()) -> Candidate:
+    def candidate(
+        self, nodes: Iterable[int], *, outputs: Iterable[int] = (), edits: tuple[Edit, ...] = ()
+    ) -> Candidate:
         """The cut of these nodes, with the outputs of earlier culprits patched wherever they are made inside."""
         ids = set(nodes)
         made = {t for n in ids for t in self.index.nodes[n].outputs}
@@ -82,7 +84,13 @@ class Inquiry(msgspec.Struct, frozen=True):
         )
 
     def whole(
-        self, samples: tuple[str, ...], *, patches: Iterable[int] = (), keep: Iterable[int] = (), engine: str = "", **rest: object
+        self,
+        samples: tuple[str, ...],
+        *,
+        patches: Iterable[int] = (),
+        keep: Iterable[int] = (),
+        engine: str = "",
+        **rest: object,
     ) -> Measure:
         """The whole model on the engine, on these samples, with tensors patched by reference values and nodes kept in FP32."""
         probe = Measure(

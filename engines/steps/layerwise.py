@@ -157,7 +157,9 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
         if judge_whole(m, ask.criterion).failed:
             seen.failing += 1
             seen.inherited.update(
-                (ask.index.by_name[score.name], score) for score in m.results[0].marks if score.name in ask.index.by_name
+                (ask.index.by_name[score.name], score)
+                for score in m.results[0].marks
+                if score.name in ask.index.by_name
             )
         else:
             seen.improves.extend(batch)
@@ -188,9 +190,7 @@ def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
     return added
 
 
-def _accuse(
-    ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[int, tuple[Score, Score | None]]
-) -> Sub:
+def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[int, tuple[Score, Score | None]]) -> Sub:
     """Transplant the error of each node that adds any, worst first, into the clean reference run; rank by what arrives."""
     index, criterion = ask.index, ask.criterion
 

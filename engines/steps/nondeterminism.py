@@ -45,7 +45,9 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
         for run in m.runs:
             for s in (*run[0].marks, *run[0].outputs):
                 t = index.by_name.get(s.name, -1)
-                if t in watched and msgspec.structs.replace(s, name="") != msgspec.structs.replace(first[s.name], name=""):
+                if t in watched and msgspec.structs.replace(s, name="") != msgspec.structs.replace(
+                    first[s.name], name=""
+                ):
                     differs[t] = max(differs.get(t, 0.0), badness(s, rule))
     # A tensor that differs although nothing that its node reads does: there the engine's own order of work shows.
     sources = [t for t in sorted(differs) if not set(index.nodes[index.tensors[t].producer].reads) & set(differs)]
@@ -82,7 +84,12 @@ def _single_thread(ctx: StepContext, findings: Findings, rule: Criterion, runs: 
     if "threads" not in declared or spec.get("threads") == "1":
         return "not-tried"
     m: Measurement = yield whole(
-        ctx, findings, samples=(findings.sample,), engine=str(spec.with_option("threads", "1")), runs=runs, exclusive=True
+        ctx,
+        findings,
+        samples=(findings.sample,),
+        engine=str(spec.with_option("threads", "1")),
+        runs=runs,
+        exclusive=True,
     )
     if m.status != "ok":
         return "not-tried"

@@ -57,7 +57,10 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
     return Finish(
         outcome,
         msgspec.structs.replace(findings, workaround=workaround or findings.workaround),
-        tables={"keep": [{"node": n} for n in ask.names(kept.keep)], "bundle": [{"role": "workaround", "files": kept.files}]},
+        tables={
+            "keep": [{"node": n} for n in ask.names(kept.keep)],
+            "bundle": [{"role": "workaround", "files": kept.files}],
+        },
     )
 
 
@@ -110,7 +113,11 @@ def keep_higher(ask: Inquiry, params: PrecisionParams) -> Sub:
     smallest = tuple(sorted((yield from ddmin(_likely_last(start, ask.findings), needed))))
     final: Measurement = yield ask.whole(samples, keep=smallest, save="workaround", attempt=1)
     known[smallest] = final
-    kept = result("found" if judge_whole(final, ask.criterion).passed else "not-enough", smallest, minimal=len(known) < params.budget)
+    kept = result(
+        "found" if judge_whole(final, ask.criterion).passed else "not-enough",
+        smallest,
+        minimal=len(known) < params.budget,
+    )
     return msgspec.structs.replace(kept, files=dict(final.artifacts))
 
 

@@ -58,13 +58,23 @@ def prepared(ctx: StepContext) -> Sub:
 
 
 def whole(
-    ctx: StepContext, findings: Findings, *, samples: Iterable[str] = (), engine: str = "", reference: str = "", **rest: object
+    ctx: StepContext,
+    findings: Findings,
+    *,
+    samples: Iterable[str] = (),
+    engine: str = "",
+    reference: str = "",
+    **rest: object,
 ) -> AnyProbe:
     """The whole working model on samples (default: all feeds), or under the user's check."""
     if ctx.check:
         first = findings.samples[0].id if findings.samples else ""
         return Check(
-            model=findings.model, command=ctx.check, inputs=findings.inputs, sample=findings.sample or first, reference=ctx.reference
+            model=findings.model,
+            command=ctx.check,
+            inputs=findings.inputs,
+            sample=findings.sample or first,
+            reference=ctx.reference,
         )
     probe = Measure(
         model=findings.model,

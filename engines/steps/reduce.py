@@ -184,15 +184,19 @@ def _own_signature(ask: Inquiry, m: Measurement, verdict: Verdict) -> Signature 
     scores = m.results[0].outputs
     over = {s.name: badness(s, ask.criterion) for s in scores}
     failing = {n: e for n, e in over.items() if e > ask.criterion.tolerance}
-    return Signature(
-        kind="accuracy",
-        sample=ask.findings.sample,
-        outputs=tuple(failing),
-        errors=failing,
-        nonfinite=any(s.new_nonfinite for s in scores),
-        metric=ask.criterion.metric,
-        tolerance=ask.criterion.tolerance,
-    ) if verdict.failed else None
+    return (
+        Signature(
+            kind="accuracy",
+            sample=ask.findings.sample,
+            outputs=tuple(failing),
+            errors=failing,
+            nonfinite=any(s.new_nonfinite for s in scores),
+            metric=ask.criterion.metric,
+            tolerance=ask.criterion.tolerance,
+        )
+        if verdict.failed
+        else None
+    )
 
 
 def _still(ask: Inquiry, m: Measurement, candidate: Candidate, signature: Signature | None) -> bool:
@@ -217,7 +221,9 @@ def _message(reduced: Reduced, ask: Inquiry) -> str:
         return f"Nothing to reduce: {reduced.reason}."
     case = reduced.case
     more = " It needs its inputs in higher precision: fed exactly it passes." if case.needs_higher_inputs else ""
-    return f"{len(case.nodes)} of {len(ask.index.nodes)} nodes fail in the same way ({case.verified} fresh builds).{more}"
+    return (
+        f"{len(case.nodes)} of {len(ask.index.nodes)} nodes fail in the same way ({case.verified} fresh builds).{more}"
+    )
 
 
 SPEC = StepSpec(
@@ -229,4 +235,3 @@ SPEC = StepSpec(
     params=ReduceParams,
     expected=lambda _ctx, nodes: 2 * max(1, nodes.bit_length()) + 12,
 )
-

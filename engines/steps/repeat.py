@@ -49,7 +49,8 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
                 message=f"One and the same build fails in {failures} of {runs} runs: {100 * low:.2g} to {100 * high:.2g} % at 95 %.",
             ),
             msgspec.structs.replace(
-                findings, looks=max(findings.looks, min(params.most_runs, 2 * looks_to_see(failures / runs or low or 3 / runs)))
+                findings,
+                looks=max(findings.looks, min(params.most_runs, 2 * looks_to_see(failures / runs or low or 3 / runs))),
             ),
         )
     rebuild = capabilities.get("rebuild", {"present": False, "reason": "this engine always builds the same"})

@@ -22,7 +22,9 @@ def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
     yield Note("folding constants")
     done: Measurement = yield Sanitize(model=before.model)
     if done.status != "ok":
-        return Finish(SanitizeOutcome(reason=done.message, message=f"The model could not be sanitized: {done.message}"), before)
+        return Finish(
+            SanitizeOutcome(reason=done.message, message=f"The model could not be sanitized: {done.message}"), before
+        )
     nodes_before, nodes_after = int(done.facts["nodes_before"]), int(done.facts["nodes_after"])
     clean = msgspec.structs.replace(before, model=str(done.facts["model"]), signature=None)
     yield Note("comparing the sanitized model")
@@ -40,7 +42,8 @@ def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
     if m.status != "ok" and locked.signature is None:
         message = f"The sanitized model does not run ({m.message}); going on with the original."
         return Finish(
-            SanitizeOutcome(nodes_before=nodes_before, nodes_after=nodes_after, reason=m.message, message=message), before
+            SanitizeOutcome(nodes_before=nodes_before, nodes_after=nodes_after, reason=m.message, message=message),
+            before,
         )
     change = "none"
     if new is not None and old:

@@ -28,7 +28,11 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
     names = tuple(ctx.engine_info.get("optimizers", ()))
     switchable = ctx.engine_info.get("capabilities", {}).get("optimizers", {"present": False, "reason": ""})
     if ctx.check or not names or not switchable["present"]:
-        why = "an external check chooses its own engine" if ctx.check else switchable["reason"] or "this engine has none to switch"
+        why = (
+            "an external check chooses its own engine"
+            if ctx.check
+            else switchable["reason"] or "this engine has none to switch"
+        )
         return Finish(TacticsOutcome(message=f"No optimizers can be searched: {why}."), findings)
     return (yield from _optimizers(ctx, findings, names))
 
@@ -68,7 +72,9 @@ def _optimizers(ctx: StepContext, findings: Findings, names: tuple[str, ...]) ->
         return msgspec.structs.replace(outcome, **rest)
 
     if not (yield from with_on(every)).failed:
-        return Finish(counted(False, "The model does not fail steadily enough here to search its optimizers."), findings)
+        return Finish(
+            counted(False, "The model does not fail steadily enough here to search its optimizers."), findings
+        )
     if not (yield from with_on(())).passed:
         return Finish(counted(False, "It fails with every optimizer off too: no optimizer is to blame."), findings)
 
@@ -106,11 +112,17 @@ def _optimizers(ctx: StepContext, findings: Findings, names: tuple[str, ...]) ->
     return Finish(
         found,
         after,
-        tables={"builds": [{"on": len(on), "off": sorted(every - on), "verdict": v.kind, "error": v.own} for on, v in asked.items()]},
+        tables={
+            "builds": [
+                {"on": len(on), "off": sorted(every - on), "verdict": v.kind, "error": v.own} for on, v in asked.items()
+            ]
+        },
         decisive={
             "whole": (whole(ctx, findings, samples=(findings.sample,)),),
             "suspect-off": (
-                whole(ctx, findings, samples=(findings.sample,), engine=str(spec.with_option("disabled_optimizers", off))),
+                whole(
+                    ctx, findings, samples=(findings.sample,), engine=str(spec.with_option("disabled_optimizers", off))
+                ),
             ),
         },
     )
@@ -118,7 +130,9 @@ def _optimizers(ctx: StepContext, findings: Findings, names: tuple[str, ...]) ->
 
 def _enabler(name: str) -> bool:
     """Optimizers that change the model without computing anything else: they prepare, they do not break."""
-    return name.startswith(("ConstantFolding", "ConstantSharing", "CommonSubexpression", "Identity", "EliminateIdentity"))
+    return name.startswith(
+        ("ConstantFolding", "ConstantSharing", "CommonSubexpression", "Identity", "EliminateIdentity")
+    )
 
 
 SPEC = StepSpec(

@@ -103,8 +103,15 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
             return None
         results.append(m)
     good = [
-        all(judge_whole(msgspec.structs.replace(m, results=(m.results[i],), runs=()), ask.criterion).passed for m in results)
-        and all(judge_whole(msgspec.structs.replace(m, results=run, runs=()), ask.criterion).passed for m in results for run in m.runs)
+        all(
+            judge_whole(msgspec.structs.replace(m, results=(m.results[i],), runs=()), ask.criterion).passed
+            for m in results
+        )
+        and all(
+            judge_whole(msgspec.structs.replace(m, results=run, runs=()), ask.criterion).passed
+            for m in results
+            for run in m.runs
+        )
         for i in range(len(results[0].results))
     ]
     if not all(good):

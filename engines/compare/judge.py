@@ -1,0 +1,182 @@
+"""From a measurement to a verdict: pure rules, applied anew whenever they are needed, never cached. Imports neither numpy nor onnx.
+
+Every metric is turned into a *badness* that grows as things get worse and is compared with a limit:
+
+| metric | badness | limit |
+|---|---|---|
+| rel_l2, rel_max, max_abs, max_rel, ulp, mismatched | the value | the tolerance |
+| cosine | 1 - cosine | the tolerance |
+| sqnr_db | noise over signal, 10^(-dB/20) | 10^(-tolerance/20): the tolerance is the least SQNR in dB |
+| elementwise | the largest factor by which some element exceeds both atol and rtol | 1 |
+
+A value that is finite in the reference and is not in the engine, the reverse, a missing output and a wrong shape are HUGE under every metric.
+"""
+
+import re
+from collections.abc import Iterable
+
+from engines.compare.criterion import Criterion, Signature, Verdict
+from engines.probe import HUGE, Measurement, SampleResult, Score
+
+# A candidate must carry at least this part of the original failure; less is another, lesser culprit.
+SHARE = 0.1
+# e0 beyond this (a non-finite failure) does not ask for more of a candidate's effect than this.
+LARGE = 10.0
+
+
+def badness(score: Score, criterion: Criterion) -> float:
+    """How bad one tensor is under the criterion's metric, in [0, HUGE]."""
+    if score.problem or score.new_nonfinite or score.lost_nonfinite:
+        return HUGE
+    if score.equal:
+        return 0.0
+    metric = criterion.metric
+    if metric == "elementwise":
+        atol = criterion.atols.get(score.name, criterion.atol)
+        rtol = criterion.rtols.get(score.name, criterion.rtol)
+        return min(HUGE, max((_over(a, r, atol, rtol) for a, r in score.front), default=0.0))
+    if score.exact and metric != "mismatched":
+        # Integers, booleans and strings are right or wrong; how wrong is a matter of the largest difference, at least 1.
+        return max(1.0, score.rel_l2 if metric == "rel_l2" else score.max_abs)
+    if metric == "cosine":
+        return max(0.0, 1.0 - score.cosine)
+    if metric == "sqnr_db":
+        return min(HUGE, _ratio(score.sqnr_db))
+    return min(HUGE, float(getattr(score, metric)))
+
+
+def limit(criterion: Criterion, output: str) -> float:
+    """The largest badness that this output may have and still pass."""
+    tolerance = criterion.tolerances.get(output, criterion.tolerance)
+    if criterion.metric == "elementwise":
+        return 1.0
+    return _ratio(tolerance) if criterion.metric == "sqnr_db" else tolerance
+
+
+def over(score: Score, criterion: Criterion) -> bool:
+    return badness(score, criterion) > limit(criterion, score.name)
+
+
+def worst(results: Iterable[SampleResult], criterion: Criterion) -> tuple[str, str, float]:
+    """(sample, output, badness): non-finite first, then the highest badness relative to its limit, then the earliest sample."""
+    best, found = -1.0, ("", "", 0.0)
+    for result in results:
+        for score in result.outputs:
+            bad = badness(score, criterion)
+            relative = bad / max(limit(criterion, score.name), 1e-300) if bad < HUGE else HUGE
+            if relative > best:
+                best, found = relative, (result.sample, score.name, bad)
+    return found
+
+
+def judge_whole(measurement: Measurement, criterion: Criterion, sample: str = "") -> Verdict:
+    """The whole model: fails when any output of any result (or of ``sample``), in any run, is over its limit."""
+    if measurement.assumed:
+        return Verdict(measurement.assumed)
+    if measurement.status != "ok":
+        return _unresolved(measurement)
+    results = [
+        r for run in (measurement.results, *measurement.runs) for r in run if not sample or _of(r.sample, sample)
+    ]
+    if not any(r.outputs for r in results):
+        return Verdict("unresolved", "different-outputs", detail="nothing was compared")
+    _, _, bad = worst(results, criterion)
+    failed = any(over(s, criterion) for r in results for s in r.outputs)
+    return Verdict("fail" if failed else "pass", own=bad)
+
+
+def judge(measurement: Measurement, criterion: Criterion, signature: Signature) -> Verdict:
+    """A candidate: does this part fail, and does its error make the model fail in the way that the signature says?
+
+    fail: own over its limit, effect over its limit, effect at least a tenth of e0. pass: own and effect within. Everything else is unresolved,
+    with the reason that tells the search where to go. Without effect scores own alone decides. The worst of several runs counts.
+    """
+    if measurement.assumed:
+        return Verdict(measurement.assumed)
+    if signature.kind in ("crash", "build"):
+        return _judge_status(measurement, signature)
+    if measurement.status != "ok":
+        return _unresolved(measurement)
+    verdicts = [_judge_run(run, criterion, signature) for run in (measurement.results, *measurement.runs)]
+    return max(verdicts, key=lambda v: (v.kind == "fail", v.kind == "unresolved", v.effect or 0.0))
+
+
+def judge_check(measurement: Measurement, criterion: Criterion) -> Verdict:
+    """An external checker, by Polygraphy's rules: an ignored exit code passes; a listed one fails (with a regex: only if that matches too); a regex
+    alone decides without the exit code; else any other exit code than 0 fails. A checker that died or timed out is unresolved."""
+    if measurement.assumed:
+        return Verdict(measurement.assumed)
+    if measurement.status != "ok":
+        return _unresolved(measurement)
+    facts = measurement.facts
+    if facts.get("timed_out"):
+        return Verdict("unresolved", "timeout", detail="the check did not end in time")
+    if facts.get("signal"):
+        return Verdict("unresolved", "check-died", detail=f"the check died of signal {facts['signal']}")
+    code = int(facts.get("returncode", 0))
+    if code in criterion.ignore_fail_codes:
+        return Verdict("pass", detail=f"exit code {code} is ignored")
+    text = f"{facts.get('stdout', '')}\n{facts.get('stderr', '')}"
+    found = any(re.search(pattern, text) for pattern in criterion.fail_regex)
+    if criterion.fail_codes:
+        failed = code in criterion.fail_codes and (found or not criterion.fail_regex)
+    else:
+        failed = found if criterion.fail_regex else code != 0
+    return Verdict("fail" if failed else "pass", detail=f"exit code {code}")
+
+
+def _judge_run(results: Iterable[SampleResult], criterion: Criterion, signature: Signature) -> Verdict:
+    results = tuple(results)
+    outputs = [s for r in results for s in r.outputs]
+    if not outputs:
+        return Verdict("unresolved", "different-outputs", detail="nothing was compared")
+    own = max(badness(s, criterion) for s in outputs)
+    own_over = any(over(s, criterion) for s in outputs)
+    watched = [s for r in results for s in r.effect if not signature.outputs or s.name in signature.outputs]
+    blocked = [n for r in results for n in r.unrepresentable]
+    if not any(r.effect for r in results):
+        if blocked:
+            return Verdict("unresolved", "unrepresentable-input", own=own, detail=", ".join(blocked[:3]))
+        return Verdict("fail" if own_over else "pass", own=own)
+    effect = max((badness(s, criterion) for s in watched), default=0.0)
+    effect_over = any(over(s, criterion) for s in watched)
+    if blocked and own_over:
+        # What it was fed was already broken, so nothing it gives accuses it.
+        return Verdict("unresolved", "unrepresentable-input", own, effect, ", ".join(blocked[:3]))
+    if own_over and not effect_over:
+        return Verdict("unresolved", "harmless", own, effect, "its error does not reach the model's outputs")
+    if effect_over and not own_over:
+        return Verdict("unresolved", "amplified-downstream", own, effect, "its small error grows further down")
+    if own_over and effect < SHARE * min(signature.error, LARGE):
+        return Verdict("unresolved", "milder", own, effect, "its effect is under a tenth of the failure")
+    return Verdict("fail" if own_over else "pass", own=own, effect=effect)
+
+
+def _judge_status(measurement: Measurement, signature: Signature) -> Verdict:
+    """A model that crashes the engine or cannot be built: the same status is the failure, a run that ends is the pass."""
+    same = {"crash": ("crash",), "build": ("build-failed", "unsupported", "invalid-model")}[signature.kind]
+    if measurement.status in same:
+        return Verdict("fail", detail=measurement.message)
+    return Verdict("pass") if measurement.status == "ok" else _unresolved(measurement)
+
+
+def _unresolved(measurement: Measurement) -> Verdict:
+    reason = "error" if measurement.status in ("ok", "cancelled") else measurement.status
+    return Verdict("unresolved", reason, detail=measurement.message)
+
+
+def _of(sample: str, wanted: str) -> bool:
+    return sample == wanted or sample.startswith(f"{wanted}/")
+
+
+def _ratio(decibels: float) -> float:
+    """Noise over signal of an SQNR in dB; amplitudes, so 20 dB a factor of ten."""
+    return float(10 ** (-decibels / 20)) if decibels > -6000 else HUGE
+
+
+def _over(absolute: float, relative: float, atol: float, rtol: float) -> float:
+    """By what factor an element exceeds both tolerances; at most 1 when it keeps either."""
+    return min(
+        absolute / atol if atol > 0 else (HUGE if absolute > 0 else 0.0),
+        relative / rtol if rtol > 0 else (HUGE if relative > 0 else 0.0),
+    )
