@@ -4,7 +4,6 @@ import os
 import shutil
 import sys
 import time
-import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TextIO
 
@@ -12,7 +11,7 @@ import msgspec
 
 from engines.probe import Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Probe, Sanitize
 from wizard.flow.model import Flow
-from wizard.report.words import count, duration, elide, number
+from wizard.report.words import count, duration, elide, number, visible
 from wizard.session.events import (
     AnyEvent,
     Event,
@@ -157,13 +156,13 @@ class PlainDisplay:
                 node = self._flow.nodes.get(event.node)
                 title = node.title if node else event.node
                 again = f", visit {event.visit}" if event.visit > 1 else ""
-                return ["", self._paint(f"[{self._questions}] {literal(title)}", "1") + f"  (step {event.step}{again})"]
+                return ["", self._paint(f"[{self._questions}] {visible(title)}", "1") + f"  (step {event.step}{again})"]
             case ProbeFinished():
                 return self._probe(event)
             case WorkerDied():
                 how = f"signal {event.signal}" if event.signal else f"exit {event.returncode}"
                 at = f" in {event.key[:8]}" if event.key else ""
-                return [f"    worker {event.worker} died: {how}{at}; {literal(event.detail) or 'started again'}"]
+                return [f"    worker {event.worker} died: {how}{at}; {visible(event.detail) or 'started again'}"]
             case StepFinished():
                 return self._finished(event)
             case StepCancelled():
@@ -173,19 +172,19 @@ class PlainDisplay:
             case QuestionAnswered():
                 text = self._asked.get(event.answer, event.answer)
                 who = {"person": "your answer", "recommended": "recommended", "script": "script"}[event.by]
-                note = f"  {literal(event.note)}" if event.note else ""
-                return [f"    -> {literal(text)}  ({who}){note}"]
+                note = f"  {visible(event.note)}" if event.note else ""
+                return [f"    -> {visible(text)}  ({who}){note}"]
             case Rewound():
                 return [f"    back to {event.node or f'event {event.to}'}"]
             case NoteAdded():
-                return [f"    note: {literal(event.text)}"]
+                return [f"    note: {visible(event.text)}"]
             case Exported():
-                return [f"    exported to {literal(event.path)}"]
+                return [f"    exported to {visible(event.path)}"]
             case SessionClosed():
                 end = self._flow.ends.get(event.end)
                 if end:
-                    return ["", self._paint(literal(end.title), "1")]
-                return [f"stopped: {literal(event.reason) or 'paused'}"]
+                    return ["", self._paint(visible(end.title), "1")]
+                return [f"stopped: {visible(event.reason) or 'paused'}"]
         return []
 
     def _probe(self, event: ProbeFinished) -> list[str]:
@@ -200,29 +199,29 @@ class PlainDisplay:
 
     def _finished(self, event: StepFinished) -> list[str]:
         if event.status != "done":
-            return [f"    {'cannot run here' if event.status == 'refused' else 'failed'}: {literal(event.error)}"]
+            return [f"    {'cannot run here' if event.status == 'refused' else 'failed'}: {visible(event.error)}"]
         message = str((event.outcome or {}).get("message") or "")
         spent = [duration(event.seconds), count(event.probes, "probe")]
         if event.cached:
             spent.append(f"{event.cached} known before")
         if event.unresolved:
             spent.append(f"{event.unresolved} unresolved")
-        lines = [f"    {literal(message)}"] if message else []
+        lines = [f"    {visible(message)}"] if message else []
         return [*lines, f"    measured in {', '.join(spent)}"]
 
     def _question(self, event: QuestionAsked) -> list[str]:
-        lines = [f"    {literal(event.ask)}"]
+        lines = [f"    {visible(event.ask)}"]
         for position, offer in enumerate(event.answers, 1):
             mark = "*" if offer.recommended else " "
-            lines.append(f"    {mark} {position}  {literal(offer.text)}")
+            lines.append(f"    {mark} {position}  {visible(offer.text)}")
         if event.because:
-            lines.append(f"      because: {literal(event.because)}")
+            lines.append(f"      because: {visible(event.because)}")
         return lines
 
 
 def progress_line(snapshot: Mapping[str, Any]) -> str:
     """One line from the runner's snapshot: what is tried, probes done of expected, time left, the best so far."""
-    parts = [literal(str(snapshot.get("text") or snapshot.get("note") or ""))]
+    parts = [visible(str(snapshot.get("text") or snapshot.get("note") or ""))]
     done, expected = int(snapshot.get("probes") or 0), int(snapshot.get("expected") or -1)
     if done or expected > 0:
         parts.append(f"{done} of about {done + expected} probes" if expected > 0 else count(done, "probe"))
@@ -267,17 +266,10 @@ def told(measurement: Measurement) -> str:
     """What a probe found, without judging it: the worst relative error and new non-finite values, or how it ended."""
     if measurement.status != "ok":
         signal = f" (signal {measurement.signal})" if measurement.signal else ""
-        return f"{measurement.status}{signal}: {literal(elide(measurement.message, 160))}"
+        return f"{measurement.status}{signal}: {visible(elide(measurement.message, 160))}"
     scores = [score for result in measurement.results for score in result.outputs]
     if not scores:
         return "done"
     broken = sum(score.new_nonfinite for score in scores)
     error = number(max(score.rel_l2 for score in scores))
     return f"rel_l2 {error}" + (f", {broken} new non-finite values" if broken else "")
-
-
-def literal(text: str) -> str:
-    """Foreign text on one line of a terminal: control and direction characters are shown as escapes, never obeyed."""
-    return "".join(
-        char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else ascii(char)[1:-1] for char in text
-    )

@@ -3,7 +3,7 @@
 import re
 
 from wizard.report.document import Culprit, Report
-from wizard.report.words import count, duration, listing, number
+from wizard.report.words import count, duration, listing, number, visible
 
 
 def to_markdown(report: Report) -> str:
@@ -126,12 +126,12 @@ def table(header: "tuple[str, ...]", rows: "list[tuple[str, ...]]") -> str:
 
 def literal(text: str) -> str:
     """Text of a model or a log that Markdown must not read as markup."""
-    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", re.sub(r"\s+", " ", text).strip())
+    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", visible(re.sub(r"\s+", " ", text).strip()))
 
 
 def code(text: str) -> str:
     """Inline code that holds any text: a longer fence than any run of backticks inside, bars escaped for tables."""
-    text = re.sub(r"\s+", " ", text) or "(no name)"
+    text = visible(re.sub(r"\s+", " ", text)) or "(no name)"
     fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     pad = " " if "`" in text else ""
     return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")
@@ -139,4 +139,4 @@ def code(text: str) -> str:
 
 def fenced(text: str, language: str) -> str:
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
-    return f"{fence}{language}\n{text}\n{fence}"
+    return f"{fence}{language}\n{visible(text, keep=chr(10))}\n{fence}"

@@ -1,6 +1,11 @@
 """Numbers, times and names as people read them."""
 
+import unicodedata
+
 from engines.probe import HUGE
+
+# Control, format (direction marks), surrogate, line and paragraph separator.
+ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def number(value: float | None) -> str:
@@ -49,3 +54,10 @@ def listing(names: "tuple[str, ...] | list[str]", most: int = 6) -> str:
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most} more"
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Foreign text that a terminal shows and does not obey: acting characters become escapes, those in ``keep`` stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c in keep or unicodedata.category(c) not in ACTING else ascii(c)[1:-1] for c in text)

@@ -1,0 +1,264 @@
+"""One document, three forms: nothing is lost, nothing from a model is obeyed, nothing leaves the page."""
+
+import html.parser
+import json
+import re
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.probe import HUGE
+from wizard.report import to_html, to_json, to_markdown
+from wizard.report.document import Culprit, Depth, Report, Stop, Workaround
+from wizard.report.markdown import code, literal
+from wizard.report.picture import error_by_depth
+from wizard.report.words import count, duration, elide, listing, number
+
+NASTY = '<img src=x onerror="alert(1)">`|*[a](b)\n\x1b[31m'
+
+
+def report(name: str = "/block/Sum_1") -> Report:
+    culprit = Culprit(
+        nodes=(name, "Add"),
+        ops=("ReduceSum", "Add"),
+        cause="overflow",
+        evidence=f"{name} reaches 307,000.",
+        own=HUGE,
+        effect=0.94,
+        sample="real:0/3",
+        nodes_after=2,
+        inputs=(f"{name}_in",),
+        outputs=("y",),
+        dir="case",
+        verified="5/5",
+        minimal=True,
+        needs_higher_inputs=False,
+        found_by="extract",
+    )
+    workaround = Workaround(
+        kind="precision",
+        holds=True,
+        engine="emulate:precision=fp16",
+        keep_higher=(name, "Add"),
+        switched_off=(),
+        samples_ok=24,
+        samples_n=24,
+        error=0.004,
+        margin=2.5,
+        cost="",
+        minimal=True,
+    )
+    stop = Stop(
+        node="reproduce",
+        title="Does the failure show here?",
+        answer="yes",
+        text="Yes, it fails",
+        by="person",
+        recommended="no",
+        because="24 of 24 samples fail",
+        note=name,
+        message="It fails.",
+        seconds=1.5,
+        probes=4,
+        builds=2,
+    )
+    return Report(
+        verdict="worked-around",
+        end="worked-around",
+        headline=f"2 of 95 nodes fail: {name}",
+        cause="overflow",
+        nodes=(name, "Add"),
+        nodes_before=95,
+        nodes_after=2,
+        inputs=("x",),
+        outputs=("y",),
+        workaround=workaround,
+        culprits=(culprit,),
+        route=(stop,),
+        environment={"engine": {"name": "onnxruntime", "version": "1.31.1"}, "python": "3.11"},
+        session="k7f3",
+        model=f"{name}.onnx",
+        engine="emulate:precision=fp16",
+        reference="onnxruntime",
+        metric="rel_l2",
+        tolerance=0.01,
+        error=0.94,
+        failing_outputs=(name,),
+        samples=24,
+        samples_failing=24,
+        explanation="",
+        depth=(Depth(name, "Sum", 0.1, True),),
+        notes=(name,),
+        commands=("python check.py",),
+        seconds=62.0,
+        probes=80,
+    )
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def parsed(page: str) -> Page:
+    reader = Page()
+    reader.feed(page)
+    return reader
+
+
+def test_json_has_the_contracts_fields() -> None:
+    found = json.loads(to_json(report()))
+    for field in (
+        "verdict",
+        "end",
+        "cause",
+        "nodes",
+        "nodes_before",
+        "nodes_after",
+        "inputs",
+        "outputs",
+        "workaround",
+        "culprits",
+        "route",
+        "environment",
+    ):
+        assert field in found
+    assert set(found["culprits"][0]) >= {"nodes", "cause", "own", "effect", "sample", "nodes_after", "dir", "verified"}
+    assert set(found["route"][0]) >= {"node", "answer", "by", "recommended", "seconds", "probes"}
+    assert not re.search(r"\b(NaN|Infinity)\b", to_json(report()))
+
+
+def test_html_shows_the_verdict_first_and_needs_no_network() -> None:
+    page = to_html(report())
+    reader = parsed(page)
+    assert reader.text.index("worked-around") < reader.text.index("culprit") if "culprit" in reader.text else True
+    assert not any(tag in ("script", "img", "link", "iframe") for tag, _ in reader.tags)
+    assert not any("src" in attrs or "href" in attrs for _, attrs in reader.tags)
+    assert "url(" not in page
+    assert "@import" not in page
+    assert "prefers-color-scheme: dark" in page
+    assert any(tag == "svg" for tag, _ in reader.tags)
+
+
+@pytest.mark.parametrize("name", [NASTY, "{{ 7 * 7 }}", "</title></style><script>1</script>", "&amp;"])
+def test_html_never_obeys_a_name(name: str) -> None:
+    ordinary, reader = parsed(to_html(report("x"))), parsed(to_html(report(name)))
+    shape = [tag for tag, _ in ordinary.tags]
+    assert [tag for tag, _ in reader.tags] == shape
+    assert name.splitlines()[0] in reader.text
+
+
+@settings(max_examples=50)
+@given(st.text(min_size=1, max_size=30))
+def test_html_has_the_same_tags_whatever_the_names(name: str) -> None:
+    assert [tag for tag, _ in parsed(to_html(report(name))).tags] == [
+        tag for tag, _ in parsed(to_html(report("x"))).tags
+    ]
+
+
+@settings(max_examples=50)
+@given(st.text(max_size=30))
+def test_markdown_tables_keep_their_columns(name: str) -> None:
+    for line in to_markdown(report(name)).split("\n"):
+        if line.startswith("|") and not line.startswith("|---"):
+            bars = len(re.findall(r"(?<!\\)\|", line))
+            assert bars in (3, 8), line
+
+
+@given(st.text(max_size=40))
+def test_code_spans_close(text: str) -> None:
+    span = code(text)
+    fence = re.match(r"`+", span).group()
+    assert span.endswith(fence)
+    assert "\n" not in span
+    assert fence not in re.sub(r"\s+", " ", text) or not text.strip()
+
+
+def test_markdown_says_everything() -> None:
+    text = to_markdown(report())
+    for said in (
+        "worked-around",
+        "/block/Sum\\_1",
+        "`/block/Sum_1`",
+        "5/5",
+        "24 of 24 samples",
+        "recommended: no",
+        "python check.py",
+        "1.31.1",
+        "not finite",
+    ):
+        assert said in text, said
+    assert literal("a*b|c") == "a\\*b\\|c"
+
+
+def test_an_unfinished_session_says_so() -> None:
+    empty = msgspec.structs.replace(
+        report(),
+        verdict="unresolved",
+        end="",
+        culprits=(),
+        workaround=None,
+        route=(),
+        depth=(),
+        notes=(),
+        commands=(),
+        nodes=(),
+        nodes_after=0,
+        error=None,
+        tolerance=None,
+    )
+    assert "has not ended" in to_markdown(empty)
+    page = to_html(empty)
+    assert "has not ended" in page
+    assert "<svg" not in page
+
+
+def test_the_picture_is_bounded_and_marks_the_limit() -> None:
+    points = tuple(Depth(f"t{i}", "Add", 10.0 ** (i % 12 - 9), i % 5 == 0) for i in range(5000))
+    drawing = error_by_depth(points, 1e-2)
+    assert drawing.count("<rect") <= 240
+    assert "allowed 0.01" in drawing
+    assert "-" not in "".join(re.findall(r'height="([^"]*)"', drawing))
+    assert error_by_depth((), 1e-2) == ""
+    extremes = error_by_depth((Depth("a", "b", 0.0, False), Depth("c", "d", HUGE, True)), None)
+    assert extremes.count("<rect") == 2
+
+
+def test_words() -> None:
+    assert [number(x) for x in (None, 0.0, 0.4123, 2e-5, 1e-12, 307000.0, HUGE)] == [
+        "?",
+        "0",
+        "0.412",
+        "2e-5",
+        "1e-12",
+        "3.07e5",
+        "not finite",
+    ]
+    assert [duration(x) for x in (0.04, 12.4, 62, 3725)] == ["0.0 s", "12 s", "1 min 02 s", "1 h 02 min"]
+    assert [count(1, "node"), count(1200, "node"), count(2, "entry", "entries")] == [
+        "1 node",
+        "1,200 nodes",
+        "2 entries",
+    ]
+    assert elide("/a/very/long/name/Add", 9) == "/a/v…/Add"
+    assert [listing(()), listing(("a",)), listing(("a", "b")), listing(tuple("abcdefgh"))] == [
+        "none",
+        "a",
+        "a and b",
+        "a, b, c, d, e, f and 2 more",
+    ]
+
+
+@given(st.text(), st.integers(3, 80))
+def test_elide_fits(text: str, width: int) -> None:
+    assert len(elide(text, width)) <= max(width, 3)
