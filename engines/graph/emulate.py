@@ -1,0 +1,154 @@
+"""FP16 or BF16 storage on FP32 arithmetic: what a faultless engine of that precision would give.
+
+ONNX Runtime's CPU provider runs typed FP16 models in FP32 between nodes and elides the casts, which hides overflow. Here every
+float32 output passes through a pair of casts, so the rounding cannot be elided, and weights are rounded once, beforehand.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+
+from engines.graph import external, names, schema
+from engines.graph.problem import ModelProblem
+
+PRECISIONS: Mapping[str, tuple[int, np.dtype[Any]]] = {
+    "fp16": (int(TensorProto.FLOAT16), np.dtype(np.float16)),
+    "bf16": (int(TensorProto.BFLOAT16), np.dtype(ml_dtypes.bfloat16)),
+}
+NOTE = "narrowdown.note"  # metadata key of what a conversion left as it was
+_FLOAT = int(TensorProto.FLOAT)
+
+
+def round_values(values: np.ndarray[Any, Any], precision: str) -> np.ndarray[Any, Any]:
+    """float32 values as the precision stores them, again as float32. Overflow becomes infinite."""
+    with np.errstate(all="ignore"):
+        return values.astype(PRECISIONS[precision][1]).astype(np.float32)
+
+
+def emulate(model: ModelProto, weights_dir: str, precision: str, keep: Collection[int]) -> ModelProto:
+    """A copy of the model whose float32 tensors are stored in ``precision`` (``fp16`` or ``bf16``).
+
+    ``keep``: positions in ``graph.node`` of nodes that stay FP32: they read unrounded weights and give unrounded outputs; a
+    rounded node that reads such an output reads it rounded. Graph inputs are left alone, and so are inputs that the operator
+    fixes to float32 (``Resize``'s scales) and tensors of any other type. Bodies of If, Loop and Scan are treated alike; a kept
+    node keeps its whole body. Positions of the original nodes change; names of tensors do not.
+    Raises ``ModelProblem`` for an unknown precision or a missing weights file.
+    """
+    if precision not in PRECISIONS:
+        raise ModelProblem(f"The precision '{precision}' cannot be emulated; use fp16 or bf16.")
+    result = ModelProto()
+    result.CopyFrom(model)
+    versions = schema.opsets(result)
+    if versions.get("", 13) < 13 and precision == "bf16":
+        raise ModelProblem(f"BF16 needs opset 13 or newer; this model has opset {versions['']}. Export it again.")
+    rounding = _Rounding(precision, weights_dir, versions, names.Fresh(names.used(result.graph)))
+    rounding.graph(result.graph, schema.element_types(result), frozenset(keep), {})
+    return result
+
+
+class _Rounding:
+    def __init__(self, precision: str, weights_dir: str, versions: Mapping[str, int], fresh: names.Fresh) -> None:
+        self.precision, self.weights_dir, self.versions, self.fresh = precision, weights_dir, versions, fresh
+        self.narrow = PRECISIONS[precision][0]
+
+    def graph(
+        self, graph: GraphProto, types: Mapping[str, int], keep: frozenset[int], outer: Mapping[str, str]
+    ) -> None:
+        """Round a graph in place. ``outer``: names around it that its rounded nodes must read under another name."""
+        weights = {t.name: t for t in graph.initializer if t.data_type == _FLOAT}
+        renamed = dict(outer)  # what rounded nodes read in place of a name
+        for name in names.defined(graph):
+            renamed.pop(name, None)
+        exact = self._exactly_read(graph, keep, set(weights))
+        for name in self._rounded_reads(graph, keep) & set(weights):
+            if name in exact:
+                copy = graph.initializer.add()
+                copy.CopyFrom(weights[name])
+                copy.name = renamed[name] = self.fresh(f"{name}__{self.precision}")
+                self._round_weight(copy)
+            else:
+                self._round_weight(weights[name])
+
+        kept_floats = {
+            name for i in keep for name in graph.node[i].output if name and types.get(name) == _FLOAT
+        }  # fmt: skip
+        nodes: list[NodeProto] = []
+        for i, original in enumerate(graph.node):
+            node = NodeProto()
+            node.CopyFrom(original)
+            if i in keep:
+                nodes.append(node)
+                continue
+            free = self._free_inputs(node)
+            for position, name in enumerate(node.input):
+                if position not in free:
+                    if name in kept_floats and name not in renamed:
+                        renamed[name] = self._pair(nodes, name, self.fresh(f"{name}__{self.precision}"))
+                    node.input[position] = renamed.get(name, name)
+            for body in names.bodies(node):
+                for name in names.captures(node):
+                    if name in kept_floats and name not in renamed:
+                        renamed[name] = self._pair(nodes, name, self.fresh(f"{name}__{self.precision}"))
+                inner = schema.graph_types(body, self.versions, types)
+                self.graph(body, inner, frozenset(), renamed)
+            nodes.append(node)
+            for position, name in enumerate(node.output):
+                if name and types.get(name) == _FLOAT:
+                    node.output[position] = self.fresh(f"{name}__exact")
+                    self._pair(nodes, node.output[position], name)
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+    def _pair(self, nodes: list[NodeProto], source: str, target: str) -> str:
+        """Append the two casts that round ``source`` into ``target``."""
+        half = self.fresh(f"{target}__half")
+        for read, write, kind in ((source, half, self.narrow), (half, target, _FLOAT)):
+            cast = NodeProto(op_type="Cast", name=self.fresh(f"{write}__cast"))
+            cast.input.append(read)
+            cast.output.append(write)
+            cast.attribute.add(name="to", i=kind, type=2)
+            nodes.append(cast)
+        return target
+
+    def _free_inputs(self, node: NodeProto) -> set[int]:
+        """Positions of float inputs that the operator fixes to float32."""
+        if schema.signature(node, self.versions) is None:
+            return set()
+        inputs, _ = schema.convertible(node, self.versions, int(TensorProto.FLOAT16))
+        return {i for i, allowed in enumerate(inputs) if not allowed}
+
+    def _rounded_reads(self, graph: GraphProto, keep: frozenset[int]) -> set[str]:
+        """Names read by rounded nodes, in bodies too."""
+        reads: set[str] = set()
+        for i, node in enumerate(graph.node):
+            if i not in keep:
+                free = self._free_inputs(node)
+                reads.update(name for p, name in enumerate(node.input) if p not in free)
+                reads.update(names.captures(node))
+        return reads
+
+    def _exactly_read(self, graph: GraphProto, keep: frozenset[int], weights: set[str]) -> set[str]:
+        """Weights that something reads unrounded: kept nodes, float32-only inputs, the graph's outputs."""
+        reads = {o.name for o in graph.output}
+        for i, node in enumerate(graph.node):
+            if i in keep:
+                reads.update(node.input)
+                reads.update(names.captures(node))
+            else:
+                free = self._free_inputs(node)
+                reads.update(name for p, name in enumerate(node.input) if p in free)
+        return reads & weights
+
+    def _round_weight(self, tensor: TensorProto) -> None:
+        if not external.is_external(tensor):
+            name = tensor.name
+            tensor.CopyFrom(numpy_helper.from_array(round_values(numpy_helper.to_array(tensor), self.precision), name))
+            return
+        location, offset, length = external.pointer(tensor)
+        rounded = external.converted(
+            self.weights_dir, location, self.precision, lambda x: round_values(x, self.precision), np.dtype(np.float32)
+        )
+        external.point(tensor, rounded, offset, length)
