@@ -36,8 +36,8 @@ def badness(score: Score, criterion: Criterion) -> float:
         rtol = criterion.rtols.get(score.name, criterion.rtol)
         return min(HUGE, max((_over(a, r, atol, rtol) for a, r in score.front), default=0.0))
     if score.exact and metric != "mismatched":
-        # Integers, booleans and strings are right or wrong; how wrong is a matter of the largest difference, at least 1.
-        return max(1.0, score.rel_l2 if metric == "rel_l2" else score.max_abs)
+        # Integers, booleans and strings are right or wrong: a ratio over a reference of zeros would say nothing.
+        return max(1.0, score.max_abs) if metric in ("max_abs", "ulp") else 1.0
     if metric == "cosine":
         return max(0.0, 1.0 - score.cosine)
     if metric == "sqnr_db":
