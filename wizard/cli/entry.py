@@ -36,8 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         name = f" ({problem.filename})" if problem.filename else ""
         say(f"The system refused: {problem.strerror or problem}{name}.")
         return MISSING
-    except Exception as bug:
-        last_resort(type(bug), bug, bug.__traceback__)
+    except Exception as problem:
+        from wizard.session.problems import SessionProblem
+
+        if isinstance(problem, SessionProblem):
+            say(str(problem))
+            return problem.code
+        last_resort(type(problem), problem, problem.__traceback__)
         return OUR_FAULT
 
 

@@ -1,6 +1,7 @@
 """The report as Markdown: for an issue tracker, a terminal, a reader without a browser."""
 
 import re
+from collections.abc import Sequence
 
 from wizard.report.document import Culprit, Report
 from wizard.report.words import count, duration, listing, number, visible
@@ -118,7 +119,7 @@ def flat(values: "dict[str, object]", prefix: str = "") -> "list[tuple[str, obje
     return rows
 
 
-def table(header: "tuple[str, ...]", rows: "list[tuple[str, ...]]") -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
     lines += [f"| {' | '.join(cell.replace(chr(10), ' ') for cell in row)} |" for row in rows]
     return "\n".join(lines)
