@@ -17,18 +17,36 @@ class StepUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
     with_: dict[str, Any] = {}
 
 
+class Detour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another way for an answer to lead on: where ``when`` holds on the step's outcome, ``goto`` here wins over the answer's own."""
+
+    when: When
+    goto: str
+
+
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer. Answers are tried in file order and the first whose ``when`` holds is recommended; the last has no ``when``."""
+    """One answer. Answers are tried in file order and the first whose ``when`` holds is recommended; the last has no ``when``.
+
+    Where it leads is said by ``wizard.flow.check.destination(answer, outcome)``, never by ``goto`` alone, as there may be a ``detour``.
+    ``settings`` are asked for with the answer; ``sets`` go with it unasked; both are named like the fields of the PROBLEM and the params of
+    the steps (``tolerance``, ``metric``, ``fail_regex``, ``sample``, ``seed``, ``search``) and hold for the steps that follow.
+    """
 
     text: str
     goto: str
     when: When | None = None
     because: str = ""
-    settings: dict[str, str] = {}  # values the person is asked for with this answer: name -> prompt
+    detour: Detour | None = None
+    settings: dict[str, str] = {}  # name -> prompt
+    sets: dict[str, Any] = {}  # name -> value
 
 
 class FlowNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Explains, may run one step, asks one question; its answers lead on."""
+    """Explains, may run one step, asks one question; its answers lead on.
+
+    A node is entered at most ``max_visits`` times; the next entry goes to the end ``limit`` instead. Nodes and ends share one
+    namespace: ``goto`` names either.
+    """
 
     title: str
     explain: str
