@@ -1,0 +1,347 @@
+"""Really typed FP16, BF16 and FP64 models: every float tensor changes its type, except on islands of kept nodes.
+
+The rules are those of ``emulate``, written as types: tensors between two nodes of an island stay in their own type with no cast,
+casts stand at the island's borders only. An operator whose schema does not allow the target type at some input or output keeps
+its own type there. The main graph's inputs and outputs keep float32 for FP16 and BF16, and become double for FP64.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper
+
+from engines.graph import external, names, schema
+from engines.graph.emulate import NOTE, PRECISIONS
+from engines.graph.problem import ModelProblem
+
+_DOUBLE = int(TensorProto.DOUBLE)
+
+
+class _Plan(NamedTuple):
+    """What a conversion does: ``sources`` element types become ``target``; with ``boundary`` also those of the main graph's
+    inputs and outputs. ``dtype`` is numpy's of ``target``; ``suffix`` names the second weights file."""
+
+    target: int
+    dtype: np.dtype[Any]
+    sources: frozenset[int]
+    suffix: str
+    boundary: bool
+
+
+def to_precision(model: ModelProto, weights_dir: str, precision: str, keep: Collection[int]) -> ModelProto:
+    """A copy typed in ``fp16`` or ``bf16``. ``keep``: positions in ``graph.node`` of nodes that stay in FP32.
+
+    Float32 inputs and outputs of the graph stay float32, with a cast. Names of the graph's inputs and outputs stay; inner tensors
+    keep their names in their new type. Raises ``ModelProblem`` for an unknown precision, or where no node can hold it (BF16 below
+    opset 13).
+    """
+    if precision not in PRECISIONS:
+        raise ModelProblem(f"The precision '{precision}' is not one of fp16, bf16.")
+    target, dtype = PRECISIONS[precision]
+    plan = _Plan(target, dtype, frozenset({int(TensorProto.FLOAT)}), f"typed-{precision}", boundary=False)
+    version = schema.opsets(model).get("", 13)
+    if precision == "bf16" and version < 13:
+        raise ModelProblem(f"Typed BF16 needs opset 13 or newer; this model has opset {version}. Export it again.")
+    return _convert(model, weights_dir, plan, keep)
+
+
+def to_float64(model: ModelProto, weights_dir: str) -> ModelProto:
+    """A copy in which every float32, FP16 and BF16 tensor is a double: initializers, attributes, inputs, outputs, Cast targets. A
+    judge of the reference itself. Operators without doubles keep their own type, with casts. Raises ``ModelProblem``."""
+    sources = frozenset({int(TensorProto.FLOAT), int(TensorProto.FLOAT16), int(TensorProto.BFLOAT16)})
+    return _convert(model, weights_dir, _Plan(_DOUBLE, np.dtype(np.float64), sources, "fp64", boundary=True), ())
+
+
+def _convert(model: ModelProto, weights_dir: str, plan: _Plan, keep: Collection[int]) -> ModelProto:
+    result = ModelProto()
+    result.CopyFrom(model)
+    graph = result.graph
+    kept = frozenset(keep)
+    types = schema.element_types(result)
+    shared = _Shared(plan, weights_dir, schema.opsets(result), names.Fresh(names.used(graph)), [])
+    scope = _Scope(shared, graph, types, None)
+    scope.convert(kept, {i.name for i in graph.input}, [o.name for o in graph.output])
+    if shared.notes:
+        entry = result.metadata_props.add()
+        entry.key, entry.value = NOTE, " ".join(dict.fromkeys(shared.notes))
+    return result
+
+
+class _Shared(NamedTuple):
+    plan: _Plan
+    weights_dir: str
+    versions: Mapping[str, int]
+    fresh: names.Fresh
+    notes: list[str]
+
+
+class _Scope:
+    """One graph under conversion: which element type each name really has now, and the casts made so far."""
+
+    def __init__(self, shared: _Shared, graph: GraphProto, types: Mapping[str, int], parent: "_Scope | None") -> None:
+        self.shared, self.graph, self.types, self.parent = shared, graph, types, parent
+        self.plan = shared.plan
+        self.own = names.defined(graph)
+        self.actual: dict[str, int] = {}  # differs from ``types`` where converted
+        self.casts: dict[tuple[str, int], str] = {}
+        self.nodes: list[NodeProto] = []
+        self.weights = {t.name: t for t in graph.initializer if t.data_type in self.plan.sources}
+        self.made: dict[tuple[str, int], str] = {}  # (weight, element type) -> name of the initializer
+
+    # -- names and types
+
+    def original(self, name: str) -> int:
+        """The element type of a name in the model before conversion; 0 where unknown."""
+        return self.types.get(name, 0)
+
+    def now(self, name: str) -> int:
+        """The element type that a name has in the converted model."""
+        if name in self.own or self.parent is None:
+            return self.actual.get(name, self.original(name))
+        return self.parent.now(name)
+
+    def read(self, name: str, wanted: int) -> str:
+        """A name that holds the value of ``name`` in the element type ``wanted``; made where there is none yet."""
+        if not name or self.original(name) not in self.plan.sources:
+            return name
+        if name in self.own and name in self.weights:
+            return self._weight(name, wanted)
+        if name not in self.own and self.parent is not None and self.parent.owns_weight(name):
+            return self.parent.read(name, wanted)
+        if self.now(name) == wanted:
+            return name
+        if (name, wanted) not in self.casts:
+            target = self.shared.fresh(f"{name}__{_short(wanted)}")
+            self._cast(name, target, wanted)
+            self.casts[name, wanted] = target
+        return self.casts[name, wanted]
+
+    def owns_weight(self, name: str) -> bool:
+        if name in self.own or self.parent is None:
+            return name in self.weights
+        return self.parent.owns_weight(name)
+
+    def _weight(self, name: str, wanted: int) -> str:
+        if (name, wanted) not in self.made:
+            free = not any(key[0] == name for key in self.made)
+            tensor = self.weights[name]
+            self.made[name, wanted] = name if free else self.shared.fresh(f"{name}__{_short(wanted)}")
+            copy = TensorProto()
+            copy.CopyFrom(tensor)
+            copy.name = self.made[name, wanted]
+            if wanted != tensor.data_type:
+                _retype(copy, self.plan, self.shared.weights_dir)
+            self._new_weights.append(copy)
+        return self.made[name, wanted]
+
+    def _cast(self, source: str, target: str, wanted: int) -> None:
+        node = NodeProto(op_type="Cast", name=self.shared.fresh(f"{target}__cast"))
+        node.input.append(source)
+        node.output.append(target)
+        node.attribute.add(name="to", i=wanted, type=AttributeProto.INT)
+        self.nodes.append(node)
+
+    # -- conversion
+
+    def convert(self, kept: frozenset[int], fed: Collection[str], outputs: Sequence[str]) -> None:
+        """Convert the graph in place. ``fed``, ``outputs``: its inputs and outputs; in bodies these are of the target type."""
+        self._new_weights: list[TensorProto] = []
+        inner = self.parent is not None or self.plan.boundary
+        for info in self.graph.input:
+            if inner and info.name in fed:
+                self._retype_info(info.type, info.name)
+        # An output of the main graph keeps its type and name: its producer writes a converted twin.
+        wanted = {
+            name: (self.plan.target if inner else self.original(name))
+            for name in outputs
+            if self.original(name) in self.plan.sources
+        }
+        for i, original in enumerate(self.graph.node):
+            node = NodeProto()
+            node.CopyFrom(original)
+            self._node(node, i in kept)
+        renames: dict[str, str] = {}
+        for name in dict.fromkeys(outputs):
+            if name not in wanted:
+                continue
+            if name in self.weights:
+                self._weight(name, wanted[name])
+                renames[name] = name
+            elif self.now(name) != wanted[name] and name in self.own:
+                renames[name] = name
+        self._finish(renames, wanted)
+        if inner:
+            for info in self.graph.output:
+                if self.original(info.name) in self.plan.sources:
+                    self._set_type(info.type, self.plan.target)
+
+    def _finish(self, renames: Mapping[str, str], wanted: Mapping[str, int]) -> None:
+        moved: dict[str, str] = {}
+        casts: list[tuple[str, str, int]] = []
+        for name in renames:
+            if name in self.weights:
+                held = self.made[name, wanted[name]]
+                if held == name:
+                    continue
+                # Another type took the name: give that one a fresh name, and this one its own back.
+                other = next(key for key, value in self.made.items() if value == name)
+                moved[name] = self.shared.fresh(f"{name}__{_short(other[1])}")
+                moved[held] = name
+            else:
+                moved[name] = self.shared.fresh(f"{name}__{_short(self.now(name))}")
+                casts.append((moved[name], name, wanted[name]))
+        for tensor in self._new_weights:
+            tensor.name = moved.get(tensor.name, tensor.name)
+        for node in self.nodes:
+            names.rename_reads(node, moved)
+            for i, name in enumerate(node.output):
+                node.output[i] = moved.get(name, name)
+        for source, target, kind in casts:
+            self._cast(source, target, kind)
+        kept = [t for t in self.graph.initializer if t.name not in self.weights]
+        copies = []
+        for tensor in kept:
+            copy = TensorProto()
+            copy.CopyFrom(tensor)
+            copies.append(copy)
+        del self.graph.initializer[:]
+        self.graph.initializer.extend([*copies, *self._new_weights])
+        del self.graph.node[:]
+        self.graph.node.extend(self.nodes)
+        del self.graph.value_info[:]
+
+    def _node(self, node: NodeProto, keep: bool) -> None:
+        """Append a node, reading and writing the types it should."""
+        nested = list(names.bodies(node))
+        if nested:
+            self._control(node, keep, nested)
+            return
+        if keep:
+            low_in: Sequence[bool] = (False,) * len(node.input)
+            low_out: Sequence[bool] = (False,) * len(node.output)
+        else:
+            low_in, low_out = self._low(node)
+        for i, name in enumerate(node.input):
+            node.input[i] = self.read(name, self.plan.target if low_in[i] else self.original(name))
+        for i, name in enumerate(node.output):
+            if low_out[i] and self.original(name) in self.plan.sources:
+                self.actual[name] = self.plan.target
+        if any(
+            low and self.original(name) in self.plan.sources for low, name in zip(low_out, node.output, strict=True)
+        ):
+            self._retype_attributes(node)
+        self.nodes.append(node)
+
+    def _low(self, node: NodeProto) -> tuple[list[bool], list[bool]]:
+        """Which inputs and outputs take the target type: where the schema allows it, to all that share a type variable."""
+        inputs, outputs = schema.convertible(node, self.shared.versions, self.plan.target)
+        known = schema.signature(node, self.shared.versions)
+        stuck: set[str] = set()
+        if known is None:
+            return list(inputs), list(outputs)
+        actuals = [
+            *zip(known.inputs, node.input, inputs, strict=True),
+            *zip(known.outputs, node.output, outputs, strict=True),
+        ]
+        for slot, name, allowed in actuals:
+            holds = self.original(name)
+            if name and (holds == schema.NOT_TENSOR or holds == 0 or (holds in self.plan.sources and not allowed)):
+                stuck.add(slot.variable)
+            if name and holds == schema.NOT_TENSOR:  # sequences hold tensors of the original type
+                return [False] * len(inputs), [False] * len(outputs)
+        return (
+            [a and s.variable not in stuck for a, s in zip(inputs, known.inputs, strict=True)],
+            [a and s.variable not in stuck for a, s in zip(outputs, known.outputs, strict=True)],
+        )
+
+    def _retype_attributes(self, node: NodeProto) -> None:
+        """Attributes that decide the element type of the result."""
+        special = schema.DTYPE_ATTRIBUTE.get(node.op_type)
+        if special is not None:
+            stated = schema.attribute(node, special[0])
+            if stated is not None and stated.i in self.plan.sources:
+                stated.i = self.plan.target
+            elif stated is None and special[1] in self.plan.sources:
+                node.attribute.add(name=special[0], i=self.plan.target, type=AttributeProto.INT)
+        elif node.op_type in ("ConstantOfShape", "Constant"):
+            value = schema.attribute(node, "value")
+            if value is not None:
+                _retype(value.t, self.plan, self.shared.weights_dir)
+            elif node.op_type == "ConstantOfShape":
+                node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(
+                    numpy_helper.from_array(np.zeros(1, self.plan.dtype))
+                )
+            else:
+                raw = next(a for a in node.attribute if a.name in ("value_float", "value_floats"))
+                array = np.array(raw.f if raw.name == "value_float" else raw.floats, np.float32).astype(self.plan.dtype)
+                del node.attribute[:]
+                node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(numpy_helper.from_array(array))
+
+    def _control(self, node: NodeProto, keep: bool, nested: Sequence[GraphProto]) -> None:
+        """If, Loop and Scan: their bodies are converted with them, or left whole and read from outside in the original types."""
+        whole = keep or node.op_type not in ("If", "Loop", "Scan") or schema.domain_of(node) != ""
+        if not whole and not all(map(self._plain, nested)):
+            self.shared.notes.append(f"The body of '{node.name}' holds sequences and stays in its own precision.")
+            whole = True
+        if whole:
+            for i, name in enumerate(node.input):
+                node.input[i] = self.read(name, self.original(name))
+            names.rename_captures(node, {name: self.read(name, self.original(name)) for name in names.captures(node)})
+            self.nodes.append(node)
+            return
+        for i, name in enumerate(node.input):
+            node.input[i] = self.read(name, self.plan.target)
+        for name in names.captures(node):  # weights and casts of the outside are made outside, before the node
+            if self.owns_weight(name):
+                self.read(name, self.plan.target)
+        for body in nested:
+            scope = _Scope(self.shared, body, schema.graph_types(body, self.shared.versions, self.types), self)
+            scope.convert(frozenset(), {i.name for i in body.input}, [o.name for o in body.output])
+        for name in node.output:
+            if self.original(name) in self.plan.sources:
+                self.actual[name] = self.plan.target
+        self.nodes.append(node)
+
+    def _plain(self, body: GraphProto) -> bool:
+        types = schema.graph_types(body, self.shared.versions, self.types)
+        own = names.defined(body)
+        return all(types.get(name, 0) > 0 for name in own) and all(
+            self._plain(inner) for child in body.node for inner in names.bodies(child)
+        )
+
+    def _retype_info(self, declared: TypeProto, name: str) -> None:
+        if self.original(name) in self.plan.sources:
+            self._set_type(declared, self.plan.target)
+            self.actual[name] = self.plan.target
+
+    def _set_type(self, declared: TypeProto, kind: int) -> None:
+        if declared.WhichOneof("value") == "tensor_type":
+            declared.tensor_type.elem_type = kind
+
+
+def _retype(tensor: TensorProto, plan: _Plan, weights_dir: str) -> None:
+    """Change the element type of a weight; external ones get a second weights file, made once."""
+    source = external.dtype_of(tensor.data_type)
+    convert: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] = lambda x: _astype(x, plan.dtype)  # noqa: E731
+    if not external.is_external(tensor):
+        name, dims = tensor.name, tuple(tensor.dims)
+        tensor.CopyFrom(numpy_helper.from_array(convert(numpy_helper.to_array(tensor)).reshape(dims), name))
+        return
+    location, offset, length = external.pointer(tensor)
+    suffix = f"{plan.suffix}-from-{source.name}"
+    converted = external.converted(weights_dir, location, suffix, convert, source)
+    tensor.data_type = plan.target
+    size = plan.dtype.itemsize
+    external.point(tensor, converted, offset * size // source.itemsize, length * size // source.itemsize)
+
+
+def _astype(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    with np.errstate(all="ignore"):
+        return values.astype(dtype)
+
+
+def _short(kind: int) -> str:
+    return {
+        int(TensorProto.FLOAT): "fp32", int(TensorProto.FLOAT16): "fp16", int(TensorProto.BFLOAT16): "bf16", _DOUBLE: "fp64",
+    }.get(kind, str(kind))  # fmt: skip
