@@ -17,10 +17,12 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", k
 
 
 class SessionOpened(Event, frozen=True, tag="session.opened"):
-    """Written at creation and at each resume (``resumed``). ``fingerprints``: engine spec -> fingerprint, known so far."""
+    """Written each time a runner takes the session up; ``resumed`` from the second time on. ``retry_unresolved``: measurements that
+    ended in anything but ``ok`` are forgotten and asked for again."""
 
     id: str
     resumed: bool = False
+    retry_unresolved: bool = False
     pid: int = 0
     host: str = ""
     versions: dict[str, str] = {}
@@ -45,7 +47,8 @@ class StepStarted(Event, frozen=True, tag="step.started"):
 
 class StepFinished(Event, frozen=True, tag="step.finished"):
     """``outcome``: the step's outcome struct as plain data, None when it failed (``error`` says why, ``status`` the kind). ``findings``
-    likewise. ``tables`` name -> artifact digest. ``decisive`` role -> probe keys. Large values move to artifacts (``blobs``)."""
+    likewise. ``tables`` name -> artifact digest; the table ``decisive`` holds the decisive probes themselves. ``decisive`` role -> probe keys.
+    ``causes``: unresolved probes of this run by reason. ``blobs``: fields too large for a line -> the artifact that holds their JSON."""
 
     run: int
     node: str
@@ -61,6 +64,8 @@ class StepFinished(Event, frozen=True, tag="step.finished"):
     speculative: int = 0
     builds: int = 0
     unresolved: int = 0
+    causes: dict[str, int] = {}
+    blobs: dict[str, str] = {}
 
 
 class StepCancelled(Event, frozen=True, tag="step.cancelled"):

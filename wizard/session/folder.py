@@ -1,0 +1,272 @@
+"""Session folders: made, found, listed."""
+
+import contextlib
+import hashlib
+import os
+import platform
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engines.data.store import Store, atomic
+from wizard.problem import Problem
+from wizard.session import journal, lock
+from wizard.session.problems import AmbiguousSession, NewerSession, NoSuchSession, OtherProblem, SessionProblem
+from wizard.session.state import State, fold
+
+FORMAT = 1
+DESCRIPTION = "session.json"
+FLOW = "flow.yaml"
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like something else
+_PACKAGES = ("narrowdown", "onnx", "onnxruntime", "numpy", "openvino", "tensorrt", "tensorrt-rtx", "polygraphy")
+
+
+class Description(msgspec.Struct, frozen=True):
+    """``session.json``: what never changes about a session. ``flow``: sha256 of ``flow.yaml``."""
+
+    format: int
+    id: str
+    created: float
+    problem: Problem
+    flow: str
+    versions: dict[str, str] = {}
+    machine: dict[str, Any] = {}
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """One session in a list. ``age``: seconds since its last event. ``problem``: a sentence where it cannot be read."""
+
+    id: str
+    path: Path
+    model: str = ""
+    engine: str = ""
+    node: str = ""
+    verdict: str = ""
+    end: str = ""
+    exit_code: int | None = None
+    created: float = 0.0
+    age: float = 0.0
+    holder: str = ""
+    problem: str = ""
+
+
+def home() -> Path:
+    """Where sessions live unless told otherwise: ``$NARROWDOWN_HOME``, else ``$XDG_STATE_HOME/narrowdown/sessions``."""
+    if chosen := os.environ.get("NARROWDOWN_HOME"):
+        return Path(chosen).expanduser().absolute()
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state).absolute() / "narrowdown" / "sessions"
+
+
+def create(problem: Problem, flow_text: str, root: Path | None = None, *, folder: Path | None = None) -> Path:
+    """A new session folder below ``root`` (default: home()), or at ``folder`` itself, which must be empty or not there.
+
+    Raises SessionProblem, OSError.
+    """
+    target = folder.absolute() if folder else _fresh(root or home())
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise OtherProblem(f"'{target}' is not empty and holds no session; name a new folder.")
+    target.mkdir(parents=True, exist_ok=True)
+    store = Store(target)
+    for part in (store.artifacts, store.models, store.weights, store.inputs, store.captures, store.logs):
+        part.mkdir(parents=True, exist_ok=True)
+    text = flow_text.encode()
+    id_ = target.name if folder is None else _name()
+    description = Description(
+        format=FORMAT,
+        id=id_,
+        created=round(time.time(), 3),
+        problem=problem,
+        flow=hashlib.sha256(text).hexdigest(),
+        versions=versions(),
+        machine={
+            "host": socket.gethostname(),
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "processors": os.cpu_count() or 1,
+        },
+    )
+    with atomic(target / FLOW) as temporary:
+        temporary.write_bytes(text)
+    # Last: a folder with a description is a whole session.
+    with atomic(target / DESCRIPTION) as temporary:
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(description)))
+    return target
+
+
+def reuse(folder: Path, problem: Problem, flow_text: str) -> bool:
+    """Whether the folder already holds a session of this PROBLEM and flow; False where it holds nothing yet.
+
+    Raises OtherProblem where it is of another one, and says what differs.
+    """
+    if not (folder / DESCRIPTION).exists():
+        return False
+    there = describe(folder)
+    if there.problem != problem:
+        different = [
+            name
+            for name in problem.__struct_fields__
+            if getattr(there.problem, name) != getattr(problem, name) and name != "digests"
+        ]
+        what = ", ".join(different) if different else "a file's content"
+        raise OtherProblem(
+            f"'{folder}' holds a session of another problem ({what} differs); name a new folder for this one."
+        )
+    if there.flow != hashlib.sha256(flow_text.encode()).hexdigest():
+        raise OtherProblem(
+            f"'{folder}' holds a session with another version of the flow; 'narrowdown resume' goes on with it."
+        )
+    return True
+
+
+def describe(folder: Path) -> Description:
+    """The session's description. Raises NoSuchSession, NewerSession, SessionProblem."""
+    path = folder / DESCRIPTION
+    try:
+        data = path.read_bytes()
+    except OSError:
+        raise NoSuchSession(f"'{folder}' is not a session: it has no {DESCRIPTION}.") from None
+    try:
+        head = msgspec.json.decode(data, type=dict[str, Any])
+        if isinstance(head.get("format"), int) and head["format"] > FORMAT:
+            raise NewerSession(path, head["format"], FORMAT)
+        return msgspec.json.decode(data, type=Description)
+    except msgspec.DecodeError as error:
+        raise SessionProblem(f"{path} is damaged: {error}. Take it from a backup, or begin a new session.") from None
+
+
+def load(folder: Path) -> State:
+    """The session's state, from its journal. Raises SessionProblem."""
+    path = folder / journal.NAME
+    try:
+        return fold(journal.read(path)) if path.exists() else State()
+    except ValueError as error:
+        raise SessionProblem(f"{path} cannot be read: {error}") from None
+
+
+def find(name: str, root: Path | None = None) -> Path:
+    """The session that a path, an id or the beginning of an id names. Raises NoSuchSession, AmbiguousSession."""
+    path = Path(name).expanduser()
+    if (path / DESCRIPTION).is_file():
+        return path.absolute()
+    place = root or home()
+    entries = sorted(_folders(place)) if "/" not in name else []
+    exact = [entry for entry in entries if entry.name == name]
+    found = exact or [entry for entry in entries if name and entry.name.startswith(name)]
+    if len(found) > 1:
+        names = ", ".join(entry.name for entry in found[:8])
+        raise AmbiguousSession(f"'{name}' fits {len(found)} sessions: {names}. Write more of the id.")
+    if found:
+        return found[0]
+    if path.exists():
+        raise NoSuchSession(f"'{name}' is there but is not a session: it has no {DESCRIPTION}.")
+    raise NoSuchSession(f"There is no session '{name}' in {place}; 'narrowdown sessions' lists them.")
+
+
+def sessions(root: Path | None = None) -> list[Summary]:
+    """Every session below ``root`` (default: home()), the latest first. One that cannot be read is listed with the reason."""
+    return sorted((summary(entry) for entry in _folders(root or home())), key=lambda s: (s.age, s.id))
+
+
+def summary(folder: Path) -> Summary:
+    """What a list says of one session."""
+    held = lock.holder(folder)
+    holder = str(held) if held else ""
+    try:
+        about = describe(folder)
+    except SessionProblem as problem:
+        return Summary(folder.name, folder, age=_age(folder / DESCRIPTION), holder=holder, problem=str(problem))
+    basics: dict[str, Any] = {
+        "id": about.id,
+        "path": folder,
+        "model": about.problem.model,
+        "engine": about.problem.engine,
+        "created": about.created,
+        "holder": holder,
+    }
+    path = folder / journal.NAME
+    try:
+        state = fold(journal.outline(path)) if path.exists() else State(last=about.created)
+    except (SessionProblem, OSError, ValueError) as problem:
+        return Summary(**basics, age=_age(path), problem=str(problem))
+    here = state.here
+    closed = state.closed
+    said = str((here.outcome or {}).get("message", "")) if here else ""
+    return Summary(
+        **basics,
+        node=here.node if here else "",
+        verdict=_verdict(folder, state.end) or said,
+        end=state.end,
+        exit_code=closed.exit_code if closed else None,
+        age=max(0.0, time.time() - (state.last or about.created)),
+    )
+
+
+def repair(folder: Path) -> Path:
+    """A copy of a session whose journal is damaged, with everything that could be kept. Returns the copy's folder.
+
+    The lines that could not be kept are in its ``journal.lost``. Raises SessionProblem, OSError.
+    """
+    describe(folder)
+    number = 1
+    while (target := folder.with_name(f"{folder.name}-repaired-{number}")).exists():
+        number += 1
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("lock", "progress.json", "*.sock"))
+    path = target / journal.NAME
+    kept, lost = journal.repair(path.read_bytes(), path)
+    for name, data in ((journal.NAME, kept), ("journal.lost", lost)):
+        with atomic(target / name) as temporary:
+            temporary.write_bytes(data)
+    return target
+
+
+def versions() -> dict[str, str]:
+    """Versions of the packages that matter, as installed; nothing is imported."""
+    found = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _verdict(folder: Path, end: str) -> str:
+    """The verdict of the end that was reached, or the end's id where the flow cannot be read."""
+    if not end:
+        return ""
+    try:
+        from wizard.flow.load import load as load_flow
+
+        return load_flow(str(folder / FLOW)).flow.ends[end].verdict
+    except Exception:  # a list of sessions must not fall over one flow
+        return end
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    try:
+        yield from (entry for entry in root.iterdir() if (entry / DESCRIPTION).is_file())
+    except OSError:
+        return
+
+
+def _fresh(root: Path) -> Path:
+    while (target := root / _name()).exists():
+        pass
+    return target
+
+
+def _name() -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(5))
+
+
+def _age(path: Path) -> float:
+    try:
+        return max(0.0, time.time() - path.stat().st_mtime)
+    except OSError:
+        return 0.0

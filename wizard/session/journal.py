@@ -1,0 +1,280 @@
+"""The journal: one JSON object a line, each with a checksum; appended, never changed.
+
+A line is ``{"v":1,"seq":N,"ts":T,"kind":"...",...,"crc":"xxxxxxxx"}``. The crc is always the last field: it is the CRC-32, as eight hex
+digits, of the line's bytes before ``,"crc":`` plus a closing brace, that is, of the same object without the crc field.
+
+The file is written by one process (the runner, which holds the session's lock) and read by anyone at any time: ``Tail`` follows it.
+"""
+
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from engines.data.store import Store, atomic
+from wizard.session.events import (
+    VERSION,
+    AnyEvent,
+    ProbeFinished,
+    ProbeStarted,
+    StepFinished,
+    WorkerDied,
+)
+from wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
+
+LINE_LIMIT = 64 << 10  # bytes of one line, its newline included
+NAME = "journal.jsonl"
+
+_CRC = len(',"crc":"00000000"}')
+_KEPT = 4 << 10  # a field of this size or more moves to an artifact when its line is too large
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+
+
+class _Head(msgspec.Struct):
+    v: int
+    seq: int
+    kind: str
+
+
+_head = msgspec.json.Decoder(_Head)
+
+
+def encode(event: AnyEvent) -> bytes:
+    """The event as one line, newline included. ``seq`` and ``ts`` must be set."""
+    body = _encoder.encode(msgspec.structs.replace(event, seq=0, ts=0.0))
+    line = b'{"v":%d,"seq":%d,"ts":%.6f,%s' % (VERSION, event.seq, event.ts, body[1:])
+    return b'%s,"crc":"%08x"}\n' % (line[:-1], zlib.crc32(line))
+
+
+def _whole(line: bytes) -> bool:
+    """Whether the line (without its newline) carries the checksum of its own bytes."""
+    head, tail = line[:-_CRC], line[-_CRC:]
+    return len(line) > _CRC and tail == b',"crc":"%08x"}' % zlib.crc32(head + b"}")
+
+
+def decode(line: bytes, number: int, path: Path) -> AnyEvent:
+    """A line whose checksum holds, as an event. Raises NewerSession, DamagedJournal."""
+    try:
+        head = _head.decode(line)
+        if head.v > VERSION:
+            raise NewerSession(path, head.v, VERSION)
+        return _decoder.decode(line)
+    except msgspec.DecodeError as error:
+        raise DamagedJournal(path, number, f"it is no event that this version knows ({error})") from None
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """A journal's events and how far they reach: ``good`` bytes are whole lines; what follows is a torn tail."""
+
+    events: tuple[AnyEvent, ...]
+    good: int
+    torn: int = 0
+
+
+def scan(data: bytes, path: Path = Path(NAME)) -> Contents:
+    """All events in the bytes of a journal.
+
+    Raises DamagedJournal for a bad line that a good one follows, and for a line that is missing; NewerSession.
+    """
+    events: list[AnyEvent] = []
+    good, bad = 0, 0
+    for number, start, line in _lines(data):
+        if not line.endswith(b"\n") or not _whole(line[:-1]):
+            bad = bad or number
+            continue
+        if bad:
+            raise DamagedJournal(path, bad, "its checksum does not match")
+        event = decode(line[:-1], number, path)
+        if event.seq != len(events) + 1:
+            raise DamagedJournal(path, number, f"event {len(events) + 1} is missing before it")
+        events.append(event)
+        good = start + len(line)
+    return Contents(tuple(events), good, len(data) - good)
+
+
+def _lines(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """(number from 1, offset, line with its newline if it has one)."""
+    start = number = 0
+    while start < len(data):
+        end = data.find(b"\n", start) + 1 or len(data)
+        number += 1
+        yield number, start, data[start:end]
+        start = end
+
+
+def read(path: Path) -> tuple[AnyEvent, ...]:
+    """The events of a journal; a torn tail is left alone and ignored. Raises OSError and what ``scan`` raises."""
+    store = Store(path.parent)
+    return tuple(resolve(event, store) for event in scan(path.read_bytes(), path).events)
+
+
+def outline(path: Path) -> tuple[AnyEvent, ...]:
+    """The events that are no probes, for lists of sessions: much less to decode. Damaged lines are passed over."""
+    data = path.read_bytes()
+    lines = (line[:-1] for _, _, line in _lines(data) if b'"kind":"probe.' not in line[:120])
+    return tuple(decode(line, 0, path) for line in lines if _whole(line))
+
+
+def resolve(event: AnyEvent, store: Store) -> AnyEvent:
+    """A step's event with the fields that were moved to artifacts put back. Probes and measurements stay where they are."""
+    if not isinstance(event, StepFinished) or not event.blobs:
+        return event
+    try:
+        fields = {name: msgspec.json.decode(store.get(digest)) for name, digest in event.blobs.items()}
+    except (OSError, ValueError) as error:
+        raise SessionProblem(f"A file of the session is missing: {error}. Copy the whole session folder.") from None
+    return msgspec.structs.replace(event, **fields, blobs={})
+
+
+def fit(event: AnyEvent, store: Store) -> AnyEvent:
+    """The same event, its large fields moved to artifacts where a line could not hold them."""
+    if len(_encoder.encode(event)) < LINE_LIMIT - 256:
+        return event
+    match event:
+        case ProbeStarted() if event.probe is not None:
+            return msgspec.structs.replace(event, probe=None, blob=store.put(_encoder.encode(event.probe)))
+        case ProbeFinished() if event.measurement is not None:
+            return msgspec.structs.replace(event, measurement=None, blob=store.put(_encoder.encode(event.measurement)))
+        case StepFinished():
+            blobs: dict[str, str] = {}
+            emptied: dict[str, Any] = {}
+            for name, empty in (("outcome", None), ("findings", {}), ("tables", {}), ("decisive", {})):
+                text = _encoder.encode(getattr(event, name))
+                if len(text) >= _KEPT:
+                    blobs[name], emptied[name] = store.put(text), empty
+            return msgspec.structs.replace(event, **emptied, blobs=blobs)
+    return event
+
+
+class Journal:
+    """The journal open for appending. Only the holder of the session's lock may have one.
+
+    ``events``: what it held when it was opened. ``torn``: where a torn tail was moved to, None where there was none.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        """Open, or begin, a journal. Raises OSError, DamagedJournal, NewerSession."""
+        self._path, self._clock, self._store = path, clock, Store(path.parent)
+        contents = Contents((), 0)
+        self.torn: Path | None = None
+        if path.exists():
+            data = path.read_bytes()
+            contents = scan(data, path)
+            if contents.torn:
+                self.torn = _set_aside(path, data[contents.good :])
+        self.events = tuple(resolve(event, self._store) for event in contents.events)
+        self._seq = len(contents.events)
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        os.ftruncate(self._fd, contents.good)
+        _sync_folder(path.parent)
+
+    def append(self, event: AnyEvent) -> AnyEvent:
+        """Write the event; what comes back is what a reader of the file gets: numbered, stamped, plain data as JSON has it.
+
+        On the disk before this returns, unless nobody acts on it (``probe.started``, ``worker.died``). Raises OSError, after which the file
+        holds no part of the line; ValueError for an event that no line can hold.
+        """
+        stamped = msgspec.structs.replace(fit(event, self._store), seq=self._seq + 1, ts=round(self._clock(), 6))
+        line = encode(cast(AnyEvent, stamped))
+        if len(line) > LINE_LIMIT:
+            raise ValueError(f"A {event.__struct_config__.tag} event of {len(line)} bytes does not fit a journal line.")
+        written = decode(
+            line[:-1], self._seq + 1, self._path
+        )  # also proves that it can be read back: JSON has no infinity
+        before = os.fstat(self._fd).st_size
+        try:
+            if os.write(self._fd, line) != len(line):
+                raise OSError(28, "the disk is full", str(self._path))
+            if not isinstance(event, ProbeStarted | WorkerDied):
+                os.fsync(self._fd)
+        except OSError:
+            os.ftruncate(self._fd, before)
+            raise
+        self._seq += 1
+        return resolve(written, self._store)
+
+    def close(self) -> None:
+        """Sync and close. Closing twice is fine."""
+        if self._fd >= 0:
+            os.fsync(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _set_aside(path: Path, tail: bytes) -> Path:
+    number = 1
+    while (target := path.with_name(f"journal.torn-{number}")).exists():
+        number += 1
+    with atomic(target) as temporary:
+        temporary.write_bytes(tail)
+    return target
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+class Tail:
+    """Follows a journal that another process writes. Each whole line is given once, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._store = path, Store(path.parent)
+        self._offset = self._seq = 0
+
+    def poll(self) -> tuple[AnyEvent, ...]:
+        """Events since the last call; none while the file is not there yet. A half-written last line waits.
+
+        Raises DamagedJournal, NewerSession.
+        """
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return ()
+        events: list[AnyEvent] = []
+        bad = 0
+        for number, _, line in _lines(data):
+            if not line.endswith(b"\n") or not _whole(line[:-1]):
+                bad = bad or self._seq + 1
+                continue
+            if bad:
+                raise DamagedJournal(self._path, bad, "its checksum does not match")
+            event = decode(line[:-1], self._seq + 1, self._path)
+            if event.seq != self._seq + 1:
+                raise DamagedJournal(
+                    self._path, self._seq + 1, f"event {self._seq + 1} is missing (line {number} read)"
+                )
+            self._offset += len(line)
+            self._seq += 1
+            events.append(resolve(event, self._store))
+        return tuple(events)
+
+
+def repair(data: bytes, path: Path) -> tuple[bytes, bytes]:
+    """(journal, lost): everything before the first damaged line, and of what follows the measurements, which stay true whatever
+    was decided in between. ``lost`` holds the lines that could not be kept. Raises NewerSession."""
+    kept: list[bytes] = []
+    lost: list[bytes] = []
+    for number, _, line in _lines(data):
+        try:
+            event = decode(line[:-1], number, path) if line.endswith(b"\n") and _whole(line[:-1]) else None
+        except DamagedJournal:
+            event = None
+        wanted = not lost or isinstance(event, ProbeStarted | ProbeFinished)
+        if event is not None and not lost and event.seq != len(kept) + 1:
+            wanted = isinstance(event, ProbeStarted | ProbeFinished)
+        if event is None or not wanted:
+            lost.append(line)
+            continue
+        kept.append(encode(cast(AnyEvent, msgspec.structs.replace(event, seq=len(kept) + 1))))
+    return b"".join(kept), b"".join(lost)

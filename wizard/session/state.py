@@ -1,0 +1,354 @@
+"""What a journal means: ``fold(events)`` gives the State, purely; ``advance`` takes in one event more.
+
+The state is a function of the journal alone, so every client that reads the same bytes sees the same session.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from engines.probe import AnyProbe, Import, Inspect, LoadInputs, Measure, Measurement
+from engines.steps.base import Findings
+from wizard.session.events import (
+    AnyEvent,
+    Exported,
+    NoteAdded,
+    Offered,
+    ProbeFinished,
+    ProbeStarted,
+    QuestionAnswered,
+    QuestionAsked,
+    Rewound,
+    SessionClosed,
+    SessionOpened,
+    StepCancelled,
+    StepFinished,
+    StepStarted,
+    WorkerDied,
+)
+
+Phase = Literal["start", "stepping", "asking", "ended"]
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A question as it was shown. ``seq``: its event, to which a rewind may go."""
+
+    seq: int
+    ask: str
+    answers: tuple[Offered, ...]
+    recommended: str = ""
+    because: str = ""
+
+
+class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry into a node. ``visit`` counts the entries into that node from 1; ``run`` numbers step runs in the session.
+
+    ``status`` of the step: ``""`` no step begun, ``running``, ``cancelled``, or how it finished. ``findings`` are those after the step, None while
+    it has not finished. ``seq``: the event that began this visit.
+    """
+
+    node: str
+    visit: int = 1
+    seq: int = 0
+    run: int = 0
+    step: str = ""
+    step_version: int = 0
+    status: Literal["", "running", "cancelled", "done", "refused", "failed"] = ""
+    error: str = ""
+    params: dict[str, Any] = {}
+    engine: str = ""
+    reference: str = ""
+    fingerprints: dict[str, str] = {}
+    timeout: float = 0.0
+    started: float = 0.0
+    finished: float = 0.0
+    outcome: dict[str, Any] | None = None
+    findings: Findings | None = None
+    tables: dict[str, str] = {}
+    decisive: dict[str, list[str]] = {}
+    seconds: float = 0.0
+    probes: int = 0
+    cached: int = 0
+    speculative: int = 0
+    builds: int = 0
+    unresolved: int = 0
+    causes: dict[str, int] = {}
+    question: Question | None = None
+    answer: str = ""
+    by: str = ""
+    note: str = ""
+    settings: dict[str, Any] = {}
+    answered: float = 0.0
+
+    @property
+    def stepped(self) -> bool:
+        """Whether the step of this visit has come to its end, whatever it was."""
+        return self.status in ("done", "refused", "failed")
+
+
+class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A probe that was started. ``probe`` is None where it lies in the artifact ``blob``."""
+
+    probe: AnyProbe | None
+    blob: str = ""
+    run: int = 0
+    seq: int = 0
+    speculative: bool = False
+
+
+class Known(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A measurement by its probe's key. ``measurement`` is None where it lies in the artifact ``blob`` (only whole answers are that large)."""
+
+    measurement: Measurement | None
+    blob: str = ""
+    run: int = 0
+    seq: int = 0
+    seconds: float = 0.0
+
+    @property
+    def resolved(self) -> bool:
+        return self.measurement is None or self.measurement.status == "ok"
+
+
+class State(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that the journal says so far. ``known``: measurements by key; ``asked``: the probes themselves by key."""
+
+    id: str = ""
+    seq: int = 0
+    opened: float = 0.0
+    last: float = 0.0
+    versions: dict[str, str] = {}
+    runs: int = 0
+    route: tuple[Visit, ...] = ()
+    asked: Mapping[str, Asked] = {}
+    known: Mapping[str, Known] = {}
+    fingerprints: dict[str, str] = {}
+    engines: dict[str, dict[str, Any]] = {}
+    notes: tuple[NoteAdded, ...] = ()
+    exports: tuple[str, ...] = ()
+    deaths: tuple[WorkerDied, ...] = ()
+    rewinds: int = 0
+    closed: SessionClosed | None = None
+    # What the route was right after each event that a rewind may go to.
+    anchors: Mapping[int, tuple[Visit, ...]] = {}
+    first_seconds: float = 0.0  # of the first build that worked: what timeouts are derived from
+    nodes: int = 0  # of the model last taken in
+
+    @property
+    def here(self) -> Visit | None:
+        """The visit being worked on; None before the first."""
+        return self.route[-1] if self.route else None
+
+    @property
+    def findings(self) -> Findings:
+        """What the steps on the route have established."""
+        return next((v.findings for v in reversed(self.route) if v.findings is not None), Findings())
+
+    @property
+    def end(self) -> str:
+        """The id of the end that was reached, ``""`` while the route goes on."""
+        return self.closed.end if self.closed else ""
+
+    @property
+    def phase(self) -> Phase:
+        here = self.here
+        if self.end:
+            return "ended"
+        if here is None:
+            return "start"
+        return "asking" if here.question and not here.answer else "stepping"
+
+    def visits(self, node: str) -> int:
+        """How often the route has entered this node."""
+        return sum(v.node == node for v in self.route)
+
+
+def fold(events: Iterable[AnyEvent], state: State | None = None) -> State:
+    """The state after these events. Raises ``ValueError`` for findings that this version cannot read."""
+    result = state or State()
+    # The two mappings are copied once here, not once an event.
+    asked, known = dict(result.asked), dict(result.known)
+    result = msgspec.structs.replace(result, asked=asked, known=known)
+    for event in events:
+        result = _advance(result, event, asked, known)
+        asked, known = result.asked, result.known  # type: ignore[assignment]
+    return result
+
+
+def advance(state: State, event: AnyEvent) -> State:
+    """The state after one event more."""
+    if isinstance(event, ProbeStarted):
+        return _advance(state, event, dict(state.asked), {})
+    if isinstance(event, ProbeFinished):
+        return _advance(state, event, {}, dict(state.known))
+    return _advance(state, event, {}, {})
+
+
+def _advance(state: State, event: AnyEvent, asked: dict[str, Asked], known: dict[str, Known]) -> State:
+    """``asked`` and ``known`` are copies that may be written to, where the event is about a probe."""
+    changes: dict[str, Any] = {}
+    match event:
+        case SessionOpened():
+            changes = _opened(state, event)
+        case StepStarted():
+            changes = _step_started(state, event)
+        case StepFinished():
+            changes = _step_finished(state, event)
+        case StepCancelled():
+            changes["route"] = _change(state.route, event.run, status="cancelled", error=event.reason)
+        case ProbeStarted():
+            before = state.asked.get(event.key)
+            speculative = event.speculative and (before is None or before.speculative)
+            asked[event.key] = Asked(event.probe, event.blob, event.run, event.seq, speculative)
+            changes["asked"] = asked
+        case ProbeFinished():
+            known[event.key] = Known(event.measurement, event.blob, event.run, event.seq, event.seconds)
+            changes = {"known": known, **_learnt(state, event)}
+        case WorkerDied():
+            changes["deaths"] = (*state.deaths, event)
+        case QuestionAsked():
+            changes = _question_asked(state, event)
+        case QuestionAnswered():
+            changes["route"] = _answered(state.route, event)
+        case Rewound():
+            changes = _rewound(state, event)
+        case NoteAdded():
+            changes["notes"] = (*state.notes, event)
+        case Exported():
+            changes["exports"] = (*state.exports, event.path)
+        case SessionClosed():
+            changes["closed"] = event
+    return msgspec.structs.replace(state, seq=event.seq, last=event.ts, **changes)
+
+
+def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
+    """A model or inputs that could not be read are looked at again by each runner: the user may have mended them."""
+    known = state.known
+    if event.retry_unresolved:
+        known = {key: k for key, k in known.items() if k.resolved}
+    elif event.resumed:
+        known = {key: k for key, k in known.items() if k.resolved or not _of(state, key, Import | LoadInputs)}
+    return {
+        "id": event.id,
+        "opened": state.opened or event.ts,
+        "versions": event.versions or state.versions,
+        "known": known,
+        "closed": None,
+    }
+
+
+def _of(state: State, key: str, kinds: Any) -> bool:
+    asked = state.asked.get(key)
+    return asked is not None and isinstance(asked.probe, kinds)
+
+
+def _step_started(state: State, event: StepStarted) -> dict[str, Any]:
+    visit = Visit(
+        node=event.node,
+        visit=event.visit,
+        seq=event.seq,
+        run=event.run,
+        step=event.step,
+        step_version=event.step_version,
+        status="running",
+        params=event.params,
+        engine=event.engine,
+        reference=event.reference,
+        fingerprints=event.fingerprints,
+        timeout=event.timeout,
+        started=event.ts,
+    )
+    here = state.here
+    again = here is not None and (here.node, here.visit) == (event.node, event.visit)
+    route = (*(state.route[:-1] if again else state.route), visit)
+    infos = {event.engine: event.engine_info, event.reference: event.reference_info}
+    return {
+        "runs": max(state.runs, event.run),
+        "route": route,
+        "anchors": {**state.anchors, event.seq: route},
+        "fingerprints": {**state.fingerprints, **event.fingerprints},
+        "engines": {**state.engines, **{spec: info for spec, info in infos.items() if info}},
+        "closed": None,
+    }
+
+
+def _step_finished(state: State, event: StepFinished) -> dict[str, Any]:
+    try:
+        findings = msgspec.convert(event.findings, Findings) if event.findings else None
+    except msgspec.ValidationError as error:
+        raise ValueError(f"Event {event.seq}: its findings were written by another version ({error}).") from None
+    return {
+        "route": _change(
+            state.route,
+            event.run,
+            status=event.status,
+            error=event.error,
+            finished=event.ts,
+            outcome=event.outcome,
+            findings=findings,
+            tables=event.tables,
+            decisive=event.decisive,
+            seconds=event.seconds,
+            probes=event.probes,
+            cached=event.cached,
+            speculative=event.speculative,
+            builds=event.builds,
+            unresolved=event.unresolved,
+            causes=event.causes,
+        )
+    }
+
+
+def _change(route: tuple[Visit, ...], run: int, **changes: Any) -> tuple[Visit, ...]:
+    return tuple(msgspec.structs.replace(v, **changes) if v.run == run else v for v in route)
+
+
+def _learnt(state: State, event: ProbeFinished) -> dict[str, Any]:
+    """What a measurement says about engines, time and size, beside its answer."""
+    asked, m = state.asked.get(event.key), event.measurement
+    probe = asked.probe if asked else None
+    if m is None or m.status != "ok":
+        return {}
+    if isinstance(probe, Inspect):
+        return {
+            "fingerprints": {**state.fingerprints, probe.engine: str(m.facts.get("fingerprint", ""))},
+            "engines": {**state.engines, probe.engine: m.facts},
+        }
+    if isinstance(probe, Measure) and not state.first_seconds:
+        return {"first_seconds": event.seconds}
+    if isinstance(m.facts.get("nodes"), int):
+        return {"nodes": m.facts["nodes"]}
+    return {}
+
+
+def _question_asked(state: State, event: QuestionAsked) -> dict[str, Any]:
+    question = Question(event.seq, event.ask, event.answers, event.recommended, event.because)
+    here = state.here
+    if here is not None and (here.node, here.visit) == (event.node, event.visit):
+        route = (*state.route[:-1], msgspec.structs.replace(here, question=question, answer=""))
+    else:  # a node without a step
+        route = (*state.route, Visit(event.node, event.visit, event.seq, started=event.ts, question=question))
+    return {"route": route, "anchors": {**state.anchors, event.seq: route}, "closed": None}
+
+
+def _answered(route: tuple[Visit, ...], event: QuestionAnswered) -> tuple[Visit, ...]:
+    return tuple(
+        msgspec.structs.replace(
+            v, answer=event.answer, by=event.by, note=event.note, settings=event.settings, answered=event.ts
+        )
+        if (v.node, v.visit) == (event.node, event.visit)
+        else v
+        for v in route
+    )
+
+
+def _rewound(state: State, event: Rewound) -> dict[str, Any]:
+    """Back to the route as it was at the anchor. Measurements stay known; those that ended unresolved since then are asked again."""
+    return {
+        "route": state.anchors.get(event.to, ()),
+        "anchors": {seq: route for seq, route in state.anchors.items() if seq <= event.to},
+        "known": {key: k for key, k in state.known.items() if k.resolved or k.seq <= event.to},
+        "rewinds": state.rewinds + 1,
+        "closed": None,
+    }
