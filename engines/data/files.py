@@ -1,130 +1,205 @@
-"""Read what a user gives as inputs: Polygraphy JSON, npz, npy, data loader scripts, images. Each file gives a list of feeds."""
+"""Input files of every kind, read one feed at a time. What a file holds is not yet matched with the model: see ``samples``.
 
+Sources are paths: Polygraphy's JSON (or a folder of it), ``.npz`` (arrays by input name, one feed), ``.npy`` and images (one input each,
+``NAME=path`` names it), and data loader scripts ``path.py[:function]`` that yield feeds.
+"""
+
+import difflib
 import importlib.util
 import sys
 import traceback
-import zipfile
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from engines.data import polygraphy
+from engines.data.problem import InputProblem
 
-Feed = dict[str, np.ndarray]
-IMAGES = frozenset({".png", ".jpg", ".jpeg"})
-MOST_FEEDS = 10_000  # of a script that never ends
+IMAGES = (".png", ".jpg", ".jpeg")
+KINDS = (".json", ".npz", ".npy", ".py", *IMAGES)
+_MOST_FEEDS = 10_000  # of one script: a loader without an end must not fill the disk
+
+Array = np.ndarray[Any, Any]
 
 
-class InputProblem(Exception):
-    """Inputs that cannot be read or do not fit; the message is one sentence (exit code 2)."""
+class Given(NamedTuple):
+    """Arrays of one feed as the file holds them. ``alone``: one array for one input; other files complete the feed; its name is
+    empty where neither the user nor the file's name tells it."""
+
+    source: str  # for people: a file's name
+    arrays: Mapping[str, Array]
+    alone: bool = False
+    image: bool = False
 
 
-def read(source: str, inputs: dict[str, tuple[int, ...] | None]) -> list[Feed]:
-    """The feeds of one source: a path, or ``script.py:function``. ``inputs``: the model's inputs and their declared shapes (-1 symbolic), for files that
-    hold one bare array. Raises InputProblem."""
-    path, function = _split(source)
-    if not path.exists():
-        raise InputProblem(f"The input file {path} does not exist.")
+def read(source: str, names: Iterable[str]) -> Iterator[Given]:
+    """The feeds of a source. ``names``: the model's inputs, to tell ``NAME=path`` and file names. Raises ``InputProblem``."""
+    known = tuple(names)
+    name, path = _named(source, known)
+    path, function = _script(path)
+    file = Path(path)
+    kind = file.suffix.lower()
+    if not file.exists():
+        raise InputProblem(f"There is no inputs file '{path}'.")
+    if kind == ".py":
+        yield from _from_script(file, function or "load_data")
+    elif file.is_dir() or kind == ".json":
+        for feed in polygraphy.read_inputs(file):
+            yield Given(file.name, feed)
+    elif kind == ".npz":
+        yield Given(file.name, _npz(file))
+    elif kind == ".npy":
+        yield Given(file.name, {name or (file.stem if file.stem in known else ""): _npy(file)}, alone=True)
+    elif kind in IMAGES:
+        yield Given(
+            file.name, {name or (file.stem if file.stem in known else ""): _image(file)}, alone=True, image=True
+        )
+    else:
+        raise InputProblem(
+            f"'{file.name}' is not a kind of inputs file that can be read; give one of {', '.join(KINDS)}."
+        )
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """The word that is most like ``word``, "" where none is."""
+    return next(iter(difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)), "")
+
+
+def _named(source: str, known: tuple[str, ...]) -> tuple[str, str]:
+    """(input name, path) of ``NAME=path``. A path that holds ``=`` itself stays a path unless an input has that name."""
+    name, equals, path = source.partition("=")
+    return (name, path) if equals and name in known else ("", source)
+
+
+def _script(path: str) -> tuple[str, str]:
+    head, colon, function = path.rpartition(":")
+    return (head, function) if colon and head.endswith(".py") else (path, "")
+
+
+def _npy(file: Path) -> Array:
     try:
-        if path.suffix == ".py":
-            return _script(path, function or "load_data")
-        if path.suffix == ".npz":
-            return [_npz(path)]
-        if path.suffix == ".npy":
-            return [{_name_for(path, inputs): np.load(path, allow_pickle=False, mmap_mode="r")}]
-        if path.suffix.lower() in IMAGES:
-            return [_image(path, inputs)]
-        return polygraphy.read_inputs(path)
-    except (ValueError, EOFError, zipfile.BadZipFile) as problem:
-        raise InputProblem(f"The input file {path} cannot be read: {_sentence(problem)}") from None
-    except OSError as problem:
-        raise InputProblem(f"The input file {path} cannot be read: {problem.strerror or problem}.") from None
+        loaded = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputProblem(f"'{file.name}' cannot be read as a numpy array: {_short(error)}") from error
+    if not isinstance(loaded, np.ndarray):
+        raise InputProblem(f"'{file.name}' is an archive of arrays; give it the ending .npz.")
+    return loaded
 
 
-def _split(source: str) -> tuple[Path, str]:
-    head, colon, tail = source.rpartition(":")
-    if colon and head.endswith(".py") and tail.isidentifier():
-        return Path(head), tail
-    return Path(source), ""
-
-
-def _npz(path: Path) -> Feed:
-    with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
-
-
-def _name_for(path: Path, inputs: dict[str, tuple[int, ...] | None]) -> str:
-    """The input that a file with one array is for: the one of its own name, else the only one."""
-    if path.stem in inputs:
-        return path.stem
-    if len(inputs) == 1:
-        return next(iter(inputs))
-    raise InputProblem(
-        f"{path} holds one array, and the model has the inputs {', '.join(inputs)}: name the file after its input, such as {next(iter(inputs))}{path.suffix}."
-    )
-
-
-def _image(path: Path, inputs: dict[str, tuple[int, ...] | None]) -> Feed:
-    """An image as float32 in 0..1, NCHW or NHWC as the input's declared shape says, resized where that shape fixes a size."""
+def _npz(file: Path) -> dict[str, Array]:
     try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError:
-        raise InputProblem(f"{path} is an image; reading it needs Pillow: pip install 'narrowdown[images]'.") from None
-    fitting = {n: s for n, s in inputs.items() if s is not None and len(s) == 4}
-    name = path.stem if path.stem in fitting else next(iter(fitting), "")
-    if not name:
-        raise InputProblem(f"{path} is an image, and no input of the model has four dimensions to take it.")
-    shape = fitting[name] or ()
-    last = shape[3] in (1, 3) and shape[1] not in (1, 3)
-    channels, height, width = (shape[3], shape[1], shape[2]) if last else (shape[1], shape[2], shape[3])
-    try:
-        picture = Image.open(path).convert("L" if channels == 1 else "RGB")
-    except (UnidentifiedImageError, OSError) as problem:
-        raise InputProblem(f"{path} is no image that Pillow can read: {problem}.") from None
-    if height > 0 and width > 0:
-        picture = picture.resize((width, height))
-    pixels = np.asarray(picture, np.float32) / np.float32(255)
-    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
-    return {name: pixels[None] if last else np.moveaxis(pixels, -1, 0)[None]}
-
-
-def _script(path: Path, function: str) -> list[Feed]:
-    """Call ``function`` of a data loader script: it returns or yields dicts of arrays, as for ``polygraphy --data-loader-script``."""
-    spec = importlib.util.spec_from_file_location(f"_inputs_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise InputProblem(f"{path} is not a Python script.")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))
-    try:
-        spec.loader.exec_module(module)
-        loader = getattr(module, function, None)
-        if not callable(loader):
-            raise InputProblem(f"{path} has no function {function}().")
-        return [_checked(item, path, function, i) for i, item in zip(range(MOST_FEEDS), loader(), strict=False)]
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            raise InputProblem(f"'{file.name}' is a single array; give it the ending .npy.")
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
     except InputProblem:
         raise
-    except (Exception, SystemExit) as problem:
-        raise InputProblem(f"{_place(path)} raised {type(problem).__name__}: {_sentence(problem)}") from None
-    finally:
-        sys.path.remove(str(path.parent))
+    except Exception as error:  # zipfile and zlib have exceptions of their own
+        raise InputProblem(f"'{file.name}' cannot be read as an archive of numpy arrays: {_short(error)}") from error
 
 
-def _checked(item: Any, path: Path, function: str, position: int) -> Feed:
-    if not isinstance(item, dict):
+def _image(file: Path) -> Array:
+    """uint8 [height, width, channels]."""
+    try:
+        from PIL import Image
+    except ImportError as error:
         raise InputProblem(
-            f"{function}() in {path} gave a {type(item).__name__} as feed {position}; it must give dicts of arrays by input name."
-        )
-    return {str(k): np.asarray(v) for k, v in item.items()}
+            f"'{file.name}' is an image, and reading images needs the package pillow: install narrowdown[images], or give an .npy file."
+        ) from error
+    try:
+        with Image.open(file) as image:
+            plain = image if image.mode in ("L", "RGB", "RGBA") else image.convert("RGB")
+            pixels = np.asarray(plain, np.uint8)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise InputProblem(f"'{file.name}' cannot be read as an image: {_short(error)}") from error
+    return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
-def _place(path: Path) -> str:
-    """The script with the line in it that was reached last."""
-    frames = traceback.extract_tb(sys.exc_info()[2])
-    line = next((f.lineno for f in reversed(frames) if f.filename == str(path)), None)
-    return f"{path}, line {line}," if line else str(path)
+def _from_script(file: Path, function: str) -> Iterator[Given]:
+    """Feeds of a data loader script. Its folder is importable while it runs, and its module is forgotten afterwards."""
+    name = f"_narrowdown_loader_{uuid.uuid4().hex}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise InputProblem(f"'{file.name}' cannot be loaded as a Python script.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(file.parent))
+    try:
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:
+            raise InputProblem(_blame(file, error)) from error
+        loader = getattr(module, function, None)
+        if not callable(loader):
+            there = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+            near = nearest(function, there)
+            raise InputProblem(
+                f"'{file.name}' has no function '{function}'{f': did you mean {near}?' if near else '.'}"
+            )
+        yield from _iterate(file, function, loader)
+    finally:
+        sys.modules.pop(name, None)
+        if str(file.parent) in sys.path:
+            sys.path.remove(str(file.parent))
 
 
-def _sentence(problem: BaseException) -> str:
-    text = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+def _iterate(file: Path, function: str, loader: Any) -> Iterator[Given]:
+    try:
+        made = loader()
+        feeds = iter([made] if isinstance(made, Mapping) else made)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise InputProblem(_blame(file, error)) from error
+        raise InputProblem(
+            f"{function}() in '{file.name}' must take no arguments and yield dicts of arrays."
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise InputProblem(_blame(file, error)) from error
+    for count in range(_MOST_FEEDS + 1):
+        try:
+            feed = next(feeds)
+        except StopIteration:
+            if not count:
+                raise InputProblem(f"{function}() in '{file.name}' gave no feed at all.") from None
+            return
+        except (Exception, SystemExit) as error:
+            raise InputProblem(_blame(file, error)) from error
+        if count == _MOST_FEEDS:
+            raise InputProblem(
+                f"{function}() in '{file.name}' gives more than {_MOST_FEEDS:,} feeds; let it end earlier."
+            )
+        if not isinstance(feed, Mapping):
+            raise InputProblem(
+                f"{function}() in '{file.name}' must yield dicts that map input names to arrays, but feed {count} is a {type(feed).__name__}."
+            )
+        yield Given(file.name, {str(k): _as_array(v, str(k), file) for k, v in feed.items()})
+
+
+def _as_array(value: Any, name: str, file: Path) -> Array:
+    try:
+        array = np.asarray(value)
+    except Exception as error:
+        raise InputProblem(f"'{name}' from '{file.name}' cannot be turned into an array: {_short(error)}") from error
+    if array.dtype == object and not all(isinstance(x, str) for x in array.ravel()):
+        raise InputProblem(f"'{name}' from '{file.name}' is not an array of numbers or strings.")
+    return array
+
+
+def _blame(file: Path, error: BaseException) -> str:
+    """Where in the script it happened: the deepest frame that lies in it, or the line of a syntax error."""
+    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if Path(frame.filename) == file:
+            line = frame.lineno
+    where = f", line {line}," if line else ""
+    said = f"{type(error).__name__}: {_short(error)}" if str(error) else f"{type(error).__name__}."
+    return f"The data loader '{file.name}'{where} stopped with {said}"
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split())[:300] or type(error).__name__
     return text if text.endswith(".") else f"{text}."

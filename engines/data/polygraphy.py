@@ -1,100 +1,191 @@
-"""Polygraphy's JSON, read and written without Polygraphy, so that inputs and outputs travel between the two tools.
+"""Polygraphy's JSON for arrays, inputs and outputs, in both directions, without Polygraphy.
 
-Formats as captured from Polygraphy 0.49 and 0.53: an array is base64 of ``.npy`` bytes in an object marked ``polygraphy_class``; inputs are a list of
-feeds (or one feed); outputs are a ``RunResults``. From 0.53 a path without extension may be a folder of numbered JSON files, one iteration each.
+An array is ``{"array": base64 of the .npy bytes, "polygraphy_class": "ndarray"}``. Inputs are a list of feeds (name -> array), a bare
+feed counts as a list of one; outputs are ``RunResults``. Older files carry the marker ``__polygraphy_encoded_<type>`` and latin-1 or npz
+payloads; newer ones may be a folder with one file an iteration. Nothing is ever unpickled.
 """
 
 import base64
+import binascii
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-Feed = dict[str, np.ndarray]
+from engines.data.problem import InputProblem
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Feed: TypeAlias = dict[str, Array]
+
+_MARKER = "polygraphy_class"
+_LEGACY = "__polygraphy_encoded_"
+_LEGACY_VALUE = "polygraphy_serialized_json_type"
+
+
+class Runs(NamedTuple):
+    """Decoded RunResults: (runner name, iterations), names may repeat."""
+
+    runs: list[tuple[str, list[Feed]]]
 
 
 def read_inputs(path: Path) -> list[Feed]:
-    """Feeds of an inputs file: a list of feeds, one bare feed, or the outputs of a run. Raises ``ValueError`` with a sentence, ``OSError``."""
-    return [_feed(item, path) for item in _iterations(path)]
+    """Every feed of an inputs file, a folder of such files, or (their first runner's iterations) saved outputs.
+
+    Raises ``InputProblem`` with a sentence that names the file.
+    """
+    feeds: list[Feed] = []
+    for part in _parts(path):
+        decoded = _read(part)
+        if isinstance(decoded, Runs):
+            feeds += decoded.runs[0][1] if decoded.runs else []
+        else:
+            feeds += [_feed(item, part) for item in (decoded if isinstance(decoded, list) else [decoded])]
+    return feeds
 
 
-def read_outputs(path: Path) -> list[Feed]:
-    """The first runner's outputs, one feed an iteration. Raises as ``read_inputs``."""
-    return read_inputs(path)
+def read_outputs(path: Path) -> list[tuple[str, list[Feed]]]:
+    """(runner name, iterations) of a file or folder of saved outputs; iterations of one runner are joined across a folder's files.
+
+    Raises ``InputProblem`` with a sentence that names the file.
+    """
+    joined: list[tuple[str, list[Feed]]] = []
+    several = path.is_dir()
+    for part in _parts(path):
+        decoded = _read(part)
+        if not isinstance(decoded, Runs):
+            raise InputProblem(f"'{part.name}' holds no saved outputs (Polygraphy's RunResults).")
+        for name, iterations in decoded.runs:
+            known = next((i for n, i in joined if several and n == name), None)
+            if known is None:
+                joined.append((name, list(iterations)))
+            else:
+                known.extend(iterations)
+    return joined
 
 
-def write_inputs(path: Path, feeds: Sequence[Mapping[str, np.ndarray]]) -> None:
-    """A file for ``polygraphy run --load-inputs``."""
-    path.write_text(json.dumps([{k: _encode(v) for k, v in feed.items()} for feed in feeds], indent=4))
+def write_inputs(path: Path, feeds: Sequence[Mapping[str, Array]]) -> None:
+    """A file for ``polygraphy run --load-inputs``. Raises ``OSError``; ``ValueError`` for arrays that npy cannot hold."""
+    _write(path, [{name: _encode(value) for name, value in feed.items()} for feed in feeds])
 
 
-def write_outputs(path: Path, iterations: Sequence[Mapping[str, np.ndarray]], runner: str = "reference") -> None:
-    """A file for ``polygraphy run --load-outputs``."""
+def write_outputs(path: Path, iterations: Sequence[Mapping[str, Array]], runner: str = "reference") -> None:
+    """A file for ``polygraphy run --load-outputs``. Raises ``OSError``; ``ValueError`` for arrays that npy cannot hold."""
     results = [
         {
-            "outputs": {k: {"values": _encode(v), "polygraphy_class": "LazyArray"} for k, v in outputs.items()},
+            "outputs": {name: {"values": _encode(value), _MARKER: "LazyArray"} for name, value in outputs.items()},
             "runtime": 0.0,
             "runner_name": runner,
-            "polygraphy_class": "IterationResult",
+            _MARKER: "IterationResult",
         }
         for outputs in iterations
     ]
-    path.write_text(json.dumps({"lst": [[runner, results]], "polygraphy_class": "RunResults"}, indent=4))
+    _write(path, {"lst": [[runner, results]], _MARKER: "RunResults"})
 
 
-def _iterations(path: Path) -> list[Any]:
-    if path.is_dir():
-        files = sorted(path.glob("*.json"))
-        if not files:
-            raise ValueError(f"The folder {path} holds no JSON files.")
-        return [item for file in files for item in _iterations(file)]
+def _write(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=4), encoding="utf-8")
+
+
+def _encode(value: Array) -> dict[str, str]:
+    # ascontiguousarray would turn a scalar into a vector.
+    value = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
+    if value.dtype.isbuiltin == 2 or value.dtype.kind in "OV":
+        raise ValueError(f"arrays of type {value.dtype} cannot be written in Polygraphy's form; widen them first")
+    buffer = io.BytesIO()
+    np.save(buffer, value, allow_pickle=False)
+    return {"array": base64.b64encode(buffer.getvalue()).decode(), _MARKER: "ndarray"}
+
+
+def _parts(path: Path) -> Iterable[Path]:
+    if not path.is_dir():
+        return [path]
+    parts = sorted(p for p in path.iterdir() if p.suffix == ".json")
+    if not parts:
+        raise InputProblem(f"The folder '{path.name}' holds no JSON files.")
+    return parts
+
+
+def _read(path: Path) -> Any:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"), object_hook=_decode)
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not JSON text.") from None
-    except json.JSONDecodeError as problem:
-        raise ValueError(
-            f"{path} is not JSON (line {problem.lineno}, column {problem.colno}: {problem.msg})."
-        ) from None
-    if isinstance(data, dict) and "runs" in data:
-        if not data["runs"]:
-            raise ValueError(f"{path} holds a run without results.")
-        return list(data["runs"][0][1])
-    return data if isinstance(data, list) else [data]
+        with path.open(encoding="utf-8") as file:
+            return json.load(file, object_hook=_decode)
+    except OSError as error:
+        raise InputProblem(f"'{path.name}' cannot be read: {error.strerror or error}.") from error
+    except json.JSONDecodeError as error:
+        raise InputProblem(f"'{path.name}' is not JSON: {error.msg} in line {error.lineno}.") from error
+    except UnicodeDecodeError as error:
+        raise InputProblem(f"'{path.name}' is not JSON: it is not UTF-8 text.") from error
+    except RecursionError as error:
+        raise InputProblem(f"'{path.name}' is nested too deeply to be an inputs file.") from error
+    except _Undecodable as error:
+        raise InputProblem(f"'{path.name}' {error}") from error
 
 
 def _feed(item: Any, path: Path) -> Feed:
-    if not isinstance(item, dict) or not all(isinstance(v, np.ndarray) for v in item.values()):
-        raise ValueError(f"{path} is JSON, but not a list of input names and arrays as Polygraphy writes it.")
-    return {str(k): v for k, v in item.items()}
+    if not isinstance(item, dict) or not item:
+        raise InputProblem(f"'{path.name}' should hold a list of objects that map input names to arrays.")
+    return {str(name): _array(value, str(name), path) for name, value in item.items()}
 
 
-def _encode(array: np.ndarray) -> dict[str, str]:
-    file = io.BytesIO()
-    np.save(file, np.ascontiguousarray(array) if array.ndim else array, allow_pickle=False)
-    return {"array": base64.b64encode(file.getvalue()).decode("ascii"), "polygraphy_class": "ndarray"}
+def _array(value: Any, name: str, path: Path) -> Array:
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, list | int | float | bool | str):
+        try:
+            plain = np.asarray(value)
+        except ValueError:
+            plain = np.asarray(None)
+        if plain.dtype != object:
+            return plain
+    raise InputProblem(f"'{name}' in '{path.name}' is not an array.")
+
+
+class _Undecodable(Exception):
+    """Ends a sentence that begins with the file's name."""
 
 
 def _decode(item: dict[str, Any]) -> Any:
-    kind = item.get("polygraphy_class")
-    if kind is None and any(k.startswith("__polygraphy_encoded_") for k in item):
-        raise ValueError("This file was written by a Polygraphy older than 0.20; write it again with a newer one.")
-    if kind == "ndarray":
-        try:
-            return np.load(io.BytesIO(base64.b64decode(item["array"])), allow_pickle=False)
-        except (KeyError, ValueError, EOFError) as problem:
-            raise ValueError(f"An array in the file is damaged: {problem}.") from None
-    if kind in ("LazyArray", "LazyNumpyArray"):
-        return item["values"]
-    if kind == "IterationResult":
-        return item["outputs"]
-    if kind == "RunResults":
-        return {"runs": item["lst"]}
-    if kind in ("Tensor", "FormattedArray"):
-        raise ValueError(
-            f"The file holds a Polygraphy {kind}, which needs torch or TensorRT to read; save it as numpy arrays."
-        )
+    kind = item.get(_MARKER) or next(
+        (k.removeprefix(_LEGACY) for k, v in item.items() if k.startswith(_LEGACY) and v == _LEGACY_VALUE), None
+    )
+    try:
+        match kind:
+            case "ndarray":
+                return _decode_array(item["array"])
+            case "LazyArray" | "LazyNumpyArray":
+                return item["values"]
+            case "IterationResult":
+                return {name: _expect_array(value, name) for name, value in item["outputs"].items()}
+            case "RunResults":
+                return Runs([(str(name), list(iterations)) for name, iterations in item["lst"]])
+            case "Tensor" | "torch.Tensor":
+                raise _Undecodable(
+                    "holds a torch tensor, which is not opened as that could run code; save numpy arrays instead."
+                )
+            case "FormattedArray":
+                raise _Undecodable("holds an array in a vectorized TensorRT format, which cannot be used as an input.")
+    except (KeyError, TypeError, ValueError, EOFError, AttributeError) as error:
+        raise _Undecodable(f"holds a damaged {kind}.") from error
     return item
+
+
+def _expect_array(value: Any, name: str) -> Array:
+    if not isinstance(value, np.ndarray):
+        raise _Undecodable(f"holds no array for '{name}'.")
+    return value
+
+
+def _decode_array(text: str) -> Array:
+    """The payload is npy in base64; in old files npz, or latin-1."""
+    try:
+        data = base64.b64decode(text.encode(), validate=True)
+    except binascii.Error:
+        data = text.encode("latin-1")
+    loaded = np.load(io.BytesIO(data), allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        return loaded
+    with loaded:
+        return np.asarray(loaded[loaded.files[0]]) if loaded.files else np.zeros(0)
