@@ -99,7 +99,8 @@ class Sanitize(Probe, frozen=True, tag="sanitize"):
 
 class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     """Make the session's inputs from what the user gave and random data by role. -> facts: ``inputs`` digest,
-    ``samples`` (list of SampleInfo), ``guesses``, ``warnings``. Refused (status ``refused``) with a sentence where they do not fit."""
+    ``samples`` (list of SampleInfo), ``guesses``, ``warnings``. Refused (status ``refused``) with a sentence where they do
+    not fit."""
 
     model: str
     sources: tuple[str, ...] = ()  # absolute paths, "path.py:func" for scripts
@@ -159,13 +160,14 @@ AnyProbe: TypeAlias = Inspect | Import | Describe | Sanitize | LoadInputs | Meas
 class Score(msgspec.Struct, frozen=True, omit_defaults=True):
     """One tensor against its reference, one sample. All of these are kept so that any criterion can be applied later.
 
-    ``max_abs`` largest absolute difference; ``max_rel`` largest |a-b|/|b|; ``rel_max`` max_abs over max |reference|; ``rel_l2``
-    ||a-b|| / ||b||; ``cosine`` 1 for identical directions; ``sqnr_db`` 20 log10(||b|| / ||a-b||), SILENT_DB when equal; ``ulp`` largest
-    distance in units in the last place of the coarser of the two dtypes; ``mismatched`` fraction of elements over 1e-5 absolute
-    and 1e-5 relative. Differences count finite elements only; ``new_nonfinite``/``lost_nonfinite`` count the others.
-    NaN in the same place, and the same infinity in the same place, are equal. ``exact`` marks integers, booleans, strings:
-    compared exactly in wide arithmetic. ``front`` is the staircase of (absolute, relative) differences that no other element exceeds in both:
-    it answers every (atol, rtol) question without a new run (at most 64 steps, rounded outwards).
+    ``max_abs`` largest absolute difference; ``max_rel`` largest |a-b|/|b|; ``rel_max`` max_abs over max |reference|;
+    ``rel_l2`` ||a-b|| / ||b||; ``cosine`` 1 for identical directions; ``sqnr_db`` 20 log10(||b|| / ||a-b||), SILENT_DB when
+    equal; ``ulp`` largest distance in units in the last place of the coarser of the two dtypes; ``mismatched`` fraction of
+    elements over 1e-5 absolute and 1e-5 relative. Differences count finite elements only; ``new_nonfinite`` and
+    ``lost_nonfinite`` count the others. NaN in the same place, and the same infinity in the same place, are equal. ``exact``
+    marks integers, booleans, strings: compared exactly in wide arithmetic. ``front`` is the staircase of (absolute, relative)
+    differences that no other element exceeds in both: it answers every (atol, rtol) question without a new run (at most 64
+    steps, rounded outwards).
     """
 
     name: str
@@ -204,16 +206,16 @@ class SampleResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Status = Literal[
-    "ok", "crash", "timeout", "out-of-memory", "build-failed", "invalid-model", "unsupported", "refused", "reference-failed", "error",
-    "cancelled",
+    "ok", "crash", "timeout", "out-of-memory", "build-failed", "invalid-model", "unsupported", "refused", "reference-failed",
+    "error", "cancelled",
 ]  # fmt: skip
 
 
 class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer to a probe. ``status`` other than ``ok``: ``message`` says in one sentence what happened.
 
-    ``results`` are those of run 0; ``runs`` holds the further runs of the same build, in order. ``varies``: two runs of this build
-    differed bitwise. ``facts`` is plain data whose keys each probe's docstring names; ``artifacts`` name -> sha256.
+    ``results`` are those of run 0; ``runs`` holds the further runs of the same build, in order. ``varies``: two runs of this
+    build differed bitwise. ``facts`` is plain data whose keys each probe's docstring names; ``artifacts`` name -> sha256.
     ``assumed`` is set only on answers invented for speculation and never journalled.
     """
 

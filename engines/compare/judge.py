@@ -1,4 +1,5 @@
-"""From a measurement to a verdict: pure rules, applied anew whenever they are needed, never cached. Imports neither numpy nor onnx.
+"""From a measurement to a verdict: pure rules, applied anew whenever they are needed, never cached. Imports neither numpy nor
+onnx.
 
 Every metric is turned into a *badness* that grows as things get worse and is compared with a limit:
 
@@ -9,7 +10,8 @@ Every metric is turned into a *badness* that grows as things get worse and is co
 | sqnr_db | noise over signal, 10^(-dB/20) | 10^(-tolerance/20): the tolerance is the least SQNR in dB |
 | elementwise | the largest factor by which some element exceeds both atol and rtol | 1 |
 
-A value that is finite in the reference and is not in the engine, the reverse, a missing output and a wrong shape are HUGE under every metric.
+A value that is finite in the reference and is not in the engine, the reverse, a missing output and a wrong shape are HUGE
+under every metric.
 """
 
 import re
@@ -88,8 +90,9 @@ def judge_whole(measurement: Measurement, criterion: Criterion, sample: str = ""
 def judge(measurement: Measurement, criterion: Criterion, signature: Signature) -> Verdict:
     """A candidate: does this part fail, and does its error make the model fail in the way that the signature says?
 
-    fail: own over its limit, effect over its limit, effect at least a tenth of e0. pass: own and effect within. Everything else is unresolved,
-    with the reason that tells the search where to go. Without effect scores own alone decides. The worst of several runs counts.
+    fail: own over its limit, effect over its limit, effect at least a tenth of e0. pass: own and effect within. Everything
+    else is unresolved, with the reason that tells the search where to go. Without effect scores own alone decides. The worst
+    of several runs counts.
     """
     if measurement.assumed:
         return Verdict(measurement.assumed)
@@ -102,8 +105,9 @@ def judge(measurement: Measurement, criterion: Criterion, signature: Signature) 
 
 
 def judge_check(measurement: Measurement, criterion: Criterion) -> Verdict:
-    """An external checker, by Polygraphy's rules: an ignored exit code passes; a listed one fails (with a regex: only if that matches too); a regex
-    alone decides without the exit code; else any other exit code than 0 fails. A checker that died or timed out is unresolved."""
+    """An external checker, by Polygraphy's rules: an ignored exit code passes; a listed one fails (with a regex: only if that
+    matches too); a regex alone decides without the exit code; else any other exit code than 0 fails. A checker that died or
+    timed out is unresolved."""
     if measurement.assumed:
         return Verdict(measurement.assumed)
     if measurement.status != "ok":
@@ -161,8 +165,10 @@ def _judge_status(measurement: Measurement, signature: Signature) -> Verdict:
 
 
 def _unresolved(measurement: Measurement) -> Verdict:
-    reason = "error" if measurement.status in ("ok", "cancelled") else measurement.status
-    return Verdict("unresolved", reason, detail=measurement.message)
+    status = measurement.status
+    if status == "ok" or status == "cancelled":
+        return Verdict("unresolved", "error", detail=measurement.message)
+    return Verdict("unresolved", status, detail=measurement.message)
 
 
 def _of(sample: str, wanted: str) -> bool:

@@ -19,7 +19,8 @@ Floats = NDArray[np.float64]
 
 
 def score(name: str, actual: np.ndarray | None, expected: np.ndarray) -> Score:
-    """Compare one tensor. ``actual`` None: the engine gave no such output. Shapes must be equal; dtypes may differ (FP16 against FP32)."""
+    """Compare one tensor. ``actual`` None: the engine gave no such output. Shapes must be equal; dtypes may differ (FP16
+    against FP32)."""
     if actual is None:
         return Score(name, str(expected.dtype), expected.shape, problem="missing")
     if actual.shape != expected.shape:
@@ -154,8 +155,9 @@ def _chunks(actual: np.ndarray, expected: np.ndarray) -> Iterator[tuple[int, Flo
 
 def _wide(x: np.ndarray) -> Floats:
     if np.iscomplexobj(x):
-        return np.abs(x).astype(np.float64)
-    return x.astype(np.float64)
+        x = np.abs(x)
+    wide: Floats = x.astype(np.float64)
+    return wide
 
 
 def _front(points: Floats) -> Floats:

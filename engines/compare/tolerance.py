@@ -7,8 +7,9 @@ from engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION, Criterion
 
 
 def criterion(problem: Mapping[str, Any], engine_info: Mapping[str, Any]) -> Criterion:
-    """``problem``: the PROBLEM as plain data (``metric``, ``tolerance``, ``atol``, ``rtol`` by output with "" the default, the check's
-    rules). ``engine_info``: the EngineInfo as plain data. Raises ``ValueError`` with a sentence for an unknown metric."""
+    """``problem``: the PROBLEM as plain data (``metric``, ``tolerance``, ``atol``, ``rtol`` by output with "" the default,
+    the check's rules). ``engine_info``: the EngineInfo as plain data. Raises ``ValueError`` with a sentence for an unknown
+    metric."""
     precision = str(engine_info.get("precision", "fp32"))
     default = TOLERANCE_BY_PRECISION.get(precision, TOLERANCE_BY_PRECISION["fp32"])
     atols, rtols = _by_output(problem, "atol"), _by_output(problem, "rtol")

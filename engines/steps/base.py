@@ -8,8 +8,9 @@
 A step sees ids, names and numbers; never a model, an array, a clock, a random source or the number of jobs. Given the same
 answers it asks the same questions in the same order: resume is running it again with the answers known.
 
-Speculation: on free slots the runner runs the generator ahead over an invented answer (``Measurement(assumed="pass"|"fail")``), which ``judge``
-turns into that verdict. A step that reads anything else from an invented measurement simply ends the speculation.
+Speculation: on free slots the runner runs the generator ahead over an invented answer
+(``Measurement(assumed="pass"|"fail")``), which ``judge`` turns into that verdict. A step that reads anything else from an
+invented measurement simply ends the speculation.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -57,8 +58,9 @@ class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
     """One named cause with its minimal case. ``dir`` below the session folder holds its bundle once confirmed."""
 
     case: Case
-    cause: str  # overflow | epsilon-underflow | cancellation | mask-constant | accumulation | optimizer | rounding | index-overflow
-    #             | integer-narrowing | reference | nondeterminism | kernel | unknown
+    # overflow | epsilon-underflow | cancellation | mask-constant | accumulation | optimizer | rounding | index-overflow |
+    # integer-narrowing | reference | nondeterminism | kernel | unknown
+    cause: str
     evidence: str = ""  # one sentence with the numbers that show it
     patches: str = ""  # tensor ids that cut this culprit off when fed with reference values
     keep: str = ""  # node ids from the case to those patches: where a precision workaround starts
@@ -153,7 +155,8 @@ Sub: TypeAlias = Generator[AnyProbe | Note, Any, Any]  # a part of a step, used 
 class StepRefused(Exception):
     """The step cannot run here; the message is a sentence for the user (what, why, what to do).
 
-    ``code``: the exit code it ends with when it stops the session: 2 bad input, 4 an engine, file or checker is missing or cannot do this.
+    ``code``: the exit code it ends with when it stops the session: 2 bad input, 4 an engine, file or checker is missing or
+    cannot do this.
     """
 
     def __init__(self, message: str, code: int = 4) -> None:
@@ -173,9 +176,8 @@ class StepSpec(msgspec.Struct, Generic[OutcomeT], frozen=True):
     params: type[msgspec.Struct]
     exclusive: bool = False
     needs: tuple[str, ...] = ()  # capabilities without which the step is hidden, with the engine's reason
-    expected: Callable[[StepContext, int], int] = lambda ctx, nodes: (
-        1
-    )  # probes to expect, for a model of that many nodes
+    # Probes to expect, for a model of that many nodes.
+    expected: Callable[[StepContext, int], int] = lambda _ctx, _nodes: 1
 
 
 class Described(msgspec.Struct, frozen=True):

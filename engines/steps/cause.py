@@ -76,7 +76,8 @@ def _nonfinite(broken: Inner, storage: str) -> Cause:
     if reached > largest and reached >= MASK_MAGNITUDE and broken.op in MASKERS:
         return Cause(
             "mask-constant",
-            f"{broken.node} ({broken.op}) holds a constant of {reached:.3g}; {storage} ends at {largest:,.0f}, so it is infinite there.",
+            f"{broken.node} ({broken.op}) holds a constant of {reached:.3g}; {storage} ends at {largest:,.0f}, "
+            "so it is infinite there.",
         )
     if reached > largest:
         return Cause(
@@ -86,11 +87,13 @@ def _nonfinite(broken: Inner, storage: str) -> Cause:
     if broken.op in DIVIDERS:
         return Cause(
             "epsilon-underflow",
-            f"{broken.node} ({broken.op}) is infinite or NaN although its true values stay below {reached:.3g}: what it divides by became 0.",
+            f"{broken.node} ({broken.op}) is infinite or NaN although its true values stay below {reached:.3g}: "
+            "what it divides by became 0.",
         )
     return Cause(
         "overflow",
-        f"{broken.node} ({broken.op}) is infinite or NaN; its true values stay below {reached:.3g}, so a value on the way overflowed.",
+        f"{broken.node} ({broken.op}) is infinite or NaN; its true values stay below {reached:.3g}, "
+        "so a value on the way overflowed.",
     )
 
 

@@ -1,4 +1,5 @@
-"""compare (node ``reproduce``): does the failure show here, is the reference to be trusted, and what would a faultless engine give?"""
+"""compare (node ``reproduce``): does the failure show here, is the reference to be trusted, and what would a faultless engine
+give?"""
 
 from typing import Any
 
@@ -10,7 +11,7 @@ from engines.probe import HUGE, Measurement, SampleResult
 from engines.spec import parse
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
 from engines.steps.outcome import CompareOutcome
-from engines.steps.prepare import lock, loaded, whole
+from engines.steps.prepare import loaded, lock, whole
 from engines.steps.statistics import interval, looks_to_see, unseen_rate
 
 # The reference is suspect when it is off by more than this part of the tolerance (and nearer to fault than the engine).
@@ -42,7 +43,8 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     yield Note(f"the whole model on {len(findings.samples)} feeds")
     m: Measurement = yield whole(ctx, findings)
     if ctx.check:
-        return (yield from _checked(ctx, findings, m))
+        finish: Finish[CompareOutcome] = yield from _checked(ctx, findings, m)
+        return finish
     findings = yield from lock(ctx, findings, m)
     if m.status != "ok":
         return _ended(findings, m, rule)

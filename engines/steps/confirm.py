@@ -1,6 +1,6 @@
 """confirm (node ``minimal-case``): the case again in fresh builds, its cause named, and whether the model fails without it."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -56,6 +56,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     still = False
     if not ctx.check and not findings.optimizers and patches:
         after, patched, still = yield from _patched(ask, after, patches)
+    feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
     outcome = ConfirmOutcome(
         confirmed=failures > 0,
         failures=failures,
@@ -87,19 +88,20 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         decisive={
             "whole": (ask.whole((findings.sample,)),) if not ctx.check else (),
             "case": (again(ask, case, 0),),
-            "good": (ask.ask(case.good, feed=case.feed),) if case.good else (),  # type: ignore[arg-type]
+            "good": (ask.ask(case.good, feed=feed),) if case.good else (),
         },
     )
 
 
 def again(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[int, ...] = ()) -> Any:
     """The probe that looks at a case once more."""
-    feed = "exact" if case.feed == "exact" else "stored"
-    return ask.ask(case.candidate, feed=feed, attempt=attempt, save=save, marks=marks)  # type: ignore[arg-type]
+    feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
+    return ask.ask(case.candidate, feed=feed, attempt=attempt, save=save, marks=marks)
 
 
 def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
-    """(failures, saved files, inner tensors): the case in ``repeats`` fresh builds, the first kept, then once with its inside watched."""
+    """(failures, saved files, inner tensors): the case in ``repeats`` fresh builds, the first kept, then once with its inside
+    watched."""
     failures, saved = 0, dict[str, str]()
     for attempt in range(repeats):
         yield Note(f"building the case afresh, {attempt + 1} of {repeats}", expected=repeats - attempt)
@@ -130,8 +132,8 @@ def _fails(ask: Inquiry, case: Case, m: Measurement) -> bool:
 def walk_forward(ask: Inquiry, case: Case, most: int) -> Sub:
     """(patches, keep): the tensors that cut this case off when fed with reference values, and the nodes up to them.
 
-    A value that the engine's storage cannot hold (an overflowing sum) cannot be fed as a patch: the patch moves to the outputs of its
-    readers, and those readers join the nodes that a workaround would have to keep in higher precision.
+    A value that the engine's storage cannot hold (an overflowing sum) cannot be fed as a patch: the patch moves to the
+    outputs of its readers, and those readers join the nodes that a workaround would have to keep in higher precision.
     """
     index = ask.index
     nodes = set(ranges.decode(case.node_ids))

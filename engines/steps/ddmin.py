@@ -1,11 +1,13 @@
 """Delta debugging over a three-valued oracle, as a generator.
 
-After Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (2002): complements at a growing granularity. Subsets on their own are
-tried only at the coarsest granularity: callers cut by the graph's order first, so they seldom fail. The result was measured to fail, and every
-removal of a single item was asked about and did not; answers other than fail never count as fail.
+After Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (2002): complements at a growing granularity.
+Subsets on their own are tried only at the coarsest granularity: callers cut by the graph's order first, so they seldom fail.
+The result was measured to fail, and every removal of a single item was asked about and did not; answers other than fail never
+count as fail.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 from engines.compare.criterion import Verdict
@@ -43,4 +45,4 @@ def _split(items: tuple[Item, ...], parts: int) -> list[tuple[Item, ...]]:
     """``parts`` chunks (fewer where there are fewer items) whose sizes differ by at most one."""
     parts = min(parts, len(items))
     edges = [i * len(items) // parts for i in range(parts + 1)]
-    return [items[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [items[a:b] for a, b in pairwise(edges)]

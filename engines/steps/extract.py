@@ -68,7 +68,8 @@ def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams) -> Sub:
             if verdict.reason == "harmless" or larger == nodes or len(larger) > params.most_nodes:
                 break
             nodes = larger
-    return f"the cut around {ask.names([suspect.node])[0]} {verdict.kind}s, {verdict.reason or verdict.detail or 'however far it is grown'}"
+    why = verdict.reason or verdict.detail or "however far it is grown"
+    return f"the cut around {ask.names([suspect.node])[0]} does not fail ({why})"
 
 
 def grow(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeIds:
@@ -96,7 +97,8 @@ def _outcome(case: Case, grown: int, ask: Inquiry) -> ExtractOutcome:
         effect=case.effect,
         grown=grown,
         needs_higher_inputs=case.needs_higher_inputs,
-        message=f"{len(case.nodes)} of {len(ask.index.nodes)} nodes, alone, fail in the same way ({case.verified} builds).{higher}",
+        message=f"{len(case.nodes)} of {len(ask.index.nodes)} nodes, alone, fail in the same way "
+        f"({case.verified} builds).{higher}",
     )
 
 

@@ -1,8 +1,9 @@
 """layerwise: watch every tensor in one run, then ask which node's own error reaches the model's outputs.
 
-Three numbers for each tensor: *inherited* (its error in the marked run), *added* (the error of its node alone, fed reference values as
-the engine stores them) and *effect* (that error transplanted into the clean reference run). Only effect accuses: measured on real models,
-true culprits score 0.38 to 1.1 and harmless overflows 0.0000, while added error alone ties five infinities of which three are harmless.
+Three numbers for each tensor: *inherited* (its error in the marked run), *added* (the error of its node alone, fed reference
+values as the engine stores them) and *effect* (that error transplanted into the clean reference run). Only effect accuses:
+measured on real models, true culprits score 0.38 to 1.1 and harmless overflows 0.0000, while added error alone ties five
+infinities of which three are harmless.
 """
 
 import math
@@ -14,7 +15,7 @@ import msgspec
 from engines.compare.judge import badness, judge_whole, limit
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.probe import HUGE, Candidate, Measure, Measurement, Score
+from engines.probe import HUGE, Candidate, Measurement, Score
 from engines.steps.base import Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub, Suspect
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import LayerwiseOutcome
@@ -47,7 +48,8 @@ def batches(index: GraphIndex, tensors: Sequence[int], limit_bytes: int) -> list
 
 
 def markable(index: GraphIndex) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(tensors that can be watched, tensors that cannot: sequences, strings and unknown types). The model's outputs are left out."""
+    """(tensors that can be watched, tensors that cannot: sequences, strings and unknown types). The model's outputs are left
+    out."""
     final = set(index.outputs)
     made = [t for t in index.tensors if t.kind == "node" and t.name and t.id not in final]
     can = tuple(t.id for t in made if t.dtype not in ("", "sequence", "string", "optional"))

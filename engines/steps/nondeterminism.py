@@ -99,7 +99,8 @@ def _single_thread(ctx: StepContext, findings: Findings, rule: Criterion, runs: 
 def _message(found: bool, node: str, failures: int, runs: int, single: str) -> str:
     threads = {"cures": " One thread cures it.", "no": " One thread does not cure it.", "not-tried": ""}[single]
     if not found:
-        return f"No tensor differs between {runs} runs; a rate below {100 * unseen_rate(runs):.2g} % would not have shown.{threads}"
+        rate = 100 * unseen_rate(runs)
+        return f"No tensor differs between {runs} runs; a rate below {rate:.2g} % would not have shown.{threads}"
     return f"{node} gives other values for the same inputs: {failures} of {runs} runs fail.{threads}"
 
 

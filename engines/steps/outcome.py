@@ -1,7 +1,7 @@
 """What each step may answer. Flow files name these fields in ``when``, templates and ``evidence``; keep them plain.
 
-Errors are badness under the session's metric; ``None`` where not measured. Every field has a default, so that a step that was cut short
-still says what it knows. ``message`` is one sentence for people in each.
+Errors are badness under the session's metric; ``None`` where not measured. Every field has a default, so that a step that was
+cut short still says what it knows. ``message`` is one sentence for people in each.
 """
 
 from typing import Literal

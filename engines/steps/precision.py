@@ -65,8 +65,9 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
 
 
 def keep_higher(ask: Inquiry, params: PrecisionParams) -> Sub:
-    """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search; then seeds (the culprits,
-    up to where their values fit again), grown until all samples pass; then delta debugging down, least likely nodes first."""
+    """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search; then seeds (the
+    culprits, up to where their values fit again), grown until all samples pass; then delta debugging down, least likely nodes
+    first."""
     capability = ask.ctx.engine_info.get("capabilities", {}).get("keep", {"present": True})
     if not capability["present"]:
         raise StepRefused(f"{ask.ctx.engine} cannot keep single nodes in higher precision: {capability['reason']}")
@@ -192,7 +193,8 @@ def say(ask: Inquiry, kept: Kept) -> str:
         return f"Even with everything in FP32 the error is {kept.error:.3g}: precision is not the cause."
     names = ", ".join(ask.names(kept.keep))
     return (
-        f"Keeping {len(kept.keep)} of {len(ask.index.nodes)} nodes in FP32 makes {kept.samples_ok} of {kept.samples_n} samples pass "
+        f"Keeping {len(kept.keep)} of {len(ask.index.nodes)} nodes in FP32 makes {kept.samples_ok} of {kept.samples_n} "
+        "samples pass "
         f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}."
     )
 

@@ -16,7 +16,8 @@ from engines.steps.base import Findings, Note, StepContext, StepRefused, Sub
 
 
 def loaded(ctx: StepContext) -> Sub:
-    """Findings with model, inputs, samples and criterion. Raises StepRefused (exit code 2) for a model or inputs that do not fit."""
+    """Findings with model, inputs, samples and criterion. Raises StepRefused (exit code 2) for a model or inputs that do not
+    fit."""
     findings, problem = ctx.findings, ctx.problem
     digests = problem.get("digests", {})
     if not findings.model:
@@ -90,8 +91,8 @@ def whole(
 def lock(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub:
     """Findings with the signature of this failure and the sample to search on; unchanged where the measurement passes.
 
-    The worst sample: new non-finite values first, then the highest score, then the lowest index; real inputs before random ones. Its row
-    is searched alone where rows can be fed alone and the row still fails by itself.
+    The worst sample: new non-finite values first, then the highest score, then the lowest index; real inputs before random
+    ones. Its row is searched alone where rows can be fed alone and the row still fails by itself.
     """
     rule = _rule(findings)
     if ctx.check:
@@ -100,9 +101,9 @@ def lock(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub:
         signature = Signature(kind="check", sample=sample) if verdict.failed else None
         return msgspec.structs.replace(findings, signature=signature, sample=sample)
     if measurement.status in ("crash", "build-failed", "unsupported", "invalid-model"):
-        kind = "crash" if measurement.status == "crash" else "build"
         sample = findings.samples[0].id
-        return msgspec.structs.replace(findings, signature=Signature(kind=kind, sample=sample), sample=sample)
+        signature = Signature(kind="crash" if measurement.status == "crash" else "build", sample=sample)
+        return msgspec.structs.replace(findings, signature=signature, sample=sample)
     if measurement.status != "ok" or not judge_whole(measurement, rule).failed:
         return findings
     chosen = failing(measurement.results, rule)

@@ -146,7 +146,8 @@ def settle(ask: Inquiry, trials: Trials, nodes: NodeIds, minimal: bool, params: 
 
 
 def shrink(ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signature, budget: int) -> Sub:
-    """Simplify what is left of a case, one edit at a time, as long as it keeps failing like itself. Returns (candidate, probes)."""
+    """Simplify what is left of a case, one edit at a time, as long as it keeps failing like itself. Returns (candidate,
+    probes)."""
     spent = 0
     for edit_set in _edits(ask, nodes):
         if spent >= budget:
@@ -160,7 +161,8 @@ def shrink(ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signat
 
 
 def _edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
-    """Shrinks worth trying, most worth first: dimensions that the fed tensors share, down to 1 (then by half), then attributes."""
+    """Shrinks worth trying, most worth first: dimensions that the fed tensors share, down to 1 (then by half), then
+    attributes."""
     index = ask.index
     feeds, _ = index.boundary(nodes)
     axes: dict[int, list[tuple[int, int]]] = {}

@@ -22,6 +22,7 @@ from engines.steps.base import StepSpec
 STEPS: dict[str, StepSpec[Any]] = {
     module.SPEC.name: module.SPEC
     for module in (
-        compare, sanitize, inputs, repeat, nondeterminism, tactics, layerwise, extract, reduce, double_check, confirm, workaround, precision,
+        compare, sanitize, inputs, repeat, nondeterminism, tactics, layerwise, extract, reduce, double_check, confirm,
+        workaround, precision,
     )
 }  # fmt: skip

@@ -46,7 +46,8 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
                 interval_high=high,
                 bitwise_varies=same.varies,
                 switchable=switchable,
-                message=f"One and the same build fails in {failures} of {runs} runs: {100 * low:.2g} to {100 * high:.2g} % at 95 %.",
+                message=f"One and the same build fails in {failures} of {runs} runs: "
+                f"{100 * low:.2g} to {100 * high:.2g} % at 95 %.",
             ),
             msgspec.structs.replace(
                 findings,

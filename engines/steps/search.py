@@ -1,9 +1,9 @@
 """The search for the smallest failing part of a graph, over a three-valued oracle.
 
-Nothing is trusted: endpoints are measured, monotonicity is only a guide (the result is always a set that *was measured to fail*), answers
-other than pass and fail never count as either, and every node set is asked about once. Cuts of the node order come first (two times
-log2 n probes, like a bisection), then delta debugging over arbitrary subsets, where a removed producer's tensor is fed with its captured
-reference value.
+Nothing is trusted: endpoints are measured, monotonicity is only a guide (the result is always a set that *was measured to
+fail*), answers other than pass and fail never count as either, and every node set is asked about once. Cuts of the node order
+come first (two times log2 n probes, like a bisection), then delta debugging over arbitrary subsets, where a removed
+producer's tensor is fed with its captured reference value.
 """
 
 from collections.abc import Callable, Iterable

@@ -9,7 +9,8 @@ CONFIDENCE = 0.95
 def interval(failures: int, looks: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """The Clopper-Pearson interval of a rate of which ``failures`` of ``looks`` were seen: exact, never too narrow.
 
-    Source: Clopper and Pearson, Biometrika 26 (1934): the bounds are quantiles of beta distributions, found here by bisecting the binomial tails.
+    Source: Clopper and Pearson, Biometrika 26 (1934): the bounds are quantiles of beta distributions, found here by bisecting
+    the binomial tails.
     """
     if looks <= 0:
         return 0.0, 1.0

@@ -1,7 +1,8 @@
-"""tactics: which of the engine's own choices breaks the model? For engines with switchable optimizers: search, then prove guilt twice.
+"""tactics: which of the engine's own choices breaks the model? For engines with switchable optimizers: search, then prove
+guilt twice.
 
-*Necessary*: with everything on but the suspect, the model passes. *Sufficient*: with everything off but the suspect and its enablers, it fails.
-An enabler (constant folding, mostly) only prepares the ground: on its own it breaks nothing.
+*Necessary*: with everything on but the suspect, the model passes. *Sufficient*: with everything off but the suspect and its
+enablers, it fails. An enabler (constant folding, mostly) only prepares the ground: on its own it breaks nothing.
 """
 
 from collections.abc import Iterable

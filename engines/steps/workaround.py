@@ -81,9 +81,9 @@ def _options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:
         off = {*filter(None, spec.get("disabled_optimizers").split("+")), *findings.optimizers}
         options.append(("optimizer", str(spec.with_option("disabled_optimizers", "+".join(sorted(off))))))
     declared = {o["name"] for o in ctx.engine_info.get("options", ())}
-    if findings.looks > 1 or any(c.cause == "nondeterminism" for c in findings.culprits):
-        if "threads" in declared and spec.get("threads") != "1":
-            options.append(("threads", str(spec.with_option("threads", "1"))))
+    varies = findings.looks > 1 or any(c.cause == "nondeterminism" for c in findings.culprits)
+    if varies and "threads" in declared and spec.get("threads") != "1":
+        options.append(("threads", str(spec.with_option("threads", "1"))))
     hint = ctx.engine_info.get("capabilities", {}).get("precision-hint", {"present": False})
     if hint["present"] and not options:
         options.append(("option", str(spec.with_option("precision", "f32"))))
