@@ -92,7 +92,9 @@ class _Measuring:
     def answer(self) -> Measurement:
         count = max(1, self.probe.runs)
         results: list[list[SampleResult]] = [[] for _ in range(count)]
-        varies, nodes = False, 0
+        differs = [False] * count
+        nodes = 0
+        compared: list[SampleResult] = []
         for sample in self.probe.samples:
             feed = self._feed(sample)
             ready = self._build(feed)
@@ -104,15 +106,20 @@ class _Measuring:
                 actual = self._run(ready, feed)
                 if run == 0:
                     first = actual
-                else:
-                    varies = varies or any(not _same(first[t], a) for t, a in actual.items() if t in first)
-                results[run].extend(self._compare(sample, actual, expected, feed))
+                    compared = self._compare(sample, actual, expected, feed)
+                elif any(not _same(first[t], a) for t, a in actual.items() if t in first):
+                    differs[run] = True
+                    results[run].extend(self._compare(sample, actual, expected, feed))
+                    continue
+                results[run].extend(compared)
             if self.probe.save and not self.artifacts:
                 self._save(ready, feed, expected, first)
         return Measurement(
             results=tuple(results[0]),
-            runs=tuple(map(tuple, results[1:])),
-            varies=varies,
+            # Hundreds of runs are mostly one and the same: those that differ from the first are kept.
+            runs=tuple(tuple(r) for r, other in zip(results, differs, strict=True) if other),
+            varies=any(differs),
+            facts={"runs": count} if count > 1 else {},
             artifacts=self.artifacts,
             notes=tuple(dict.fromkeys(self.notes)),
             build_seconds=self.build_seconds,
