@@ -1,0 +1,134 @@
+"""The whole bundle of a session: a folder a culprit, with the report, the journal and the environment beside the first."""
+
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from engines.data.store import Store, atomic
+from engines.steps.base import Culprit
+from wizard.bundle.case import write_case
+from wizard.bundle.check import Asked
+from wizard.report import to_html, to_json, to_markdown
+from wizard.report.gather import confirmed
+from wizard.report.read import Reading
+from wizard.session import journal
+from wizard.session.problems import SessionProblem
+
+FIRST = "case"
+
+
+class NothingToExport(SessionProblem):
+    """The session holds no failing case."""
+
+    code = 6
+
+
+def export(reading: Reading, target: Path) -> Path:
+    """Write the bundle to a folder, or to one file where ``target`` ends in ``.zip``. Whole or not at all.
+
+    Raises NothingToExport, SessionProblem, OSError, MachineProblem.
+    """
+    target = target.absolute()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
+        made = Path(scratch) / FIRST
+        _write(reading, made)
+        if target.suffix == ".zip":
+            with atomic(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+                for path in sorted(made.rglob("*")):
+                    if path.is_file():
+                        archive.write(path, path.relative_to(made.parent))
+            return target
+        _put(made, target)
+    return target
+
+
+def _put(made: Path, target: Path) -> None:
+    """Move a finished bundle into place; an earlier bundle there is replaced, anything else is left alone."""
+    if target.exists():
+        if not target.is_dir():
+            raise SessionProblem(f"'{target}' is there and is no folder; name another one.")
+        if any(target.iterdir()) and not (target / "check.py").is_file():
+            raise SessionProblem(f"'{target}' is not empty and holds no bundle; name another folder.")
+        shutil.rmtree(target)
+    made.rename(target)
+
+
+def _write(reading: Reading, folder: Path) -> None:
+    report = reading.report()
+    culprits = confirmed(reading.state.findings)
+    if not culprits:
+        raise NothingToExport(
+            f"The session {reading.description.id} has found no failing case yet, so there is nothing to export; "
+            "'narrowdown report' says what it knows."
+        )
+    problem = reading.description.problem
+    criterion = reading.state.findings.criterion
+    if criterion is None:
+        raise SessionProblem(f"The session {reading.description.id} does not say how the failure was judged.")
+    asked = Asked(
+        engine=problem.engine,
+        found_with=found_with(reading),
+        criterion=criterion,
+        looks=reading.state.findings.looks,
+        check=problem.check,
+        timeout=problem.timeout,
+    )
+    store = Store(reading.folder)
+    for number, (culprit, files) in enumerate(zip(culprits, case_files(reading, culprits), strict=True), 1):
+        place = folder if number == 1 else folder / f"culprit-{number}"
+        paths = {name: store.path(digest) for name, digest in files.items()}
+        missing = [name for name, path in paths.items() if not path.is_file()]
+        if missing:
+            raise SessionProblem(f"The session's file for {missing[0]} is gone; copy the whole session folder.")
+        write_case(place, culprit, paths, asked)
+        for name, text in (
+            ("report.md", to_markdown(report)),
+            ("report.html", to_html(report)),
+            ("report.json", to_json(report)),
+        ):
+            (place / name).write_text(text, encoding="utf-8")
+        environment = msgspec.json.format(msgspec.json.encode(report.environment))
+        (place / "environment.json").write_bytes(environment + b"\n")
+        shutil.copyfile(reading.folder / journal.NAME, place / journal.NAME)
+
+
+def found_with(reading: Reading) -> str:
+    """``emulate 1.31.1 on CPU``."""
+    spec = reading.description.problem.engine
+    info = reading.state.engines.get(spec, {})
+    version, device = info.get("version", ""), info.get("device", "")
+    return " ".join(filter(None, [spec, version])) + (f" on {device}" if device else "")
+
+
+def case_files(reading: Reading, culprits: tuple[Culprit, ...]) -> Iterator[dict[str, str]]:
+    """For each culprit its files in the bundle -> artifact digests.
+
+    A confirm step's table ``bundle`` has the case as it was confirmed. The passing neighbour comes from the search before
+    it, which kept one; without a confirm step the search's own case serves.
+    """
+    found: list[dict[str, str]] = []
+    good: dict[str, str] = {}
+    search: dict[str, str] = {}
+    for visit in reading.state.route:
+        if "bundle" not in visit.tables:
+            continue
+        rows = {row.get("role"): row.get("files") or {} for row in reading.table(visit.tables["bundle"])}
+        if visit.step in ("extract", "reduce"):
+            good, search = {}, rows.get("case", {})
+        if "good" in rows:
+            good = rows["good"]
+        if visit.step == "confirm" and len(found) < len(culprits):
+            found.append(_named(rows.get("case") or search, good))
+            good, search = {}, {}
+    if search and len(found) < len(culprits):
+        found.append(_named(search, good))
+    yield from found + [{}] * (len(culprits) - len(found))
+
+
+def _named(case: dict[str, str], good: dict[str, str]) -> dict[str, str]:
+    return {**case, **({"good.onnx": good["model.onnx"]} if "model.onnx" in good else {})}

@@ -1,0 +1,116 @@
+"""Commands that look at sessions and change nothing: the list, the route, the report, the bundle."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, Refusal
+from wizard.cli.flow import write
+
+if TYPE_CHECKING:
+    from wizard.report.read import Reading
+
+
+def home(arguments: argparse.Namespace) -> int:
+    """``narrowdown`` alone: the sessions screen, or the list where there is no terminal."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from wizard.tui import start
+
+        return int(start.sessions())
+    arguments.json = False
+    return sessions(arguments)
+
+
+def sessions(arguments: argparse.Namespace) -> int:
+    """``narrowdown sessions``."""
+    from wizard.report.words import duration, elide, visible
+    from wizard.session import folder
+
+    found = folder.sessions()
+    if arguments.json:
+        rows = [{**msgspec.to_builtins(s, enc_hook=str), "path": str(s.path)} for s in found]
+        print(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        return FOUND
+    if not found:
+        print(
+            f"There is no session in {folder.home()} yet. 'narrowdown demo' makes one; 'narrowdown open MODEL' begins your own."
+        )
+        return FOUND
+    for s in found:
+        state = s.problem or s.verdict or (f"at {s.node}" if s.node else "begun")
+        held = f"  held by {s.holder}" if s.holder else ""
+        name = elide(visible(Path(s.model).name), 32)
+        print(
+            f"{s.id:8} {name:32} {elide(visible(s.engine), 32):32} {duration(s.age)} ago  {visible(elide(state, 100))}{held}"
+        )
+    return FOUND
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """``narrowdown show SESSION``."""
+    from wizard.report.canonical import canonical
+    from wizard.report.gather import summary
+    from wizard.report.words import duration, visible
+
+    reading = read(arguments.session)
+    if arguments.canonical:
+        text = canonical(reading.state, reading.flow)
+        if arguments.json:
+            text = msgspec.json.format(msgspec.json.encode(text.splitlines())).decode() + "\n"
+        sys.stdout.write(text)
+        return FOUND
+    report = reading.report()
+    if arguments.json:
+        from wizard.report import to_json
+
+        print(to_json(report), end="")
+        return FOUND
+    print(f"session {report.session}  {visible(report.model)}  {report.engine} against {report.reference}")
+    for position, stop in enumerate(report.route, 1):
+        spent = f"{duration(stop.seconds):>10} {stop.probes:5} probes"
+        print(f"{position:3}  {stop.node:16} {visible(stop.text):48} {stop.by:12} {spent}")
+        if stop.message:
+            print(f"       {visible(stop.message)}")
+    print(*map(visible, summary(report)), sep="\n")
+    return FOUND
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """``narrowdown report SESSION``."""
+    from wizard.report import to_html, to_json, to_markdown
+
+    forms = {"html": to_html, "md": to_markdown, "json": to_json}
+    suffix = Path(arguments.output).suffix.lower().lstrip(".") if arguments.output else ""
+    form = arguments.format or {"htm": "html", "markdown": "md"}.get(suffix, suffix)
+    if form and form not in forms:
+        raise Refusal(BAD_USAGE, f"'{arguments.output}' does not say which form; add --format html, md or json.")
+    write(forms[form or "md"](read(arguments.session).report()), arguments.output)
+    return FOUND
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """``narrowdown export SESSION -o DIR|FILE.zip``."""
+    from wizard.bundle.export import export as write_bundle
+    from wizard.machine import MachineProblem
+
+    try:
+        made = write_bundle(read(arguments.session), Path(arguments.output).expanduser())
+    except MachineProblem as problem:
+        raise Refusal(MISSING, str(problem)) from None
+    print(made)
+    return FOUND
+
+
+def read(name: str) -> "Reading":
+    """The session's Reading. Raises SessionProblem, Refusal."""
+    from wizard.flow.load import FlowProblem
+    from wizard.report.read import read as read_folder
+    from wizard.session import folder
+
+    try:
+        return read_folder(folder.find(name))
+    except FlowProblem as problem:
+        raise Refusal(MISSING, f"The session's own flow cannot be read: {problem}") from None

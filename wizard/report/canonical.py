@@ -1,0 +1,51 @@
+"""What a route decided, without times, processes, order of finishing or display: equal routes print equally."""
+
+from typing import Any
+
+from engines.probe import HUGE
+from wizard.flow.model import Flow
+from wizard.report.gather import confirmed
+from wizard.session.state import State, Visit
+
+# Facts of an outcome that depend on the clock, the job count or the way there and not on what was decided.
+PASSING = frozenset({"cost", "message", "explanation", "margin", "builds", "probes", "verifications", "runs"})
+
+
+def canonical(state: State, flow: Flow) -> str:
+    """Plain text, one fact a line."""
+    lines = [f"flow {flow.id}"]
+    for visit in state.route:
+        lines += _visit(visit)
+    findings = state.findings
+    for position, culprit in enumerate(confirmed(findings), 1):
+        case = culprit.case
+        lines.append(
+            f"culprit {position}: {culprit.cause}; nodes {case.node_ids}; sample {case.sample}; verified {case.verified}"
+        )
+        lines += [f"  {name!a}" for name in case.nodes]
+    w = findings.workaround
+    if w is not None:
+        lines.append(f"workaround: {w.kind}; engine {w.engine}; {w.samples_ok}/{w.samples_n} samples")
+        lines.append(f"  keep {w.keep or 'none'}; off {', '.join(w.switched_off) or 'none'}")
+    end = flow.ends.get(state.end)
+    lines.append(f"end: {state.end or 'not reached'}" + (f" ({end.verdict})" if end else ""))
+    return "\n".join(lines) + "\n"
+
+
+def _visit(visit: Visit) -> list[str]:
+    lines = [f"{visit.node} #{visit.visit}: step {visit.step or 'none'} {visit.status or 'not run'}"]
+    for key, value in sorted((visit.outcome or {}).items()):
+        if key not in PASSING and not isinstance(value, list | dict):
+            lines.append(f"  {key} = {_fact(value)}")
+    if visit.answer:
+        recommended = visit.question.recommended if visit.question else ""
+        settings = "".join(f" {k}={v}" for k, v in sorted(visit.settings.items()))
+        lines.append(f"  answer {visit.answer} (recommended {recommended or 'none'}){settings}")
+    return lines
+
+
+def _fact(value: Any) -> str:
+    """Numbers to three digits: engines may differ in the last one."""
+    if isinstance(value, float):
+        return "not finite" if abs(value) >= HUGE else f"{value:.3g}"
+    return ascii(value)

@@ -1,0 +1,219 @@
+"""From a session's state to what its report says. Pure; tables are read through the function that is given."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engines.probe import HUGE
+from engines.spec import parse
+from engines.steps import base
+from wizard.bundle.commands import commands
+from wizard.flow.model import Flow
+from wizard.problem import Problem
+from wizard.report.document import Culprit, Depth, Report, Stop, Verdict, Workaround
+from wizard.report.words import count, listing, number
+from wizard.session.state import State, Visit
+
+Table = list[dict[str, Any]]
+
+
+def gather(
+    state: State, flow: Flow, problem: Problem, table: Callable[[str], Table], machine: Mapping[str, Any] | None = None
+) -> Report:
+    """The document of a session, finished or not. ``table``: the rows of a step's table, by its artifact's digest."""
+    findings = state.findings
+    culprits = tuple(culprit(c) for c in confirmed(findings))
+    first = culprits[0] if culprits else None
+    reproduced = _outcome(state, "compare")
+    criterion, signature = findings.criterion, findings.signature
+    verdict = reached(state, flow)
+    workaround = _workaround(findings.workaround, parse(problem.engine).name)
+    return Report(
+        verdict=verdict,
+        end=state.end,
+        headline=headline(state, flow, verdict, culprits, workaround),
+        cause=first.cause if first else "",
+        nodes=first.nodes if first else (),
+        nodes_before=_nodes_before(state),
+        nodes_after=first.nodes_after if first else 0,
+        inputs=first.inputs if first else (),
+        outputs=first.outputs if first else (),
+        workaround=workaround,
+        culprits=culprits,
+        route=tuple(stop(visit, flow) for visit in state.route if visit.answer),
+        environment=environment(state, problem, machine or {}),
+        session=state.id,
+        model=problem.model,
+        engine=problem.engine,
+        reference=problem.reference,
+        metric=criterion.metric if criterion else problem.metric or "rel_l2",
+        tolerance=criterion.tolerance if criterion else None,
+        error=reproduced.get("error") if signature is None else signature.error,
+        failing_outputs=signature.outputs if signature else (),
+        samples=int(reproduced.get("samples") or len(findings.samples)),
+        samples_failing=int(reproduced.get("samples_failing") or 0),
+        explanation=str(reproduced.get("message") or ""),
+        depth=depth(state, table, criterion.tolerance if criterion else 0.0),
+        notes=findings.notes,
+        commands=tuple(commands(parse(problem.engine), criterion, first.inputs)) if first and criterion else (),
+        seconds=sum(visit.seconds for visit in state.route),
+        probes=sum(visit.probes for visit in state.route),
+    )
+
+
+def reached(state: State, flow: Flow) -> Verdict:
+    """The contract's verdict of the end; a single step's end and a session under way count by what has been found."""
+    end = flow.ends.get(state.end)
+    if end is not None and end.verdict != "done":
+        return end.verdict  # type: ignore[return-value]
+    findings = state.findings
+    if end is not None and findings.workaround is not None:
+        return "worked-around"
+    return "minimal-case" if end is not None and confirmed(findings) else "unresolved"
+
+
+def confirmed(findings: base.Findings) -> tuple[base.Culprit, ...]:
+    """The culprits; where none was confirmed, the case that a search left, its cause unknown."""
+    if findings.culprits or findings.case is None:
+        return findings.culprits
+    return (base.Culprit(case=findings.case, cause="unknown", dir="case"),)
+
+
+def culprit(c: base.Culprit) -> Culprit:
+    case = c.case
+    return Culprit(
+        nodes=case.nodes,
+        ops=case.ops,
+        cause=c.cause,
+        evidence=c.evidence,
+        own=case.own,
+        effect=case.effect,
+        sample=case.sample,
+        nodes_after=len(case.nodes),
+        inputs=case.inputs,
+        outputs=case.outputs,
+        dir=c.dir or "case",
+        verified=case.verified,
+        minimal=case.minimal,
+        needs_higher_inputs=case.needs_higher_inputs,
+        found_by=case.found_by,
+    )
+
+
+def _workaround(w: base.Workaround | None, engine: str) -> Workaround | None:
+    if w is None:
+        return None
+    return Workaround(
+        kind=w.kind,
+        holds=w.samples_ok == w.samples_n > 0,
+        engine=w.engine or engine,
+        keep_higher=w.keep_names,
+        switched_off=w.switched_off,
+        samples_ok=w.samples_ok,
+        samples_n=w.samples_n,
+        error=w.error,
+        margin=min(w.margin, HUGE),
+        cost=w.cost,
+        minimal=w.minimal,
+    )
+
+
+def stop(visit: Visit, flow: Flow) -> Stop:
+    """One line of the route."""
+    node = flow.nodes.get(visit.node)
+    question = visit.question
+    offered = {offer.id: offer for offer in question.answers} if question else {}
+    chosen = offered.get(visit.answer)
+    return Stop(
+        node=visit.node,
+        title=node.title if node else visit.node,
+        answer=visit.answer,
+        text=chosen.text if chosen else visit.answer,
+        by=visit.by,
+        recommended=question.recommended if question else "",
+        because=question.because if question else "",
+        note=visit.note,
+        message=str((visit.outcome or {}).get("message") or visit.error),
+        seconds=visit.seconds,
+        probes=visit.probes,
+        builds=visit.builds,
+    )
+
+
+def headline(
+    state: State, flow: Flow, verdict: Verdict, culprits: tuple[Culprit, ...], workaround: Workaround | None
+) -> str:
+    """The result in one sentence."""
+    if not state.end:
+        here = state.here
+        node = flow.nodes.get(here.node) if here else None
+        return f"The session is at: {node.title}" if node else "The session has only begun"
+    if not culprits:
+        end = flow.ends.get(state.end)
+        return end.title if end else "The route was too long to go on"
+    first = culprits[0]
+    size = f"{first.nodes_after} of {count(_nodes_before(state), 'node')}"
+    fails = f"{size} {'fails' if first.nodes_after == 1 else 'fail'}: {listing(first.nodes, 4)} ({first.cause})"
+    more = f", and {count(len(culprits) - 1, 'further culprit')}" if len(culprits) > 1 else ""
+    if verdict != "worked-around" or workaround is None:
+        return f"{fails}{more}"
+    if workaround.keep_higher:
+        cure = f"keeping {count(len(workaround.keep_higher), 'node')} in higher precision"
+    elif workaround.switched_off:
+        cure = f"switching off {listing(workaround.switched_off)}"
+    else:
+        cure = f"running as {workaround.engine}"
+    return f"{fails}{more}; {cure} makes {workaround.samples_ok} of {count(workaround.samples_n, 'sample')} right"
+
+
+def environment(state: State, problem: Problem, machine: Mapping[str, Any]) -> dict[str, Any]:
+    """What the result depends on: versions, the engines as they were, the files by digest."""
+    engines = {
+        role: {
+            key: info.get(key) for key in ("name", "spec", "version", "device", "precision", "storage", "fingerprint")
+        }
+        for role, spec in (("engine", problem.engine), ("reference", problem.reference))
+        if (info := state.engines.get(spec))
+    }
+    return {"versions": dict(state.versions), "machine": dict(machine), **engines, "files": dict(problem.digests)}
+
+
+def depth(state: State, table: Callable[[str], Table], tolerance: float) -> tuple[Depth, ...]:
+    """The last layerwise profile on the route."""
+    digest = next((v.tables["tensors"] for v in reversed(state.route) if "tensors" in v.tables), "")
+    rows = table(digest) if digest else []
+    return tuple(
+        Depth(str(row["name"]), str(row.get("op", "")), float(row["error"]), float(row["error"]) > tolerance)
+        for row in rows
+        if row.get("error") is not None
+    )
+
+
+def _outcome(state: State, step: str) -> dict[str, Any]:
+    return next((v.outcome for v in state.route if v.step == step and v.outcome), {})
+
+
+def _nodes_before(state: State) -> int:
+    """Nodes of the model that was searched."""
+    found = [
+        v.outcome["nodes_before"]
+        for v in state.route
+        if v.step in ("reduce", "confirm") and v.outcome and v.outcome.get("nodes_before")
+    ]
+    return int(found[0]) if found else state.nodes
+
+
+def summary(report: Report) -> list[str]:
+    """The end of a run in a few lines of plain text."""
+    lines = [report.headline]
+    for position, c in enumerate(report.culprits, 1):
+        own = f"own error {number(c.own)}" + (f", effect {number(c.effect)}" if c.effect is not None else "")
+        lines.append(f"  culprit {position}: {' + '.join(c.ops[:8])}  {c.cause}, {own}, fails {c.verified or '?'}")
+        if c.evidence:
+            lines.append(f"    {c.evidence}")
+    w = report.workaround
+    if w is not None:
+        what = listing(w.keep_higher, 24) if w.keep_higher else listing(w.switched_off) if w.switched_off else w.engine
+        lines.append(f"  workaround ({w.kind}): {what}")
+        margin = f"error {number(w.error)}, {number(w.margin)} times below the tolerance"
+        lines.append(f"    right on {w.samples_ok} of {count(w.samples_n, 'sample')}, {margin}")
+    return lines

@@ -1,0 +1,45 @@
+"""The report of a session folder."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engines.data.store import Store
+from wizard.flow.load import load as load_flow
+from wizard.flow.model import Flow
+from wizard.report.document import Report
+from wizard.report.gather import Table, gather
+from wizard.session import folder as folders
+from wizard.session.state import State
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A session as it is on disk now."""
+
+    folder: Path
+    description: folders.Description
+    flow: Flow
+    state: State
+
+    def table(self, digest: str) -> Table:
+        """The rows of a step's table; none where its artifact is gone."""
+        try:
+            rows: Any = msgspec.json.decode(Store(self.folder).get(digest))
+        except (OSError, ValueError):
+            return []
+        return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+    def report(self) -> Report:
+        about = self.description
+        return gather(self.state, self.flow, about.problem, self.table, about.machine)
+
+
+def read(folder: Path) -> Reading:
+    """Read a session. Raises SessionProblem, FlowProblem."""
+    return Reading(
+        folder=folder,
+        description=folders.describe(folder),
+        flow=load_flow(str(folder / folders.FLOW)).flow,
+        state=folders.load(folder),
+    )
