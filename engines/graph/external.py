@@ -144,6 +144,15 @@ def read(tensor: TensorProto, folder: str | Path) -> np.ndarray[Any, Any]:
         raise ModelProblem(f"The weights file '{location}' is missing or cut short ({error}).") from error
 
 
+def read_bytes(tensor: TensorProto, folder: str | Path) -> bytes:
+    """The raw bytes of an external tensor. Raises ``ModelProblem``."""
+    location, offset, _ = pointer(tensor)
+    try:
+        return b"".join(chunks(resolve(folder, location), offset, byte_size(tensor.data_type, tensor.dims)))
+    except (OSError, EOFError) as error:
+        raise ModelProblem(f"The weights file '{location}' is missing or cut short.") from error
+
+
 def chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
     """A span of a file, piece by piece. Raises ``EOFError`` where the file ends before."""
     with path.open("rb") as file:

@@ -7,7 +7,7 @@ digests: equal content, equal digest.
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -138,19 +138,16 @@ def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
             if own or size < 0:
                 continue
             if external.is_external(tensor):
-                location, offset, _ = external.pointer(tensor)
-                pieces: Iterable[bytes] = external.chunks(external.resolve(source, location), offset, size)
                 if size <= external.INLINE:
-                    _make_inline(tensor, b"".join(pieces))
+                    _make_inline(tensor, external.read_bytes(tensor, source))
                 else:
-                    writer.add(tensor, pieces)
+                    location, offset, _ = external.pointer(tensor)
+                    writer.add(tensor, external.chunks(external.resolve(source, location), offset, size))
             elif size > external.INLINE:
                 writer.add(tensor, _raw(tensor, size))
         for tensor in external.attribute_tensors(proto):
             if external.is_external(tensor):
-                size = external.byte_size(tensor.data_type, tensor.dims)
-                location, offset, _ = external.pointer(tensor)
-                _make_inline(tensor, b"".join(external.chunks(external.resolve(source, location), offset, size)))
+                _make_inline(tensor, external.read_bytes(tensor, source))
         writer.finish()
     try:
         data = proto.SerializeToString(deterministic=True)

@@ -1,0 +1,147 @@
+"""Fold constants, drop what nothing needs, sort, infer shapes: ONNX-GraphSurgeon on a stored model whose weights stay outside."""
+
+import contextlib
+import io
+from typing import Any
+
+import onnx
+from onnx import ModelProto, TensorProto, shape_inference
+
+from engines.data.store import Store
+from engines.graph import external, load, names, schema
+from engines.graph.load import Imported, StoredModel
+from engines.graph.problem import ModelProblem
+
+_ROUNDS = 8  # a fold may enable another
+_LARGEST = 256 << 20  # bytes of a weight that folding may read, and of a constant that it may make
+_RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
+
+
+def sanitize(model: StoredModel, store: Store) -> Imported:
+    """Store a sanitized model beside the given one; weights that folding leaves alone are shared, not copied.
+
+    Names, metadata, opsets, inputs and outputs stay. Raises ``ModelProblem("could not sanitize: ...")``.
+    """
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):  # the library prints its warnings there
+            proto, inlined = _with_foldable_inside(model)
+            proto = _fold(proto)
+    except ModelProblem:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ModelProblem(f"could not sanitize: {reason}") from error
+    for tensor in proto.graph.initializer:
+        original = inlined.get(tensor.name)
+        if original is not None and _same(tensor, original, model.weights_dir):
+            tensor.CopyFrom(original)
+    before = len(model.proto.graph.node)
+    digest = load.save(store, proto)
+    after = len(load.load(store, digest).proto.graph.node)
+    notes = []
+    if after < before:
+        gone = before - after
+        notes.append(f"{gone} node{'s' if gone > 1 else ''} of {before} were folded into constants or led nowhere.")
+    if "error" in said.getvalue().lower() or "could not" in said.getvalue().lower():
+        notes.append("Some constants could not be folded and stay as nodes.")
+    return Imported(digest, after, tuple(notes))
+
+
+def _with_foldable_inside(model: StoredModel) -> tuple[ModelProto, dict[str, TensorProto]]:
+    """A copy that holds the external weights that folding will read; and, by name, the external form of each."""
+    proto = ModelProto()
+    proto.CopyFrom(model.proto)
+    constant = {t.name for t in proto.graph.initializer}
+    wanted: set[str] = set()
+    for node in proto.graph.node:
+        reads = {name for name in (*node.input, *names.captures(node)) if name}
+        if reads and reads <= constant and node.op_type not in _RANDOM:
+            constant.update(filter(None, node.output))
+            wanted |= reads
+    inlined: dict[str, TensorProto] = {}
+    for tensor in proto.graph.initializer:
+        size = external.byte_size(tensor.data_type, tensor.dims)
+        if tensor.name in wanted and external.is_external(tensor) and size <= _LARGEST:
+            inlined[tensor.name] = model.initializers[tensor.name]
+            data = external.read_bytes(tensor, model.weights_dir)
+            tensor.ClearField("external_data")
+            tensor.data_location = TensorProto.DEFAULT
+            tensor.raw_data = data
+    return proto, inlined
+
+
+def _fold(proto: ModelProto) -> ModelProto:
+    import onnx_graphsurgeon as gs
+
+    original = ModelProto()
+    original.CopyFrom(proto)
+    count = len(proto.graph.node)
+    for _ in range(_ROUNDS):
+        graph = gs.import_onnx(_inferred(proto))
+        graph.toposort()
+        graph.fold_constants(
+            fold_shapes=True,
+            partitioning="recursive",
+            error_ok=True,
+            size_threshold=_LARGEST,
+            should_exclude_node=_reads_outside,
+        )
+        graph.cleanup(remove_unused_graph_inputs=False).toposort()
+        proto = _merge(original, gs.export_onnx(graph, do_type_check=False))
+        if len(proto.graph.node) == count:
+            break
+        count = len(proto.graph.node)
+    return _inferred(proto)
+
+
+def _reads_outside(node: Any) -> bool:
+    """Does the node read a weight that lies outside the model? Folding would not find it."""
+    for tensor in node.inputs:
+        values = getattr(getattr(tensor, "_values", None), "tensor", None)
+        if isinstance(values, TensorProto) and external.is_external(values):
+            return True
+    return False
+
+
+def _inferred(proto: ModelProto) -> ModelProto:
+    try:
+        inferred: ModelProto = shape_inference.infer_shapes(proto, data_prop=True)
+    except Exception:
+        return proto
+    return inferred
+
+
+def _merge(original: ModelProto, surgeon: ModelProto) -> ModelProto:
+    """The surgeon's nodes, weights and types in the original's frame: it drops metadata, and knows no node's documentation."""
+    result = ModelProto()
+    result.CopyFrom(original)
+    graph = result.graph
+    described = {
+        next((o for o in node.output if o), ""): node
+        for node in original.graph.node
+        if node.doc_string or node.metadata_props
+    }
+    for field in ("node", "initializer", "sparse_initializer", "value_info"):
+        graph.ClearField(field)
+        getattr(graph, field).MergeFrom(getattr(surgeon.graph, field))
+    for node in graph.node:
+        source = described.get(next((o for o in node.output if o), ""))
+        if source is not None and source.op_type == node.op_type:
+            node.doc_string = source.doc_string
+            del node.metadata_props[:]
+            node.metadata_props.extend(source.metadata_props)
+    have = {(o.domain, o.version) for o in result.opset_import}
+    known = schema.opsets(result)
+    for entry in surgeon.opset_import:
+        if (entry.domain, entry.version) not in have and entry.domain not in known:
+            result.opset_import.append(onnx.helper.make_opsetid(entry.domain, entry.version))
+    return result
+
+
+def _same(tensor: TensorProto, original: TensorProto, weights_dir: str) -> bool:
+    return (
+        tensor.data_type == original.data_type
+        and list(tensor.dims) == list(original.dims)
+        and tensor.raw_data == external.read_bytes(original, weights_dir)
+    )
