@@ -215,7 +215,8 @@ class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer to a probe. ``status`` other than ``ok``: ``message`` says in one sentence what happened.
 
     ``results`` are those of run 0; ``runs`` holds the further runs of the same build that differed from it bitwise, in order
-    (``varies``: there were any), and ``facts["runs"]`` counts all. ``facts`` is plain data whose keys each probe's docstring names; ``artifacts`` name -> sha256.
+    (``varies``: there were any), and ``facts["runs"]`` counts all. ``facts`` is plain data whose keys each probe's docstring
+    names; ``artifacts`` name -> sha256.
     ``assumed`` is set only on answers invented for speculation and never journalled.
     """
 
