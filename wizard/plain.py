@@ -242,7 +242,9 @@ def describe(probe: Probe) -> str:
             extra += [f"kept {elide(probe.keep, 24)}"] if probe.keep else []
             extra += [f"{count(probe.runs, 'run')}"] if probe.runs > 1 else []
             extra += (
-                ["every tensor marked" if len(probe.marks) > 40 else f"marked {probe.marks}"] if probe.marks else []
+                ["every tensor marked" if probe.marks == "*" or len(probe.marks) > 40 else f"marked {probe.marks}"]
+                if probe.marks
+                else []
             )
             return f"{part} on {probe.engine.partition(':')[0]}" + (f" ({', '.join(extra)})" if extra else "")
         case Check():

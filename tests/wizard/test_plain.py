@@ -1,0 +1,186 @@
+"""The plain and JSON displays: complete, one line an event, nothing from a model obeyed, live only where it can be taken back."""
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
+from wizard.flow.model import Answer, End, Flow, FlowNode
+from wizard.plain import JsonDisplay, PlainDisplay, describe, progress_line, told
+from wizard.session.events import (
+    NoteAdded,
+    Offered,
+    ProbeFinished,
+    ProbeStarted,
+    QuestionAnswered,
+    QuestionAsked,
+    SessionClosed,
+    SessionOpened,
+    StepFinished,
+    StepStarted,
+    WorkerDied,
+)
+
+FLOW = Flow(
+    schema=1,
+    id="accuracy",
+    title="Accuracy",
+    start="reproduce",
+    nodes={"reproduce": FlowNode("Does the failure show here?", "", "Does it?", {"yes": Answer("Yes", "found")})},
+    ends={"found": End("You have a minimal failing case", "", "minimal-case")},
+)
+PROBE = Measure(
+    model="m",
+    inputs="i",
+    samples=("real:0",),
+    engine="emulate:precision=fp16",
+    reference="onnxruntime",
+    candidate=Candidate("0-95"),
+)
+ANSWERS = (Offered("yes", "Yes, it fails", "sanitize", True, "24 of 24"), Offered("no", "No", "not-reproduced"))
+EVENTS = [
+    SessionOpened(id="k7f3"),
+    StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1),
+    ProbeStarted(key="a" * 64, run=1, probe=PROBE),
+    ProbeFinished(
+        key="a" * 64,
+        run=1,
+        measurement=Measurement(results=(SampleResult("real:0", (Score("y", rel_l2=0.41, new_nonfinite=3),)),)),
+        seconds=0.4,
+    ),
+    WorkerDied(worker=1, signal=11, key="b" * 64, detail="restarted; the probe counts as unresolved"),
+    ProbeFinished(key="b" * 64, run=1, measurement=Measurement(status="crash", message="The engine died.", signal=11)),
+    StepFinished(
+        run=1,
+        node="reproduce",
+        outcome={"message": "It fails on 24 of 24 samples."},
+        seconds=75,
+        probes=4,
+        cached=1,
+        unresolved=1,
+    ),
+    QuestionAsked(
+        node="reproduce",
+        visit=1,
+        ask="Does the failure show here?",
+        answers=ANSWERS,
+        recommended="yes",
+        because="24 of 24 samples fail",
+    ),
+    QuestionAnswered(node="reproduce", visit=1, answer="yes", by="person", note="as seen in production"),
+    NoteAdded(text="ask the kernel team"),
+    SessionClosed(end="found"),
+]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def text(events, out=None) -> str:
+    out = out or io.StringIO()
+    display = PlainDisplay(FLOW, out)
+    for event in events:
+        display.event(event)
+    display.close()
+    return out.getvalue()
+
+
+def test_a_log_says_everything() -> None:
+    said = text(EVENTS)
+    for part in (
+        "session k7f3", "[1] Does the failure show here?", "nodes 0-95 on emulate: rel_l2 0.41, 3 new non-finite values, 0.4 s",
+        "worker 1 died: signal 11 in bbbbbbbb; restarted", "crash (signal 11): The engine died.", "It fails on 24 of 24 samples.",
+        "1 min 15 s, 4 probes, 1 known before, 1 unresolved", "* 1  Yes, it fails", "  2  No", "because: 24 of 24 samples fail",
+        "-> Yes, it fails  (your answer)  as seen in production", "ask the kernel team", "You have a minimal failing case",
+    ):  # fmt: skip
+        assert part in said, part
+    assert "\x1b" not in said
+    assert "\r" not in said
+
+
+def test_a_terminal_keeps_only_the_probes_that_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    said = text(EVENTS, Terminal())
+    assert "nodes 0-95" not in said
+    assert "The engine died." in said
+
+
+def test_live_progress_is_rewritten_and_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    display = PlainDisplay(FLOW, out)
+    display.progress({"text": "trying nodes 96-143", "probes": 9, "expected": 5, "seconds_left": 540, "best": 96})
+    assert out.getvalue().startswith("\r\x1b[K")
+    assert "9 of about 14" in out.getvalue()
+    display.event(EVENTS[0])
+    assert out.getvalue().endswith("\r\x1b[Ksession k7f3\n")
+
+
+def test_progress_in_a_log_is_rare() -> None:
+    now = [0.0]
+    out = io.StringIO()
+    display = PlainDisplay(FLOW, out, every=5.0, clock=lambda: now[0])
+    for second in range(21):
+        now[0] = float(second)
+        display.progress({"text": f"probe {second}"})
+    assert out.getvalue().count("\n") == 4
+
+
+def test_progress_line_without_facts() -> None:
+    assert progress_line({}) == ""
+    assert progress_line({"text": "", "probes": 0}) == ""
+    assert "smallest that fails: 1 node" in progress_line({"text": "x", "best": 1})
+
+
+def test_json_is_an_object_a_line() -> None:
+    out = io.StringIO()
+    display = JsonDisplay(out)
+    for event in EVENTS:
+        display.event(event)
+    display.progress({"text": "a", "probes": 1})
+    display.progress({"text": "a", "probes": 1})
+    rows = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [row["kind"] for row in rows[:2]] == ["session.opened", "step.started"]
+    assert [row["kind"] for row in rows].count("progress") == 1
+    assert len(rows) == len(EVENTS) + 1
+
+
+def foreign(name: str) -> list:
+    """Events whose every text is foreign."""
+    return [
+        StepFinished(run=1, node="x", outcome={"message": name}),
+        StepFinished(run=1, node="x", status="failed", error=name),
+        QuestionAsked(node="x", visit=1, ask=name, answers=(Offered("a", name, "b"),), because=name),
+        NoteAdded(text=name),
+        WorkerDied(worker=1, detail=name),
+        SessionClosed(reason=name),
+        ProbeFinished(key="c", run=1, measurement=Measurement(status="error", message=name)),
+    ]
+
+
+@given(st.text(min_size=1))
+def test_nothing_foreign_is_obeyed(name: str) -> None:
+    said = text(foreign(name))
+    assert "\x1b" not in said
+    assert said.count("\n") == text(foreign("plain")).count("\n"), "a name cannot begin a line"
+    assert all(char.isprintable() or char == "\n" or not char.isascii() for char in said)
+
+
+def test_probes_in_words() -> None:
+    kept = Measure(
+        model="m",
+        inputs="i",
+        samples=("real:0",),
+        engine="onnxruntime",
+        reference="onnxruntime",
+        keep="3",
+        runs=5,
+        marks="*",
+    )
+    assert describe(kept) == "whole model on onnxruntime (kept 3, 5 runs, every tensor marked)"
+    assert told(Measurement()) == "done"
