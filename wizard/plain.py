@@ -105,6 +105,7 @@ class PlainDisplay:
         self._questions = 0
         self._probes: dict[str, Probe] = {}
         self._asked: dict[str, str] = {}
+        self._notes: set[str] = set()
 
     def event(self, event: AnyEvent) -> None:
         if isinstance(event, ProbeStarted) and event.probe is not None:
@@ -207,6 +208,9 @@ class PlainDisplay:
         if event.unresolved:
             spent.append(f"{event.unresolved} unresolved")
         lines = [f"    {visible(message)}"] if message else []
+        fresh = [str(note) for note in event.findings.get("notes", ()) if note not in self._notes]
+        self._notes.update(fresh)
+        lines += [f"    note: {visible(note)}" for note in fresh]
         return [*lines, f"    measured in {', '.join(spent)}"]
 
     def _question(self, event: QuestionAsked) -> list[str]:
