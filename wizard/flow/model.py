@@ -5,7 +5,8 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta
 
-# ``when``: {field: value} | {field: {ge|gt|le|lt|ne|in: value}} | {all: [...]} | {any: [...]} | {not: {...}}; data, never evaluated as code.
+# ``when``: {field: value} | {field: {ge|gt|le|lt|ne|in: value}} | {all: [...]} | {any: [...]} | {not: {...}}; data, never
+# evaluated as code.
 When: TypeAlias = dict[str, Any]
 Identifier = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]*$", description="lower case letters, digits and hyphens")]
 
@@ -18,7 +19,8 @@ class StepUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
 
 
 class Detour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Another way for an answer to lead on: where ``when`` holds on the step's outcome, ``goto`` here wins over the answer's own."""
+    """Another way for an answer to lead on: where ``when`` holds on the step's outcome, ``goto`` here wins over the answer's
+    own."""
 
     when: When
     goto: str
@@ -27,9 +29,11 @@ class Detour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer. Answers are tried in file order and the first whose ``when`` holds is recommended; the last has no ``when``.
 
-    Where it leads is said by ``wizard.flow.check.destination(answer, outcome)``, never by ``goto`` alone, as there may be a ``detour``.
-    ``settings`` are asked for with the answer; ``sets`` go with it unasked; both are named like the fields of the PROBLEM and the params of
-    the steps (``tolerance``, ``metric``, ``fail_regex``, ``sample``, ``seed``, ``search``) and hold for the steps that follow.
+    Where it leads is said by ``wizard.flow.check.destination(answer, outcome)``, never by ``goto`` alone, as there may be a
+    ``detour``.
+    ``settings`` are asked for with the answer; ``sets`` go with it unasked; both are named like the fields of the PROBLEM and
+    the params of the steps (``tolerance``, ``metric``, ``fail_regex``, ``sample``, ``seed``, ``search``) and hold for the
+    steps that follow.
     """
 
     text: str

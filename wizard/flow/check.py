@@ -1,0 +1,460 @@
+"""What a flow means: which answer a rule recommends, where it leads, and whether the whole holds together.
+
+``holds``, ``recommend`` and ``destination`` are pure, and total on a flow that ``check`` passes: a step that failed has no
+outcome, and then no comparison holds.
+"""
+
+import difflib
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from wizard.flow import commands, terms
+from wizard.flow.load import Loaded, nearest
+from wizard.flow.model import Answer, Flow, FlowNode, When
+from wizard.flow.template import FILTERS, TemplateProblem, fields, render
+
+VERDICTS: Final = (
+    "minimal-case", "worked-around", "not-reproduced", "fixed-by-sanitizing", "input-sensitive", "reference-suspect",
+    "unresolved",
+)  # fmt: skip
+MOST_EXPLAIN: Final = 5  # lines: a newcomer reads no more
+_ORDER: Final[dict[str, Callable[[float, float], bool]]] = {
+    "ge": lambda a, b: a >= b, "gt": lambda a, b: a > b, "le": lambda a, b: a <= b, "lt": lambda a, b: a < b,
+}  # fmt: skip
+_OPERATORS: Final = (*_ORDER, "ne", "in")
+_GROUPS: Final = ("all", "any", "not")
+
+Outcome: TypeAlias = Mapping[str, Any]
+Where: TypeAlias = tuple[int, int]
+
+
+class Problem(msgspec.Struct, frozen=True, order=True):
+    """One thing that is wrong with a flow, and where. Lines and columns count from 1."""
+
+    line: int
+    column: int
+    message: str
+    suggestion: str = ""
+
+
+class Recommendation(msgspec.Struct, frozen=True):
+    """The answer that the measurement speaks for, and why in one sentence (empty where the step said nothing)."""
+
+    answer: str
+    because: str = ""
+
+
+class StepFacts(Protocol):
+    """What a flow needs to know of a step; ``engines.steps.base.StepSpec`` is one."""
+
+    @property
+    def outcome(self) -> type[Any]: ...
+
+    @property
+    def params(self) -> type[Any]: ...
+
+
+def holds(when: When | None, outcome: Outcome | None) -> bool:
+    """Whether a rule holds on a step's outcome. No rule always holds; what was not measured (None, or no such field) equals only
+    null, and is neither greater, nor less, nor different from anything else."""
+    if when is None:
+        return True
+    return all(_holds(key, value, outcome or {}) for key, value in when.items())
+
+
+def recommend(node: FlowNode, outcome: Outcome | None) -> Recommendation:
+    """The first answer whose rule holds; the last one where none does. ``outcome`` None: the step failed or there is none."""
+    name = next((n for n, a in node.answers.items() if holds(a.when, outcome)), next(reversed(node.answers), ""))
+    answer = node.answers.get(name)
+    if answer is None or outcome is None or not answer.because:
+        return Recommendation(name)
+    try:
+        return Recommendation(name, render(answer.because, outcome).strip())
+    except TemplateProblem:
+        return Recommendation(name)  # the recommendation stands; the words for it are what is broken
+
+
+def destination(answer: Answer, outcome: Outcome | None) -> str:
+    """The node or end that an answer leads to: its detour where that rule holds, else its ``goto``."""
+    if answer.detour is not None and holds(answer.detour.when, outcome):
+        return answer.detour.goto
+    return answer.goto
+
+
+def targets(answer: Answer) -> tuple[str, ...]:
+    """Every node or end that an answer may lead to."""
+    return (answer.goto,) if answer.detour is None else (answer.goto, answer.detour.goto)
+
+
+def check(loaded: Loaded, steps: Mapping[str, StepFacts] | None = None) -> list[Problem]:
+    """Everything that is wrong with the flow, in file order; empty when it holds together. ``steps``: default the registry."""
+    return sorted(set(_Checker(loaded, _registry() if steps is None else steps).problems()))
+
+
+def _registry() -> Mapping[str, StepFacts]:
+    from engines.steps.registry import STEPS
+
+    return STEPS
+
+
+def _holds(key: str, value: Any, outcome: Outcome) -> bool:
+    match key:
+        case "all":
+            return all(holds(part, outcome) for part in value)
+        case "any":
+            return any(holds(part, outcome) for part in value)
+        case "not":
+            return not holds(value, outcome)
+    actual = outcome.get(key)
+    if not isinstance(value, Mapping):
+        return _same(actual, value)
+    return all(_compares(operator, actual, operand) for operator, operand in value.items())
+
+
+def _compares(operator: str, actual: Any, operand: Any) -> bool:
+    if operator == "in":
+        return any(_same(actual, item) for item in operand)
+    if operator == "ne":
+        return (actual is not None or operand is None) and not _same(actual, operand)
+    if operator not in _ORDER or not _number(actual) or not _number(operand):
+        return False
+    return _ORDER[operator](actual, operand)
+
+
+def _same(actual: Any, value: Any) -> bool:
+    # True == 1 in Python, and a flow that says 1 does not mean true.
+    return isinstance(actual, bool) == isinstance(value, bool) and bool(actual == value)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class _Checker:
+    def __init__(self, loaded: Loaded, steps: Mapping[str, StepFacts]) -> None:
+        self.flow, self.lines, self.steps = loaded.flow, loaded.lines, steps
+        self.text, self.folder = loaded.text, loaded.folder
+        self.places = (*self.flow.nodes, *self.flow.ends)
+
+    def problems(self) -> Iterator[Problem]:
+        yield from self._names()
+        for name, node in self.flow.nodes.items():
+            yield from self._node(name, node)
+        for name, end in self.flow.ends.items():
+            if end.verdict not in VERDICTS:
+                hint = nearest(end.verdict, VERDICTS) or f"Known: {', '.join(VERDICTS)}."
+                yield self._value(f"'{end.verdict}' is not a verdict.", hint, "ends", name, "verdict")
+        yield from self._graph()
+
+    def _value(self, message: str, suggestion: str, *path: str | int) -> Problem:
+        return Problem(*self.lines.value(*path), message, suggestion)
+
+    def _key(self, message: str, suggestion: str, *path: str | int) -> Problem:
+        return Problem(*self.lines.key(*path), message, suggestion)
+
+    # -- names ----------------------------------------------------------------------------------------------------------
+
+    def _names(self) -> Iterator[Problem]:
+        flow = self.flow
+        if not flow.nodes:
+            yield self._key("the flow has no nodes.", "", "nodes")
+        elif flow.start not in flow.nodes:
+            yield self._value(
+                f"the flow starts at '{flow.start}', which is not a node.", nearest(flow.start, flow.nodes), "start"
+            )
+        if not flow.ends:
+            yield self._key("the flow has no ends, so no route through it can finish.", "", "ends")
+        for kind, names in (("nodes", flow.nodes), ("ends", flow.ends)):
+            for name in names:
+                if not _identifier(name):
+                    yield self._key(f"'{name}' must be lower case letters, digits and hyphens.", "", kind, name)
+        for name in flow.ends:
+            if name in flow.nodes:
+                line = self.lines.key("nodes", name)[0]
+                yield self._key(f"'{name}' is also a node (line {line}); a goto could mean either.", "", "ends", name)
+
+    # -- one node -------------------------------------------------------------------------------------------------------
+
+    def _node(self, name: str, node: FlowNode) -> Iterator[Problem]:
+        at = ("nodes", name)
+        outcome: dict[str, Any] = {}
+        if node.step is not None:
+            facts = self.steps.get(node.step.use)
+            if facts is None:
+                hint = nearest(node.step.use, self.steps) or f"Known: {', '.join(sorted(self.steps))}."
+                yield self._value(f"there is no step '{node.step.use}'.", hint, *at, "step", "use")
+                return
+            outcome = outcome_fields(facts.outcome)
+            yield from self._parameters(name, node.step.use, node.step.with_, facts.params)
+        if node.max_visits < 1:
+            yield self._value("max_visits must be 1 or more.", "", *at, "max_visits")
+        if node.limit and node.limit not in self.flow.ends:
+            hint = nearest(node.limit, self.flow.ends)
+            yield self._value(f"'{node.limit}' is not an end, and limit must name one.", hint, *at, "limit")
+        if len(node.explain.strip().splitlines()) > MOST_EXPLAIN:
+            yield self._value(
+                f"explain has more than {MOST_EXPLAIN} lines.", "Move the rest to a term.", *at, "explain"
+            )
+        for position, field in enumerate(node.evidence):
+            if field not in outcome:
+                yield self._field(field, node, outcome, self.lines.value(*at, "evidence", position))
+        known = terms.known(self.folder)
+        for position, term in enumerate(node.terms):
+            if term not in known:
+                hint = nearest(term, known)
+                yield self._value(f"there is no card terms/{term}.md.", hint, *at, "terms", position)
+        for key, text in node.commands.items():
+            try:
+                commands.Tool.parse(key)
+            except ValueError as problem:
+                yield self._key(str(problem), "", *at, "commands", key)
+            yield from self._template(text, commands.FIELDS, *at, "commands", key)
+        yield from self._answers(name, node, outcome)
+
+    def _answers(self, name: str, node: FlowNode, outcome: Mapping[str, Any]) -> Iterator[Problem]:
+        at = ("nodes", name, "answers")
+        if not node.answers:
+            yield self._key(f"node '{name}' has no answers.", "", *at)
+        last = next(reversed(node.answers), "")
+        earlier: dict[str, str] = {}
+        for id_, answer in node.answers.items():
+            here = (*at, id_)
+            if not _identifier(id_):
+                yield self._key(f"'{id_}' must be lower case letters, digits and hyphens.", "", *here)
+            if answer.goto not in self.places:
+                yield self._goto(answer.goto, *here, "goto")
+            if answer.when is None and id_ != last:
+                message = f"'{id_}' has no 'when', so no answer after it can be recommended."
+                yield self._key(message, "Give it a rule, or put it last.", *here)
+            if answer.when is not None and id_ == last:
+                message = "the last answer is what remains when no rule holds, so it has no 'when'."
+                yield self._key(message, "Remove this rule, or add an answer after it.", *here, "when")
+            if answer.when is not None:
+                yield from self._when(answer.when, node, outcome, *here, "when")
+                same = earlier.setdefault(repr(answer.when), id_)
+                if same != id_:
+                    yield self._key(f"'{same}' has the same rule, so '{id_}' is never recommended.", "", *here, "when")
+            if answer.detour is not None:
+                if answer.detour.goto not in self.places:
+                    yield self._goto(answer.detour.goto, *here, "detour", "goto")
+                yield from self._when(answer.detour.when, node, outcome, *here, "detour", "when")
+            if answer.because:
+                yield from self._template(answer.because, tuple(outcome), *here, "because")
+
+    def _goto(self, target: str, *path: str | int) -> Problem:
+        return self._value(f"there is no node or end '{target}'.", nearest(target, self.places), *path)
+
+    def _field(self, field: str, node: FlowNode, outcome: Mapping[str, Any], at: Where) -> Problem:
+        if node.step is None:
+            return Problem(*at, f"'{field}' is measured by nothing: this node has no step.")
+        hint = nearest(field, outcome) or f"Known: {', '.join(outcome)}."
+        return Problem(*at, f"step '{node.step.use}' does not measure '{field}'.", hint)
+
+    def _parameters(self, name: str, step: str, given: Mapping[str, Any], kind: type[Any]) -> Iterator[Problem]:
+        at = ("nodes", name, "step", "with")
+        hints = typing.get_type_hints(kind)
+        for key, value in given.items():
+            if key not in hints:
+                known = f"It takes {', '.join(hints)}." if hints else "It takes none."
+                yield self._key(f"step '{step}' takes no '{key}'.", nearest(key, hints) or known, *at, key)
+            elif fault := _misfit(value, hints[key]):
+                yield self._value(f"'{key}' of step '{step}' {fault[0]}.", fault[1], *at, key)
+
+    def _when(self, when: Any, node: FlowNode, outcome: Mapping[str, Any], *path: str | int) -> Iterator[Problem]:
+        if not isinstance(when, Mapping) or not when:
+            yield self._value("a rule is a mapping of fields to values.", "", *path)
+            return
+        for key, value in when.items():
+            here = (*path, key)
+            if key in _GROUPS:
+                yield from self._group(key, value, node, outcome, here)
+            elif key not in outcome:
+                yield self._field(key, node, outcome, self.lines.key(*here))
+            elif isinstance(value, Mapping):
+                for operator, operand in value.items():
+                    yield from self._operator(key, operator, operand, outcome[key], (*here, operator))
+            elif fault := _misfit(value, outcome[key]):
+                yield self._value(f"'{key}' {fault[0]}.", fault[1], *here)
+
+    def _group(
+        self, key: str, value: Any, node: FlowNode, outcome: Mapping[str, Any], here: tuple[str | int, ...]
+    ) -> Iterator[Problem]:
+        if key == "not":
+            yield from self._when(value, node, outcome, *here)
+        elif not isinstance(value, list) or not value:
+            yield self._value(f"'{key}' takes a list of rules.", "", *here)
+        else:
+            for position, part in enumerate(value):
+                yield from self._when(part, node, outcome, *here, position)
+
+    def _operator(
+        self, field: str, operator: str, operand: Any, kind: Any, here: tuple[str | int, ...]
+    ) -> Iterator[Problem]:
+        if operator not in _OPERATORS:
+            hint = nearest(operator, _OPERATORS) or f"Known: {', '.join(_OPERATORS)}."
+            yield self._key(f"there is no comparison '{operator}'.", hint, *here)
+        elif operator == "in":
+            if not isinstance(operand, list) or not operand:
+                yield self._value("'in' takes a list of values.", "", *here)
+                return
+            for position, item in enumerate(operand):
+                if fault := _misfit(item, kind):
+                    yield self._value(f"'{field}' {fault[0]}.", fault[1], *here, position)
+        elif operator in _ORDER and not _numeric(kind):
+            yield self._key(f"'{field}' is not a number, so '{operator}' can never hold.", "", *here)
+        elif fault := _misfit(operand, float if operator in _ORDER else kind):
+            yield self._value(f"'{field}' {fault[0]}.", fault[1], *here)
+
+    def _template(self, text: str, known: Sequence[str], *path: str | int) -> Iterator[Problem]:
+        try:
+            fields(text, known)
+        except TemplateProblem as problem:
+            hint = nearest(problem.name, (*known, *FILTERS)) if problem.name else ""
+            yield Problem(*self._inside(text, problem, *path), _sentence(str(problem)), hint)
+
+    def _inside(self, text: str, problem: TemplateProblem, *path: str | int) -> Where:
+        """The place of the word that is wrong, where the file has it as written; else where the text begins."""
+        line, column = self.lines.value(*path)
+        if not problem.name:
+            return line, column
+        rows = self.text.splitlines()
+        for offset, row in enumerate(rows[line - 1 : line + text.count("\n") + 20]):
+            start = column - 1 if offset == 0 else 0
+            found = _word(row, problem.name, start)
+            if found >= 0:
+                return line + offset, found + 1
+        return line, column
+
+    # -- the graph ------------------------------------------------------------------------------------------------------
+
+    def _graph(self) -> Iterator[Problem]:
+        flow = self.flow
+        edges = {
+            name: [t for a in node.answers.values() for t in targets(a) if t in self.places]
+            for name, node in flow.nodes.items()
+        }
+        if flow.start in flow.nodes:
+            bounded = {
+                n: [*ts, *([flow.nodes[n].limit] if flow.nodes[n].limit in flow.ends else [])]
+                for n, ts in edges.items()
+            }
+            reached = _reach(flow.start, bounded)
+            for kind, names in (("nodes", flow.nodes), ("ends", flow.ends)):
+                for name in names:
+                    if name not in reached:
+                        what = "node" if kind == "nodes" else "end"
+                        yield self._key(f"no route from '{flow.start}' reaches {what} '{name}'.", "", kind, name)
+        for name, node in flow.nodes.items():
+            reached = _reach(name, edges)
+            if node.answers and flow.ends and not reached & set(flow.ends):
+                yield self._key(f"no route from '{name}' reaches an end.", "", "nodes", name)
+            if name in _reach(name, edges, start_too=False) and not node.limit:
+                circle = " -> ".join(_circle(name, edges))
+                message = f"'{name}' can be entered again ({circle}) and names no limit."
+                yield self._key(
+                    message, "Say max_visits, and with limit the end that is reached after them.", "nodes", name
+                )
+
+
+def outcome_fields(outcome: type[Any]) -> dict[str, Any]:
+    """The fields of an outcome struct and their types."""
+    return _hints(outcome)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=64)
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    return {name: hint for name, hint in typing.get_type_hints(kind).items() if name in kind.__struct_fields__}
+
+
+def _misfit(value: Any, kind: Any) -> tuple[str, str] | None:
+    """(what is wrong, suggestion) where a value is not of a field's type; None where it fits."""
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        choices = [str(c) for c in _choices(kind)]
+        if choices:
+            close = difflib.get_close_matches(str(value), choices, n=1)
+            return (
+                f"is never {_shown(value)}",
+                f"Did you mean '{close[0]}'?" if close else f"It is one of {', '.join(choices)}.",
+            )
+        return f"is {_kind(kind)}, and never {_shown(value)}", ""
+    return None
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
+
+
+def _numeric(kind: Any) -> bool:
+    return any(k in (int, float) for k in (kind, *typing.get_args(kind)))
+
+
+def _kind(kind: Any) -> str:
+    names = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
+    return " or ".join(names.get(k, getattr(k, "__name__", str(k))) for k in (typing.get_args(kind) or (kind,)))
+
+
+def _shown(value: Any) -> str:
+    return (
+        {True: "true", False: "false", None: "null"}.get(value, f"'{value}'")
+        if isinstance(value, bool | None)
+        else f"'{value}'"
+    )
+
+
+def _identifier(name: str) -> bool:
+    return bool(name) and name[0] != "-" and all(c.isascii() and (c.isdigit() or c.islower() or c == "-") for c in name)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].lower() + text[1:] if text[:2].istitle() else text
+
+
+def _word(row: str, name: str, start: int) -> int:
+    """Position of ``name`` as a whole word, -1 where it is not there."""
+    at = row.find(name, start)
+    while at >= 0:
+        around = row[max(0, at - 1) : at] + row[at + len(name) : at + len(name) + 1]
+        if not any(c.isalnum() or c == "_" for c in around):
+            return at
+        at = row.find(name, at + 1)
+    return -1
+
+
+def _reach(start: str, edges: Mapping[str, Iterable[str]], *, start_too: bool = True) -> set[str]:
+    found = {start} if start_too else set()
+    todo = [start]
+    while todo:
+        for target in edges.get(todo.pop(), ()):
+            if target not in found:
+                found.add(target)
+                todo.append(target)
+    return found
+
+
+def _circle(name: str, edges: Mapping[str, Iterable[str]]) -> list[str]:
+    """A shortest way from a node back to itself, both ends named."""
+    ways = [[name]]
+    met = {name}
+    for way in ways:
+        for target in edges.get(way[-1], ()):
+            if target == name:
+                return [*way, name]
+            if target not in met:
+                met.add(target)
+                ways.append([*way, target])
+    return [name]
+
+
+def nodes_in_order(flow: Flow) -> tuple[str, ...]:
+    """Node names as a route would meet them: breadth first from the start, then those that nothing reaches."""
+    edges = {name: [t for a in node.answers.values() for t in targets(a)] for name, node in flow.nodes.items()}
+    order = [flow.start] if flow.start in flow.nodes else []
+    for name in order:
+        order.extend(t for t in dict.fromkeys(edges[name]) if t in flow.nodes and t not in order)
+    return (*order, *(n for n in flow.nodes if n not in order))

@@ -1,0 +1,133 @@
+"""A node's work by hand: the commands that a flow gives for other tools, filled in for the session and quoted for the shell."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from engines.spec import parse
+from engines.steps.base import Findings
+from wizard.flow.model import FlowNode
+from wizard.flow.template import TemplateProblem, Words, render_command
+from wizard.problem import Problem
+
+# The fields that ``commands`` may name. Those of several words stand for none to many, each with a space in front.
+FIELDS: Final = (
+    "model", "engine", "reference", "tolerance", "atol", "rtol", "problem", "polygraphy_inputs", "precision_flags",
+    "failing_outputs", "cut_inputs", "cut_outputs", "kept_layers",
+)  # fmt: skip
+
+_TOOL = re.compile(r"([a-z][a-z0-9-]*)((?:(?:>=|<=|==|<|>)[0-9]+(?:\.[0-9]+)*,?)*)")
+_BOUND = re.compile(r"(>=|<=|==|<|>)([0-9.]+)")
+_FLAGS: Final = ("fp16", "bf16", "int8", "fp8", "tf32")
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """The key of a command: a tool, and the versions of it that the command is for (``polygraphy>=0.53``, ``trtexec``)."""
+
+    name: str
+    bounds: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @classmethod
+    def parse(cls, key: str) -> "Tool":
+        """Raises ValueError with a sentence."""
+        match = _TOOL.fullmatch(key.replace(" ", ""))
+        if match is None or match[2].endswith(","):
+            raise ValueError(f"'{key}' does not name a tool; write a name, and bounds such as >=0.53,<1 if it matters.")
+        bounds = tuple((op, tuple(map(int, version.split(".")))) for op, version in _BOUND.findall(match[2]))
+        return cls(match[1], bounds)
+
+    def fits(self, version: str) -> bool:
+        """Whether a command for this key is for that version of the tool."""
+        have = tuple(int(part) for part in re.findall(r"[0-9]+", version)[:4])
+        for op, bound in self.bounds:
+            width = max(len(have), len(bound))
+            a, b = have + (0,) * (width - len(have)), bound + (0,) * (width - len(bound))
+            if not {">=": a >= b, "<=": a <= b, "==": a == b, "<": a < b, ">": a > b}[op]:
+                return False
+        return True
+
+
+class Command(msgspec.Struct, frozen=True):
+    """One command as shown. ``problem`` says why ``text`` is empty, where it is."""
+
+    tool: str
+    text: str
+    problem: str = ""
+
+
+def by_hand(node: FlowNode, values: Mapping[str, Any]) -> list[Command]:
+    """Every command of a node, filled in; one that would hold a control character is left out with the reason."""
+    made = []
+    for key, template in node.commands.items():
+        try:
+            made.append(Command(key, render_command(template, values).strip()))
+        except TemplateProblem as problem:
+            made.append(Command(key, "", str(problem)))
+    return made
+
+
+def values(problem: Problem, findings: Findings | None = None) -> dict[str, Any]:
+    """What the fields stand for in a session: its PROBLEM and what was found so far. Capital words are left to the reader."""
+    found = findings or Findings()
+    criterion = found.criterion
+    relative = criterion.tolerance if criterion and criterion.metric != "elementwise" else 1e-2
+    case = found.case
+    failing = found.signature.outputs if found.signature else ()
+    kept = found.workaround.keep_names if found.workaround else ()
+    engine = parse(problem.engine)
+    precision = engine.get("precision")
+    return {
+        "model": problem.model,
+        "engine": problem.engine,
+        "reference": problem.reference,
+        "tolerance": relative,
+        "atol": criterion.atol if criterion and criterion.metric == "elementwise" else relative,
+        "rtol": criterion.rtol if criterion and criterion.metric == "elementwise" else relative,
+        "problem": Words(options(problem)),
+        "polygraphy_inputs": Words(_polygraphy_inputs(problem.inputs)),
+        "precision_flags": Words([f"--{precision}"] if precision in _FLAGS else []),
+        "failing_outputs": Words(failing or ("OUTPUT",)),
+        "cut_inputs": Words(f"{name}:auto:auto" for name in (case.inputs if case else ("TENSOR",))),
+        "cut_outputs": Words(f"{name}:auto" for name in (case.outputs if case else ("TENSOR",))),
+        "kept_layers": Words(f"{name}:float32" for name in kept or ("LAYER",)),
+    }
+
+
+def options(problem: Problem) -> tuple[str, ...]:
+    """The PROBLEM as ``narrowdown`` takes it, without the model; defaults are left out."""
+    plain = Problem(model="")
+    words: list[str] = ["--engine", problem.engine]
+    if problem.reference != plain.reference:
+        words += ["--reference", problem.reference]
+    for source in problem.inputs:
+        words += ["--inputs", source]
+    if problem.seed != plain.seed:
+        words += ["--seed", str(problem.seed)]
+    for name, shape in problem.input_shapes.items():
+        words += ["--input-shapes", f"{name}:[{','.join(map(str, shape))}]"]
+    for name, (low, high) in problem.val_range.items():
+        words += ["--val-range", f"{name}:[{low:g},{high:g}]"]
+    words += ["--metric", problem.metric] if problem.metric else []
+    for option, limits in (("--atol", problem.atol), ("--rtol", problem.rtol), ("--tolerance", problem.tolerance)):
+        for name, limit in limits.items():
+            words += [option, f"{name}:{limit:g}" if name else f"{limit:g}"]
+    words += ["--check", problem.check] if problem.check else []
+    for regex in problem.fail_regex:
+        words += ["--fail-regex", regex]
+    for option, codes in (("--fail-code", problem.fail_code), ("--ignore-fail-code", problem.ignore_fail_code)):
+        for code in codes:
+            words += [option, str(code)]
+    return tuple(words)
+
+
+def _polygraphy_inputs(sources: tuple[str, ...]) -> list[str]:
+    """Polygraphy reads its own JSON and loader scripts; for other inputs the case bundle holds an inputs.json."""
+    json = [s for s in sources if s.endswith(".json")]
+    scripts = [s for s in sources if s.partition(".py:")[1] or s.endswith(".py")]
+    if json:
+        return ["--load-inputs", *json]
+    if scripts:
+        return ["--data-loader-script", scripts[0]]
+    return ["--load-inputs", "inputs.json"] if sources else []

@@ -1,0 +1,372 @@
+"""From a flow file to frozen data, with the line and column of every key and value kept for messages.
+
+YAML 1.2's core schema: ``yes`` and ``no`` are text, ``1e-3`` is a number. No aliases, tags or merge keys: a flow is plain data.
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import yaml
+
+from wizard.flow.model import Answer, Detour, End, Flow, FlowNode, StepUse
+
+FORMAT: Final = 1
+LARGEST: Final = 1 << 20  # bytes of a flow file; the shipped ones are below 64 KiB
+DEEPEST: Final = 40  # nested mappings and lists
+
+PathInFile: TypeAlias = tuple[str | int, ...]
+
+_SIZE = re.compile(r"([0-9]+)(KiB|MiB|GiB)")
+_UNITS = {"KiB": 10, "MiB": 20, "GiB": 30}
+_REFERENCE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_KINDS = {
+    "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "nothing",
+    "object": "a mapping", "array": "a list",
+}  # fmt: skip
+
+
+class FlowProblem(Exception):
+    """A flow file cannot be used. ``str()`` is ``file:line:column: message suggestion``; line 0 means the file as a whole."""
+
+    def __init__(self, file: str, line: int, column: int, message: str, suggestion: str = "") -> None:
+        where = f"{file}:{line}:{column}" if line else file
+        super().__init__(f"{where}: {message}{' ' if suggestion else ''}{suggestion}")
+        self.file, self.line, self.column, self.message, self.suggestion = file, line, column, message, suggestion
+
+
+class Lines:
+    """Where each key and value of the file stands: (line, column), both from 1. A path is keys and list positions."""
+
+    def __init__(self) -> None:
+        self._keys: dict[PathInFile, tuple[int, int]] = {}
+        self._values: dict[PathInFile, tuple[int, int]] = {(): (1, 1)}
+
+    def key(self, *path: str | int) -> tuple[int, int]:
+        """Of the key itself; of the nearest thing around it where the file does not have it."""
+        while path and path not in self._keys:
+            path = path[:-1]
+        return self._keys.get(path) or self._values.get(path, (1, 1))
+
+    def value(self, *path: str | int) -> tuple[int, int]:
+        """Of the value below the key or list position; of the nearest thing around it where the file does not have it."""
+        while path and path not in self._values:
+            path = path[:-1]
+        return self._values.get(path, (1, 1))
+
+    def _note(self, path: PathInFile, key: tuple[int, int] | None, value: tuple[int, int]) -> None:
+        if key is not None:
+            self._keys[path] = key
+        self._values[path] = value
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A flow, its text, and where everything in it stands. ``path`` is for messages; ``folder`` may hold ``terms``."""
+
+    flow: Flow
+    path: str
+    text: str
+    lines: Lines
+    folder: str = ""
+
+
+def shipped() -> tuple[str, ...]:
+    """The names of the flows that come with the program."""
+    return tuple(sorted(f.name.removesuffix(".yaml") for f in files("flows").iterdir() if f.name.endswith(".yaml")))
+
+
+def load(path_or_name: str | Path) -> Loaded:
+    """A shipped flow by name, or a file by path. Raises FlowProblem."""
+    name = str(path_or_name)
+    if isinstance(path_or_name, str) and "/" not in name and not name.endswith((".yaml", ".yml")):
+        known = shipped()
+        if name not in known and not Path(name).is_file():
+            raise FlowProblem(
+                name,
+                0,
+                0,
+                f"no flow of this name is shipped, and no file has it. Known: {', '.join(known)}.",
+                nearest(name, known),
+            )
+        if name in known:
+            return parse((files("flows") / f"{name}.yaml").read_text(encoding="utf-8"), f"{name}.yaml")
+    path = Path(path_or_name).expanduser()
+    try:
+        if path.stat().st_size > LARGEST:
+            raise FlowProblem(name, 0, 0, f"the file is larger than {LARGEST:,} bytes, which no flow is.")
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise FlowProblem(name, 0, 0, f"the file is not UTF-8 text (byte {problem.start}).") from None
+    except OSError as problem:
+        raise FlowProblem(name, 0, 0, f"the file cannot be read: {problem.strerror or problem}.") from None
+    return parse(text, name, folder=str(path.resolve().parent))
+
+
+def parse(text: str, path: str = "flow", *, folder: str = "") -> Loaded:
+    """A flow from its text. Raises FlowProblem at the first thing that is wrong with the form; meaning is ``check``'s."""
+    try:
+        lines = Lines()
+        data = _Reader(path, lines).read(text)
+        return Loaded(_Shaper(path, lines).flow(data), path, text, lines, folder)
+    except RecursionError:
+        raise FlowProblem(path, 0, 0, "the file is nested too deeply.") from None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A ``Did you mean`` sentence for a word that is not known; empty where nothing is near."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"Did you mean '{close[0]}'?" if close else ""
+
+
+class _Core(yaml.SafeLoader):
+    """PyYAML reads YAML 1.1, where ``no`` is false and ``1e-3`` is text; these are the resolvers of YAML 1.2's core schema."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own class attribute
+
+
+for _tag, _pattern, _first in (
+    ("null", r"^(?:~|null|Null|NULL|)$", [*"~nN", ""]),
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", [*"tTfF"]),
+    ("int", r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", [*"-+0123456789"]),
+    (
+        "float",
+        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+        [*"-+.0123456789"],
+    ),
+):
+    _Core.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
+
+
+class _Reader:
+    """YAML nodes to plain data; duplicate keys, aliases, tags and values that JSON does not have are refused where they stand."""
+
+    def __init__(self, path: str, lines: Lines) -> None:
+        self._path, self._lines = path, lines
+        self._seen: set[int] = set()
+
+    def read(self, text: str) -> dict[str, Any]:
+        loader = _Core("")
+        try:
+            loader = _Core(text)
+            root = loader.get_single_node()
+        except yaml.MarkedYAMLError as problem:
+            mark = problem.problem_mark or problem.context_mark
+            said = " ".join(filter(None, (problem.problem, problem.context and f"({problem.context})")))
+            line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+            raise FlowProblem(self._path, line, column, f"this is not YAML: {said}.") from None
+        except yaml.reader.ReaderError as problem:
+            before = text[: problem.position]
+            line, column = before.count("\n") + 1, problem.position - (before.rfind("\n") + 1) + 1
+            raise FlowProblem(
+                self._path, line, column, "there is a control character that text does not hold."
+            ) from None
+        finally:
+            loader.dispose()
+        if root is None:
+            raise FlowProblem(self._path, 1, 1, "the file is empty.")
+        data = self._value(root, ())
+        if not isinstance(data, dict):
+            raise self._wrong(root, "a flow is a mapping with the keys schema, id, title, start, nodes and ends.")
+        return data
+
+    def _value(self, node: yaml.Node, path: PathInFile) -> Any:
+        if id(node) in self._seen:
+            raise self._wrong(node, "a flow has no aliases (*name): write the value again.")
+        if len(path) > DEEPEST:
+            raise self._wrong(node, "the file is nested too deeply.")
+        self._seen.add(id(node))
+        if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+            for position, item in enumerate(node.value):
+                self._lines._note((*path, position), None, _start(item))
+            return [self._value(item, (*path, position)) for position, item in enumerate(node.value)]
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        raise self._wrong(node, f"a flow has no tags: {node.tag!r}.")
+
+    def _mapping(self, node: yaml.MappingNode, path: PathInFile) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+                said = f"'{key.value}'" if isinstance(key, yaml.ScalarNode) else "this key"
+                raise self._wrong(key, f"{said} is not text, and every key of a flow is.", "Put it in quotes.")
+            if key.value in made:
+                line = self._lines.key(*path, key.value)[0]
+                raise self._wrong(key, f"'{key.value}' is here already, in line {line}.")
+            self._lines._note((*path, key.value), _start(key), _start(value))
+            made[key.value] = self._value(value, (*path, key.value))
+        return made
+
+    def _scalar(self, node: yaml.ScalarNode, path: PathInFile) -> Any:
+        text: str = node.value
+        match node.tag.rpartition(":")[2]:
+            case "str":
+                size = _SIZE.fullmatch(text) if node.style is None and "with" in path else None
+                return int(size[1]) << _UNITS[size[2]] if size else text
+            case "null":
+                return None
+            case "bool":
+                return text.lower() == "true"
+            case "int":
+                if len(text) > 20:
+                    raise self._wrong(node, "the number is too large.")
+                return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+            case "float":
+                number = float(text) if "inf" not in text.lower() and "nan" not in text.lower() else math.nan
+                if not math.isfinite(number):
+                    raise self._wrong(node, f"'{text}' is not a finite number.")
+                return number
+        raise self._wrong(node, f"a flow has no tags: {node.tag!r}.")
+
+    def _wrong(self, node: yaml.Node, message: str, suggestion: str = "") -> FlowProblem:
+        return FlowProblem(self._path, *_start(node), message, suggestion)
+
+
+def _start(node: yaml.Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+class _Shaper:
+    """Plain data to the structs of ``model``, part by part, so that what does not fit can be pointed at."""
+
+    def __init__(self, path: str, lines: Lines) -> None:
+        self._path, self._lines = path, lines
+
+    def flow(self, data: dict[str, Any]) -> Flow:
+        if data.get("schema", FORMAT) != FORMAT:
+            raise self._at(
+                self._lines.value("schema"),
+                f"this file is of schema {data['schema']!r}; this program reads schema {FORMAT}.",
+            )
+        parameters = self._checked(data.get("params", {}), dict[str, Any], ("params",))
+        nodes = {
+            name: self._node(node, ("nodes", name), parameters)
+            for name, node in self._checked(data.get("nodes", {}), dict[str, Any], ("nodes",)).items()
+        }
+        ends = {
+            name: self._struct(end, End, ("ends", name))
+            for name, end in self._checked(data.get("ends", {}), dict[str, Any], ("ends",)).items()
+        }
+        done: dict[str, Any] = {"nodes": {}, "ends": {}}
+        shaped = {k: done.get(k, v) for k, v in data.items()}
+        flow: Flow = self._struct(shaped, Flow, ())
+        return msgspec.structs.replace(flow, nodes=nodes, ends=ends)
+
+    def _node(self, data: Any, at: PathInFile, parameters: Mapping[str, Any]) -> FlowNode:
+        data = self._checked(data, dict[str, Any], at)
+        answers: dict[str, Answer] = {}
+        for name, answer in self._checked(data.get("answers", {}), dict[str, Any], (*at, "answers")).items():
+            here = (*at, "answers", name)
+            answer = self._checked(answer, dict[str, Any], here)
+            detour = answer.get("detour")
+            shaped = {**answer, **({"detour": None} if detour is not None else {})}
+            made = self._struct(shaped, Answer, here)
+            if detour is not None:
+                made = msgspec.structs.replace(made, detour=self._struct(detour, Detour, (*here, "detour")))
+            answers[name] = made
+        step = data.get("step")
+        use = None if step is None else self._struct(step, StepUse, (*at, "step"))
+        if use is not None:
+            given = {k: self._resolved(v, parameters, (*at, "step", "with", k)) for k, v in use.with_.items()}
+            use = msgspec.structs.replace(use, with_=given)
+        done: dict[str, Any] = {"answers": {}, "step": None}
+        shaped = {k: done.get(k, v) for k, v in data.items()}
+        node: FlowNode = self._struct(shaped, FlowNode, at)
+        return msgspec.structs.replace(node, answers=answers, step=use)
+
+    def _resolved(self, value: Any, parameters: Mapping[str, Any], at: PathInFile) -> Any:
+        """``$name`` stands for the flow's own parameter of that name."""
+        reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+        if reference is None:
+            return value
+        if reference[1] not in parameters:
+            raise self._at(
+                self._lines.value(*at),
+                f"the flow has no parameter '{reference[1]}'.",
+                nearest(reference[1], parameters),
+            )
+        return parameters[reference[1]]
+
+    def _struct(self, data: Any, kind: Callable[..., Any], at: PathInFile) -> Any:
+        data = self._checked(data, dict[str, Any], at)
+        fields = {f.encode_name: f for f in msgspec.structs.fields(kind)}  # type: ignore[arg-type]
+        for key in data:
+            if key not in fields:
+                raise self._at(
+                    self._lines.key(*at, key),
+                    f"there is no '{key}' {_place(at)}.",
+                    nearest(key, fields) or f"Known: {', '.join(fields)}.",
+                )
+        for name, field in fields.items():
+            if field.required and name not in data:
+                raise self._at(self._lines.key(*at), f"{_subject(at)} lacks '{name}'.")
+        return self._checked(data, kind, at)
+
+    def _checked(self, data: Any, kind: Any, at: PathInFile) -> Any:
+        try:
+            return msgspec.convert(data, kind)
+        except msgspec.ValidationError as problem:
+            said, _, where = str(problem).partition(" - at `")
+            inside = _inside(where.rstrip("`"), data)
+            path = (*at, *inside)
+            name = next((str(p) for p in reversed(path) if isinstance(p, str)), "the flow")
+            raise self._at(self._lines.value(*path), _plain(said, name)) from None
+
+    def _at(self, position: tuple[int, int], message: str, suggestion: str = "") -> FlowProblem:
+        return FlowProblem(self._path, *position, message, suggestion)
+
+
+def _inside(where: str, data: Any) -> PathInFile:
+    """The path of a msgspec message (``$.terms[2]``), as far as it names one; ``[...]`` is the first value that is not text."""
+    path: list[str | int] = []
+    for name, index in re.findall(r"\.([^.\[]+)|\[([^\]]*)\]", where):
+        if name:
+            path.append(name)
+        elif index.isdigit():
+            path.append(int(index))
+        else:
+            here: Any = data
+            for step in path:
+                here = here[step] if isinstance(here, dict | list) else {}  # type: ignore[index]
+            path += [next((k for k, v in here.items() if not isinstance(v, str)), "")] if isinstance(here, dict) else []
+            break
+    return tuple(p for p in path if p != "")
+
+
+def _plain(said: str, name: str) -> str:
+    """msgspec's words as a sentence about ``name``."""
+    match = re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", said)
+    if match:
+        wanted = " or ".join(
+            dict.fromkeys(_KINDS.get(k.strip(), k.strip()) for k in match[1].split("|") if k.strip() != "null")
+        )
+        return f"'{name}' must be {wanted}, and this is {_KINDS.get(match[2], match[2])}."
+    if "matching regex" in said:
+        return f"'{name}' must be lower case letters, digits and hyphens."
+    return f"'{name}': {said[:1].lower()}{said[1:]}."
+
+
+def _place(at: PathInFile) -> str:
+    match at:
+        case ():
+            return "at the top of a flow"
+        case ("ends", name):
+            return f"in end '{name}'"
+        case ("nodes", name):
+            return f"in node '{name}'"
+        case ("nodes", name, "answers", answer):
+            return f"in answer '{answer}' of node '{name}'"
+        case ("nodes", name, *_, last):
+            return f"in '{last}' of node '{name}'"
+    return "here"
+
+
+def _subject(at: PathInFile) -> str:
+    words = _place(at)
+    return "the flow" if not at else words.removeprefix("in ")

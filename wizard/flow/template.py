@@ -1,0 +1,225 @@
+"""Texts with measured values in them: ``{{ field }}``, ``{{ field|percent }}``, and nothing else.
+
+jinja2's sandbox still renders ``'a' * 10**9`` and endless loops, so only the node types listed here are let through: no
+statements, calls, attributes, items, products, powers or remainders. A value that was not measured (None) shows as ``?``.
+"""
+
+import re
+import shlex
+import unicodedata
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from wizard.report.words import duration as _duration
+from wizard.report.words import elide
+from wizard.report.words import number as _number
+
+LARGEST: Final = 64 << 10  # characters of one rendered text
+LONGEST_TEMPLATE: Final = 16 << 10
+
+_ALLOWED: Final = (
+    nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Filter, nodes.CondExpr, nodes.Compare,
+    nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Add, nodes.Sub, nodes.Div, nodes.Neg,
+)  # fmt: skip
+_FORBIDDEN: Final[dict[type[nodes.Node], str]] = {
+    nodes.Mul: "'*'", nodes.Pow: "'**'", nodes.Mod: "'%'", nodes.FloorDiv: "'//'", nodes.Concat: "'~'", nodes.Call: "a call",
+    nodes.Getattr: "'.name'", nodes.Getitem: "'[...]'", nodes.Test: "'is'", nodes.List: "a list", nodes.Tuple: "a tuple",
+    nodes.Dict: "a mapping",
+}  # fmt: skip
+
+_RESERVED: Final = frozenset({"self", "super", "caller", "loop", "varargs", "kwargs"})  # jinja2's own names
+
+
+class TemplateProblem(Exception):
+    """A template that cannot be read, or cannot be filled with these values; the message is a sentence.
+
+    ``offset``: lines into the text; ``name``: the unknown field or filter, where that is what is wrong.
+    """
+
+    def __init__(self, message: str, offset: int = 0, name: str = "") -> None:
+        super().__init__(message)
+        self.offset, self.name = offset, name
+
+
+class Words(tuple[str, ...]):
+    """Several words for a command line: each is quoted and given a space in front, so that none leave no gap."""
+
+    __slots__ = ()
+
+
+def number(value: Any) -> str:
+    """Three significant digits: ``0.0123``, ``1.2e-7``; ``?`` where not measured."""
+    return "?" if value is None else _number(_real(value, "number"))
+
+
+def percent(value: Any) -> str:
+    """A share of one as per cent, two significant digits below ten: ``0.037`` is ``3.7 %``."""
+    if value is None:
+        return "?"
+    share = 100 * _real(value, "percent")
+    return f"{share:.0f} %" if abs(share) >= 10 or share == 0 else f"{share:.2g} %"
+
+
+def plural(value: Any, one: str, many: str = "") -> str:
+    """``{{ nodes|plural('node') }}``: ``1 node``, ``3 nodes``."""
+    if value is None:
+        return f"? {many or one + 's'}"
+    count = _real(value, "plural")
+    return f"{count:,.0f} {one if count == 1 else many or one + 's'}"
+
+
+def duration(value: Any) -> str:
+    """Seconds as people say them: ``0.4 s``, ``3 min 20 s``."""
+    return "?" if value is None else _duration(_real(value, "duration"))
+
+
+def short(value: Any, width: int = 40) -> str:
+    """A name in at most ``width`` characters, its middle left out; both ends of a node's name say where it is."""
+    return elide(shown(value), max(4, min(int(width), 400)))
+
+
+def shown(value: Any) -> str:
+    """A value as people read it: ``?`` for None, yes and no, three significant digits, text as it is."""
+    if value is None:
+        return "?"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(v) for v in value)
+    return str(value)
+
+
+def _real(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TemplateProblem(f"The filter '{name}' needs a number, and was given {str(value)[:40]!r}.")
+    return float(value)
+
+
+FILTERS: Final[dict[str, Callable[..., str]]] = {
+    "number": number, "percent": percent, "plural": plural, "duration": duration, "short": short,
+}  # fmt: skip
+
+
+def render(text: str, values: Mapping[str, Any]) -> str:
+    """The text with its fields filled in. Raises TemplateProblem: syntax, unknown field, wrong value, more than 64 KiB."""
+    return _render(_text_environment(), text, values)
+
+
+def render_command(text: str, values: Mapping[str, Any]) -> str:
+    """A shell command with every value quoted. Raises TemplateProblem, also for a value that holds control characters."""
+    return _render(_command_environment(), text, values)
+
+
+def fields(text: str, known: Collection[str] | None = None) -> tuple[str, ...]:
+    """The fields that a template names, in order. Raises TemplateProblem for what is not allowed or not ``known``."""
+    tree = _tree(text)
+    found = tuple(dict.fromkeys(n.name for n in tree.find_all(nodes.Name)))
+    for node in tree.find_all(nodes.Name):
+        if known is not None and node.name not in known:
+            raise TemplateProblem(f"There is no field '{node.name}' here.", node.lineno - 1, node.name)
+    return found
+
+
+def _render(environment: ImmutableSandboxedEnvironment, text: str, values: Mapping[str, Any]) -> str:
+    _tree(text)
+    pieces: list[str] = []
+    size = 0
+    try:
+        for piece in environment.from_string(text).generate({k: v for k, v in values.items() if isinstance(k, str)}):
+            size += len(piece)
+            if size > LARGEST:
+                raise TemplateProblem(f"The text would be longer than {LARGEST:,} characters.")
+            pieces.append(piece)
+    except UndefinedError as problem:
+        raise TemplateProblem(f"A field has no value: {problem.message}.") from None
+    except (ArithmeticError, TypeError, ValueError) as problem:
+        raise TemplateProblem(f"The text cannot be filled in: {problem}.") from None
+    return "".join(pieces)
+
+
+@lru_cache(maxsize=512)
+def _tree(text: str) -> nodes.Template:
+    """The parsed template. Raises TemplateProblem for anything but plain expressions."""
+    if len(text) > LONGEST_TEMPLATE:
+        raise TemplateProblem(f"A template has at most {LONGEST_TEMPLATE:,} characters; this one has {len(text):,}.")
+    environment = _text_environment()
+    try:
+        for line, kind, _ in environment.lex(text):
+            if kind in ("block_begin", "comment_begin", "raw_begin"):
+                raise TemplateProblem("Only {{ field }} is allowed; statements and comments are not.", line - 1)
+        tree = environment.parse(text)
+    except TemplateSyntaxError as problem:
+        raise TemplateProblem(f"This is not a template: {problem.message}.", problem.lineno - 1) from None
+    except RecursionError:
+        raise TemplateProblem("This template is nested too deeply.") from None
+    for node in _walk(tree):
+        where = getattr(node, "lineno", 1) or 1
+        if not isinstance(node, _ALLOWED):
+            raise TemplateProblem(
+                f"{_FORBIDDEN.get(type(node), type(node).__name__)} is not allowed in a template.", where - 1
+            )
+        if isinstance(node, nodes.Name) and (node.name.startswith("_") or node.name in _RESERVED):
+            raise TemplateProblem(f"'{node.name}' is not a field.", where - 1, node.name)
+        if isinstance(node, nodes.Const) and not isinstance(node.value, str | int | float | bool | None):
+            raise TemplateProblem("Only text and numbers are allowed as constants.", where - 1)
+        if isinstance(node, nodes.Filter) and node.name not in FILTERS:
+            raise TemplateProblem(f"There is no filter '{node.name}'.", where - 1, node.name)
+        if isinstance(node, nodes.Filter) and (node.kwargs or node.dyn_args or node.dyn_kwargs):
+            raise TemplateProblem("A filter takes plain values only.", where - 1)
+    return tree
+
+
+def _walk(tree: nodes.Node) -> list[nodes.Node]:
+    found = [tree]
+    for node in found:
+        found.extend(node.iter_child_nodes())
+    return found
+
+
+def _environment(finalize: Callable[[Any], str]) -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True, finalize=finalize, cache_size=0
+    )
+    environment.filters = dict(FILTERS)
+    environment.globals = {}
+    environment.tests = {}
+    return environment
+
+
+@lru_cache(maxsize=1)
+def _text_environment() -> ImmutableSandboxedEnvironment:
+    return _environment(_defined(shown))
+
+
+@lru_cache(maxsize=1)
+def _command_environment() -> ImmutableSandboxedEnvironment:
+    return _environment(_defined(_quoted))
+
+
+def _defined(show: Callable[[Any], str]) -> Callable[[Any], str]:
+    def finalize(value: Any) -> str:
+        if isinstance(value, StrictUndefined):
+            str(value)  # raises UndefinedError with the name
+        return show(value)
+
+    return finalize
+
+
+def _quoted(value: Any) -> str:
+    if isinstance(value, Words):
+        return "".join(f" {_quoted(word)}" for word in value)
+    text = f"{value:g}" if isinstance(value, float) else shown(value)
+    if any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text):
+        raise TemplateProblem("A name in this command holds control characters, so no command is shown.")
+    return shlex.quote(text)
+
+
+def one_line(text: str) -> str:
+    """Text with its lines joined by single spaces."""
+    return re.sub(r"\s+", " ", text).strip()

@@ -1,0 +1,41 @@
+"""Term cards: ``flows/terms/<term>.md``, a ``# Title`` line and paragraphs. A flow of the user may bring ``terms`` of its own."""
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+
+class Card(msgspec.Struct, frozen=True):
+    """One term explained: what it is, why it matters here, a small picture, where to read on. ``body`` is Markdown."""
+
+    term: str
+    title: str
+    body: str
+
+
+class _Readable(Protocol):
+    def is_file(self) -> bool: ...
+
+    def read_text(self, encoding: str) -> str: ...
+
+
+def known(folder: str = "") -> tuple[str, ...]:
+    """The terms that have a card: the shipped ones and those in ``folder``/terms."""
+    shipped = {f.name.removesuffix(".md") for f in (files("flows") / "terms").iterdir() if f.name.endswith(".md")}
+    own = {f.stem for f in (Path(folder) / "terms").glob("*.md")} if folder else set()
+    return tuple(sorted(shipped | own))
+
+
+def card(term: str, folder: str = "") -> Card | None:
+    """The card of a term, the user's own first; None where there is none. ``term`` never leads out of its folder."""
+    if not term or not all(c.isascii() and (c.isalnum() or c == "-") for c in term):
+        return None
+    places: list[_Readable] = [Path(folder) / "terms" / f"{term}.md"] if folder else []
+    places.append(files("flows") / "terms" / f"{term}.md")
+    for place in places:
+        if place.is_file():
+            head, _, body = place.read_text(encoding="utf-8").lstrip().partition("\n")
+            return Card(term, head.lstrip("# ").strip() or term, body.strip())
+    return None
