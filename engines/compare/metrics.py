@@ -57,6 +57,9 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
         # NaN where the reference is infinite, another sign of infinity, or a number where it has none.
         lost += int((~finite_b & ~same).sum())
         differing += int((~same).sum())
+        # Magnitudes are those of all finite values, whatever the other side holds there: an overflow shows in them.
+        absmax = max(absmax, float(np.abs(b[finite_b]).max(initial=0.0)))
+        actual_absmax = max(actual_absmax, float(np.abs(a[finite_a]).max(initial=0.0)))
         both = finite_a & finite_b
         x, y = a[both], b[both]
         if not x.size:
@@ -70,7 +73,6 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
             power += float(np.dot(x, x))
             dot += float(np.dot(x, y))
         max_abs, max_rel = max(max_abs, float(apart.max())), max(max_rel, float(relative.max()))
-        absmax, actual_absmax = max(absmax, float(size.max())), max(actual_absmax, float(np.abs(x).max()))
         mismatched += int(((apart > DEFAULT) & (relative > DEFAULT)).sum())
         ulp = max(ulp, _ulps(apart, size, coarse))
         front = _front(np.concatenate([front, np.stack([apart, relative], axis=1)[apart > 0]]))

@@ -24,22 +24,34 @@ class Inquiry(msgspec.Struct, frozen=True):
     watched: tuple[int, ...]  # tensor ids of the signature's outputs
     feed: Literal["stored", "exact"] = "stored"  # how cut tensors are fed unless a probe says otherwise
 
+    live: tuple[int, ...] = ()  # node ids that reach the model's outputs once earlier culprits are patched
+
     @property
     def everything(self) -> tuple[int, ...]:
-        return tuple(range(len(self.index.nodes)))
+        return self.live or tuple(range(len(self.index.nodes)))
 
     def candidate(
-        self, nodes: Iterable[int], *, outputs: Iterable[int] = (), edits: tuple[Edit, ...] = ()
+        self, nodes: Iterable[int], *, outputs: Iterable[int] | None = None, edits: tuple[Edit, ...] = ()
     ) -> Candidate:
-        """The cut of these nodes, with the outputs of earlier culprits patched wherever they are made inside."""
+        """The cut of these nodes, with the outputs of earlier culprits patched wherever they are made inside.
+
+        What is judged: the tensors that a live node outside reads, or that are the model's own; patched ones carry no error.
+        """
         ids = set(nodes)
+        patches = set(ranges.decode(self.findings.patches))
         made = {t for n in ids for t in self.index.nodes[n].outputs}
-        severed = made.intersection(ranges.decode(self.findings.patches))
-        whole = len(ids) == len(self.index.nodes)
+        if outputs is None and patches and len(ids) < len(self.index.nodes):
+            live, final = set(self.everything), set(self.index.outputs)
+            _, leaves = self.index.boundary(ids)
+            outputs = [
+                t
+                for t in leaves
+                if t not in patches and (t in final or any(r in live - ids for r in self.index.readers[t]))
+            ]
         return Candidate(
-            nodes=ranges.ALL if whole else ranges.encode(ids),
-            outputs=ranges.encode(outputs),
-            severed=ranges.encode(severed),
+            nodes=ranges.ALL if len(ids) == len(self.index.nodes) else ranges.encode(ids),
+            outputs=ranges.encode(outputs or ()),
+            severed=ranges.encode(made & patches),
             edits=edits,
         )
 
@@ -130,4 +142,5 @@ def inquiry(ctx: StepContext, findings: Findings) -> Sub:
         raise StepRefused(f"The reference run of the whole model did not work: {answer.message}")
     index = answer.index
     watched = tuple(index.by_name[name] for name in signature.outputs if name in index.by_name)
-    return Inquiry(ctx, findings, index, signature, findings.criterion, watched or index.outputs)
+    live = index.ancestors(index.outputs, stop=ranges.decode(findings.patches))
+    return Inquiry(ctx, findings, index, signature, findings.criterion, watched or index.outputs, live=live)

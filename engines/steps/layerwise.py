@@ -141,6 +141,9 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
     """Marked runs, batch by batch; a batch that cannot run is halved to find what cannot be marked."""
     can, cannot = markable(ask.index)
     seen = _Watched(inherited={}, skipped=list(cannot), improves=[])
+    # What earlier culprits fed is patched: only what still reaches the outputs is of interest.
+    live = set(ask.everything)
+    can = tuple(t for t in can if ask.index.tensors[t].producer in live)
     todo = [(b, params.splits) for b in batches(ask.index, can, params.batch_bytes)]
     patches = ranges.decode(ask.findings.patches)
     while todo:
@@ -173,8 +176,9 @@ def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
     index = ask.index
     added: dict[int, tuple[Score, Score | None]] = {}
     outputs = [t for t in sorted({*seen.inherited, *index.outputs}) if index.tensors[t].producer >= 0]
-    patched = set(ranges.decode(ask.findings.patches))
-    for batch in batches(index, [t for t in outputs if t not in patched], params.batch_bytes // 2):
+    live = set(ask.everything)
+    outputs = [t for t in outputs if index.tensors[t].producer in live]
+    for batch in batches(index, outputs, params.batch_bytes // 2):
         nodes = sorted({index.tensors[t].producer for t in batch})
         made = {t for n in nodes for t in index.nodes[n].outputs}
         read = {t for n in nodes for t in index.nodes[n].reads}

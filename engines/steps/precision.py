@@ -92,7 +92,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams) -> Sub:
 
     if (yield from passes((), ask.criterion)).passed:
         return result("none-needed", ())
-    everything = tuple(ask.everything)
+    everything = tuple(range(len(ask.index.nodes)))
     if not (yield from passes(everything, ask.criterion)).passed:
         return result("not-enough", everything)
     strict = _stricter(ask.criterion, params.margin)
