@@ -1,7 +1,7 @@
 """Input files of every kind, read one feed at a time. What a file holds is not yet matched with the model: see ``samples``.
 
-Sources are paths: Polygraphy's JSON (or a folder of it), ``.npz`` (arrays by input name, one feed), ``.npy`` and images (one input each,
-``NAME=path`` names it), and data loader scripts ``path.py[:function]`` that yield feeds.
+Sources are paths: Polygraphy's JSON (or a folder of it), ``.npz`` (arrays by input name, one feed), ``.npy`` and images (one
+input each, ``NAME=path`` names it), and data loader scripts ``path.py[:function]`` that yield feeds.
 """
 
 import difflib
@@ -92,14 +92,12 @@ def _npy(file: Path) -> Array:
 def _npz(file: Path) -> dict[str, Array]:
     try:
         loaded = np.load(file, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            raise InputProblem(f"'{file.name}' is a single array; give it the ending .npy.")
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except InputProblem:
-        raise
+        if not isinstance(loaded, np.ndarray):
+            with loaded:
+                return {name: loaded[name] for name in loaded.files}
     except Exception as error:  # zipfile and zlib have exceptions of their own
         raise InputProblem(f"'{file.name}' cannot be read as an archive of numpy arrays: {_short(error)}") from error
+    raise InputProblem(f"'{file.name}' is a single array; give it the ending .npy.")
 
 
 def _image(file: Path) -> Array:
@@ -108,7 +106,7 @@ def _image(file: Path) -> Array:
         from PIL import Image
     except ImportError as error:
         raise InputProblem(
-            f"'{file.name}' is an image, and reading images needs the package pillow: install narrowdown[images], or give an .npy file."
+            f"'{file.name}' is an image; reading it needs pillow: install narrowdown[images], or give an .npy file."
         ) from error
     try:
         with Image.open(file) as image:
@@ -174,7 +172,8 @@ def _iterate(file: Path, function: str, loader: Any) -> Iterator[Given]:
             )
         if not isinstance(feed, Mapping):
             raise InputProblem(
-                f"{function}() in '{file.name}' must yield dicts that map input names to arrays, but feed {count} is a {type(feed).__name__}."
+                f"{function}() in '{file.name}' must yield dicts of arrays by input name, but feed {count} is "
+                f"a {type(feed).__name__}."
             )
         yield Given(file.name, {str(k): _as_array(v, str(k), file) for k, v in feed.items()})
 

@@ -1,8 +1,8 @@
 """Polygraphy's JSON for arrays, inputs and outputs, in both directions, without Polygraphy.
 
-An array is ``{"array": base64 of the .npy bytes, "polygraphy_class": "ndarray"}``. Inputs are a list of feeds (name -> array), a bare
-feed counts as a list of one; outputs are ``RunResults``. Older files carry the marker ``__polygraphy_encoded_<type>`` and latin-1 or npz
-payloads; newer ones may be a folder with one file an iteration. Nothing is ever unpickled.
+An array is ``{"array": base64 of the .npy bytes, "polygraphy_class": "ndarray"}``. Inputs are a list of feeds (name -> array), a
+bare feed counts as a list of one; outputs are ``RunResults``. Older files carry the marker ``__polygraphy_encoded_<type>`` and
+latin-1 or npz payloads; newer ones may be a folder with one file an iteration. Nothing is ever unpickled.
 """
 
 import base64
@@ -47,7 +47,7 @@ def read_inputs(path: Path) -> list[Feed]:
 
 
 def read_outputs(path: Path) -> list[tuple[str, list[Feed]]]:
-    """(runner name, iterations) of a file or folder of saved outputs; iterations of one runner are joined across a folder's files.
+    """(runner name, iterations) of a file or folder of saved outputs; one runner's iterations are joined across a folder.
 
     Raises ``InputProblem`` with a sentence that names the file.
     """

@@ -1,92 +1,217 @@
-"""Random inputs by role: what an integer or float input is *for* decides which random values make sense.
+"""Random inputs by role: what an input is *for* decides which random values make sense.
 
-Token ids stay below their vocabulary, masks are 0 and 1, images lie in 0..1. Everything guessed is said in a sentence.
+Token ids stay below their vocabulary, masks are 0 and 1, positions count up, images lie in 0..1. Everything guessed is said in a
+sentence. Which role an input has follows from the graph first (who reads it), then from its name.
 """
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
-from engines.graph.index import GraphIndex
+from engines.graph.index import GraphIndex, Node
 
-MASKS = ("mask", "attention", "padding")
-LENGTHS = ("length", "lens", "len", "size", "count", "num_")
-POSITIONS = ("position", "pos_id")
-DEFAULT_DIM = 8  # for symbolic dimensions that nothing tells about
-PASS_THROUGH = frozenset(
-    {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Slice", "Concat", "Expand"}
+Array = np.ndarray[Any, Any]
+Kind = Literal["range", "ids", "mask", "positions", "lengths", "image", "normal", "unit", "text", "choice"]
+
+# Sizes for dimensions that nothing tells about, by what the dimension's name holds; first match.
+SIZES: tuple[tuple[tuple[str, ...], int], ...] = (
+    (("batch",), 1),
+    (("past", "cache"), 4),
+    (("seq", "len", "token", "time", "frame"), 16),
+    (("height", "width"), 224),
 )
+IMAGE_SIDE = 224
+OTHER = 8
+CHANNELS = (1, 3, 4)
+# Values pass these unchanged, as far as which row of a table they name is concerned.
+_THROUGH = frozenset(
+    {
+        "Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Slice", "Concat", "Expand", "Tile", "Clip",
+        "Split",
+    }
+)  # fmt: skip
+# Undefined or without bound for what a normal distribution may give.
+_POSITIVE = frozenset({"Log", "Sqrt", "Pow", "Reciprocal"})
 
 
-def shape_of(
-    name: str, declared: tuple[int, ...] | None, given: Mapping[str, tuple[int, ...]], like: tuple[int, ...] | None
-) -> tuple[tuple[int, ...], str]:
-    """(shape, what was guessed): the shape given by the user, else that of a real feed, else the declared one with batch 1 and 8 elsewhere."""
-    if name in given:
-        return tuple(given[name]), ""
-    if like is not None:
-        return like, ""
-    if declared is None:
-        return (1,), f"{name} has no declared shape; one element was taken"
-    shape = tuple(d if d >= 0 else (1 if axis == 0 else DEFAULT_DIM) for axis, d in enumerate(declared))
-    open_dims = [a for a, d in enumerate(declared) if d < 0]
-    return shape, f"{name} was given the shape {list(shape)}" if open_dims else ""
+class Role(msgspec.Struct, frozen=True):
+    """What an input is taken for; ``low`` and ``high`` are inclusive for integers; ``because`` is the guess in words."""
+
+    kind: Kind
+    low: float = 0.0
+    high: float = 1.0
+    because: str = ""
 
 
-def values(
-    index: GraphIndex,
-    tensor: int,
-    dtype: np.dtype,
-    shape: tuple[int, ...],
-    rng: np.random.Generator,
-    span: tuple[float, float] | None,
-) -> tuple[np.ndarray, str]:
-    """(array, what was guessed). ``span`` is the user's ``--val-range``: both ends may occur for integers, the lower only for floats."""
-    name = index.tensors[tensor].name
-    low_name = name.lower()
-    if dtype.kind == "b":
-        return rng.integers(0, 2, shape).astype(bool), f"{name}: random true and false"
-    if dtype.kind in "OSU":
-        return np.full(shape, "text", dtype=object), f"{name}: the word 'text'"
+def role(index: GraphIndex, tensor: int, span: tuple[float, float] | None = None) -> Role:
+    """The role of an input. ``span`` is what the user said with ``--val-range``: it decides alone, except for strings."""
+    info = index.tensors[tensor]
+    words = info.name.lower()
+    if info.dtype == "string":
+        return Role("text", because="the word 'text' everywhere")
     if span is not None:
-        low, high = span
-        if dtype.kind in "iu":
-            return rng.integers(int(low), int(high) + 1, shape).astype(dtype), ""
-        return (rng.random(shape) * (high - low) + low).astype(dtype), ""
-    if dtype.kind in "iu":
-        rows = table_rows(index, tensor)
-        if any(word in low_name for word in MASKS):
-            return np.ones(shape, dtype), f"{name}: a mask of ones"
-        if rows:
-            return rng.integers(0, rows, shape).astype(
-                dtype
-            ), f"{name}: ids below {rows}, the rows of the table that it indexes"
-        if any(word in low_name for word in POSITIONS) and shape:
-            line = np.arange(shape[-1], dtype=dtype)
-            return np.broadcast_to(line, shape).copy(), f"{name}: positions counted up"
-        if any(word in low_name for word in LENGTHS):
-            return rng.integers(1, 9, shape).astype(dtype), f"{name}: lengths from 1 to 8"
-        top = min(255, int(np.iinfo(dtype).max))
-        return rng.integers(0, top + 1, shape).astype(dtype), f"{name}: integers from 0 to {top}"
-    if len(shape) == 4 and shape[1] in (1, 3, 4):
-        return rng.random(shape).astype(dtype), f"{name}: an image with values from 0 to 1"
-    return rng.random(shape).astype(dtype), f"{name}: values from 0 to 1"
+        return Role("range", *span)
+    masks = "mask" in words
+    if info.dtype == "bool":
+        return (
+            Role("mask", because="a mask, true but for its end")
+            if masks
+            else Role("choice", because="true or false at random")
+        )
+    if info.dtype.startswith(("int", "uint")):
+        table = rows_named(index, tensor)
+        if table is not None:
+            rows, name = table
+            if "position" in words:
+                return Role("positions", 0, rows - 1, f"positions, counted up below the {rows} rows of '{name}'")
+            return Role(
+                "ids", 0, rows - 1, f"ids below {rows}, the number of entries of '{name}' that they choose from"
+            )
+        if masks:
+            return Role("mask", because="a mask of ones that ends in zeros")
+        if "position" in words or words.endswith("pos"):
+            return Role("positions", 0, 2**31, "positions, counted up")
+        if "length" in words or words.endswith(("_len", "lens")):
+            return Role("lengths", because="lengths, the longest dimension of the other inputs")
+        if _image_like(info.shape):
+            return Role("ids", 0, min(255, _largest(info.dtype)), "an image, values from 0 to 255")
+        top = min(25, _largest(info.dtype))
+        return Role("ids", 1, top, f"integers from 1 to {top}")
+    if masks:
+        return Role("mask", because="a mask of ones that ends in zeros")
+    if _image_like(info.shape):
+        return Role("image", because="an image, values from 0 to 1")
+    if any(node.op in _POSITIVE for node in _readers(index, tensor)):
+        return Role("unit", because="values from 0 to 1, as logarithms, roots or powers are taken of it")
+    return Role("normal", because="normally distributed values")
 
 
-def table_rows(index: GraphIndex, tensor: int) -> int:
-    """The least number of rows of the weight tables that a tensor indexes (Gather on axis 0), 0 where there is none."""
-    sizes: list[int] = []
+def values(role: Role, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], seed: int, longest: int = 1) -> Array:
+    """Values for an input: the same for the same seed and name, whatever other inputs there are. ``longest``: for lengths."""
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    match role.kind:
+        case "text":
+            return np.full(shape, "text")
+        case "mask":
+            return _mask(rng, shape).astype(dtype)
+        case "choice":
+            return (rng.random(shape) < 0.5).astype(dtype)
+        case "positions":
+            line = np.minimum(np.arange(shape[-1] if shape else 1), role.high)
+            return np.broadcast_to(line if shape else line[0], shape).astype(dtype)
+        case "lengths":
+            return np.full(shape, longest, dtype)
+        case "normal":
+            return rng.standard_normal(shape, np.float32).astype(dtype)
+        case "ids" | "range" if dtype.kind in "iub":
+            low, high = int(np.ceil(role.low)), int(np.floor(role.high))
+            return rng.integers(low, max(low, high), shape, np.int64, endpoint=True).astype(dtype)
+        case _:
+            return (role.low + (role.high - role.low) * rng.random(shape, np.float64)).astype(dtype)
+
+
+def shape(
+    declared: tuple[int | str, ...], image: bool, known: Mapping[str, int]
+) -> tuple[tuple[int, ...], dict[str, int], tuple[str, ...]]:
+    """(shape, symbols that were given a size, dimensions that were guessed).
+
+    ``declared`` holds numbers and the names of symbolic dimensions ("" unnamed). Sums of names (``past + seq``) follow from their
+    terms. A first dimension that nothing tells about is a batch of 1.
+    """
+    sizes, bound, guessed = [], dict[str, int](), []
+    for axis, dim in enumerate(declared):
+        if isinstance(dim, int):
+            sizes.append(dim)
+            continue
+        told = _evaluate(dim, {**known, **bound})
+        if told is None:
+            told = _guess(dim, axis, image)
+            guessed.append(f"{dim or f'dimension {axis}'} {told}")
+            if dim:
+                bound[dim] = told
+        sizes.append(told)
+    return tuple(sizes), bound, tuple(guessed)
+
+
+def rows_named(index: GraphIndex, tensor: int) -> tuple[int, str] | None:
+    """(rows, name) of the smallest table of weights of which the tensor's values name rows; None where there is none."""
+    found: list[tuple[int, str]] = []
     todo, seen = [tensor], {tensor}
     while todo:
         t = todo.pop()
-        for reader in index.readers[t]:
-            node = index.nodes[reader]
-            if node.op == "Gather" and len(node.inputs) > 1 and node.inputs[1] == t:
-                table = index.tensors[node.inputs[0]]
-                if table.kind == "weight" and table.shape and table.floating:
-                    sizes.append(int(table.shape[0]))
-            elif node.op in PASS_THROUGH:
+        for node in _readers(index, t):
+            position = node.inputs.index(t) if t in node.inputs else -1
+            if node.op == "EmbedLayerNormalization" and position in (0, 1):
+                found += _table(index, node, 2 if position == 0 else 4)
+            elif node.op in ("Gather", "GatherElements", "GatherND", "Embedding") and position == 1:
+                found += _table(index, node, 0)
+            elif node.op == "Equal":
+                found += _classes(index, node, t)
+            elif (node.op in _THROUGH and position == 0) or node.op == "Concat":
                 fresh = [o for o in node.outputs if o not in seen]
                 seen.update(fresh)
                 todo.extend(fresh)
-    return min(sizes, default=0)
+    return min(found, default=None)
+
+
+def _table(index: GraphIndex, node: Node, position: int) -> Iterator[tuple[int, str]]:
+    if position < len(node.inputs) and node.inputs[position] >= 0:
+        table = index.tensors[node.inputs[position]]
+        # A table of integers is as a rule a shape that is picked apart, not a vocabulary.
+        if table.kind == "weight" and table.floating and table.shape:
+            yield table.shape[0], table.name
+
+
+def _classes(index: GraphIndex, node: Node, tensor: int) -> Iterator[tuple[int, str]]:
+    """A one-hot spelled out: ids are compared with a row of all classes."""
+    for other in node.inputs:
+        row = index.tensors[other]
+        if other != tensor and row.kind == "weight" and not row.floating and row.shape and row.shape[-1] > 1:
+            yield row.shape[-1], row.name
+
+
+def _readers(index: GraphIndex, tensor: int) -> Iterator[Node]:
+    return (index.nodes[n] for n in index.readers[tensor])
+
+
+def _image_like(shape: tuple[int, ...] | None) -> bool:
+    return shape is not None and len(shape) == 4 and (shape[1] in CHANNELS or shape[3] in CHANNELS)
+
+
+def _largest(dtype: str) -> int:
+    return int(np.iinfo(dtype).max) if dtype.removeprefix("u").removeprefix("int") in ("8", "16", "32", "64") else 1
+
+
+def _mask(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Ones, with up to a quarter of the last axis zero at its end: at least one stays in every row."""
+    if not shape or not shape[-1]:
+        return np.ones(shape)
+    ends = shape[-1] - rng.integers(0, shape[-1] // 4 + 1, (*shape[:-1], 1))
+    return (np.arange(shape[-1]) < ends).astype(np.float32)
+
+
+def _evaluate(dim: str, known: Mapping[str, int]) -> int | None:
+    """The size of a named dimension, or of a sum of names and numbers, where all are known."""
+    if not dim:
+        return None
+    if dim in known:
+        return known[dim]
+    terms = [term.strip() for term in dim.split("+")]
+    if len(terms) < 2:
+        return None
+    resolve: Callable[[str], int | None] = lambda term: int(term) if term.isdigit() else known.get(term)  # noqa: E731
+    sizes = [resolve(term) for term in terms]
+    return None if None in sizes else sum(s for s in sizes if s is not None)
+
+
+def _guess(dim: str, axis: int, image: bool) -> int:
+    words = dim.lower()
+    for parts, size in SIZES:
+        if any(part in words for part in parts):
+            return size
+    if axis == 0:
+        return 1
+    return IMAGE_SIDE if image else OTHER

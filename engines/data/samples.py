@@ -1,221 +1,477 @@
-"""The session's inputs: what the user gave, checked against the model, and one random feed by role, stored once by content.
+"""The session's inputs: what the user gave and random data by role, checked against the model, kept as arrays on disk.
 
-On disk: ``inputs/<digest>/index.json`` and one ``.npy`` a tensor, memory-mapped when read.
+``inputs/<digest>/index.json`` names the feeds and one ``.npy`` an array; the digest is that of the index, which holds each
+array's. A folder that has its name is whole.
 """
 
-import difflib
+import functools
 import hashlib
-import json
+import math
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from engines.data import roles
-from engines.data.files import Feed, InputProblem, read
-from engines.data.store import Store, atomic
-from engines.graph.index import GraphIndex
+from engines.data import files, roles
+from engines.data.problem import InputProblem
+from engines.data.store import Store, digest_file
+from engines.graph.index import Tensor
 from engines.graph.load import StoredModel, np_dtype
 from engines.probe import LoadInputs, SampleInfo
 
 __all__ = ["InputProblem", "feed", "load_inputs", "rows"]
 
+_MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
+_MOST_ELEMENTS = 1 << 31  # of one random array
+
+Array = np.ndarray[Any, Any]
+Dims = tuple[int | str, ...]
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """One array of a feed on disk. Types that numpy lacks (bfloat16, ...) lie as unsigned integers of their size."""
+
+    file: str
+    dtype: str
+    sha256: str
+
 
 class _Feed(msgspec.Struct, frozen=True):
-    """One feed of ``index.json``: input name -> file."""
+    """``rows`` counts the rows that scores can be split into, also where one of them cannot be fed alone."""
 
     info: SampleInfo
-    files: dict[str, str]
+    rows: int
+    arrays: dict[str, _Kept]
+
+
+class _Index(msgspec.Struct, frozen=True):
+    format: int
+    feeds: tuple[_Feed, ...]
+
+
+class _Wanted(NamedTuple):
+    """One input of the model. ``dims`` is None where no shape is declared."""
+
+    tensor: Tensor
+    dims: Dims | None
 
 
 def load_inputs(probe: LoadInputs, model: StoredModel, store: Store) -> dict[str, Any]:
-    """Make and store the inputs of a session. Returns the facts of a LoadInputs probe. Raises InputProblem."""
-    index = model.index
-    declared = {index.tensors[t].name: index.tensors[t].shape for t in index.inputs}
-    guesses: list[str] = []
-    warnings: list[str] = []
-    feeds: list[tuple[str, str, Feed]] = []
-    for source in probe.sources:
-        # Files that each hold one input of a model with several belong together in one feed.
-        for raw in read(source, declared):
-            if feeds and set(raw) < set(declared) and not set(raw) & set(feeds[-1][2]):
-                feeds[-1][2].update(raw)
-            else:
-                feeds.append((f"real:{len(feeds)}", Path(source).name, dict(raw)))
-    feeds = [(name, source, _fit(raw, source, index, warnings)) for name, source, raw in feeds]
-    if probe.random or not feeds:
-        feeds.append(("random:0", "random by role", _random(probe, index, feeds[0][2] if feeds else {}, guesses)))
-    separable = _separable(index, feeds)
-    infos = [
-        SampleInfo(
-            id=name,
-            source=source,
-            rows=_rows(made, index) if separable else 0,
-            shapes={k: tuple(int(d) for d in v.shape) for k, v in made.items()},
-        )
-        for name, source, made in feeds
-    ]
-    digest = _write(store, [(info, made) for info, (_, _, made) in zip(infos, feeds, strict=True)])
-    return {
-        "inputs": digest,
-        "samples": [msgspec.to_builtins(i) for i in infos],
-        "guesses": [g for g in guesses if g],
-        "warnings": list(dict.fromkeys(warnings)),
-    }
+    """Make the session's inputs. Gives the facts ``inputs``, ``samples``, ``guesses``, ``warnings``. Raises ``InputProblem``."""
+    _unchanged(probe)
+    return _Loading(probe, model, store).facts()
 
 
-def feed(store: Store, inputs: str, sample: str) -> dict[str, np.ndarray]:
-    """The arrays of one sample by input name, memory-mapped; of ``real:0/5`` row 5 alone, batch 1. Raises InputProblem."""
+def feed(store: Store, inputs: str, sample: str) -> dict[str, Array]:
+    """The arrays of a sample by input name, read-only, memory-mapped where large. ``real:0/5`` is row 5 alone.
+
+    Raises ``InputProblem`` for a sample that the inputs do not hold.
+    """
     name, _, row = sample.partition("/")
     folder = store.inputs / inputs
-    found = next((f for f in _index(folder) if f.info.id == name), None)
-    if found is None:
-        raise InputProblem(f"The session's inputs hold no sample '{name}'.")
-    arrays = {k: _load(folder / file) for k, file in found.files.items()}
+    found = _find(folder, name)
+    arrays = {key: _read(folder, kept) for key, kept in found.arrays.items()}
     if not row:
         return arrays
-    i = int(row)
-    return {k: v[i : i + 1] for k, v in arrays.items()}
+    if not row.isdigit() or int(row) >= found.info.rows:
+        raise InputProblem(f"The feed '{name}' has no row {row} that can be fed alone (it has {found.info.rows}).")
+    return {key: value[int(row) : int(row) + 1] for key, value in arrays.items()}
 
 
 def rows(store: Store, inputs: str, sample: str) -> int:
-    """How many independent rows a feed has, 0 where rows cannot be told apart (and for a row itself)."""
-    if "/" in sample:
-        return 0
-    return next((f.info.rows for f in _index(store.inputs / inputs) if f.info.id == sample), 0)
+    """How many rows the scores of a feed split into; 0 for none and for a single row. Raises ``InputProblem``."""
+    return 0 if "/" in sample else _find(store.inputs / inputs, sample).rows
 
 
-def _fit(raw: Feed, source: str, index: GraphIndex, warnings: list[str]) -> Feed:
-    """The feed with just the model's inputs, each of the right type and a fitting shape."""
-    names = [index.tensors[t].name for t in index.inputs]
-    extra = sorted(set(raw) - set(names))
-    missing = [n for n in names if n not in raw]
-    if missing:
-        near = difflib.get_close_matches(missing[0], extra, n=1, cutoff=0.0)
-        hint = f"; the nearest name there is '{near[0]}'" if near else ""
-        raise InputProblem(f"{source} holds no array for the model's input '{missing[0]}'{hint}.")
-    if extra:
-        warnings.append(f"{source}: ignored {', '.join(extra[:5])}, which the model does not have")
-    fitted = {}
-    for t in index.inputs:
-        tensor = index.tensors[t]
-        array = _cast(np.asarray(raw[tensor.name]), tensor.dtype, tensor.name, source, warnings)
-        shape = tensor.shape
-        wrong = shape is not None and (
-            len(shape) != array.ndim or any(d >= 0 and d != n for d, n in zip(shape, array.shape, strict=True))
-        )
-        if wrong:
-            wanted = "x".join("?" if d < 0 else str(d) for d in shape or ()) or "a scalar"
-            given = "x".join(map(str, array.shape)) or "a scalar"
+class _Loading:
+    """One LoadInputs probe on its way."""
+
+    def __init__(self, probe: LoadInputs, model: StoredModel, store: Store) -> None:
+        self.probe, self.store, self.index = probe, store, model.index
+        self.wanted = {
+            self.index.tensors[t].name: _Wanted(self.index.tensors[t], _declared(model, self.index.tensors[t]))
+            for t in self.index.inputs
+        }
+        self.batch = batch_dimension(model)
+        self.warnings: dict[str, None] = {}
+        self.guesses: list[str] = []
+        odd = next((w.tensor for w in self.wanted.values() if w.tensor.dtype in ("", "sequence", "optional")), None)
+        if odd is not None:
             raise InputProblem(
-                f"{source}: the input '{tensor.name}' must have the shape {wanted}, and the array has {given}."
+                f"The model's input '{odd.name}' is no plain tensor (a sequence, say); such models cannot be fed here."
             )
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            warnings.append(f"{source}: the input '{tensor.name}' holds infinite or NaN values")
-        fitted[tensor.name] = array
-    return fitted
+        for name in (*probe.shapes, *(n for n in probe.ranges if n)):
+            if name not in self.wanted:
+                raise InputProblem(f"The model has no input '{name}'.{_did_you_mean(name, self.wanted)}")
 
+    def facts(self) -> dict[str, Any]:
+        folder = self.store.inputs / f".incoming-{os.getpid()}-{secrets.token_hex(4)}"
+        folder.mkdir(parents=True)
+        try:
+            feeds: list[_Feed] = []
+            first: dict[str, tuple[int, ...]] = {}
+            for source, arrays in self._given():
+                feeds.append(self._keep(folder, f"real:{len(feeds)}", source, self._fit(arrays, source)))
+                first = first or feeds[0].info.shapes
+            if self.probe.random or not feeds:
+                feeds.append(self._keep(folder, "random:0", "random by role", self._random(first)))
+            index = msgspec.json.encode(_Index(1, tuple(feeds)))
+            digest = hashlib.sha256(index).hexdigest()
+            _settle(folder, self.store.inputs / digest, index)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return {
+            "inputs": digest,
+            "samples": [msgspec.to_builtins(f.info) for f in feeds],
+            "guesses": self.guesses,
+            "warnings": list(self.warnings),
+        }
 
-def _cast(array: np.ndarray, wanted: str, name: str, source: str, warnings: list[str]) -> np.ndarray:
-    """The array in the model's type, where nothing is lost by it (floats may be narrowed, with a warning)."""
-    if wanted in ("string", ""):
-        return array
-    dtype = np_dtype(wanted)
-    if array.dtype == dtype:
-        return array
-    narrowed = array.dtype.kind == "f" and dtype.kind == "f"
-    if array.dtype.kind in "biu" and dtype.kind in "biuf":
-        made = array.astype(dtype)
-        if np.array_equal(made.astype(array.dtype), array):
-            warnings.append(f"{source}: the input '{name}' was converted from {array.dtype} to {dtype}")
-            return made
-    elif narrowed or array.dtype == np.float32 or dtype == np.float32:
-        if array.dtype.kind in "fV" and dtype.kind in "fV":
-            warnings.append(f"{source}: the input '{name}' was converted from {array.dtype} to {dtype}")
-            return array.astype(dtype)
-    raise InputProblem(f"{source}: the input '{name}' must be {dtype}, and the array is {array.dtype}.")
+    # -- what the user gave
 
-
-def _random(probe: LoadInputs, index: GraphIndex, like: Feed, guesses: list[str]) -> Feed:
-    rng = np.random.default_rng(probe.seed)
-    made = {}
-    unknown = sorted({*probe.shapes, *probe.ranges} - {index.tensors[t].name for t in index.inputs} - {""})
-    if unknown:
-        names = [index.tensors[t].name for t in index.inputs]
-        near = difflib.get_close_matches(unknown[0], names, n=1, cutoff=0.0)
-        raise InputProblem(f"The model has no input '{unknown[0]}'; did you mean '{near[0] if near else '?'}'?")
-    for t in index.inputs:
-        tensor = index.tensors[t]
-        known = like.get(tensor.name)
-        shape, guess = roles.shape_of(tensor.name, tensor.shape, probe.shapes, None if known is None else known.shape)
-        guesses.append(guess)
-        dtype = np.dtype(object) if tensor.dtype == "string" else np_dtype(tensor.dtype or "float32")
-        span = probe.ranges.get(tensor.name, probe.ranges.get(""))
-        made[tensor.name], guess = roles.values(index, t, dtype, shape, rng, span)
-        guesses.append(guess)
-    return made
-
-
-def _separable(index: GraphIndex, feeds: list[tuple[str, str, Feed]]) -> bool:
-    """Whether single rows can be fed: dimension 0 of every input and output is an open one."""
-    ends = [index.tensors[t].shape for t in (*index.inputs, *index.outputs)]
-    return bool(index.inputs) and all(s is not None and len(s) > 0 and s[0] < 0 for s in ends) and bool(feeds)
-
-
-def _rows(made: Feed, index: GraphIndex) -> int:
-    sizes = {made[index.tensors[t].name].shape[0] for t in index.inputs}
-    return int(sizes.pop()) if len(sizes) == 1 else 0
-
-
-def _write(store: Store, feeds: list[tuple[SampleInfo, Feed]]) -> str:
-    """Store the feeds below the sha256 of their contents."""
-    summary = hashlib.sha256()
-    for info, made in feeds:
-        summary.update(info.id.encode())
-        for name in sorted(made):
-            array = np.ascontiguousarray(made[name])
-            summary.update(f"\0{name}\0{array.dtype}\0{array.shape}\0".encode())
-            summary.update(
-                "\0".join(map(str, array.ravel())).encode()
-                if array.dtype.kind in "OSU"
-                else memoryview(array).cast("B")
-                if array.size and array.dtype.kind != "V"
-                else array.tobytes()
+    def _given(self) -> Iterator[tuple[str, Mapping[str, Array]]]:
+        """Whole feeds in the order of the sources, then those put together from files of one input each."""
+        parts: dict[str, list[tuple[str, Array]]] = {}
+        for source in self.probe.sources:
+            for given in files.read(source, self.wanted):
+                if given.alone:
+                    name, array = self._one(given)
+                    parts.setdefault(name, []).append((given.source, array))
+                else:
+                    yield given.source, given.arrays
+        if not parts:
+            return
+        count = max(map(len, parts.values()))
+        for name, found in parts.items():
+            if len(found) not in (1, count):
+                raise InputProblem(
+                    f"There are {len(found)} files for the input '{name}' and {count} for another; give as many for each."
+                )
+        for i in range(count):
+            chosen = {name: found[i if len(found) > 1 else 0] for name, found in parts.items()}
+            yield (
+                ", ".join(dict.fromkeys(source for source, _ in chosen.values())),
+                {n: a for n, (_, a) in chosen.items()},
             )
-    digest = summary.hexdigest()
-    folder = store.inputs / digest
-    if (folder / "index.json").exists():
-        return digest
-    listed = []
-    for info, made in feeds:
-        files = {}
-        for k, name in enumerate(sorted(made)):
-            file = f"{info.id.replace(':', '-')}-{k}.npy"
-            array = made[name]
-            with atomic(folder / file) as temporary, temporary.open("wb") as out:
-                np.save(out, array.astype(str) if array.dtype.kind == "O" else array, allow_pickle=False)
-            files[name] = file
-        listed.append(_Feed(info, files))
-    with atomic(folder / "index.json") as temporary:
-        temporary.write_bytes(msgspec.json.encode(listed))
-    return digest
+
+    def _one(self, given: files.Given) -> tuple[str, Array]:
+        """(input, array) of a file that holds one array."""
+        (name, array), *_ = given.arrays.items()
+        if given.image:
+            fitting = [n for n, w in self.wanted.items() if _layout(w.dims)]
+            name = name or (fitting[0] if len(fitting) == 1 else "")
+        elif not name and len(self.wanted) == 1:
+            name = next(iter(self.wanted))
+        if not name:
+            what = "image" if given.image else "array"
+            first = next(iter(self.wanted), "x")
+            raise InputProblem(
+                f"'{given.source}' holds one {what}, and it is not clear for which of the inputs {_listed(self.wanted)}: write "
+                f"{first}={given.source}, or name the file after its input."
+            )
+        return name, self._picture(name, array, given.source) if given.image else array
+
+    def _picture(self, name: str, pixels: Array, source: str) -> Array:
+        """uint8 [height, width, channels] in the input's layout, size and type."""
+        dims, dtype = self.wanted[name].dims, np_dtype(self.wanted[name].tensor.dtype)
+        layout = _layout(dims)
+        if dims is None or not layout:
+            raise InputProblem(f"'{source}' is an image, and the input '{name}' {_dims(dims)} is not shaped like one.")
+        channels, height, width = (dims[layout.index(c)] for c in "CHW")
+        size = tuple(int(d) if isinstance(d, int) else pixels.shape[k] for k, d in enumerate((height, width)))
+        pixels = _resized(_channels(pixels, int(channels)), (size[0], size[1]))
+        if dtype.kind in "iu":
+            array, scale = pixels.astype(dtype), "0 to 255"
+        else:
+            array, scale = (pixels.astype(np.float32) / 255).astype(dtype), "0 to 1"
+        self._say(
+            self.guesses,
+            f"'{source}' was read as {height if isinstance(height, int) else size[0]} by {size[1]} pixels from {scale}.",
+        )
+        return np.transpose(array[None], ["NHWC".index(axis) for axis in layout])
+
+    def _fit(self, arrays: Mapping[str, Array], source: str) -> dict[str, Array]:
+        """The feed with exactly the model's inputs, in its types and shapes."""
+        for name in self.wanted:
+            if name not in arrays:
+                has = f"it has {_listed(arrays)}" if arrays else "it is empty"
+                raise InputProblem(f"'{source}' lacks the input '{name}' ({has}).{_did_you_mean(name, arrays)}")
+        extra = [name for name in arrays if name not in self.wanted]
+        if extra:
+            self.warnings[f"'{source}' also holds {_listed(extra)}, which the model does not have: ignored."] = None
+        symbols: dict[str, tuple[int, str]] = {}
+        fitted: dict[str, Array] = {}
+        for name, wanted in self.wanted.items():
+            array = self._typed(arrays[name], wanted.tensor, source)
+            self._check_shape(array, wanted, source, symbols)
+            if array.dtype.kind not in "OSUTbiu" and array.size and not np.isfinite(array.astype(np.float64)).all():
+                self.warnings[f"The input '{name}' in '{source}' holds NaN or infinite values."] = None
+            fitted[name] = array
+        return fitted
+
+    def _typed(self, array: Array, tensor: Tensor, source: str) -> Array:
+        """The array in the model's type, where that loses nothing, or only digits of a float."""
+        where = f"The input '{tensor.name}' in '{source}'"
+        if tensor.dtype == "string":
+            if array.dtype.kind not in "OSUT":
+                raise InputProblem(f"{where} holds {array.dtype} values, and the model wants strings.")
+            return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array.astype(np.str_)
+        dtype = np_dtype(tensor.dtype)
+        if array.dtype == dtype:
+            return array
+        if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize and dtype.isbuiltin == 2:
+            return array.view(dtype)  # numpy saves bfloat16 and its like as raw bytes
+        if array.dtype.kind not in "biufV" or array.dtype.names:
+            raise InputProblem(f"{where} holds {array.dtype} values, and the model wants {tensor.dtype}.")
+        with np.errstate(all="ignore"):
+            cast = array.astype(dtype)
+            back = cast.astype(array.dtype)
+        floats = _floating(array.dtype) and _floating(dtype)
+        same = np.array_equal(back, array, equal_nan=floats)
+        if same and np.array_equal(cast < 0, array < 0):
+            if array.dtype.kind != dtype.kind or floats:
+                self.warnings[f"{where} is {array.dtype} and was converted to {tensor.dtype}."] = None
+            return cast
+        overflows = floats and bool(
+            (~np.isfinite(cast.astype(np.float64)) & np.isfinite(array.astype(np.float64))).any()
+        )
+        if floats and not overflows:
+            self.warnings[f"{where} is {array.dtype} and was rounded to {tensor.dtype}."] = None
+            return cast
+        why = "do not fit into" if overflows or array.dtype.kind in "iu" else "would be changed by a conversion to"
+        raise InputProblem(f"{where} holds {array.dtype} values that {why} the model's {tensor.dtype}.")
+
+    def _check_shape(self, array: Array, wanted: _Wanted, source: str, symbols: dict[str, tuple[int, str]]) -> None:
+        name, dims = wanted.tensor.name, wanted.dims
+        if dims is None:
+            return
+        where = f"The input '{name}' in '{source}' has the shape {list(array.shape)}"
+        if len(dims) != array.ndim or any(
+            isinstance(d, int) and d != n for d, n in zip(dims, array.shape, strict=False)
+        ):
+            hint = " A batch dimension in front seems to be missing." if len(dims) == array.ndim + 1 else ""
+            raise InputProblem(f"{where}, and the model wants {_dims(dims)}.{hint}")
+        for dim, size in zip(dims, array.shape, strict=True):
+            if not isinstance(dim, str) or not dim:
+                continue
+            known, other = symbols.setdefault(dim, (size, name))
+            if known != size:
+                raise InputProblem(f"{where}, and '{dim}' is {known} in the input '{other}': the two must agree.")
+
+    # -- random by role
+
+    def _random(self, real: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+        """A feed by role: shapes that the user gave, else those of the first real feed, else guessed ones."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        symbols: dict[str, int] = {}
+        for name, wanted in self.wanted.items():
+            told = tuple(self.probe.shapes.get(name, real.get(name, ())))
+            if name not in self.probe.shapes and name not in real:
+                continue
+            if wanted.dims is not None:
+                fits = len(told) == len(wanted.dims) and all(
+                    isinstance(d, str) or d == n for d, n in zip(wanted.dims, told, strict=True)
+                )
+                if not fits:
+                    raise InputProblem(
+                        f"The shape {list(told)} given for '{name}' does not fit the model's {_dims(wanted.dims)}."
+                    )
+                symbols.update({d: n for d, n in zip(wanted.dims, told, strict=True) if isinstance(d, str) and d})
+            shapes[name] = told
+        for name, wanted in self.wanted.items():
+            if name not in shapes:
+                shapes[name] = self._guessed_shape(wanted, symbols)
+        longest = max((n for s in shapes.values() for n in s[1:]), default=1)
+        made: dict[str, Array] = {}
+        for name, wanted in self.wanted.items():
+            if math.prod(shapes[name]) > _MOST_ELEMENTS:
+                raise InputProblem(
+                    f"Random values of the shape {list(shapes[name])} for '{name}' would not fit into memory."
+                )
+            span = self.probe.ranges.get(name, self.probe.ranges.get(""))
+            role = roles.role(self.index, wanted.tensor.id, span)
+            if role.because:
+                self._say(self.guesses, f"'{name}': {role.because}.")
+            dtype = np.dtype(np.str_) if wanted.tensor.dtype == "string" else np_dtype(wanted.tensor.dtype)
+            made[name] = roles.values(role, name, dtype, shapes[name], self.probe.seed, longest)
+        return made
+
+    def _guessed_shape(self, wanted: _Wanted, symbols: dict[str, int]) -> tuple[int, ...]:
+        name = wanted.tensor.name
+        if wanted.dims is None:
+            self._say(
+                self.guesses, f"'{name}' has no declared shape: one element was taken (--input-shapes changes it)."
+            )
+            return (1,)
+        shape, bound, guessed = roles.shape(wanted.dims, bool(_layout(wanted.dims)), symbols)
+        symbols.update(bound)
+        if guessed:
+            self._say(
+                self.guesses,
+                f"'{name}' was given the shape {list(shape)}: {', '.join(guessed)} (--input-shapes changes it).",
+            )
+        return shape
+
+    # -- to disk
+
+    def _keep(self, folder: Path, name: str, source: str, arrays: Mapping[str, Array]) -> _Feed:
+        kept: dict[str, _Kept] = {}
+        for i, (key, array) in enumerate(arrays.items()):
+            file = f"{name.replace(':', '-')}-{i}.npy"
+            _write(folder / file, array)
+            kept[key] = _Kept(
+                file, "string" if array.dtype.kind in "OSUT" else array.dtype.name, digest_file(folder / file)
+            )
+        sizes = {array.shape[0] if array.ndim else 0 for array in arrays.values()}
+        count = sizes.pop() if len(sizes) == 1 and self.batch != "none" else 0
+        # One row is the feed itself.
+        count = count if count > 1 else 0
+        shapes = {key: tuple(int(d) for d in array.shape) for key, array in arrays.items()}
+        info = SampleInfo(id=name, source=source, rows=count if self.batch == "free" else 0, shapes=shapes)
+        return _Feed(info, count, kept)
+
+    def _say(self, where: list[str], sentence: str) -> None:
+        if sentence not in where:
+            where.append(sentence)
 
 
-def _index(folder: Path) -> list[_Feed]:
+def batch_dimension(model: StoredModel) -> str:
+    """``free``: dimension 0 of every input and output is an open batch, so single rows can be fed; ``fixed``: it is the same
+    number, so scores have rows but none can be fed alone; ``none`` otherwise."""
+    index = model.index
+    if not index.inputs or not index.outputs:
+        return "none"
+    inputs = [_declared(model, index.tensors[t]) for t in index.inputs]
+    outputs = [_declared(model, index.tensors[t]) for t in index.outputs]
+    firsts = [dims[0] if dims else None for dims in inputs]
+    lasts = [dims[0] if dims else None for dims in outputs]
+    if any(isinstance(d, str) for d in firsts):
+        # Exporters often leave outputs' dimensions unnamed or name them anew; whether they follow the batch, the run shows.
+        open_all = all(isinstance(d, str) for d in (*firsts, *lasts))
+        return "free" if open_all and len({d for d in firsts if d}) <= 1 else "none"
+    return "fixed" if firsts[0] is not None and set(firsts) == set(lasts) and len(set(firsts)) == 1 else "none"
+
+
+def _declared(model: StoredModel, tensor: Tensor) -> Dims | None:
+    """The declared shape of an input or output: numbers, and the names of symbolic dimensions ("" unnamed)."""
+    info = model.inputs.get(tensor.name) or model.outputs.get(tensor.name)
+    if info is not None and info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
+        return tuple(d.dim_value if d.HasField("dim_value") else d.dim_param for d in info.type.tensor_type.shape.dim)
+    return None if tensor.shape is None else tuple(d if d >= 0 else "" for d in tensor.shape)
+
+
+def _unchanged(probe: LoadInputs) -> None:
+    """What a content key promises: the files are those that the session was opened with."""
+    for source, digest in zip(probe.sources, probe.source_digests, strict=False):
+        path = Path(source if Path(source).exists() else source.rpartition(":")[0])
+        if digest and path.is_file() and digest_file(path) != digest:
+            raise InputProblem(
+                f"'{path.name}' has changed since this session was opened; open a new session for the new content."
+            )
+
+
+def _layout(dims: Dims | None) -> str:
+    """``NCHW`` or ``NHWC`` where an input is shaped like images, else ""."""
+    if dims is None or len(dims) != 4:
+        return ""
+    return "NCHW" if dims[1] in roles.CHANNELS else "NHWC" if dims[3] in roles.CHANNELS else ""
+
+
+def _channels(pixels: Array, wanted: int) -> Array:
+    """The image with this many channels (1, 3 or 4): grey by the usual luma weights, missing alpha opaque."""
+    have = pixels.shape[2]
+    if have == wanted:
+        return pixels
+    colour = pixels[:, :, :3] if have >= 3 else np.repeat(pixels[:, :, :1], 3, axis=2)
+    if wanted == 1:
+        return np.rint(colour @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)[:, :, None]
+    return colour if wanted == 3 else np.concatenate([colour, np.full((*pixels.shape[:2], 1), 255, np.uint8)], axis=2)
+
+
+def _resized(pixels: Array, size: tuple[int, int]) -> Array:
+    """The image in another height and width (bilinear)."""
+    if pixels.shape[:2] == size:
+        return pixels
+    from PIL import Image  # the image was read with it
+
+    planes = [Image.fromarray(np.ascontiguousarray(pixels[:, :, c])) for c in range(pixels.shape[2])]
+    bilinear = Image.Resampling.BILINEAR
+    return np.stack([np.asarray(p.resize((size[1], size[0]), bilinear)) for p in planes], axis=2)
+
+
+def _write(path: Path, array: Array) -> None:
+    if array.dtype.kind in "OSUT":
+        array = array.astype(np.str_)
+    elif array.dtype.isbuiltin == 2:
+        array = np.ascontiguousarray(array).view(np.dtype(f"u{array.dtype.itemsize}")).reshape(array.shape)
+    with path.open("wb") as file:
+        np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _settle(folder: Path, target: Path, index: bytes) -> None:
+    """Give a finished folder its name; equal inputs that are there already stay."""
+    with (folder / "index.json").open("wb") as file:
+        file.write(index)
+        file.flush()
+        os.fsync(file.fileno())
     try:
-        return msgspec.json.decode((folder / "index.json").read_bytes(), type=list[_Feed])
-    except FileNotFoundError:
-        raise InputProblem(
-            f"The session's inputs are missing: {folder.name[:12]} is not in its inputs folder."
-        ) from None
-    except (msgspec.MsgspecError, json.JSONDecodeError) as problem:
-        raise InputProblem(f"The session's inputs are damaged: {problem}.") from None
+        folder.replace(target)
+    except OSError:
+        if not (target / "index.json").exists():
+            raise
 
 
-def _load(path: Path) -> np.ndarray:
+def _read(folder: Path, kept: _Kept) -> Array:
+    path = folder / kept.file
     try:
-        array: np.ndarray = np.load(path, allow_pickle=False, mmap_mode="r")
-    except (OSError, ValueError) as problem:
-        raise InputProblem(f"The session's inputs are damaged: {path.name}: {problem}.") from None
-    return array.astype(object) if array.dtype.kind == "U" else array
+        value: Array = np.load(path, mmap_mode="r" if path.stat().st_size >= _MAP_FROM else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputProblem(f"The session's inputs are damaged: {kept.file} cannot be read ({error}).") from error
+    if kept.dtype != "string" and value.dtype.name != kept.dtype:
+        value = value.view(np_dtype(kept.dtype))
+    if not isinstance(value, np.memmap):
+        value.flags.writeable = False
+    return value
+
+
+@functools.lru_cache(maxsize=16)
+def _index(folder: Path) -> _Index:
+    try:
+        return msgspec.json.decode((folder / "index.json").read_bytes(), type=_Index)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InputProblem(f"The session's inputs '{folder.name[:12]}' are missing or damaged: {error}.") from error
+
+
+def _find(folder: Path, name: str) -> _Feed:
+    index = _index(folder)
+    for kept in index.feeds:
+        if kept.info.id == name:
+            return kept
+    raise InputProblem(
+        f"The session's inputs hold no sample '{name}'; they hold {_listed(k.info.id for k in index.feeds)}."
+    )
+
+
+def _floating(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "f" or (dtype.isbuiltin == 2 and "float" in dtype.name)
+
+
+def _dims(dims: Dims | None) -> str:
+    return "of no declared shape" if dims is None else f"[{', '.join(str(d) or '?' for d in dims)}]"
+
+
+def _listed(names: Any, most: int = 6) -> str:
+    quoted: Sequence[str] = [f"'{n}'" for n in names]
+    return ", ".join(quoted[:most]) + (f" and {len(quoted) - most} more" if len(quoted) > most else "")
+
+
+def _did_you_mean(word: str, words: Any) -> str:
+    near = files.nearest(word, words)
+    return f" Did you mean '{near}'?" if near else ""
