@@ -4,16 +4,32 @@ from typing import Any
 
 import msgspec
 
+from engines import options
 from engines.spec import EngineSpec
 
 LEVELS = {
+    "disabled": "ORT_DISABLE_ALL",
     "none": "ORT_DISABLE_ALL",
-    "off": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",
     "extended": "ORT_ENABLE_EXTENDED",
     "layout": "ORT_ENABLE_LAYOUT",
     "all": "ORT_ENABLE_ALL",
 }
+PROVIDERS = {
+    "cpu": "CPUExecutionProvider",
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "dnnl": "DnnlExecutionProvider",
+    "coreml": "CoreMLExecutionProvider",
+    "directml": "DmlExecutionProvider",
+    "rocm": "ROCMExecutionProvider",
+    "migraphx": "MIGraphXExecutionProvider",
+    "xnnpack": "XnnpackExecutionProvider",
+    "qnn": "QNNExecutionProvider",
+}
+# Repacked weights change last digits; the session key is public in ONNX Runtime's headers.
+_PLAIN_WEIGHTS = {"session.disable_prepacking": "1"}
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -25,26 +41,37 @@ class Runtime(msgspec.Struct, frozen=True):
 
 
 def runtime(spec: EngineSpec) -> Runtime:
-    """The runtime that shows the fault outside of Narrowdown."""
+    """The runtime that shows the fault outside of Narrowdown. Raises ``ValueError`` for an option that does not exist."""
+    chosen = options.values(spec)
     if spec.name == "onnxruntime":
-        # What the engine ran is model.onnx itself: its own optimizers do the rest.
-        settings: dict[str, Any] = {"level": LEVELS.get(spec.get("optimization", "all"), "ORT_ENABLE_ALL")}
-        if threads := spec.get("threads"):
-            settings["threads"] = int(threads)
-        if disabled := spec.get("disabled_optimizers"):
-            settings["disabled"] = disabled.split("+")
-        if provider := spec.get("provider"):
-            settings["providers"] = [
-                provider if provider.endswith("Provider") else f"{provider.upper()}ExecutionProvider"
-            ]
+        prepacked = chosen["prepacking"] if chosen["prepacking"] is not None else chosen["optimization"] != "disabled"
+        settings: dict[str, Any] = {
+            "level": LEVELS[chosen["optimization"]],
+            "threads": chosen["threads"],
+            "inter_threads": chosen["inter_threads"],
+            "parallel": chosen["execution"] == "parallel",
+            "providers": list(dict.fromkeys([PROVIDERS[chosen["provider"]], PROVIDERS["cpu"]])),
+            "config": {} if prepacked else _PLAIN_WEIGHTS,
+        }
+        if chosen["disabled_optimizers"]:
+            settings["disabled"] = list(chosen["disabled_optimizers"])
+        if chosen["deterministic"]:
+            settings["deterministic"] = True
+        if chosen["custom_ops"]:
+            settings["custom_ops"] = list(chosen["custom_ops"])
         return Runtime("onnxruntime", "engine.onnx", settings)
     if spec.name == "emulate":
         # The rounding is in the file, as pairs of casts; any optimizer could remove it.
-        config = {"session.disable_prepacking": "1"}
-        return Runtime("onnxruntime", "engine.onnx", {"level": "ORT_DISABLE_ALL", "threads": 1, "config": config})
+        return Runtime(
+            "onnxruntime", "engine.onnx", {"level": LEVELS["disabled"], "threads": 1, "config": _PLAIN_WEIGHTS}
+        )
     if spec.name == "reference":
         return Runtime("reference", "engine.onnx")
     if spec.name == "openvino":
-        config = {"INFERENCE_PRECISION_HINT": spec.get("precision")} if spec.get("precision") else {}
-        return Runtime("openvino", "engine.onnx", {"device": spec.get("device", "CPU").upper(), "config": config})
+        config: dict[str, str] = {}
+        if chosen["precision"] != "default":
+            config["INFERENCE_PRECISION_HINT"] = chosen["precision"]
+        if chosen["threads"]:
+            config["INFERENCE_NUM_THREADS"] = str(chosen["threads"])
+        return Runtime("openvino", "engine.onnx", {"device": chosen["device"], "config": config})
     return Runtime("", "model.onnx")

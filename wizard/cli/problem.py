@@ -1,14 +1,17 @@
 """From options to a PROBLEM: every value is checked before a session exists, each fault is one sentence and exit 2 or 4."""
 
 import argparse
+import importlib.util
 import re
 import shlex
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from engines import options
 from engines.compare.criterion import METRICS
 from engines.data.store import digest_file
+from engines.spec import parse
 from wizard.cli.exits import BAD_USAGE, MISSING, Refusal, nearest
 from wizard.problem import Problem
 
@@ -35,7 +38,7 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
             digests[str(path)] = digest_file(path)
     return Problem(
         model=str(model),
-        engine=engine_spec(arguments.engine, "--engine") if arguments.engine else defaults.engine,
+        engine=engine_under_test(arguments.engine) if arguments.engine else defaults.engine,
         reference=engine_spec(arguments.reference, "--reference") if arguments.reference else defaults.reference,
         inputs=sources,
         seed=arguments.seed,
@@ -87,14 +90,25 @@ def input_source(text: str) -> str:
     return f"{path.resolve()}{function}"
 
 
+def engine_under_test(text: str) -> str:
+    """The spec of ``--engine``. ONNX Runtime under test means ONNX Runtime as it comes, with its optimizers, unless told."""
+    spec = parse(engine_spec(text, "--engine"))
+    if spec.name == "onnxruntime" and not spec.get("optimization"):
+        spec = spec.with_option("optimization", "all")
+    return str(spec)
+
+
 def engine_spec(text: str, option: str) -> str:
     """The canonical spec. Raises Refusal: exit 2 for an unknown name, key or value, exit 4 where the engine is not installed."""
-    from engines import options
-
     try:
         spec = options.check(text)
     except ValueError as problem:
         raise Refusal(BAD_USAGE, f"{option}: {problem}") from None
+    declared = options.DECLARED[spec.name]
+    if declared.refusal:
+        raise Refusal(MISSING, f"{option}: {declared.refusal}; 'narrowdown engines' lists what there is.")
+    if declared.package and importlib.util.find_spec(declared.package) is None:
+        raise Refusal(MISSING, f"{option}: {spec.name} is not installed here; {declared.install} brings it.")
     return str(spec)
 
 

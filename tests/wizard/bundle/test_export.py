@@ -1,0 +1,300 @@
+"""From a journalled session to report and bundle, with a session written by hand."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from engines.compare.criterion import Criterion, Signature
+from engines.data.store import Store
+from engines.probe import Candidate, Inspect, Measurement
+from engines.steps.base import Case, Culprit, Findings, Workaround
+from wizard.bundle.export import NothingToExport, export
+from wizard.problem import Problem
+from wizard.report import to_html, to_json, to_markdown
+from wizard.report.canonical import canonical
+from wizard.report.gather import summary
+from wizard.report.read import read
+from wizard.session import folder as folders
+from wizard.session.events import (
+    Offered,
+    ProbeFinished,
+    ProbeStarted,
+    QuestionAnswered,
+    QuestionAsked,
+    SessionClosed,
+    SessionOpened,
+    StepFinished,
+    StepStarted,
+)
+from wizard.session.journal import Journal
+from wizard.session.problems import SessionProblem
+
+FLOW = """\
+schema: 1
+id: small
+title: A small flow
+start: reproduce
+nodes:
+  reproduce:
+    title: Does the failure show here?
+    explain: It runs the model.
+    ask: Does it?
+    answers: {"yes": {text: "Yes, it fails", goto: minimal-case}}
+  minimal-case:
+    title: You have a minimal case
+    explain: It is confirmed.
+    ask: What next?
+    answers: {report: {text: Report it, goto: found}}
+ends:
+  found: {title: A minimal failing case was found, explain: "", verdict: minimal-case}
+"""
+ENGINE = "emulate:precision=fp16"
+
+
+def model(path: Path, *, half: bool) -> Path:
+    nodes = [helper.make_node("Mul", ["x", "x"], ["s" if half else "y"], name="Square")]
+    if half:
+        nodes.append(helper.make_node("Cast", ["s"], ["h"], to=TensorProto.FLOAT16))
+        nodes.append(helper.make_node("Cast", ["h"], ["y"], to=TensorProto.FLOAT))
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy")
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=10
+    )
+    onnx.save(made, path)
+    return path
+
+
+def culprit(number: int) -> Culprit:
+    signature = Signature(kind="accuracy", sample="real:0/3", outputs=("y",), errors={"y": 1e300}, nonfinite=True)
+    case = Case(
+        Candidate(str(number)),
+        "real:0/3",
+        nodes=(f"Square_{number}",),
+        node_ids=str(number),
+        ops=("Mul",),
+        inputs=("x",),
+        outputs=("y",),
+        own=1e300,
+        effect=0.9,
+        verified="5/5",
+        minimal=True,
+        signature=signature,
+        found_by="reduce",
+    )
+    where = "case" if number == 1 else f"case/culprit-{number}"
+    return Culprit(case, "overflow", evidence="It reaches 90,000.", dir=where)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    """A finished session with two culprits, the first with a passing neighbour."""
+    problem = Problem(model=str(tmp_path / "m.onnx"), engine=ENGINE, inputs=(str(tmp_path / "in.npz"),))
+    root = folders.create(problem, FLOW, folder=tmp_path / "session")
+    store = Store(root)
+
+    def artifact(path: Path) -> str:
+        return store.put(path.read_bytes())
+
+    x = np.array([2, 300], np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    np.savez(tmp_path / "y.npz", y=x * x)
+    files = {
+        "model.onnx": artifact(model(tmp_path / "plain.onnx", half=False)),
+        "engine.onnx": artifact(model(tmp_path / "half.onnx", half=True)),
+        "inputs.npz": artifact(tmp_path / "x.npz"),
+        "expected.npz": artifact(tmp_path / "y.npz"),
+    }
+    rows = [
+        [{"role": "case", "culprit": 1, "files": files}, {"role": "good", "files": files}],
+        [{"role": "case", "culprit": 2, "files": files}],
+    ]
+    tables = [store.put(msgspec.json.encode(r)) for r in rows]
+    tensors = store.put(
+        msgspec.json.encode([{"name": "s", "op": "Mul", "error": 0.5}, {"name": "u", "op": "Add", "error": None}])
+    )
+    findings = Findings(
+        criterion=Criterion(tolerance=1e-2),
+        culprits=(culprit(1), culprit(2)),
+        notes=("one guess",),
+        signature=Signature(kind="accuracy", sample="real:0/3", outputs=("y",), errors={"y": 0.94}),
+        workaround=Workaround(
+            kind="precision",
+            engine=ENGINE,
+            keep="1-2",
+            keep_names=("Square_1", "Square_2"),
+            samples_ok=8,
+            samples_n=8,
+            error=0.004,
+            margin=2.5,
+        ),
+    )
+    reproduced = {"message": "It fails.", "error": 0.94, "samples": 8, "samples_failing": 7}
+    journal = Journal(root / "journal.jsonl")
+    info = {"name": "emulate", "version": "1.31.1", "device": "CPU", "fingerprint": "f"}
+    for event in [
+        SessionOpened(id="k7f3", versions={"onnx": "1.23"}),
+        ProbeStarted(key="i", run=1, probe=Inspect(engine=ENGINE)),
+        ProbeFinished(key="i", run=1, measurement=Measurement(facts=info)),
+        StepStarted(
+            run=1, node="reproduce", visit=1, step="compare", step_version=1, engine=ENGINE, reference="onnxruntime"
+        ),
+        StepFinished(
+            run=1, node="reproduce", outcome=reproduced, findings={}, tables={"tensors": tensors}, seconds=2.0, probes=3
+        ),
+        QuestionAsked(
+            node="reproduce",
+            visit=1,
+            ask="Does it?",
+            answers=(Offered("yes", "Yes, it fails", "minimal-case", True),),
+            recommended="yes",
+        ),
+        QuestionAnswered(node="reproduce", visit=1, answer="yes", by="recommended"),
+        *confirmed(2, tables[0], findings),
+        *confirmed(3, tables[1], findings),
+        QuestionAsked(
+            node="minimal-case",
+            visit=2,
+            ask="What next?",
+            answers=(Offered("report", "Report it", "found", True),),
+            recommended="report",
+        ),
+        QuestionAnswered(node="minimal-case", visit=2, answer="report", by="person", note="to the kernel team"),
+        SessionClosed(end="found"),
+    ]:
+        journal.append(event)
+    journal.close()
+    return root
+
+
+def confirmed(run: int, table: str, findings: Findings) -> list:
+    outcome = {"nodes_before": 95, "nodes": 1, "confirmed": True}
+    return [
+        StepStarted(run=run, node="minimal-case", visit=run - 1, step="confirm", step_version=1, engine=ENGINE),
+        StepFinished(
+            run=run,
+            node="minimal-case",
+            outcome=outcome,
+            findings=msgspec.to_builtins(findings),
+            tables={"bundle": table},
+            seconds=1.0,
+            probes=10,
+        ),
+    ]
+
+
+def check(case: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-P", case / "check.py"], capture_output=True, text=True, check=False)
+
+
+def test_the_bundle(session: Path, tmp_path: Path) -> None:
+    case = export(read(session), tmp_path / "case")
+    assert {path.name for path in case.iterdir()} == {
+        "model.onnx",
+        "engine.onnx",
+        "good.onnx",
+        "inputs.npz",
+        "expected.npz",
+        "inputs.json",
+        "expected.json",
+        "check.py",
+        "commands.sh",
+        "report.md",
+        "report.html",
+        "report.json",
+        "journal.jsonl",
+        "environment.json",
+        "culprit-2",
+    }
+    assert not (case / "culprit-2/good.onnx").exists(), "the second culprit had no passing neighbour"
+    assert check(case).returncode == 1
+    assert check(case / "culprit-2").returncode == 1
+    feeds = json.loads((case / "inputs.json").read_text())
+    assert list(feeds[0]) == ["x"]
+    assert "polygraphy run" in (case / "commands.sh").read_text()
+    assert json.loads((case / "environment.json").read_text())["engine"]["version"] == "1.31.1"
+    subprocess.run(["sh", "-n", case / "commands.sh"], check=True)
+
+
+def test_export_replaces_a_bundle_and_nothing_else(session: Path, tmp_path: Path) -> None:
+    case = export(read(session), tmp_path / "case")
+    (case / "mine.txt").write_text("x")
+    export(read(session), case)
+    assert not (case / "mine.txt").exists()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "precious").write_text("x")
+    with pytest.raises(SessionProblem, match="holds no bundle"):
+        export(read(session), other)
+    assert (other / "precious").read_text() == "x"
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")], "no scratch folder is left"
+
+
+def test_export_to_a_zip(session: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(export(read(session), tmp_path / "k.zip")) as archive:
+        assert {"case/check.py", "case/culprit-2/model.onnx"} <= set(archive.namelist())
+        assert archive.testzip() is None
+
+
+def test_a_gone_artifact_is_one_sentence(session: Path, tmp_path: Path) -> None:
+    for path in Store(session).artifacts.rglob("*"):
+        if path.is_file() and path.read_bytes().startswith(b"\x08"):
+            path.unlink()
+    with pytest.raises(SessionProblem, match="is gone"):
+        export(read(session), tmp_path / "case")
+    assert not (tmp_path / "case").exists()
+
+
+def test_nothing_to_export(tmp_path: Path) -> None:
+    root = folders.create(Problem(model="m"), FLOW, folder=tmp_path / "s")
+    Journal(root / "journal.jsonl").close()
+    with pytest.raises(NothingToExport, match="nothing to export"):
+        export(read(root), tmp_path / "case")
+
+
+def test_the_report(session: Path) -> None:
+    report = read(session).report()
+    found = json.loads(to_json(report))
+    assert found["verdict"] == "minimal-case"
+    assert found["end"] == "found"
+    assert found["cause"] == "overflow"
+    assert found["nodes"] == ["Square_1"]
+    assert found["nodes_before"] == 95
+    assert found["nodes_after"] == 1
+    assert [c["dir"] for c in found["culprits"]] == ["case", "case/culprit-2"]
+    assert [stop["node"] for stop in found["route"]] == ["reproduce", "minimal-case"]
+    assert found["route"][1]["by"] == "person"
+    assert found["error"] == 0.94
+    assert found["samples_failing"] == 7
+    assert found["environment"]["engine"]["fingerprint"] == "f"
+    assert [d["name"] for d in found["depth"]] == ["s"]
+    assert "1 of 95 nodes fails" in report.headline
+    for text in (to_markdown(report), to_html(report)):
+        assert "overflow" in text
+        assert "one guess" in text
+    assert "to the kernel team" in to_html(report)
+    assert any("keep" in line or "workaround" in line for line in summary(report))
+
+
+def test_canonical_knows_no_clock(session: Path) -> None:
+    reading = read(session)
+    text = canonical(reading.state, reading.flow)
+    later = msgspec.structs.replace(
+        reading.state,
+        route=tuple(
+            msgspec.structs.replace(v, seconds=99.0, started=5.0, run=v.run + 7, builds=44) for v in reading.state.route
+        ),
+        id="other",
+    )
+    assert canonical(later, reading.flow) == text
+    other = msgspec.structs.replace(reading.state, route=reading.state.route[:1])
+    assert canonical(other, reading.flow) != text
+    assert "culprit 2: overflow" in text
+    assert "end: found (minimal-case)" in text
