@@ -225,14 +225,20 @@ class PlainDisplay:
 
 def progress_line(snapshot: Mapping[str, Any]) -> str:
     """One line from the runner's snapshot: what is tried, probes done of expected, time left, the best so far."""
-    parts = [visible(str(snapshot.get("text") or snapshot.get("note") or ""))]
-    done, expected = int(snapshot.get("probes") or 0), int(snapshot.get("expected") or -1)
+    if snapshot.get("phase") != "running":
+        return ""
+    parts = [visible(str(snapshot.get("text") or ""))]
+    done, expected = int(snapshot.get("done") or 0), int(snapshot.get("expected") or -1)
     if done or expected > 0:
-        parts.append(f"{done} of about {done + expected} probes" if expected > 0 else count(done, "probe"))
-    if (left := snapshot.get("seconds_left")) is not None and float(left) > 0:
-        parts.append(f"~{duration(float(left))} left")
+        parts.append(f"{done} of about {expected} probes" if expected >= done else count(done, "probe"))
+    if (left := float(snapshot.get("eta") or -1.0)) > 0:
+        parts.append(f"~{duration(left)} left")
     if (best := int(snapshot.get("best") or -1)) > 0:
         parts.append(f"smallest that fails: {count(best, 'node')}")
+    if snapshot.get("stopping"):
+        parts.append("stopping after this probe")
+    elif snapshot.get("paused"):
+        parts.append("paused")
     return "    " + "  ".join(part for part in parts if part) if any(parts) else ""
 
 

@@ -114,7 +114,9 @@ def test_live_progress_is_rewritten_and_taken_back(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
     display = PlainDisplay(FLOW, out)
-    display.progress({"text": "trying nodes 96-143", "probes": 9, "expected": 5, "seconds_left": 540, "best": 96})
+    display.progress(
+        {"phase": "running", "text": "trying nodes 96-143", "done": 9, "expected": 14, "eta": 540.0, "best": 96}
+    )
     assert out.getvalue().startswith("\r\x1b[K")
     assert "9 of about 14" in out.getvalue()
     display.event(EVENTS[0])
@@ -127,14 +129,16 @@ def test_progress_in_a_log_is_rare() -> None:
     display = PlainDisplay(FLOW, out, every=5.0, clock=lambda: now[0])
     for second in range(21):
         now[0] = float(second)
-        display.progress({"text": f"probe {second}"})
+        display.progress({"phase": "running", "text": f"probe {second}"})
     assert out.getvalue().count("\n") == 4
 
 
 def test_progress_line_without_facts() -> None:
     assert progress_line({}) == ""
-    assert progress_line({"text": "", "probes": 0}) == ""
-    assert "smallest that fails: 1 node" in progress_line({"text": "x", "best": 1})
+    assert progress_line({"phase": "running", "text": "", "done": 0}) == ""
+    assert progress_line({"phase": "ask", "text": "x"}) == ""
+    assert "smallest that fails: 1 node" in progress_line({"phase": "running", "text": "x", "best": 1})
+    assert "stopping" in progress_line({"phase": "running", "text": "x", "stopping": True})
 
 
 def test_json_is_an_object_a_line() -> None:
@@ -142,8 +146,8 @@ def test_json_is_an_object_a_line() -> None:
     display = JsonDisplay(out)
     for event in EVENTS:
         display.event(event)
-    display.progress({"text": "a", "probes": 1})
-    display.progress({"text": "a", "probes": 1})
+    display.progress({"text": "a", "done": 1})
+    display.progress({"text": "a", "done": 1})
     rows = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [row["kind"] for row in rows[:2]] == ["session.opened", "step.started"]
     assert [row["kind"] for row in rows].count("progress") == 1
