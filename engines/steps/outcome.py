@@ -146,6 +146,7 @@ class DoubleCheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
     unresolved: int = 0
     causes: str = ""  # "build-failed 4, harmless 2"
     suggestion: Literal["tolerance", "metric", "regex", "sample", "linear", "seed", "stop"] = "stop"
+    culprits: int | None = None  # found in earlier rounds
     message: str = ""
 
 
@@ -183,6 +184,7 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     minimal: bool = False
     cost: str = ""
     cause: str = "unknown"
+    culprits: int | None = None  # with a minimal case
     message: str = ""
 
 
