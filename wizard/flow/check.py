@@ -5,6 +5,7 @@ outcome, and then no comparison holds.
 """
 
 import difflib
+import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -20,6 +21,10 @@ from wizard.flow.template import FILTERS, TemplateProblem, fields, render
 VERDICTS: Final = (
     "minimal-case", "worked-around", "not-reproduced", "fixed-by-sanitizing", "input-sensitive", "reference-suspect",
     "unresolved",
+)  # fmt: skip
+# What an answer may set beside parameters of steps: fields of the PROBLEM, and the sample to search on.
+SETTINGS: Final = (
+    "tolerance", "atol", "rtol", "metric", "fail_regex", "fail_code", "ignore_fail_code", "seed", "sample",
 )  # fmt: skip
 MOST_EXPLAIN: Final = 5  # lines: a newcomer reads no more
 _ORDER: Final[dict[str, Callable[[float, float], bool]]] = {
@@ -148,6 +153,7 @@ class _Checker:
             if end.verdict not in VERDICTS:
                 hint = nearest(end.verdict, VERDICTS) or f"Known: {', '.join(VERDICTS)}."
                 yield self._value(f"'{end.verdict}' is not a verdict.", hint, "ends", name, "verdict")
+        yield from self._flow_parameters()
         yield from self._graph()
 
     def _value(self, message: str, suggestion: str, *path: str | int) -> Problem:
@@ -195,6 +201,11 @@ class _Checker:
         if node.limit and node.limit not in self.flow.ends:
             hint = nearest(node.limit, self.flow.ends)
             yield self._value(f"'{node.limit}' is not an end, and limit must name one.", hint, *at, "limit")
+        for word in _marked(node.explain):
+            term = word.lower().replace(" ", "-")
+            if term not in node.terms:
+                message = f"‹{word}› is not among the terms of this node."
+                yield Problem(*self._inside(node.explain, word, *at, "explain"), message, f"Add {term} to terms.")
         if len(node.explain.strip().splitlines()) > MOST_EXPLAIN:
             yield self._value(
                 f"explain has more than {MOST_EXPLAIN} lines.", "Move the rest to a term.", *at, "explain"
@@ -213,6 +224,7 @@ class _Checker:
             except ValueError as problem:
                 yield self._key(str(problem), "", *at, "commands", key)
             yield from self._template(text, commands.FIELDS, *at, "commands", key)
+        yield from self._template(node.ask, tuple(outcome), *at, "ask")
         yield from self._answers(name, node, outcome)
 
     def _answers(self, name: str, node: FlowNode, outcome: Mapping[str, Any]) -> Iterator[Problem]:
@@ -242,8 +254,23 @@ class _Checker:
                 if answer.detour.goto not in self.places:
                     yield self._goto(answer.detour.goto, *here, "detour", "goto")
                 yield from self._when(answer.detour.when, node, outcome, *here, "detour", "when")
+            yield from self._settings(answer, here)
+            yield from self._template(answer.text, tuple(outcome), *here, "text")
             if answer.because:
                 yield from self._template(answer.because, tuple(outcome), *here, "because")
+
+    def _settings(self, answer: Answer, here: tuple[str | int, ...]) -> Iterator[Problem]:
+        """Settings are named like what they change: fields of the PROBLEM, or parameters of the steps that follow."""
+        kinds = {name: hint for facts in self.steps.values() for name, hint in outcome_fields(facts.params).items()}
+        for group, given in (("settings", answer.settings), ("sets", answer.sets)):
+            for key, value in given.items():
+                if key not in kinds and key not in SETTINGS:
+                    hint = (
+                        nearest(key, (*SETTINGS, *kinds)) or f"Known: {', '.join(SETTINGS)}, and parameters of steps."
+                    )
+                    yield self._key(f"there is no setting '{key}'.", hint, *here, group, key)
+                elif group == "sets" and key in kinds and (fault := _misfit(value, kinds[key])):
+                    yield self._value(f"'{key}' {fault[0]}.", fault[1], *here, group, key)
 
     def _goto(self, target: str, *path: str | int) -> Problem:
         return self._value(f"there is no node or end '{target}'.", nearest(target, self.places), *path)
@@ -253,6 +280,19 @@ class _Checker:
             return Problem(*at, f"'{field}' is measured by nothing: this node has no step.")
         hint = nearest(field, outcome) or f"Known: {', '.join(outcome)}."
         return Problem(*at, f"step '{node.step.use}' does not measure '{field}'.", hint)
+
+    def _flow_parameters(self) -> Iterator[Problem]:
+        """A parameter of the flow reaches every step that declares one of its name."""
+        used = {n.step.use for n in self.flow.nodes.values() if n.step is not None and n.step.use in self.steps}
+        kinds = {step: outcome_fields(self.steps[step].params) for step in sorted(used)}
+        known = sorted({name for hints in kinds.values() for name in hints})
+        for key, value in self.flow.params.items():
+            takers = [step for step, hints in kinds.items() if key in hints]
+            if not takers:
+                yield self._key(f"no step of this flow takes a parameter '{key}'.", nearest(key, known), "params", key)
+            for step in takers:
+                if fault := _misfit(value, kinds[step][key]):
+                    yield self._value(f"'{key}' of step '{step}' {fault[0]}.", fault[1], "params", key)
 
     def _parameters(self, name: str, step: str, given: Mapping[str, Any], kind: type[Any]) -> Iterator[Problem]:
         at = ("nodes", name, "step", "with")
@@ -314,17 +354,17 @@ class _Checker:
             fields(text, known)
         except TemplateProblem as problem:
             hint = nearest(problem.name, (*known, *FILTERS)) if problem.name else ""
-            yield Problem(*self._inside(text, problem, *path), _sentence(str(problem)), hint)
+            yield Problem(*self._inside(text, problem.name, *path), _sentence(str(problem)), hint)
 
-    def _inside(self, text: str, problem: TemplateProblem, *path: str | int) -> Where:
-        """The place of the word that is wrong, where the file has it as written; else where the text begins."""
+    def _inside(self, text: str, word: str, *path: str | int) -> Where:
+        """The place of a word of a text, where the file has it as written; else where the text begins."""
         line, column = self.lines.value(*path)
-        if not problem.name:
+        if not word:
             return line, column
         rows = self.text.splitlines()
         for offset, row in enumerate(rows[line - 1 : line + text.count("\n") + 20]):
             start = column - 1 if offset == 0 else 0
-            found = _word(row, problem.name, start)
+            found = _word(row, word, start)
             if found >= 0:
                 return line + offset, found + 1
         return line, column
@@ -405,6 +445,11 @@ def _shown(value: Any) -> str:
         if isinstance(value, bool | None)
         else f"'{value}'"
     )
+
+
+def _marked(text: str) -> list[str]:
+    """The words that a text marks as ‹terms›."""
+    return re.findall("‹([^›]*)›", text)
 
 
 def _identifier(name: str) -> bool:

@@ -6,7 +6,7 @@ YAML 1.2's core schema: ``yes`` and ``no`` are text, ``1e-3`` is a number. No al
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -24,7 +24,6 @@ PathInFile: TypeAlias = tuple[str | int, ...]
 
 _SIZE = re.compile(r"([0-9]+)(KiB|MiB|GiB)")
 _UNITS = {"KiB": 10, "MiB": 20, "GiB": 30}
-_REFERENCE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _KINDS = {
     "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "nothing",
     "object": "a mapping", "array": "a list",
@@ -207,7 +206,7 @@ class _Reader:
         text: str = node.value
         match node.tag.rpartition(":")[2]:
             case "str":
-                size = _SIZE.fullmatch(text) if node.style is None and "with" in path else None
+                size = _SIZE.fullmatch(text) if node.style is None and ("with" in path or path[0] == "params") else None
                 return int(size[1]) << _UNITS[size[2]] if size else text
             case "null":
                 return None
@@ -244,9 +243,8 @@ class _Shaper:
                 self._lines.value("schema"),
                 f"this file is of schema {data['schema']!r}; this program reads schema {FORMAT}.",
             )
-        parameters = self._checked(data.get("params", {}), dict[str, Any], ("params",))
         nodes = {
-            name: self._node(node, ("nodes", name), parameters)
+            name: self._node(node, ("nodes", name))
             for name, node in self._checked(data.get("nodes", {}), dict[str, Any], ("nodes",)).items()
         }
         ends = {
@@ -258,7 +256,7 @@ class _Shaper:
         flow: Flow = self._struct(shaped, Flow, ())
         return msgspec.structs.replace(flow, nodes=nodes, ends=ends)
 
-    def _node(self, data: Any, at: PathInFile, parameters: Mapping[str, Any]) -> FlowNode:
+    def _node(self, data: Any, at: PathInFile) -> FlowNode:
         data = self._checked(data, dict[str, Any], at)
         answers: dict[str, Answer] = {}
         for name, answer in self._checked(data.get("answers", {}), dict[str, Any], (*at, "answers")).items():
@@ -272,26 +270,10 @@ class _Shaper:
             answers[name] = made
         step = data.get("step")
         use = None if step is None else self._struct(step, StepUse, (*at, "step"))
-        if use is not None:
-            given = {k: self._resolved(v, parameters, (*at, "step", "with", k)) for k, v in use.with_.items()}
-            use = msgspec.structs.replace(use, with_=given)
         done: dict[str, Any] = {"answers": {}, "step": None}
         shaped = {k: done.get(k, v) for k, v in data.items()}
         node: FlowNode = self._struct(shaped, FlowNode, at)
         return msgspec.structs.replace(node, answers=answers, step=use)
-
-    def _resolved(self, value: Any, parameters: Mapping[str, Any], at: PathInFile) -> Any:
-        """``$name`` stands for the flow's own parameter of that name."""
-        reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
-        if reference is None:
-            return value
-        if reference[1] not in parameters:
-            raise self._at(
-                self._lines.value(*at),
-                f"the flow has no parameter '{reference[1]}'.",
-                nearest(reference[1], parameters),
-            )
-        return parameters[reference[1]]
 
     def _struct(self, data: Any, kind: Callable[..., Any], at: PathInFile) -> Any:
         data = self._checked(data, dict[str, Any], at)
