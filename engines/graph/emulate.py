@@ -60,10 +60,11 @@ class _Rounding:
         """Round a graph in place. ``outer``: names around it that its rounded nodes must read under another name."""
         weights = {t.name: t for t in graph.initializer if t.data_type == _FLOAT}
         renamed = dict(outer)  # what rounded nodes read in place of a name
+        free = [frozenset() if i in keep else self._free_inputs(node) for i, node in enumerate(graph.node)]
         for name in names.defined(graph):
             renamed.pop(name, None)
-        exact = self._exactly_read(graph, keep, set(weights))
-        for name in self._rounded_reads(graph, keep) & set(weights):
+        rounded, exact = _reads(graph, keep, free)
+        for name in sorted(rounded & set(weights)):
             if name in exact:
                 copy = graph.initializer.add()
                 copy.CopyFrom(weights[name])
@@ -82,9 +83,8 @@ class _Rounding:
             if i in keep:
                 nodes.append(node)
                 continue
-            free = self._free_inputs(node)
             for position, name in enumerate(node.input):
-                if position not in free:
+                if position not in free[i]:
                     if name in kept_floats and name not in renamed:
                         renamed[name] = self._pair(nodes, name, self.fresh(f"{name}__{self.precision}"))
                     node.input[position] = renamed.get(name, name)
@@ -113,34 +113,12 @@ class _Rounding:
             nodes.append(cast)
         return target
 
-    def _free_inputs(self, node: NodeProto) -> set[int]:
+    def _free_inputs(self, node: NodeProto) -> frozenset[int]:
         """Positions of float inputs that the operator fixes to float32."""
         if schema.signature(node, self.versions) is None:
-            return set()
+            return frozenset()
         inputs, _ = schema.convertible(node, self.versions, int(TensorProto.FLOAT16))
-        return {i for i, allowed in enumerate(inputs) if not allowed}
-
-    def _rounded_reads(self, graph: GraphProto, keep: frozenset[int]) -> set[str]:
-        """Names read by rounded nodes, in bodies too."""
-        reads: set[str] = set()
-        for i, node in enumerate(graph.node):
-            if i not in keep:
-                free = self._free_inputs(node)
-                reads.update(name for p, name in enumerate(node.input) if p not in free)
-                reads.update(names.captures(node))
-        return reads
-
-    def _exactly_read(self, graph: GraphProto, keep: frozenset[int], weights: set[str]) -> set[str]:
-        """Weights that something reads unrounded: kept nodes, float32-only inputs, the graph's outputs."""
-        reads = {o.name for o in graph.output}
-        for i, node in enumerate(graph.node):
-            if i in keep:
-                reads.update(node.input)
-                reads.update(names.captures(node))
-            else:
-                free = self._free_inputs(node)
-                reads.update(name for p, name in enumerate(node.input) if p in free)
-        return reads & weights
+        return frozenset(i for i, allowed in enumerate(inputs) if not allowed)
 
     def _round_weight(self, tensor: TensorProto) -> None:
         if not external.is_external(tensor):
@@ -152,3 +130,20 @@ class _Rounding:
             self.weights_dir, location, self.precision, lambda x: round_values(x, self.precision), np.dtype(np.float32)
         )
         external.point(tensor, rounded, offset, length)
+
+
+def _reads(graph: GraphProto, keep: frozenset[int], free: list[frozenset[int]]) -> tuple[set[str], set[str]]:
+    """(names that rounded nodes read, names that something reads exactly): kept nodes, float32-only inputs and the graph's
+    outputs read exactly."""
+    rounded: set[str] = set()
+    exact = {o.name for o in graph.output}
+    for i, node in enumerate(graph.node):
+        captured = names.captures(node)
+        if i in keep:
+            exact.update(node.input)
+            exact.update(captured)
+        else:
+            for position, name in enumerate(node.input):
+                (exact if position in free[i] else rounded).add(name)
+            rounded.update(captured)
+    return rounded, exact

@@ -94,11 +94,20 @@ def signature(node: NodeProto, versions: Mapping[str, int]) -> Signature | None:
 def convertible(node: NodeProto, versions: Mapping[str, int], target: int) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """For each input and output: may it hold ``target`` in place of the float type it holds now? A type variable that must stay,
     stays everywhere in the node."""
-    known = signature(node, versions)
-    if known is None or node.op_type in _WHOLE:
-        return (False,) * len(node.input), (False,) * len(node.output)
+    domain = domain_of(node)
+    version = versions.get(domain, 0)
+    return _convertible(node.op_type, domain, version, len(node.input), len(node.output), target)
+
+
+@cache
+def _convertible(
+    op: str, domain: str, version: int, n_inputs: int, n_outputs: int, target: int
+) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    known = _signature(op, domain, version, n_inputs, n_outputs) if version else None
+    if known is None or op in _WHOLE:
+        return (False,) * n_inputs, (False,) * n_outputs
     text = _TEXT[target]
-    fixed = _STASHED.get(node.op_type, ())
+    fixed = _STASHED.get(op, ())
     return (
         tuple(text in slot.allowed for slot in known.inputs),
         tuple(text in slot.allowed and i not in fixed for i, slot in enumerate(known.outputs)),
