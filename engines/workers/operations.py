@@ -1,34 +1,31 @@
 """What a worker does with each kind of probe. Every failure becomes a measurement that says, in one sentence, what happened."""
 
 import shutil
-import signal
 import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
-import numpy as np
 
-from engines import backends
 from engines.backends import command
 from engines.backends.base import EngineFault, EngineMissing
 from engines.data import captures, polygraphy, samples
 from engines.data.captures import ReferenceFailed
 from engines.data.problem import InputProblem
 from engines.data.store import Store
-from engines.graph import external, load, sanitize
-from engines.graph.cut import cut, feeds_of, outputs_of
+from engines.graph import load, sanitize
 from engines.graph.problem import ModelProblem
 from engines.graph.ranges import ALL
 from engines.probe import AnyProbe, Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Sanitize, Status
-from engines.workers import measure
+from engines.workers import files, measure
+from engines.workers.part import Feed, Part, named
 
 Say = Callable[[str], None]
-_TAIL = 8 << 10  # characters of a checker's output that travel with the measurement
-_STATUSES = frozenset(msgspec.inspect.type_info(Status).values)  # type: ignore[attr-defined]
+_END = 128 << 10  # characters of a checker's output, from either end, that travel with the measurement
+_STATUSES = frozenset(get_args(Status))
 
 
 def execute(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
@@ -111,23 +108,71 @@ def _describe(probe: Describe, store: Store, progress: Say) -> Measurement:
 def _check(probe: Check, store: Store, progress: Say) -> Measurement:
     """Write the candidate, and what the command asks for beside it, into a fresh folder; run the command there."""
     progress("cutting")
-    model = load.load(store, probe.model)
     store.root.joinpath("checks").mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="check-", dir=store.root / "checks"))
+    path = folder
     try:
-        words = _check_files(probe, model, store, folder)
+        model = load.load(store, probe.model)
+        part = Part(store, model, probe.candidate, probe.inputs, probe.reference, progress)
+        asked = command.needs(probe.command)
+        feed = _feed_for_check(part, probe.sample, asked)
+        piece = part.cut(feed.arrays, feed.constants)
+        path = files.write_model(store, folder, piece.model, model.weights_dir)
+        inputs = expected = None
+        if "inputs" in asked:
+            inputs = folder / "inputs.json"
+            polygraphy.write_inputs(inputs, [{n: files.plain(a) for n, a in named(piece, feed.arrays).items()}])
+        if "expected" in asked:
+            expected = folder / "expected.json"
+            right = part.expected(probe.sample, feed, part.judged)
+            polygraphy.write_outputs(expected, [{n: files.plain(right[t]) for n, t in piece.outputs.items()}])
         progress("checking")
-        begun = time.monotonic()
-        ran = command.run_check(probe.command, words, folder, probe.timeout)
-        seconds = time.monotonic() - begun
-        return _checked(probe, ran, store, folder, seconds, len(model.index.nodes))
+        ran = command.run_check(probe.command, path, inputs, expected, folder, probe.timeout)
+        return _checked(probe, ran, store, folder, nodes=sum(n >= 0 for n in piece.node_ids))
+    except ValueError as error:
+        return Measurement(status="refused", message=str(error))
     finally:
+        if path.parent != folder:
+            path.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_files(probe: Check, model: load.StoredModel, store: Store, folder: Path) -> dict[str, str]:
-    raise NotImplementedError(cut, feeds_of, outputs_of, external, polygraphy, np, ALL, signal, backends)
+def _feed_for_check(part: Part, sample: str, asked: frozenset[str]) -> Feed:
+    """What the candidate is fed. Where the command asks for no values, a reference that cannot give them is no obstacle: the cut
+    tensors are then typed as the model declares them."""
+    must = bool(asked & {"inputs", "expected"})
+    if not must and (part.candidate.nodes == ALL or not part.reference or not part.inputs):
+        return Feed()
+    try:
+        return part.feed(sample)
+    except (ReferenceFailed, EngineFault, EngineMissing, InputProblem):
+        if must:
+            raise
+        return Feed()
 
 
-def _checked(probe: Check, ran: Any, store: Store, folder: Path, seconds: float, nodes: int) -> Measurement:
-    raise NotImplementedError
+def _checked(probe: Check, ran: command.CheckResult, store: Store, folder: Path, nodes: int) -> Measurement:
+    """How the checker ended. Not started: it is no answer; out of time: ``timeout``; all else is the judge's to read."""
+    facts = {
+        "started": ran.status != "not-started",
+        "timed_out": ran.status == "timeout",
+        "returncode": ran.returncode,
+        "signal": ran.signal,
+        "stdout": _ends(ran.stdout),
+        "stderr": _ends(ran.stderr),
+        "command": list(ran.words),
+    }
+    status: Status = "unsupported" if ran.status == "not-started" else "timeout" if ran.status == "timeout" else "ok"
+    artifacts = {"output": store.put(f"{ran.stdout}\n{ran.stderr}".encode())} if ran.stdout or ran.stderr else {}
+    for name in probe.artifacts:
+        made = folder / name
+        if made.resolve().is_relative_to(folder.resolve()) and made.is_file():
+            artifacts[name] = store.put(made.read_bytes())
+    return Measurement(
+        status=status, message=ran.message, facts=facts, artifacts=artifacts, run_seconds=ran.seconds, nodes=nodes
+    )
+
+
+def _ends(text: str) -> str:
+    """The start and the end of a long text: a journal is no place for all of it."""
+    return text if len(text) <= 2 * _END else f"{text[:_END]}\n[...]\n{text[-_END:]}"

@@ -1,0 +1,145 @@
+"""A candidate as a worker sees it: what it is fed, what is baked in, what the reference says that it should give."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from engines.backends.base import BuildRequest, Built, Engine, EngineFault
+from engines.backends.builds import shut
+from engines.data import captures, samples
+from engines.data.captures import ReferenceFailed
+from engines.data.problem import InputProblem
+from engines.data.store import Store
+from engines.graph.cut import Cut, cut, feeds_of, node_ids, outputs_of
+from engines.graph.load import StoredModel
+from engines.graph.problem import ModelProblem
+from engines.graph.ranges import ALL, decode
+from engines.probe import Candidate, Edit
+
+Array = np.ndarray[Any, Any]
+Say = Callable[[str], None]
+
+
+@dataclass
+class Feed:
+    """What a candidate is fed for one sample, by tensor id. ``constants`` are baked in and not fed; ``exact`` holds the values of
+    rounded tensors as they were; ``rounded`` and ``unrepresentable`` are those of a ``SampleResult``."""
+
+    arrays: dict[int, Array] = field(default_factory=dict)
+    constants: dict[int, Array] = field(default_factory=dict)
+    exact: dict[int, Array] = field(default_factory=dict)
+    rounded: dict[str, float] = field(default_factory=dict)
+    unrepresentable: list[str] = field(default_factory=list)
+
+
+class Part:
+    """A candidate of a stored model, with the inputs and the reference that its values come from."""
+
+    def __init__(
+        self, store: Store, model: StoredModel, candidate: Candidate, inputs: str, reference: str, progress: Say
+    ) -> None:
+        self.store, self.model, self.index, self.candidate = store, model, model.index, candidate
+        self.inputs, self.reference, self.progress = inputs, reference, progress
+        self.nodes = node_ids(self.index, candidate)
+        self.needed = feeds_of(self.index, candidate)
+        self.judged = outputs_of(self.index, candidate)
+        if not self.judged:
+            raise ModelProblem(f"The candidate of {len(self.nodes)} nodes has no output to judge.")
+
+    def values(self, tensors: Sequence[int], sample: str) -> dict[int, Array]:
+        """The sample's own inputs and captured reference values, by tensor id. Raises ``InputProblem``, ``ReferenceFailed``."""
+        kinds = self.index.tensors
+        own = samples.feed(self.store, self.inputs, sample)
+        found: dict[int, Array] = {}
+        for t in tensors:
+            if kinds[t].kind == "input":
+                if kinds[t].name not in own:
+                    raise InputProblem(f"The sample '{sample}' holds no input '{kinds[t].name}'.")
+                found[t] = own[kinds[t].name]
+        rest = [t for t in tensors if t not in found]
+        if rest:
+            found |= captures.values(self.store, self.model, rest, sample, self.inputs, self.reference, self.progress)
+        return found
+
+    def feed(self, sample: str) -> Feed:
+        """Exact values of all that the candidate needs, edits applied, constants set apart."""
+        arrays = self.values(self.needed, sample)
+        for edit in self.candidate.edits:
+            _edit(arrays, edit)
+        constants = self.constants(arrays)
+        return Feed(
+            arrays={t: a for t, a in arrays.items() if t not in constants},
+            constants={t: a for t, a in arrays.items() if t in constants},
+        )
+
+    def constants(self, arrays: Mapping[int, Array]) -> set[int]:
+        """Which of the fed tensors are baked in: those that the candidate names, else the integers and booleans that decide a
+        shape, an axis, an index or a condition, the model's own inputs left out."""
+        if self.candidate.constants is not None:
+            named = self.candidate.constants
+            return set(arrays) if named == ALL else set(decode(named)).intersection(arrays)
+        deciding = set(self.index.shape_like)
+        tensors = self.index.tensors
+        return {t for t, a in arrays.items() if t in deciding and tensors[t].kind != "input" and a.dtype.kind in "iub"}
+
+    def expected(self, sample: str, feed: Feed, tensors: Sequence[int]) -> dict[int, Array]:
+        """Reference values of these tensors: captured from the whole model; an edited candidate is its own, fed exactly."""
+        if not self.candidate.edits:
+            return self.values(tensors, sample)
+        exact = {**feed.arrays, **feed.exact}
+        marks = tuple(t for t in tensors if t not in self.judged)
+        try:
+            part = self.cut(exact, feed.constants, marks)
+            built = build(captures.engine(self.reference), self.model, part, exact)
+            try:
+                return by_id(part, built.run(named(part, exact)))
+            finally:
+                shut(built)
+        except EngineFault as error:
+            raise ReferenceFailed(f"The reference cannot run the edited candidate: {error}") from error
+
+    def cut(self, arrays: Mapping[int, Array], constants: Mapping[int, Array], marks: Sequence[int] = ()) -> Cut:
+        """The candidate as a model, typed by the values that it will be fed. Raises ``ModelProblem``."""
+        types = {t: (a.dtype, tuple(a.shape)) for t, a in (*arrays.items(), *constants.items())}
+        return cut(self.model, self.candidate, constants, types, self.judged, marks)
+
+
+def build(
+    engine: Engine, model: StoredModel, part: Cut, arrays: Mapping[int, Array], keep: frozenset[int] = frozenset(),
+    attempt: int = 0,
+) -> Built:  # fmt: skip
+    """Build a cut. ``keep``: node ids of the whole model. Raises ``EngineFault``."""
+    request = BuildRequest(
+        model=part.model,
+        weights_dir=model.weights_dir,
+        keep=frozenset(i for i, n in enumerate(part.node_ids) if n in keep),
+        marks=tuple(part.marks),
+        feed_shapes={name: tuple(arrays[t].shape) for name, t in part.feeds.items()},
+        attempt=attempt,
+    )
+    return engine.build(request)
+
+
+def named(part: Cut, arrays: Mapping[int, Array]) -> dict[str, Array]:
+    """What to feed, by the cut's input names."""
+    return {name: arrays[t] for name, t in part.feeds.items()}
+
+
+def by_id(part: Cut, got: Mapping[str, Array]) -> dict[int, Array]:
+    """What an engine gave, by tensor id."""
+    return {t: np.asarray(got[name]) for name, t in {**part.outputs, **part.marks}.items() if name in got}
+
+
+def _edit(arrays: dict[int, Array], edit: Edit) -> None:
+    """Apply an edit of what is fed; edits of nodes and weights are the cut's."""
+    value = arrays.get(edit.tensor)
+    if value is None:
+        return
+    if edit.kind == "fill":
+        arrays[edit.tensor] = np.full(value.shape, edit.value).astype(value.dtype)
+    elif edit.kind == "keep-rows" and value.ndim > edit.axis:
+        kept = [slice(None)] * value.ndim
+        kept[edit.axis] = slice(0, int(edit.value))
+        arrays[edit.tensor] = np.ascontiguousarray(value[tuple(kept)])
