@@ -1,13 +1,12 @@
 """What comes next: ``decide(flow, state)``, purely. The runner does it, every display shows it, replay checks it."""
 
-from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from wizard.flow.check import destination, holds
-from wizard.flow.model import Answer, Flow, FlowNode
-from wizard.flow.template import render
+from wizard.flow.check import destination, recommend
+from wizard.flow.model import Flow, FlowNode
+from wizard.flow.template import TemplateProblem, render
 from wizard.session.events import Offered
 from wizard.session.state import State, Visit
 
@@ -66,7 +65,7 @@ def decide(flow: Flow, state: State) -> Decision:
     if here.answer:
         if here.answer not in node.answers:
             raise ValueError(f"The question '{here.node}' of the flow '{flow.id}' has no answer '{here.answer}'.")
-        return _enter(flow, state, _goto(node.answers[here.answer], here.outcome or {}))
+        return _enter(flow, state, destination(node.answers[here.answer], here.outcome))
     if here.question is not None:
         q = here.question
         return Ask(here.node, here.visit, q.ask, q.answers, q.recommended, q.because, asked=True)
@@ -78,34 +77,22 @@ def decide(flow: Flow, state: State) -> Decision:
 def question(node: FlowNode, here: Visit) -> Ask:
     """The node's question after its step: the first answer whose ``when`` holds is recommended. A step that failed is an answer
     too: the last one, which asks for nothing measured."""
-    outcome = here.outcome or {}
-    last = next(reversed(node.answers))
-    chosen = last
-    if here.outcome is not None and here.status != "failed":
-        chosen = next((id_ for id_, answer in node.answers.items() if _applies(answer, outcome)), last)
-    elif node.step is None:
-        chosen = next((id_ for id_, answer in node.answers.items() if answer.when is None), last)
+    if here.status == "failed":
+        chosen, because = next(reversed(node.answers)), here.error
+    else:
+        chosen, because = msgspec.structs.astuple(recommend(node, here.outcome))
+        because = here.error or because or str((here.outcome or {}).get("message", ""))
     offered = tuple(
         Offered(
             id=id_,
             text=_said(answer.text, here),
-            goto=_goto(answer, outcome),
+            goto=destination(answer, here.outcome),
             recommended=id_ == chosen,
-            because=_because(answer, here) if id_ == chosen else "",
+            because=because[:_TEXT_LIMIT] if id_ == chosen else "",
         )
         for id_, answer in node.answers.items()
     )
-    because = next(o.because for o in offered if o.recommended)
-    return Ask(here.node, here.visit, _said(node.ask, here), offered, chosen, because)
-
-
-def _applies(answer: Answer, outcome: Mapping[str, Any]) -> bool:
-    return answer.when is None or holds(answer.when, outcome)
-
-
-def _goto(answer: Answer, outcome: Mapping[str, Any]) -> str:
-    """Where the answer leads; a detour needs an outcome to look at."""
-    return destination(answer, outcome) if outcome else answer.goto
+    return Ask(here.node, here.visit, _said(node.ask, here), offered, chosen, because[:_TEXT_LIMIT])
 
 
 def _said(text: str, here: Visit) -> str:
@@ -114,14 +101,8 @@ def _said(text: str, here: Visit) -> str:
         return text[:_TEXT_LIMIT]
     try:
         return render(text, here.outcome or {})[:_TEXT_LIMIT]
-    except ValueError:
+    except TemplateProblem:
         return ""
-
-
-def _because(answer: Answer, here: Visit) -> str:
-    if here.error:
-        return here.error[:_TEXT_LIMIT]
-    return _said(answer.because, here) or str((here.outcome or {}).get("message", ""))[:_TEXT_LIMIT]
 
 
 def _enter(flow: Flow, state: State, name: str) -> Decision:

@@ -223,8 +223,12 @@ def _advance(state: State, event: AnyEvent, asked: dict[str, Asked], known: dict
 
 
 def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
-    """A model or inputs that could not be read are looked at again by each runner: the user may have mended them."""
-    known = state.known
+    """A model or inputs that could not be read, and a step that closed the session, are tried again by each runner: the user may
+    have mended what was wrong."""
+    known, route = state.known, state.route
+    here = state.here
+    if here is not None and here.status in ("refused", "failed") and here.question is None:
+        route = (*route[:-1], msgspec.structs.replace(here, status="cancelled"))
     if event.retry_unresolved:
         known = {key: k for key, k in known.items() if k.resolved}
     elif event.resumed:
@@ -234,6 +238,7 @@ def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
         "opened": state.opened or event.ts,
         "versions": event.versions or state.versions,
         "known": known,
+        "route": route,
         "closed": None,
     }
 
@@ -308,18 +313,24 @@ def _learnt(state: State, event: ProbeFinished) -> dict[str, Any]:
     """What a measurement says about engines, time and size, beside its answer."""
     asked, m = state.asked.get(event.key), event.measurement
     probe = asked.probe if asked else None
-    if m is None or m.status != "ok":
-        return {}
-    if isinstance(probe, Inspect):
+    if m is not None and isinstance(probe, Inspect):
         return {
-            "fingerprints": {**state.fingerprints, probe.engine: str(m.facts.get("fingerprint", ""))},
+            "fingerprints": {**state.fingerprints, probe.engine: fingerprint(m)},
             "engines": {**state.engines, probe.engine: m.facts},
         }
+    if m is None or m.status != "ok":
+        return {}
     if isinstance(probe, Measure) and not state.first_seconds:
         return {"first_seconds": event.seconds}
     if isinstance(m.facts.get("nodes"), int):
         return {"nodes": m.facts["nodes"]}
     return {}
+
+
+def fingerprint(inspected: Measurement) -> str:
+    """The fingerprint in the answer to an Inspect; an engine that is not there has one too, so that its probes have keys."""
+    found = inspected.facts.get("fingerprint", "") if inspected.status == "ok" else ""
+    return str(found) or "unavailable"
 
 
 def _question_asked(state: State, event: QuestionAsked) -> dict[str, Any]:

@@ -1,0 +1,41 @@
+"""``python -P wizard/runner/__main__.py SESSION [OPTIONS]``: the runner of one session, a process of its own.
+
+``OPTIONS`` is ``wizard.runner.options.Options`` as JSON. Started by its path, so that it works from a checkout, an editable install and a
+wheel alike and so that a folder ``wizard`` or ``engines`` of the user is never taken for ours. Its output goes to ``logs/runner.log``.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+
+def _pin_packages() -> None:
+    """Make ``wizard``, ``engines`` and ``flows`` mean those that lie beside this file, whatever ``sys.path`` says."""
+    root = Path(__file__).absolute().parent.parent.parent
+    for name in ("wizard", "engines", "flows"):
+        folder = root / name
+        if name in sys.modules or not (folder / "__init__.py").exists():
+            continue
+        spec = importlib.util.spec_from_file_location(
+            name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
+        if spec is None or spec.loader is None:
+            raise ImportError(f"The package '{name}' in {folder} cannot be loaded.")
+        package = importlib.util.module_from_spec(spec)
+        sys.modules[name] = package
+        spec.loader.exec_module(package)
+
+
+def main() -> int:
+    """Run a session to its end; the exit code."""
+    if len(sys.argv) < 2:
+        print("A runner is started by narrowdown: python -P -m wizard.runner SESSION [OPTIONS]", file=sys.stderr)
+        return 2
+    _pin_packages()
+    from wizard.runner.process import serve
+
+    return serve(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "{}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

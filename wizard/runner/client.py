@@ -1,0 +1,220 @@
+"""A session as its displays see it: events from the journal, the runner's snapshot, requests over its socket.
+
+Every method may be called from any thread. Nothing here imports an engine.
+"""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from wizard.flow.model import Flow
+from wizard.runner import progress
+from wizard.runner.options import Options
+from wizard.runner.server import socket_path
+from wizard.session import lock
+from wizard.session.events import AnyEvent, SessionClosed
+from wizard.session.folder import FLOW, describe
+from wizard.session.journal import NAME, Tail, read
+from wizard.session.problems import SessionProblem
+
+_REPLY = 30.0  # seconds that a reply may take; an export takes longest
+_START = 20.0  # seconds that a new runner may take to listen
+
+Role = Literal["controller", "watch"]
+
+
+class Client:
+    """One session, watched and steered.
+
+    ``role``: ``controller`` for the one client whose requests change something. ``holder``: the controller's name, when it is another.
+    """
+
+    def __init__(self, folder: Path, *, name: str = "") -> None:
+        self.folder = folder.absolute()
+        self.name = name or f"process {os.getpid()}"
+        self.role: Role = "watch"
+        self.holder = ""
+        self._tail = Tail(self.folder / NAME)
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._lines: Any = None
+        self._closed: SessionClosed | None = None
+
+    @classmethod
+    def start(cls, folder: Path, options: Options | None = None, *, name: str = "") -> "Client":
+        """Start a runner for the session and control it. Returns at once; the runner takes a moment to listen.
+
+        Raises DamagedJournal, NewerSession and other SessionProblem before anything is started, Held where a runner is at work already.
+        """
+        client = cls(folder, name=name)
+        describe(client.folder)
+        if (client.folder / NAME).exists():
+            read(client.folder / NAME)
+        if (held := lock.holder(client.folder)) is not None:
+            from wizard.session.problems import Held
+
+            raise Held(f"The session is being worked on by {held}; watch it, or stop it first.", held)
+        client._spawn(options or Options())
+        return client
+
+    @classmethod
+    def attach(cls, folder: Path, role: Role = "controller", *, name: str = "") -> "Client":
+        """Look at a session, and control it where a runner is at work that nobody else controls."""
+        client = cls(folder, name=name)
+        describe(client.folder)
+        if client.alive():
+            with contextlib.suppress(OSError, SessionProblem):
+                client._connect(role, _START)
+        return client
+
+    @classmethod
+    def open(cls, folder: Path, options: Options | None = None, *, name: str = "") -> "Client":
+        """Attach to the session's runner where there is one, else start one."""
+        if lock.holder(folder) is not None:
+            return cls.attach(folder, name=name)
+        return cls.start(folder, options, name=name)
+
+    @cached_property
+    def flow(self) -> Flow:
+        """The session's own flow. Raises FlowProblem."""
+        from wizard.flow.load import load
+
+        return load(self.folder / FLOW).flow
+
+    def poll(self) -> tuple[AnyEvent, ...]:
+        """Events since the last call; the first call gives all there are. Raises DamagedJournal."""
+        events = self._tail.poll()
+        for event in events:
+            self._closed = event if isinstance(event, SessionClosed) else None
+        return events
+
+    def progress(self) -> dict[str, Any] | None:
+        """The runner's latest snapshot (``wizard.runner.progress.Snapshot``) as plain data, and who else controls it: ``watching``, ``holder``.
+
+        None where there is none.
+        """
+        found = progress.read(self.folder)
+        if found is None:
+            return None
+        watching = self.role == "watch" and bool(found.get("holder"))
+        return {**found, "watching": watching, "holder": found.get("holder", "") if watching else ""}
+
+    def send(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One request and its reply: ``{"ok": true}``, or ``{"ok": false, "error": sentence}``. Never raises for a runner that is gone."""
+        with self._lock:
+            if self._socket is None:
+                try:
+                    self._connect_locked("controller", _START)
+                except (OSError, SessionProblem) as problem:
+                    return {"ok": False, "error": f"No runner is at work on this session ({problem})."}
+            try:
+                return self._ask(request)
+            except (OSError, ValueError):
+                self._disconnect()
+                return {"ok": False, "error": "The runner has ended. What was measured is kept; resume goes on."}
+
+    def alive(self) -> bool:
+        """Whether a runner is at work on the session, or is about to be."""
+        if self._process is not None and self._process.poll() is None:
+            return True
+        return lock.holder(self.folder) is not None
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Wait until the runner has ended; its exit code. None after ``timeout`` seconds, or where it died without a word."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while self.alive():
+            if end is not None and time.monotonic() >= end:
+                return None
+            time.sleep(0.02)
+        return self.exit_code()
+
+    def exit_code(self) -> int | None:
+        """The exit code of the runner that has ended; None where it still works, or was killed."""
+        if self._process is not None:
+            code = self._process.poll()
+            if code is not None and code >= 0:
+                return code
+        if self._closed is None:
+            self.poll()
+        return self._closed.exit_code if self._closed else None
+
+    def close(self) -> None:
+        """Leave the session. A runner that is not detached ends when its controller has left."""
+        with self._lock:
+            self._disconnect()
+
+    # -- below --------------------------------------------------------------------------------------------------------
+
+    def _spawn(self, options: Options) -> None:
+        text = msgspec.json.encode(options).decode()
+        script = Path(__file__).with_name("__main__.py")
+        # A session folder is 0.5 s old at most when this is called; the runner opens its own log.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(script), str(self.folder), text],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self.folder,
+            start_new_session=True,
+        )
+        self.role = "controller"
+        threading.Thread(target=self._greet, name="greet", daemon=True).start()
+
+    def _greet(self) -> None:
+        """Say hello as soon as the new runner listens: it works for us, and ends when we are gone."""
+        with self._lock, contextlib.suppress(OSError, SessionProblem, ValueError):
+            if self._socket is None:
+                self._connect_locked("controller", _START)
+
+    def _connect(self, role: Role, patience: float) -> None:
+        with self._lock:
+            self._connect_locked(role, patience)
+
+    def _connect_locked(self, role: Role, patience: float) -> None:
+        path = str(socket_path(self.folder))
+        end = time.monotonic() + patience
+        while True:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.settimeout(_REPLY)
+            try:
+                connection.connect(path)
+                break
+            except OSError:
+                connection.close()
+                # A runner that is only beginning does not listen yet.
+                if time.monotonic() >= end or not self.alive():
+                    raise
+                time.sleep(0.02)
+        self._socket, self._lines = connection, connection.makefile("rb")
+        reply = self._ask({"do": "hello", "role": role, "name": self.name})
+        self.role = reply["role"]
+        self.holder = "" if self.role == "controller" else str(reply.get("holder", ""))
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert self._socket is not None
+        self._socket.sendall(msgspec.json.encode(request) + b"\n")
+        line = self._lines.readline()
+        if not line.endswith(b"\n"):
+            raise ConnectionError("the runner has closed the connection")
+        reply: dict[str, Any] = msgspec.json.decode(line)
+        return reply
+
+    def _disconnect(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._lines.close()
+                self._socket.close()
+        self._socket = self._lines = None
+
+
+SessionClient = Client

@@ -1,0 +1,287 @@
+"""One step's run: its questions are answered from the journal where the answer is known, by the pool where it is not."""
+
+import asyncio
+import functools
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from engines.compare.judge import judge, judge_check
+from engines.data.store import Store
+from engines.graph.index import GraphIndex
+from engines.probe import AnyProbe, Check, Describe, Inspect, Measure, Measurement, key
+from engines.steps.base import Described, Findings, Finish, Note, StepContext, StepSpec
+from wizard.runner.ledger import Ledger, known_measurement
+from wizard.runner.speculation import ahead, speculable
+from wizard.session.events import ProbeFinished, ProbeStarted
+from wizard.session.state import fingerprint
+
+_BREATH = 0.02  # seconds of answering from the journal before other tasks get their turn
+
+
+class Prober(Protocol):
+    """What answers probes: the pool, or a test's oracle."""
+
+    async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement: ...
+
+    async def stop(self, hard: bool = False) -> None: ...
+
+    def snapshot(self) -> list[Any]: ...
+
+
+class Stopped(Exception):
+    """No further probe is to be started."""
+
+
+class Fingerprints:
+    """What each engine spec is, here and now: looked at once by each runner, journalled where it is news."""
+
+    def __init__(self, ledger: Ledger, pool: Prober) -> None:
+        self._ledger, self._pool = ledger, pool
+        self.known: dict[str, str] = {}
+        self.inspected: dict[str, Measurement] = {}
+
+    async def inspect(self, spec: str) -> Measurement:
+        """The answer to Inspect. Raises Stopped where the probe was cancelled."""
+        if spec not in self.inspected:
+            measurement = await self._pool.run(Inspect(engine=spec))
+            if measurement.status == "cancelled":
+                raise Stopped
+            self.inspected[spec] = measurement
+            self.known[spec] = fingerprint(measurement)
+        return self.inspected[spec]
+
+    async def of(self, probe: AnyProbe, run: int) -> None:
+        """Make sure of every spec that the probe names. A spec met for the first time in the session is journalled."""
+        for spec in specs(probe):
+            if spec in self.known:
+                continue
+            measurement = await self.inspect(spec)
+            if self._ledger.state.fingerprints.get(spec) != self.known[spec]:
+                question = Inspect(engine=spec)
+                name = key(question, {})
+                self._ledger.emit(ProbeStarted(key=name, run=run, probe=question))
+                self._ledger.emit(ProbeFinished(key=name, run=run, measurement=measurement))
+
+
+def specs(probe: AnyProbe) -> tuple[str, ...]:
+    """The engine specs whose fingerprints are part of the probe's key."""
+    if isinstance(probe, Inspect):
+        return ()
+    return tuple(name for field in ("engine", "reference") if (name := getattr(probe, field, "")))
+
+
+def told(probe: AnyProbe, measurement: Measurement, store: Store) -> Any:
+    """The answer as the step gets it: a Describe that worked comes with its index. Raises OSError where the index's file is gone."""
+    if isinstance(probe, Describe) and measurement.status == "ok":
+        return Described(_index(store.root, measurement.artifact("index")), measurement)
+    return measurement
+
+
+@functools.lru_cache(maxsize=8)
+def _index(root: Any, digest: str) -> GraphIndex:
+    return msgspec.json.decode(Store(root).get(digest), type=GraphIndex)
+
+
+class Drive:
+    """Runs one step to its end.
+
+    ``timeout``  seconds for a probe of one run; 0: none. ``gate``: awaited before a probe starts; waits while paused, raises Stopped.
+    ``jobs``     probes at a time; with more than one, free slots run ahead.
+    """
+
+    def __init__(
+        self,
+        spec: StepSpec[Any],
+        ctx: StepContext,
+        *,
+        run: int,
+        ledger: Ledger,
+        pool: Prober,
+        fingerprints: Fingerprints,
+        jobs: int = 1,
+        timeout: Callable[[AnyProbe], float] = lambda _: 0.0,
+        gate: Callable[[], Awaitable[None]] | None = None,
+        open_gate: Callable[[], bool] = lambda: True,
+        note: Callable[[Note], None] = lambda _: None,
+    ) -> None:
+        self._spec, self._ctx, self._run = spec, ctx, run
+        self._ledger, self._pool, self._fingerprints = ledger, pool, fingerprints
+        self._jobs = 1 if spec.exclusive else max(1, jobs)
+        self._timeout, self._gate, self._open, self._note = timeout, gate, open_gate, note
+        self._told: list[Any] = []
+        self._running: dict[str, asyncio.Task[Measurement | None]] = {}
+        self._started = time.monotonic()
+        self.asked: dict[str, AnyProbe] = {}
+        self.current = ""  # key of the probe that the step waits for
+        self.cached = 0
+        self.measured: set[str] = set()  # keys measured in this run
+        self.ahead = 0  # speculative probes started in this run
+
+    async def finish(self) -> Finish[Any]:
+        """Run the step. Raises what the step raises, and Stopped."""
+        steps = self._spec.run(self._ctx)
+        answer: Any = None
+        breath = time.monotonic()
+        try:
+            while True:
+                try:
+                    yielded = steps.send(answer)
+                except StopIteration as end:
+                    result: Finish[Any] = end.value
+                    return result
+                if isinstance(yielded, Note):
+                    self._note(yielded)
+                    answer = None
+                else:
+                    answer = await self._answer(yielded)
+                self._told.append(answer)
+                if time.monotonic() - breath > _BREATH:
+                    await asyncio.sleep(0)
+                    breath = time.monotonic()
+        finally:
+            steps.close()
+            await self._cancel()
+
+    @property
+    def unresolved(self) -> int:
+        """Probes of this run so far that ended in no measurement."""
+        return sum(self._unresolved(name) for name in self.asked)
+
+    def _unresolved(self, name: str) -> bool:
+        known = self._ledger.state.known.get(name)
+        return known is not None and not known.resolved
+
+    def causes(self, findings: Findings) -> dict[str, int]:
+        """The candidates that this run asked about and that are neither pass nor fail, counted by reason. Speculative ones that
+        nobody asked for do not count: the numbers must not depend on the number of jobs."""
+        counts: dict[str, int] = {}
+        signature = findings.round_signature or findings.signature
+        if findings.criterion is None:
+            return counts
+        for name, probe in self.asked.items():
+            measurement = self._ledger.measurement(name)
+            if measurement is None or not isinstance(probe, Measure | Check):
+                continue
+            if isinstance(probe, Check):
+                verdict = judge_check(measurement, findings.criterion)
+            elif signature is None:
+                continue
+            else:
+                verdict = judge(measurement, findings.criterion, signature)
+            if verdict.kind == "unresolved":
+                reason = verdict.reason or "error"
+                counts[reason] = counts.get(reason, 0) + 1
+        return dict(sorted(counts.items()))
+
+    # -- one probe ----------------------------------------------------------------------------------------------------
+
+    async def _answer(self, probe: AnyProbe) -> Any:
+        await self._fingerprints.of(probe, self._run)
+        name = key(probe, self._fingerprints.known)
+        first = name not in self.asked
+        self.asked[name] = probe
+        measurement = self._ledger.measurement(name)
+        if measurement is not None:
+            try:
+                answer = told(probe, measurement, self._ledger.store)
+            except OSError:  # its file is gone: ask again
+                measurement = None
+            else:
+                self.cached += first and name not in self.measured
+                return answer
+        self.current = name
+        measurement = await self._wait(name, probe)
+        self.current = ""
+        return told(probe, measurement, self._ledger.store)
+
+    async def _wait(self, name: str, probe: AnyProbe) -> Measurement:
+        """The measurement of a decision probe, while free slots run ahead."""
+        for _ in range(2):
+            if name not in self._running:
+                if self._gate is not None:
+                    await self._gate()
+                self._start(name, probe, speculative=False)
+            task = self._running[name]
+            while not task.done():
+                self._run_ahead(probe)
+                # As soon as any slot is free there may be more to run ahead.
+                await asyncio.wait(list(self._running.values()), return_when=asyncio.FIRST_COMPLETED)
+                for other in [n for n, t in self._running.items() if t.done() and t is not task]:
+                    self._collect(other)
+            measurement = self._collect(name)
+            if measurement is not None:
+                return measurement
+        raise Stopped
+
+    def _collect(self, name: str) -> Measurement | None:
+        task = self._running.pop(name)
+        return None if task.cancelled() else task.result()
+
+    def _start(self, name: str, probe: AnyProbe, *, speculative: bool) -> None:
+        self._running[name] = asyncio.create_task(self._measure(name, probe, speculative))
+
+    async def _measure(self, name: str, probe: AnyProbe, speculative: bool) -> Measurement | None:
+        """Ask the pool and journal the answer, whoever waits for it. None where the probe was cancelled."""
+        self._ledger.emit(ProbeStarted(key=name, run=self._run, probe=probe, speculative=speculative))
+        began = time.monotonic()
+        op = str(probe.__struct_config__.tag)
+        log = f"logs/{self._run:03d}-{op}-{name[:12]}.log"
+        measurement = await self._pool.run(probe, self._timeout(probe), log)
+        if measurement.status == "cancelled":
+            return None
+        seconds = round(time.monotonic() - began, 6)
+        written = self._ledger.emit(ProbeFinished(key=name, run=self._run, measurement=measurement, seconds=seconds))
+        self.measured.add(name)
+        # As JSON has it, so that the step sees now what it would see after a resume.
+        plain = written.measurement if isinstance(written, ProbeFinished) else None
+        return plain or self._ledger.measurement(name) or measurement
+
+    def _run_ahead(self, probe: AnyProbe) -> None:
+        free = self._jobs - len(self._running)
+        if free <= 0 or not speculable(probe) or not self._open():
+            return
+        for guess in ahead(lambda: self._spec.run(self._ctx), self._told, self._known, self._jobs - 1):
+            name = key(guess, self._fingerprints.known)
+            if name not in self._running and free > 0:
+                self._start(name, guess, speculative=True)
+                self.ahead += 1
+                free -= 1
+
+    def _known(self, probe: AnyProbe) -> Any:
+        """For running ahead: the known answer. Raises KeyError for an engine that was never looked at, which ends that path."""
+        measurement = self._ledger.measurement(key(probe, self._fingerprints.known))
+        return None if measurement is None else told(probe, measurement, self._ledger.store)
+
+    async def _cancel(self) -> None:
+        """End what still runs ahead; nobody has asked for it."""
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        self._running.clear()
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def replayed(
+    spec: StepSpec[Any], ctx: StepContext, state: Any, fingerprints: dict[str, str], store: Store
+) -> tuple[Finish[Any] | None, AnyProbe | None]:
+    """The step over known answers alone, no engine asked: its Finish, or the first probe that is not known."""
+    steps = spec.run(ctx)
+    answer: Any = None
+    while True:
+        try:
+            yielded = steps.send(answer)
+        except StopIteration as end:
+            return end.value, None
+        answer = None
+        if not isinstance(yielded, Note):
+            try:
+                measurement = known_measurement(state, key(yielded, fingerprints), store)
+            except KeyError:  # an engine that the session never looked at
+                measurement = None
+            if measurement is None:
+                return None, yielded
+            answer = told(yielded, measurement, store)

@@ -1,0 +1,50 @@
+"""The journal and what it means, kept in step: whatever is written is folded in at once."""
+
+import contextlib
+
+import msgspec
+
+from engines.data.store import Store
+from engines.probe import AnyProbe, Measurement
+from wizard.session.events import AnyEvent
+from wizard.session.journal import Journal
+from wizard.session.state import State, advance, fold
+
+
+class Ledger:
+    """One session's journal, state and files. The only way to change the state is to write an event."""
+
+    def __init__(self, journal: Journal, store: Store) -> None:
+        self.journal = journal
+        self.store = store
+        self.state: State = fold(journal.events)
+
+    def emit(self, event: AnyEvent) -> AnyEvent:
+        """Write the event and take it in. Raises OSError where the disk says no."""
+        written = self.journal.append(event)
+        self.state = advance(self.state, written)
+        return written
+
+    def measurement(self, key: str) -> Measurement | None:
+        """The known answer to a probe; None where it is not known, or its file is gone."""
+        return known_measurement(self.state, key, self.store)
+
+
+def known_measurement(state: State, key: str, store: Store) -> Measurement | None:
+    """The measurement that the state knows for a key, read from its artifact where it lies in one."""
+    known = state.known.get(key)
+    if known is None or known.measurement is not None:
+        return known.measurement if known else None
+    with contextlib.suppress(OSError, ValueError):
+        return msgspec.json.decode(store.get(known.blob), type=Measurement)
+    return None
+
+
+def asked_probe(state: State, key: str, store: Store) -> AnyProbe | None:
+    """The probe behind a key; None where the journal never held it, or its file is gone."""
+    asked = state.asked.get(key)
+    if asked is None or asked.probe is not None:
+        return asked.probe if asked else None
+    with contextlib.suppress(OSError, ValueError):
+        return msgspec.json.decode(store.get(asked.blob), type=AnyProbe)
+    return None

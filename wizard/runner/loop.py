@@ -1,0 +1,730 @@
+"""The runner's loop: decide, then ask or run, then write it down. Everything a client may want of it is a request."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from engines.probe import AnyProbe, Check, Measure, key
+from engines.spec import parse
+from engines.steps.base import Finish, Note, StepContext, StepRefused, StepSpec
+from wizard.flow.model import Flow
+from wizard.problem import Problem
+from wizard.runner import progress
+from wizard.runner.context import step_context
+from wizard.runner.drive import Drive, Fingerprints, Prober, Stopped
+from wizard.runner.ledger import Ledger
+from wizard.runner.options import Options
+from wizard.runner.server import Client, Reply, Request
+from wizard.session.decide import Ask, Ended, RunStep, decide
+from wizard.session.events import (
+    AnyEvent,
+    Exported,
+    NoteAdded,
+    QuestionAnswered,
+    QuestionAsked,
+    Rewound,
+    SessionClosed,
+    SessionOpened,
+    StepCancelled,
+    StepFinished,
+    StepStarted,
+)
+from wizard.session.folder import versions
+from wizard.session.problems import SessionProblem
+from wizard.session.state import Visit
+
+STOPPED, NEEDS_PERSON, MISSING, BAD_INPUT, OUR_FAULT = 130, 3, 4, 2, 70
+TIMEOUT_FLOOR = 30.0  # seconds
+TIMEOUT_FACTOR = 10.0
+IDLE = 60.0  # seconds that a question waits with nobody connected before the runner ends; a resume asks it again
+GRACE = 1.0  # seconds that a controller may be away
+CONNECT = 20.0  # seconds that the first controller may take
+TICK = 0.5  # seconds between two snapshots
+SINGLE = "step-"  # the id of a flow that is one step begins so
+
+_log = logging.getLogger(__name__)
+
+
+class _Close(Exception):
+    """The session is to be closed with this exit code; ``reason`` is a sentence."""
+
+    def __init__(self, code: int, reason: str = "", end: str = "") -> None:
+        super().__init__(reason)
+        self.code, self.reason, self.end = code, reason, end
+
+
+class Runner:
+    """Walks one session to its end, or until it is stopped.
+
+    ``steps``   every step by name. ``pool`` answers probes. ``slots``: how many at a time it can.
+    ``export``  (session folder, target) -> what was written; None where there is no writer.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        flow: Flow,
+        problem: Problem,
+        ledger: Ledger,
+        pool: Prober,
+        steps: Mapping[str, StepSpec[Any]],
+        options: Options,
+        *,
+        session_id: str = "",
+        slots: int = 1,
+        export: Callable[[Path, str], Any] | None = None,
+    ) -> None:
+        self._folder, self._flow, self._problem = folder, flow, problem
+        self._ledger, self._pool, self._steps = ledger, pool, steps
+        self._options, self._slots, self._export = options, slots, export
+        self._id = session_id or folder.name
+        self._fingerprints = Fingerprints(ledger, pool)
+        self._policy, self._offers, self._detached = options.policy, options.offers, options.detach
+        # What clients asked for. ``_changed`` wakes whoever waits; ``_urgent`` what must not wait for a probe.
+        self._changed, self._urgent = asyncio.Event(), asyncio.Event()
+        self._stopping: Literal["", "soft", "hard"] = ""
+        self._paused = False
+        self._rewind: int | None = None
+        self._skip = False
+        self._go = False
+        self._answer: QuestionAnswered | None = None
+        self._asking: Ask | None = None
+        self._reason = ""
+        self._controller = ""
+        self._alone_since: float | None = None
+        # For the snapshot.
+        self._phase = "starting"
+        self._here: RunStep | Ask | None = None
+        self._drive: Drive | None = None
+        self._note = Note("")
+        self._estimate = (-1, -1.0)
+        self._began = time.monotonic()
+
+    # -- the walk -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """Walk. The exit code, as journalled in session.closed. Raises nothing but OSError, where the disk does not take the journal."""
+        ticking = asyncio.create_task(self._tick())
+        try:
+            code, reason, end = await self._walk()
+            self._ledger.emit(SessionClosed(end=end, exit_code=code, reason=reason[:2000]))
+        finally:
+            ticking.cancel()
+            await self._pool.stop(hard=self._stopping == "hard")
+        self._phase = "ended" if end else "stopped"
+        self._reason = reason
+        self._snapshot()
+        return code
+
+    async def _walk(self) -> tuple[int, str, str]:
+        try:
+            self._open()
+            for request in self._options.first:
+                reply = await self.handle(request, None)
+                if not reply["ok"]:
+                    return BAD_INPUT, str(reply["error"]), ""
+            while True:
+                await self._step_of_the_walk()
+        except _Close as close:
+            return close.code, close.reason, close.end
+        except Stopped:
+            return STOPPED, self._reason or "stopped", ""
+        except (SessionProblem, StepRefused) as problem:
+            return getattr(problem, "code", MISSING), str(problem), ""
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+                raise
+            return self._our_fault(error)
+        except Exception as error:
+            return self._our_fault(error)
+
+    def _our_fault(self, error: Exception) -> tuple[int, str, str]:
+        _log.exception("the runner failed")
+        return OUR_FAULT, f"Narrowdown itself failed ({type(error).__name__}); the trace is in logs/runner.log.", ""
+
+    def _open(self) -> None:
+        resumed = bool(self._ledger.state.seq)
+        self._emit(
+            SessionOpened(
+                id=self._id,
+                resumed=resumed,
+                retry_unresolved=self._options.retry_unresolved,
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                versions=versions(),
+            )
+        )
+        if (torn := self._ledger.journal.torn) is not None:
+            said = f"The journal ended in a line that was not written whole; it was set aside as {torn.name}."
+            self._emit(NoteAdded(text=said))
+
+    async def _step_of_the_walk(self) -> None:
+        if self._rewind is not None:
+            self._go_back(self._rewind)
+        if self._stopping:
+            raise Stopped
+        decision = decide(self._flow, self._ledger.state)
+        match decision:
+            case Ended():
+                raise _Close(decision.exit_code, "", decision.end)
+            case Ask():
+                await self._ask(decision)
+            case RunStep():
+                await self._step(decision)
+
+    def _go_back(self, to: int) -> None:
+        self._rewind = None
+        self._urgent.clear()
+        visit = next(v for v in reversed(self._ledger.state.anchors[to]))
+        self._emit(Rewound(to=to, node=visit.node, visit=visit.visit))
+
+    def _emit(self, event: AnyEvent) -> AnyEvent:
+        return self._ledger.emit(event)
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    async def _ask(self, ask: Ask) -> None:
+        if not ask.asked:
+            self._emit(
+                QuestionAsked(
+                    node=ask.node,
+                    visit=ask.visit,
+                    ask=ask.ask,
+                    answers=ask.answers,
+                    recommended=ask.recommended,
+                    because=ask.because,
+                )
+            )
+        self._phase, self._here, self._asking, self._answer = "ask", ask, ask, None
+        self._snapshot()
+        try:
+            answered = self._scripted(ask) or await self._person(ask)
+        finally:
+            self._asking = None
+        if answered is not None:
+            self._emit(answered)
+
+    def _scripted(self, ask: Ask) -> QuestionAnswered | None:
+        """The answer where no person is asked. Raises _Close where the script says ``ask`` or names an answer that is not there."""
+        if self._policy == "person":
+            return None
+        given: str | list[str] = self._options.answers.get(ask.node, "") if self._policy == "script" else ""
+        if isinstance(given, list):
+            given = given[min(ask.visit, len(given)) - 1] if given else ""
+        if given == "ask":
+            raise _Close(NEEDS_PERSON, f"A person is needed at '{ask.node}': {ask.ask}")
+        if given and given not in {offer.id for offer in ask.answers}:
+            known = ", ".join(offer.id for offer in ask.answers)
+            raise _Close(BAD_INPUT, f"'{given}' is not an answer of '{ask.node}'; its answers are {known}.")
+        return self._answered(ask, given or ask.recommended, "script" if given else "recommended")
+
+    def _answered(
+        self,
+        ask: Ask,
+        answer: str,
+        by: Literal["person", "recommended", "script"],
+        note: str = "",
+        settings: Mapping[str, Any] | None = None,
+    ) -> QuestionAnswered:
+        sets = self._flow.nodes[ask.node].answers[answer].sets
+        return QuestionAnswered(
+            node=ask.node, visit=ask.visit, answer=answer, by=by, note=note, settings={**sets, **(settings or {})}
+        )
+
+    async def _person(self, ask: Ask) -> QuestionAnswered | None:
+        """Wait for an answer. None after a rewind, or when the policy has changed."""
+        while self._answer is None:
+            if self._stopping:
+                raise Stopped
+            if self._rewind is not None or self._policy != "person":
+                return self._scripted(ask) if self._rewind is None else None
+            await self._wake()
+        return self._answer
+
+    async def _wake(self) -> None:
+        """Wait for a request. Raises _Close when nobody has been there for long."""
+        self._changed.clear()
+        left = None
+        if self._alone_since is not None and not self._detached:
+            left = max(0.0, self._alone_since + IDLE - time.monotonic())
+        try:
+            await asyncio.wait_for(self._changed.wait(), left)
+        except asyncio.TimeoutError:
+            raise _Close(NEEDS_PERSON, "A question waits and nobody is there to answer it.") from None
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    async def _step(self, decision: RunStep) -> None:
+        spec = self._steps.get(decision.step)
+        if spec is None:
+            raise SessionProblem(f"The flow asks for a step '{decision.step}' that this narrowdown does not have.")
+        self._phase, self._here, self._note, self._drive = "running", decision, Note("looking at the engine"), None
+        self._estimate, self._began, self._skip, self._go = (-1, -1.0), time.monotonic(), False, False
+        self._snapshot()
+        missing = await self._interruptible(self._look())
+        if not isinstance(missing, str):
+            return
+        if not missing and self._offers and self._policy == "person" and not await self._offer(decision, spec):
+            return
+        started = self._start(decision, spec)
+        if missing:
+            self._finished(started, "refused", missing)
+            raise _Close(MISSING, missing)
+        ctx = self._context(decision, spec)
+        if reason := "Skipped by you." if self._skip else self._lacks(ctx, spec):
+            self._finished(started, "refused", reason, spec=spec)
+        else:
+            await self._drive_step(started, ctx, spec)
+
+    async def _look(self) -> str:
+        """Look at both engines; a sentence where one is missing. A user's own check needs none of them."""
+        if self._problem.check:
+            return ""
+        for spec in self._specs():
+            measurement = await self._fingerprints.inspect(spec)
+            if measurement.status != "ok":
+                return measurement.message or f"The engine '{spec}' cannot be used here: {measurement.status}."
+        return ""
+
+    def _specs(self) -> tuple[str, str]:
+        return str(parse(self._problem.engine)), str(parse(self._problem.reference))
+
+    async def _offer(self, decision: RunStep, spec: StepSpec[Any]) -> bool:
+        """Say what the step will cost and wait. False after a rewind."""
+        self._estimate = self._cost(self._context(decision, spec), spec)
+        self._phase = "offer"
+        self._snapshot()
+        while not (self._go or self._skip):
+            if self._stopping:
+                raise Stopped
+            if self._rewind is not None:
+                return False
+            if self._policy != "person" or not self._offers:
+                break
+            await self._wake()
+        self._phase, self._began = "running", time.monotonic()
+        return True
+
+    def _cost(self, ctx: StepContext, spec: StepSpec[Any]) -> tuple[int, float]:
+        """(probes, seconds) to expect; -1 where unknown."""
+        state = self._ledger.state
+        try:
+            probes = int(spec.expected(ctx, state.nodes))
+        except Exception:  # an estimate must not stop a session
+            return -1, -1.0
+        recent = [k.seconds for k in list(state.known.values())[-20:] if k.resolved and k.seconds]
+        return probes, round(probes * statistics.median(recent), 1) if recent else -1.0
+
+    def _start(self, decision: RunStep, spec: StepSpec[Any]) -> StepStarted:
+        state = self._ledger.state
+        engine, reference = self._specs()
+        here = state.here
+        fingerprints = {s: self._fingerprints.known[s] for s in (engine, reference) if s in self._fingerprints.known}
+        again = here is not None and (here.node, here.visit) == (decision.node, decision.visit)
+        if again and here is not None and here.status == "running" and here.fingerprints != fingerprints:
+            self._emit(StepCancelled(run=here.run, node=here.node, reason="engine-changed"))
+        infos = {s: m.facts for s, m in self._fingerprints.inspected.items() if m.status == "ok"}
+        started = StepStarted(
+            run=state.runs + 1,
+            node=decision.node,
+            visit=decision.visit,
+            step=spec.name,
+            step_version=spec.version,
+            params=decision.params,
+            engine=engine,
+            reference=reference,
+            fingerprints=fingerprints,
+            engine_info=infos.get(engine, {}),
+            reference_info=infos.get(reference, {}),
+            timeout=self._limit(),
+        )
+        self._emit(started)
+        return started
+
+    def _context(self, decision: RunStep, spec: StepSpec[Any]) -> StepContext:
+        state = self._ledger.state
+        engines = {s: m.facts for s, m in self._fingerprints.inspected.items() if m.status == "ok"}
+        return step_context(
+            self._problem,
+            self._flow,
+            spec,
+            msgspec.structs.replace(state, engines={**state.engines, **engines}),
+            node=decision.node,
+            visit=decision.visit,
+            params=decision.params,
+        )
+
+    def _lacks(self, ctx: StepContext, spec: StepSpec[Any]) -> str:
+        """The engine's reason why this step is hidden, "" where it can run."""
+        if ctx.check:
+            return ""
+        capabilities = ctx.engine_info.get("capabilities", {})
+        for need in spec.needs:
+            capability = capabilities.get(need, {"present": False, "reason": f"it does not offer '{need}'"})
+            if not capability.get("present"):
+                return f"{spec.name} is not possible on {ctx.engine}: {capability.get('reason', '')}"
+        return ""
+
+    async def _drive_step(self, started: StepStarted, ctx: StepContext, spec: StepSpec[Any]) -> None:
+        self._note = Note("starting")
+        self._drive = drive = Drive(
+            spec,
+            ctx,
+            run=started.run,
+            ledger=self._ledger,
+            pool=self._pool,
+            fingerprints=self._fingerprints,
+            jobs=self._jobs(ctx),
+            timeout=self._timeout,
+            gate=self._gate,
+            open_gate=lambda: not (self._stopping or self._paused),
+            note=self._noted,
+        )
+        began = time.monotonic()
+        try:
+            finish = await self._interruptible(drive.finish())
+            if isinstance(finish, Finish):
+                await self._done(started, drive, finish, time.monotonic() - began)
+            elif self._skip:
+                self._finished(started, "refused", "Skipped by you.", spec=spec, drive=drive)
+            else:
+                self._emit(StepCancelled(run=started.run, node=started.node, reason="rewound"))
+        except Stopped:
+            self._emit(StepCancelled(run=started.run, node=started.node, reason="stopped"))
+            raise
+        except StepRefused as refusal:
+            self._finished(started, "refused", str(refusal), spec=spec, drive=drive)
+            if refusal.code == BAD_INPUT or self._cannot_go_on():
+                raise _Close(refusal.code, str(refusal)) from None
+        except OSError:
+            raise
+        except Exception as error:
+            _log.exception("step %s failed", spec.name)
+            said = f"The step {spec.name} failed inside narrowdown ({type(error).__name__}); the trace is in logs/runner.log."
+            self._finished(started, "failed", said, drive=drive)
+            if self._flow.id.startswith(SINGLE):
+                raise _Close(OUR_FAULT, said) from None
+
+    def _cannot_go_on(self) -> bool:
+        """A refused step is an answer where the flow has others; it is the end of a session that is one step, and of the first one."""
+        return self._flow.id.startswith(SINGLE) or len(self._ledger.state.route) <= 1
+
+    async def _interruptible(self, work: Any) -> Any:
+        """The result of the work; None when a rewind or a skip came first. Raises Stopped on a hard stop."""
+        task = asyncio.ensure_future(work)
+        urgent = asyncio.create_task(self._urgent.wait())
+        try:
+            await asyncio.wait({task, urgent}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            if self._stopping == "hard":
+                raise Stopped
+            return None
+        finally:
+            urgent.cancel()
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Stopped):
+                    await task
+            self._urgent.clear()
+
+    async def _gate(self) -> None:
+        """Before a probe starts: wait while paused; a stop ends here."""
+        while True:
+            if self._stopping:
+                raise Stopped
+            if not self._paused:
+                return
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _jobs(self, ctx: StepContext) -> int:
+        slots = self._options.jobs or int(ctx.engine_info.get("slots", 1) or 1)
+        return max(1, min(slots, self._slots))
+
+    def _limit(self) -> float:
+        """Seconds for a probe that builds once and runs once; 0 until a first one has shown what is usual."""
+        if self._problem.timeout:
+            return self._problem.timeout
+        first = self._ledger.state.first_seconds
+        return round(max(TIMEOUT_FLOOR, TIMEOUT_FACTOR * first), 3) if first else 0.0
+
+    def _timeout(self, probe: AnyProbe) -> float:
+        if not isinstance(probe, Measure | Check):
+            return 0.0
+        runs = probe.runs if isinstance(probe, Measure) else 1
+        return self._limit() * (1 if self._problem.timeout else max(1, runs))
+
+    def _noted(self, note: Note) -> None:
+        best = note.best if note.best >= 0 else self._note.best
+        self._note = msgspec.structs.replace(note, best=best)
+
+    # -- the end of a step --------------------------------------------------------------------------------------------
+
+    async def _done(self, started: StepStarted, drive: Drive, finish: Finish[Any], seconds: float) -> None:
+        store = self._ledger.store
+        decisive: dict[str, list[str]] = {}
+        rows: list[dict[str, Any]] = []
+        for role, probes in finish.decisive.items():
+            for probe in probes:
+                await self._fingerprints.of(probe, started.run)
+                name = key(probe, self._fingerprints.known)
+                decisive.setdefault(role, []).append(name)
+                rows.append({"role": role, "key": name, "probe": msgspec.to_builtins(probe)})
+        tables = {**finish.tables, **({"decisive": rows} if rows else {})}
+        self._emit(
+            StepFinished(
+                run=started.run,
+                node=started.node,
+                outcome=msgspec.to_builtins(finish.outcome),
+                findings=msgspec.to_builtins(finish.findings),
+                tables={name: store.put(msgspec.json.encode(table)) for name, table in tables.items()},
+                decisive=decisive,
+                seconds=round(seconds, 3),
+                causes=drive.causes(finish.findings),
+                **_counts(drive, self._ledger),
+            )
+        )
+
+    def _finished(
+        self,
+        started: StepStarted,
+        status: Literal["refused", "failed"],
+        error: str,
+        *,
+        spec: StepSpec[Any] | None = None,
+        drive: Drive | None = None,
+    ) -> None:
+        """A step that came to no outcome of its own. A refused one says so in an outcome of defaults, so that the flow's rules apply."""
+        outcome: dict[str, Any] | None = None
+        if spec is not None:
+            outcome = msgspec.to_builtins(spec.outcome())
+            if "message" in outcome:
+                outcome["message"] = error
+        self._emit(
+            StepFinished(
+                run=started.run,
+                node=started.node,
+                outcome=outcome,
+                status=status,
+                error=error[:4000],
+                seconds=round(time.monotonic() - self._began, 3),
+                causes=drive.causes(self._ledger.state.findings) if drive else {},
+                **(_counts(drive, self._ledger) if drive else {}),
+            )
+        )
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    async def handle(self, request: Request, client: Client | None) -> Reply:
+        """One request. ``client`` None: the runner's own options. Only the controller may change anything but add a note."""
+        what = str(request.get("do", ""))
+        act = getattr(self, f"_do_{what}", None) if what.isidentifier() else None
+        if act is None:
+            return _no(f"The runner knows no request '{what[:40]}'.")
+        if client is not None and client.role != "controller" and what not in ("status", "note"):
+            held = f"'{self._controller}' holds it" if self._controller else "say hello as its controller first"
+            return _no(f"This client only watches the session; {held}.")
+        try:
+            reply: Reply = await act(request)
+        except (ValueError, TypeError, KeyError) as error:
+            return _no(f"The request '{what}' is not complete: {error}.")
+        self._changed.set()
+        self._snapshot()
+        return reply
+
+    async def _do_answer(self, request: Request) -> Reply:
+        ask = self._asking
+        if ask is None:
+            return _no("No question is open now.")
+        if (request.get("node", ask.node), request.get("visit", ask.visit)) != (ask.node, ask.visit):
+            return _no("That question is not open any more.")
+        answer = str(request["answer"])
+        if answer not in {offer.id for offer in ask.answers}:
+            return _no(f"'{answer}' is not one of the answers: {', '.join(offer.id for offer in ask.answers)}.")
+        settings = {str(name): value for name, value in dict(request.get("settings") or {}).items()}
+        self._answer = self._answered(ask, answer, "person", str(request.get("note", ""))[:8000], settings)
+        return _YES
+
+    async def _do_go(self, _request: Request) -> Reply:
+        if self._phase != "offer":
+            return _no("No step is offered now.")
+        self._go = True
+        return _YES
+
+    async def _do_skip(self, _request: Request) -> Reply:
+        if self._phase not in ("offer", "running"):
+            return _no("No step is offered or running now.")
+        self._skip = True
+        if self._phase == "running":
+            self._urgent.set()
+        return _YES
+
+    async def _do_stop(self, request: Request) -> Reply:
+        self.stop(hard=bool(request.get("hard", False)))
+        return _YES
+
+    def stop(self, *, hard: bool, reason: str = "") -> None:
+        """Stop after the probe that the step waits for, or now."""
+        self._stopping = "hard" if hard or self._stopping == "hard" else "soft"
+        self._reason = self._reason or reason
+        if hard:
+            self._urgent.set()
+        self._changed.set()
+
+    async def _do_pause(self, _request: Request) -> Reply:
+        self._paused = True
+        return _YES
+
+    async def _do_resume(self, _request: Request) -> Reply:
+        self._paused = False
+        return _YES
+
+    async def _do_detach(self, _request: Request) -> Reply:
+        self._detached = True
+        return _YES
+
+    async def _do_policy(self, request: Request) -> Reply:
+        policy = request.get("policy", self._policy)
+        if policy not in ("person", "recommended", "script"):
+            return _no(f"'{policy}' is no policy: person, recommended or script.")
+        self._policy = policy
+        self._offers = bool(request.get("offers", self._offers))
+        return _YES
+
+    async def _do_rewind(self, request: Request) -> Reply:
+        """``to``: the number of an event, or a node: its last question, or the start of its step."""
+        to, state = request["to"], self._ledger.state
+        if isinstance(to, str) and not to.isdigit():
+            visit = next((v for v in reversed(state.route) if v.node == to), None)
+            if visit is None:
+                return _no(f"The route has not been at '{to}'.")
+            to = _anchor(visit)
+        if int(to) not in state.anchors:
+            return _no(f"Event {to} is no question and no start of a step on this route.")
+        self._rewind = int(to)
+        self._urgent.set()
+        return _YES
+
+    async def _do_note(self, request: Request) -> Reply:
+        self._emit(NoteAdded(text=str(request["text"])[:8000], node=str(request.get("node", ""))))
+        return _YES
+
+    async def _do_export(self, request: Request) -> Reply:
+        if self._export is None:
+            return _no("This narrowdown cannot write bundles.")
+        target = str(request["path"])
+        try:
+            await asyncio.to_thread(self._export, self._folder, target)
+        except Exception as error:  # whatever the writer says is for the client, not for the walk
+            return _no(str(error) or type(error).__name__)
+        self._emit(Exported(path=target))
+        return _YES
+
+    async def _do_status(self, _request: Request) -> Reply:
+        return {
+            "ok": True,
+            "phase": self._phase,
+            "policy": self._policy,
+            "offers": self._offers,
+            "detached": self._detached,
+            "paused": self._paused,
+            "stopping": self._stopping,
+            "controller": self._controller,
+            "seq": self._ledger.state.seq,
+            "pid": os.getpid(),
+        }
+
+    # -- who is there -------------------------------------------------------------------------------------------------
+
+    def controlled(self, name: str) -> None:
+        """Who controls now; ``""``: nobody."""
+        self._controller = name
+        self._alone_since = None if name else time.monotonic()
+        self._changed.set()
+
+    def _abandoned(self) -> bool:
+        """Whether the client that this runner works for has gone away."""
+        return self._alone_since is not None and not self._detached and time.monotonic() - self._alone_since > GRACE
+
+    async def _tick(self) -> None:
+        connected = self._alone_since is not None or bool(self._controller)
+        began = time.monotonic()
+        while True:
+            self._snapshot()
+            await asyncio.sleep(TICK)
+            connected = connected or bool(self._controller)
+            late = not connected and not self._detached and time.monotonic() - began > CONNECT
+            if (self._abandoned() or late) and not self._stopping:
+                self.stop(hard=True, reason="the program that controlled the session ended")
+
+    def _snapshot(self) -> None:
+        here, drive, note = self._here, self._drive, self._note
+        phase = self._phase
+        elapsed = time.monotonic() - self._began
+        done = len(drive.asked) if drive and phase == "running" else 0
+        expected, seconds = self._estimate if phase == "offer" else (-1, -1.0)
+        eta = -1.0
+        if drive and phase == "running" and note.expected >= 0:
+            expected = done + note.expected
+            new = len(drive.measured)
+            eta = round(elapsed / new * note.expected, 1) if new else -1.0
+        log = ""
+        if drive and drive.current:
+            log = f"logs/{self._ledger.state.runs:03d}-{drive.asked[drive.current].__struct_config__.tag}-{drive.current[:12]}.log"
+        progress.write(
+            self._folder,
+            progress.Snapshot(
+                phase=phase,
+                run=self._ledger.state.runs,
+                node=here.node if here else "",
+                visit=here.visit if here else 0,
+                step=here.step if isinstance(here, RunStep) else "",
+                text=note.text if phase == "running" else self._reason if phase in ("ended", "stopped") else "",
+                done=done,
+                expected=expected,
+                best=note.best if phase == "running" else -1,
+                elapsed=round(elapsed, 2),
+                eta=eta,
+                seconds=seconds,
+                unresolved=drive.unresolved if drive else 0,
+                paused=self._paused,
+                stopping=bool(self._stopping),
+                holder=self._controller,
+                log=log,
+                workers=tuple(msgspec.to_builtins(slot) for slot in self._pool.snapshot()),
+                pid=os.getpid(),
+            ),
+        )
+
+
+_YES: Reply = {"ok": True}
+
+
+def _no(sentence: str) -> Reply:
+    return {"ok": False, "error": sentence}
+
+
+def _anchor(visit: Visit) -> int:
+    return visit.question.seq if visit.question else visit.seq
+
+
+def _counts(drive: Drive, ledger: Ledger) -> dict[str, int]:
+    builds = sum(isinstance(p, Measure | Check) and name in drive.measured for name, p in drive.asked.items())
+    return {
+        "probes": len(drive.asked),
+        "cached": drive.cached,
+        "speculative": drive.ahead,
+        "builds": builds,
+        "unresolved": drive.unresolved,
+    }

@@ -1,0 +1,26 @@
+"""How a runner is to behave. Given when it starts; part of nothing that is measured."""
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+Policy: TypeAlias = Literal["person", "recommended", "script"]
+
+
+class Options(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``policy``: who answers. ``answers`` (script): node -> answer id, or one for each visit; ``ask`` ends with exit code 3.
+
+    ``offers``           wait before each step for ``go`` or ``skip`` (a person sees what it will cost first)
+    ``jobs``             probes at a time; 0: what the device allows
+    ``retry_unresolved`` ask again what ended unresolved
+    ``detach``           go on when the controlling client is gone
+    ``first``            requests to carry out before anything else (a rewind of a session that has ended)
+    """
+
+    policy: Policy = "recommended"
+    answers: dict[str, str | list[str]] = {}
+    offers: bool = False
+    jobs: int = 0
+    retry_unresolved: bool = False
+    detach: bool = False
+    first: tuple[dict[str, Any], ...] = ()

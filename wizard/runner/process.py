@@ -1,0 +1,168 @@
+"""The runner's process: takes the session's lock, opens its journal, listens, and walks. Standard output and error are a log."""
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engines.data.store import Store
+from engines.probe import AnyProbe, key
+from engines.workers.pool import Death, Pool
+from wizard.flow.load import FlowProblem
+from wizard.flow.load import load as load_flow
+from wizard.runner import progress
+from wizard.runner.drive import specs
+from wizard.runner.ledger import Ledger
+from wizard.runner.loop import MISSING, OUR_FAULT, Runner
+from wizard.runner.options import Options
+from wizard.runner.server import Server, socket_path
+from wizard.session.events import WorkerDied
+from wizard.session.folder import FLOW, describe
+from wizard.session.journal import NAME, Journal
+from wizard.session.lock import Lock
+from wizard.session.problems import Held, SessionProblem
+
+_log = logging.getLogger(__name__)
+
+
+def serve(folder: Path, options_text: str) -> int:
+    """Run the session in ``folder`` until it ends or is stopped; the exit code. Says what is wrong in ``progress.json`` and the log."""
+    folder = folder.absolute()
+    _own_the_output(folder)
+    try:
+        options = msgspec.json.decode(options_text, type=Options)
+        return asyncio.run(_serve(folder, options))
+    except Held as held:
+        _log.error("%s", held)
+        return held.code
+    except (SessionProblem, FlowProblem) as problem:
+        return _refuse(folder, getattr(problem, "code", 2), str(problem))
+    except OSError as error:
+        return _refuse(folder, MISSING, _disk(error, folder))
+    except Exception as error:
+        _log.exception("the runner failed")
+        return _refuse(
+            folder, OUR_FAULT, f"Narrowdown itself failed ({type(error).__name__}); the trace is in logs/runner.log."
+        )
+
+
+def _disk(error: OSError, folder: Path) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"The disk of {folder} is full. Make room and resume; everything measured so far is kept."
+    return f"The session in {folder} cannot be written: {error.strerror or error}."
+
+
+def _refuse(folder: Path, code: int, sentence: str) -> int:
+    _log.error("%s", sentence)
+    progress.write(folder, progress.Snapshot(phase="stopped", text=sentence, pid=os.getpid()))
+    return code
+
+
+def _own_the_output(folder: Path) -> None:
+    """Everything that this process or a library says goes to the log; nothing is read."""
+    logs = folder / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    log = os.open(logs / "runner.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+
+
+async def _serve(folder: Path, options: Options) -> int:
+    description = describe(folder)
+    flow = load_flow(folder / FLOW).flow
+    where = socket_path(folder)
+    lock = Lock.acquire(folder, str(where), patience=2.0)
+    try:
+        journal = Journal(folder / NAME)
+        try:
+            return await _walk(folder, description, flow, options, journal, where)
+        finally:
+            journal.close()
+    finally:
+        lock.release()
+
+
+async def _walk(folder: Path, description: Any, flow: Any, options: Options, journal: Journal, where: Path) -> int:
+    from engines.steps.registry import STEPS
+
+    ledger = Ledger(journal, Store(folder))
+    slots = options.jobs or max(1, min(8, (os.cpu_count() or 1) // 2))
+
+    def died(death: Death) -> None:
+        ledger.emit(
+            WorkerDied(
+                worker=death.worker,
+                pid=death.pid,
+                signal=death.signal,
+                returncode=death.returncode,
+                key=_key(death.probe, ledger.state.fingerprints),
+                detail=death.detail[:2000],
+            )
+        )
+
+    pool = Pool(
+        folder,
+        slots,
+        on_death=died,
+        capture_bytes=description.problem.capture_bytes,
+        environments=devices(slots),
+    )
+    runner = Runner(
+        folder,
+        flow,
+        description.problem,
+        ledger,
+        pool,
+        STEPS,
+        options,
+        session_id=description.id,
+        slots=slots,
+        export=_export,
+    )
+
+    server = Server(where, runner.handle, runner.controlled)
+    await server.start()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: runner.stop(hard=True, reason="the runner was told to end"))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    await pool.start()
+    try:
+        return await runner.run()
+    finally:
+        await server.stop()
+
+
+def _key(probe: AnyProbe, fingerprints: Mapping[str, str]) -> str:
+    known = {spec: fingerprints.get(spec, "unavailable") for spec in specs(probe)}
+    return key(probe, known)
+
+
+def devices(slots: int) -> list[dict[str, str]]:
+    """Extra environment of each slot: one GPU a slot where several slots share several GPUs."""
+    if slots < 2:
+        return []
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        gpus = [part.strip() for part in chosen.split(",") if part.strip()]
+    else:
+        listed = Path("/proc/driver/nvidia/gpus")
+        gpus = [str(n) for n in range(len(list(listed.iterdir())))] if listed.is_dir() else []
+    return [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in gpus] if len(gpus) > 1 else []
+
+
+def _export(folder: Path, target: str) -> Any:
+    """The bundle's writer, loaded when it is first wanted."""
+    from wizard.bundle.export import export
+    from wizard.report.read import read
+
+    return export(read(folder), Path(target).expanduser())

@@ -1,0 +1,57 @@
+"""``progress.json``: what the runner does right now, for whoever looks. Replaced whole, at most twice a second, never journalled."""
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+NAME = "progress.json"
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """``phase``: starting, offer, running, ask, ended, stopped. -1 means unknown everywhere.
+
+    ``done`` decision probes answered in this run; ``expected`` how many there will be in all; ``best`` nodes of the smallest failing part;
+    ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds`` what an offered step is expected to take; ``log`` the running probe's log
+    below the session folder; ``workers`` the pool's slots; ``holder`` the controlling client.
+    """
+
+    phase: str = "starting"
+    run: int = 0
+    node: str = ""
+    visit: int = 0
+    step: str = ""
+    text: str = ""
+    done: int = 0
+    expected: int = -1
+    best: int = -1
+    elapsed: float = 0.0
+    eta: float = -1.0
+    seconds: float = -1.0
+    unresolved: int = 0
+    paused: bool = False
+    stopping: bool = False
+    holder: str = ""
+    log: str = ""
+    workers: tuple[dict[str, Any], ...] = ()
+    pid: int = 0
+    ts: float = 0.0
+
+
+def write(folder: Path, snapshot: Snapshot) -> None:
+    """Replace the file. Not synced: it is worth nothing after a crash. A disk that is full does not stop the work for this."""
+    temporary = folder / f".{NAME}.{os.getpid()}.tmp"
+    with contextlib.suppress(OSError):
+        temporary.write_bytes(msgspec.json.encode(msgspec.structs.replace(snapshot, ts=round(time.time(), 3))))
+        temporary.replace(folder / NAME)
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """The latest snapshot as plain data; None where there is none."""
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        found: dict[str, Any] = msgspec.json.decode((folder / NAME).read_bytes(), type=dict[str, Any])
+        return found
+    return None
