@@ -23,10 +23,10 @@ LONGEST_TEMPLATE: Final = 16 << 10
 
 _ALLOWED: Final = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Filter, nodes.CondExpr, nodes.Compare,
-    nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Add, nodes.Sub, nodes.Div, nodes.Neg,
+    nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Add, nodes.Concat, nodes.Sub, nodes.Div, nodes.Neg,
 )  # fmt: skip
 _FORBIDDEN: Final[dict[type[nodes.Node], str]] = {
-    nodes.Mul: "'*'", nodes.Pow: "'**'", nodes.Mod: "'%'", nodes.FloorDiv: "'//'", nodes.Concat: "'~'", nodes.Call: "a call",
+    nodes.Mul: "'*'", nodes.Pow: "'**'", nodes.Mod: "'%'", nodes.FloorDiv: "'//'", nodes.Call: "a call",
     nodes.Getattr: "'.name'", nodes.Getitem: "'[...]'", nodes.Test: "'is'", nodes.List: "a list", nodes.Tuple: "a tuple",
     nodes.Dict: "a mapping",
 }  # fmt: skip
