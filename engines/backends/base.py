@@ -5,21 +5,17 @@ of nodes to keep in higher precision, and does to it what its options say.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
 import msgspec
 import numpy as np
 import onnx
 
+from engines.options import Option
 
-class Option(msgspec.Struct, frozen=True):
-    """One key of an engine spec. ``type``: what a value must be; ``choices`` empty = free."""
-
-    name: str
-    type: Literal["str", "int", "float", "bool", "list"]
-    default: Any
-    help: str
-    choices: tuple[str, ...] = ()
+__all__ = [
+    "BuildRequest", "Built", "Capability", "Engine", "EngineFault", "EngineInfo", "EngineMissing", "Option",
+]  # fmt: skip
 
 
 class Capability(msgspec.Struct, frozen=True):
@@ -34,8 +30,8 @@ class EngineInfo(msgspec.Struct, frozen=True):
 
     ``precision`` is what it computes in (decides the default tolerance); ``storage`` the dtype that inner float tensors have in
     it (``float32``, ``float16``, ``bfloat16``: cut tensors are fed rounded to it). ``fingerprint`` changes whenever results may:
-    engine, version, options, device, driver, CPU features, threads. ``capabilities``: build, run, mark, keep (precision per node), optimizers
-    (can be switched), tactics, rebuild (a new build may differ), threads.
+    engine, version, options, device, driver, CPU features, threads. ``capabilities``: build, run, mark, keep (precision per
+    node), optimizers (can be switched), tactics, rebuild (a new build may differ), threads.
     """
 
     name: str
@@ -66,8 +62,9 @@ class EngineMissing(Exception):
 class BuildRequest(msgspec.Struct, frozen=True):
     """What to build. ``model`` refers to external weights in ``weights_dir`` (a folder that holds the files its tensors name).
 
-    ``keep``: indices into ``model.graph.node`` to keep in FP32. ``marks``: names of tensors to make readable beside the graph outputs (already
-    graph outputs of ``model`` for engines whose only way is that). ``feeds_shapes``: shapes of the inputs that will be run.
+    ``keep``: indices into ``model.graph.node`` to keep in FP32. ``marks``: names of tensors to make readable beside the graph
+    outputs (already graph outputs of ``model`` for engines whose only way is that). ``feeds_shapes``: shapes of the inputs
+    that will be run.
     """
 
     model: onnx.ModelProto

@@ -1,0 +1,229 @@
+"""The external checker: run a command on files, and say how it ended. What that means is the judge's business."""
+
+import contextlib
+import os
+import re
+import selectors
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Literal
+
+import msgspec
+
+PLACEHOLDERS = ("model", "inputs", "expected", "dir")
+KEEP = 1 << 20  # bytes of each stream that are kept from its start, and as many from its end
+_HOLE = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
+_GRACE = 2.0  # seconds between TERM and KILL after a timeout
+_LINGER = 0.5  # seconds to wait for the last output once the checker itself has ended
+_PR_SET_PDEATHSIG = 1
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    """How a checker ended: ``exited`` with ``returncode``, ``signalled`` by ``signal``, ``timeout``, or ``not-started`` with a
+    sentence in ``message``. ``stdout`` and ``stderr`` are its first and last ``KEEP`` bytes as text; ``seconds`` wall clock.
+    """
+
+    status: Literal["exited", "signalled", "timeout", "not-started"]
+    returncode: int = 0
+    signal: int = 0
+    stdout: str = ""
+    stderr: str = ""
+    seconds: float = 0.0
+    message: str = ""
+    words: tuple[str, ...] = ()
+
+
+def needs(command: str) -> frozenset[str]:
+    """The placeholders that a command needs: ``model`` always, as it is appended where it does not occur, and those of
+    ``inputs``, ``expected``, ``dir`` that occur. Raises ``ValueError`` for a command that cannot be split."""
+    return frozenset({"model", *(name for word in shlex.split(command) for name in _HOLE.findall(word))})
+
+
+def words(
+    command: str, model_path: Path, inputs_path: Path | None, expected_path: Path | None, folder: Path
+) -> list[str]:
+    """The command split by shell rules, placeholders in any word replaced (once: a path that holds braces stays as it is), the
+    model appended where no word names it. Raises ``ValueError``: a sentence."""
+    values = {"model": model_path, "inputs": inputs_path, "expected": expected_path, "dir": folder}
+
+    def fill(match: re.Match[str]) -> str:
+        value = values[match[1]]
+        if value is None:
+            raise ValueError(f"The check command asks for {{{match[1]}}}, which was not made.")
+        return str(value)
+
+    try:
+        split = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"The check command cannot be split into words ({error}); mind its quotes.") from error
+    if not split:
+        raise ValueError("The check command is empty.")
+    filled = [_HOLE.sub(fill, word) for word in split]
+    if not any("{model}" in word for word in split):
+        filled.append(str(model_path))
+    return filled
+
+
+def run_check(
+    command: str, model_path: Path, inputs_path: Path | None, expected_path: Path | None, folder: Path, timeout: float = 0.0
+) -> CheckResult:  # fmt: skip
+    """Run the checker in ``folder``, with no shell, no input and a process group of its own, for ``timeout`` seconds
+    (0: no limit).
+
+    After a timeout, and for what it leaves behind when it ends, the whole group is killed. Never raises for what the
+    checker does; raises ``ValueError`` for a command that cannot be split or asks for what was not made.
+    """
+    line = words(command, model_path, inputs_path, expected_path, folder)
+    begun = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            line,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=_die_with_parent(),  # noqa: PLW1509 - one system call, resolved beforehand
+        )
+    except (OSError, ValueError) as error:
+        return CheckResult("not-started", message=_why(line[0], folder, error), words=tuple(line))
+    assert process.stdout is not None
+    assert process.stderr is not None
+    out, err = _Bounded(process.stdout), _Bounded(process.stderr)
+    deadline = begun + timeout if timeout > 0 else None
+    in_time = True
+    try:
+        in_time = _follow(process, (out, err), deadline)
+        seconds = time.monotonic() - begun
+        if not in_time:
+            _end(process)
+    finally:
+        _kill(process.pid, signal.SIGKILL)
+        process.wait()
+        for stream in (out, err):
+            stream.drain()
+    status: Literal["exited", "signalled", "timeout"] = "exited"
+    if not in_time:
+        status = "timeout"
+    elif process.returncode < 0:
+        status = "signalled"
+    return CheckResult(
+        status,
+        returncode=max(0, process.returncode),
+        signal=max(0, -process.returncode) if in_time else 0,
+        stdout=out.text(),
+        stderr=err.text(),
+        seconds=seconds,
+        message="" if in_time else f"The checker gave no verdict within {timeout:g} s and was stopped.",
+        words=tuple(line),
+    )
+
+
+class _Bounded:
+    """The start and the end of a stream of any length."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        os.set_blocking(file.fileno(), False)
+        self._head, self._tail, self._dropped = bytearray(), bytearray(), 0
+        self.open = True
+
+    def read(self) -> bool:
+        """Take what is there; False where there was nothing."""
+        try:
+            piece = os.read(self.file.fileno(), 1 << 16)
+        except BlockingIOError:
+            return False
+        if not piece:
+            self.open = False
+            return False
+        room = KEEP - len(self._head)
+        self._head += piece[:room]
+        self._tail += piece[room:]
+        if len(self._tail) > 2 * KEEP:
+            self._trim()
+        return True
+
+    def drain(self) -> None:
+        """Take what has been written so far, and close."""
+        with contextlib.suppress(OSError, ValueError):
+            while self.open and self.read():
+                pass
+            self.file.close()
+
+    def _trim(self) -> None:
+        over = len(self._tail) - KEEP
+        if over > 0:
+            del self._tail[:over]
+            self._dropped += over
+
+    def text(self) -> str:
+        self._trim()
+        gap = f"\n[... {self._dropped} bytes left out ...]\n".encode() if self._dropped else b""
+        return bytes(self._head + gap + self._tail).decode(errors="replace")
+
+
+def _follow(process: subprocess.Popen[bytes], streams: tuple[_Bounded, _Bounded], deadline: float | None) -> bool:
+    """Read until the checker has ended; False when the deadline came first. Something that it started and left behind may
+    hold its streams open: its own end counts."""
+    until = deadline
+    ended = False
+    with selectors.DefaultSelector() as selector:
+        for stream in streams:
+            selector.register(stream.file, selectors.EVENT_READ, stream)
+        while selector.get_map() or not ended:
+            if not ended and process.poll() is not None:
+                ended, until = True, time.monotonic() + _LINGER
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return ended
+            # Its end is noticed by its streams closing, or by looking every so often.
+            for key, _ in selector.select(min(0.05, left) if left is not None else 0.05):
+                key.data.read()
+                if not key.data.open:
+                    selector.unregister(key.fileobj)
+            if not selector.get_map() and not ended:
+                try:
+                    process.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    return False
+                ended = True
+    return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask the group to end, then insist."""
+    _kill(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE)
+
+
+def _kill(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """On Linux: a function for the child that lets it die with the process that started it, which may be killed at any time."""
+    import ctypes
+
+    try:
+        prctl = ctypes.CDLL(None).prctl
+    except (AttributeError, OSError):
+        return None
+    return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _why(executable: str, folder: Path, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError) and not folder.is_dir():
+        return f"The checker could not be started: its folder '{folder}' does not exist."
+    if isinstance(error, FileNotFoundError):
+        return f"The checker '{executable}' was not found; give a command that can be started, with its full path if need be."
+    if isinstance(error, PermissionError):
+        return f"The checker '{executable}' may not be executed; make it executable or name its interpreter first."
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"The checker '{executable}' could not be started: {reason}."

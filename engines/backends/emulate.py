@@ -1,0 +1,63 @@
+"""emulate: FP16 or BF16 storage on FP32 arithmetic. What a faultless engine of that precision would give."""
+
+import msgspec
+import onnxruntime as ort
+
+from engines import options
+from engines.backends import machine
+from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
+from engines.backends.marks import with_outputs
+from engines.backends.onnxruntime import Session, Settings
+from engines.graph.emulate import emulate
+from engines.graph.problem import ModelProblem
+from engines.spec import EngineSpec
+
+_STORAGE = {"fp16": "float16", "bf16": "bfloat16"}
+_CONVERSION = "1"  # changes when the conversion changes what is computed
+_LITERAL = Settings()  # any optimizer could remove the casts that round
+
+
+class Engine:
+    """ONNX Runtime, literal, on the model with a pair of casts behind every result."""
+
+    def __init__(self, info: EngineInfo) -> None:
+        self.info = info
+
+    def build(self, request: BuildRequest) -> Session:
+        """Convert and make a session. ``keep``: nodes whose results stay FP32. Raises ``EngineFault``."""
+        try:
+            marked = with_outputs(request.model, request.marks)
+            model = emulate(marked, request.weights_dir, self.info.precision, request.keep)
+        except ModelProblem as error:
+            raise EngineFault("unsupported", str(error)) from error
+        return Session(model, request.weights_dir, _LITERAL)
+
+
+def make(spec: EngineSpec) -> Engine:
+    """The engine of a spec. Raises ``ValueError`` for a wrong spec."""
+    precision: str = options.values(spec)["precision"]
+    facts = {"precision": precision, **msgspec.to_builtins(_LITERAL)}
+    info = EngineInfo(
+        name=spec.name,
+        spec=str(spec),
+        version=ort.__version__,
+        device=machine.cpu()[0],
+        precision=precision,
+        storage=_STORAGE[precision],
+        fingerprint=machine.fingerprint(spec.name, ort.__version__, facts, "cpu", conversion=_CONVERSION),
+        capabilities={
+            "build": Capability(True),
+            "run": Capability(True),
+            "mark": Capability(True),
+            "keep": Capability(True),
+            "optimizers": Capability(
+                False, "the emulation runs with all optimizers off: they could remove the rounding."
+            ),
+            "tactics": Capability(False, "the emulation has one way to compute each operator."),
+            "rebuild": Capability(False, "The emulation builds the same session from the same model."),
+            "threads": Capability(False, "The emulation runs on one thread, so that its numbers never vary."),
+        },
+        options=options.DECLARED[spec.name].options,
+        slots=machine.slots(1),
+    )
+    return Engine(info)

@@ -1,0 +1,172 @@
+"""fake: ONNX Runtime, literal, with a fault that is told what to be. For tests of workers, steps and whole sessions.
+
+Where a build holds a node of every operator in ``ops`` and every name in ``nodes``, and its draw comes up (``rate``), the fault
+happens. ``wrong`` multiplies the float results of the last of those nodes by 1 + ``size``, so that the error travels as a real
+one would.
+"""
+
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from engines import options
+from engines.backends import machine
+from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
+from engines.backends.marks import with_outputs
+from engines.backends.onnxruntime import Session, Settings
+from engines.graph import names, schema
+from engines.spec import EngineSpec
+
+Array = np.ndarray[Any, Any]
+
+_PRECISION = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+_BLOCK = 64 << 20  # bytes
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """The options, typed."""
+
+    fault: str
+    at: str
+    ops: tuple[str, ...]
+    nodes: tuple[str, ...]
+    size: float
+    rate: float
+    per: str
+    seed: int
+    marks: str
+    seconds: float
+    mib: int
+    storage: str
+
+    def place(self, graph: onnx.GraphProto) -> int:
+        """The position of the last node that the fault needs; -1 where one is missing. With no condition: the last node."""
+        placed = [max((i for i, n in enumerate(graph.node) if n.op_type == op), default=-1) for op in self.ops]
+        placed += [max((i for i, n in enumerate(graph.node) if n.name == name), default=-1) for name in self.nodes]
+        return -1 if -1 in placed else max(placed, default=len(graph.node) - 1)
+
+    def drawn(self, attempt: int, run: int) -> bool:
+        """Whether it happens this time: the same for the same seed, attempt and (``per=run``) run."""
+        text = f"{self.seed}/{attempt}/{run if self.per == 'run' else 0}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7]) / 256**7 < self.rate
+
+
+class Faulty:
+    """A right and a wrong session; each run takes the one that its draw says."""
+
+    def __init__(self, request: BuildRequest, fault: Fault) -> None:
+        self.model = with_outputs(request.model, request.marks)
+        self._fault, self._attempt, self._runs = fault, request.attempt, 0
+        place = fault.place(self.model.graph)
+        self._armed = fault.fault != "none" and place >= 0 and not (fault.marks == "cure" and request.marks)
+        if self._armed and fault.at == "build" and fault.drawn(request.attempt, 0):
+            strike(fault)
+        self._right = Session(self.model, request.weights_dir, Settings())
+        self._wrong = (
+            Session(bent(self.model, place, fault.size), request.weights_dir, Settings())
+            if self._armed and fault.fault == "wrong"
+            else self._right
+        )
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
+        hit = self._armed and self._fault.at == "run" and self._fault.drawn(self._attempt, self._runs)
+        self._runs += 1
+        if hit:
+            strike(self._fault)
+        return (self._wrong if hit else self._right).run(feeds, outputs)
+
+    def close(self) -> None:
+        self._right.close()
+        self._wrong.close()
+
+
+class Engine:
+    """ONNX Runtime with the fault of its options."""
+
+    def __init__(self, info: EngineInfo, fault: Fault) -> None:
+        self.info = info
+        self._fault = fault
+
+    def build(self, request: BuildRequest) -> Faulty:
+        """Raises ``EngineFault``; may do worse, as told."""
+        return Faulty(request, self._fault)
+
+
+def make(spec: EngineSpec) -> Engine:
+    """The engine of a spec. Raises ``ValueError`` for a wrong spec."""
+    chosen = options.values(spec)
+    try:
+        fault = msgspec.convert({**chosen, "size": float(chosen["size"])}, Fault)
+    except ValueError:
+        raise ValueError(f"fake: size={chosen['size']} is not a number.") from None
+    rebuild = fault.rate < 1 and fault.per == "build"
+    absent = Capability(False, "the fake engine has none.")
+    info = EngineInfo(
+        name=spec.name,
+        spec=str(spec),
+        version=ort.__version__,
+        device=machine.cpu()[0],
+        precision=_PRECISION[fault.storage],
+        storage=fault.storage,
+        fingerprint=machine.fingerprint(spec.name, ort.__version__, chosen, "cpu"),
+        capabilities={
+            "build": Capability(True),
+            "run": Capability(True),
+            "mark": Capability(True),
+            "keep": Capability(False, "the fake engine ignores precision."),
+            "optimizers": absent,
+            "tactics": absent,
+            "rebuild": Capability(rebuild, "" if rebuild else "This fake engine builds the same each time."),
+            "threads": absent,
+        },
+        options=options.DECLARED[spec.name].options,
+        slots=machine.slots(1),
+    )
+    return Engine(info, fault)
+
+
+def bent(model: onnx.ModelProto, place: int, size: float) -> onnx.ModelProto:
+    """A copy in which the float results of the node at ``place`` are multiplied by 1 + ``size``."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    types = schema.element_types(copy)
+    fresh = names.Fresh(names.used(graph))
+    factor = fresh("fake__factor")
+    graph.initializer.append(onnx.numpy_helper.from_array(np.float32(1) + np.array(size, np.float32), factor))
+    added = []
+    node = graph.node[place]
+    for i, name in enumerate(node.output):
+        if name and types.get(name) == onnx.TensorProto.FLOAT:
+            node.output[i] = fresh(f"{name}__right")
+            added.append(onnx.helper.make_node("Mul", [node.output[i], factor], [name], name=fresh("fake__fault")))
+    later = [*graph.node][place + 1 :]
+    del graph.node[place + 1 :]
+    graph.node.extend([*added, *later])
+    return copy
+
+
+def strike(fault: Fault) -> None:
+    """What a fault other than ``wrong`` does to this process."""
+    match fault.fault:
+        case "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "abort":
+            os.abort()
+        case "exit":
+            os._exit(3)
+        case "hang":
+            time.sleep(fault.seconds)
+        case "memory":
+            held = [np.ones(_BLOCK, np.uint8) for _ in range(max(1, fault.mib // 64))]
+            raise MemoryError(f"{len(held)} blocks were not enough.")
+        case "out-of-memory" | "build-failed" | "invalid-model" | "error":
+            raise EngineFault(fault.fault, f"The fake engine was told to end with {fault.fault}.")

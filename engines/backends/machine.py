@@ -1,0 +1,57 @@
+"""What this machine's processor is, and the fingerprint of an engine on it."""
+
+import functools
+import hashlib
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+
+@functools.cache
+def cpu() -> tuple[str, str]:
+    """(model name, its feature flags in one canonical line). Kernels are chosen by these flags, so results may follow them."""
+    name, flags = platform.processor() or platform.machine(), platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() in ("model name", "Processor") and value.strip():
+                name = value.strip()
+            elif key.strip() in ("flags", "Features"):
+                flags = " ".join(sorted(value.split()))
+                break
+    except OSError:
+        pass
+    return name, flags
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def slots(threads: int) -> int:
+    """How many builds of that many threads (0: all cores) fit the processor at once."""
+    return max(1, cores() // (threads or cores()))
+
+
+def fingerprint(engine: str, version: str, options: Mapping[str, Any], device: str, **more: str) -> str:
+    """Changes whenever the engine's results may: its version, its options, the device, the processor's features, and what
+    else the backend names (the driver, versions of the libraries below it). With ``threads=0`` the number of cores counts too."""
+    facts = {
+        "engine": engine,
+        "version": version,
+        "options": dict(options),
+        "device": device,
+        "cpu": cpu(),
+        "cores": cores() if options.get("threads") == 0 or options.get("inter_threads") == 0 else 0,
+        **more,
+    }
+    digest = hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()
+    return f"{engine}-{version}-{digest[:16]}"

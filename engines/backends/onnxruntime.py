@@ -1,0 +1,276 @@
+"""ONNX Runtime: the reference (optimizers off, one thread) and, with them on, an engine under test.
+
+Sessions are made from the model's bytes; external weights are found through the folder that the session is told of, so nothing is
+written or copied. Prepacking copies weights and changes last digits: off with ``optimization=disabled``, else as in real use.
+"""
+
+import contextlib
+import ctypes
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from engines import optimizers, options
+from engines.backends import machine
+from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing
+from engines.backends.marks import with_outputs
+from engines.graph import external
+from engines.spec import EngineSpec
+
+Array = np.ndarray[Any, Any]
+
+_LEVEL = {
+    "disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "layout": "ORT_ENABLE_LAYOUT",
+    "all": "ORT_ENABLE_ALL",
+}  # fmt: skip
+_PROVIDER = {
+    "cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider", "dnnl": "DnnlExecutionProvider", "coreml": "CoreMLExecutionProvider",
+    "directml": "DmlExecutionProvider", "rocm": "ROCMExecutionProvider", "migraphx": "MIGraphXExecutionProvider",
+    "xnnpack": "XnnpackExecutionProvider", "qnn": "QNNExecutionProvider",
+}  # fmt: skip
+# Element types that ONNX Runtime's own numpy conversion gets right; all others go through their bytes.
+_PLAIN = frozenset(
+    f"tensor({t})"
+    for t in (
+        "float", "double", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "string",
+    )
+)  # fmt: skip
+_ERRORS_ONLY = 3
+_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_ ]+ : ")
+_SOURCE = re.compile(r"/\S*/(?=onnxruntime/)\S+?:\d+ (?:.*?\) ?)?")
+_NO_MEMORY = re.compile(r"bad_?alloc|allocat\w* memory|memory allocation|out of memory|bad allocation", re.IGNORECASE)
+_UNSUPPORTED = re.compile(
+    r"NOT_IMPLEMENTED|not implemented|is not a registered function/op|No opset import for domain|not currently registered"
+    r"|ONNX Runtime only \*guarantees\* support|unsupported (?:model )?IR version|Could not find an implementation",
+    re.IGNORECASE,
+)
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How sessions are made. The default is the reference's: literal, one thread, the same numbers each time."""
+
+    optimization: str = "disabled"
+    disabled_optimizers: tuple[str, ...] = ()
+    threads: int = 1
+    inter_threads: int = 1
+    execution: str = "sequential"
+    provider: str = "cpu"
+    prepacking: bool = False
+    deterministic: bool = False
+    custom_ops: tuple[str, ...] = ()
+
+
+class Session:
+    """A built model. ``run`` gives every graph output by name; sequences, absent optionals and sparse tensors are left out."""
+
+    def __init__(self, model: onnx.ModelProto, weights_dir: str, settings: Settings) -> None:
+        """Raises ``EngineFault``."""
+        self.model = model
+        self._session: Any = _create(model, weights_dir, settings)
+        self._types = {o.name: str(o.type) for o in self._session.get_outputs()}
+        self._inputs = {i.name: str(i.type) for i in self._session.get_inputs()}
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
+        """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
+        if self._session is None:
+            raise EngineFault("refused", "This session was closed.")
+        if missing := [name for name in self._inputs if name not in feeds]:
+            raise EngineFault("refused", f"The input '{missing[0]}' was not fed.")
+        names = list(outputs) or list(self._types)
+        if unknown := [name for name in names if name not in self._types]:
+            raise EngineFault("refused", f"The model has no output '{unknown[0]}'.")
+        tensors = [name for name in names if self._types[name].startswith("tensor(")]
+        plain = [name for name in tensors if self._types[name] in _PLAIN]
+        try:
+            if len(plain) == len(names):
+                return dict(zip(names, self._session.run(names, self._fed(feeds)), strict=True))
+            if not any(kind == "tensor(string)" for kind in self._inputs.values()):
+                # One run for all: two runs of a nondeterministic model would give outputs that do not belong together.
+                values = self._session.run_with_ort_values(names, self._wrapped(feeds))
+                return {name: _array(value) for name, value in zip(names, values, strict=True) if _is_tensor(value)}
+            # Text cannot be wrapped, and what is not plain cannot be unwrapped: what can be an array is given.
+            return dict(zip(plain, self._session.run(plain, self._fed(feeds)), strict=True)) if plain else {}
+        except EngineFault:
+            raise
+        except Exception as error:
+            raise _fault(error, built=True) from error
+
+    def close(self) -> None:
+        self._session = None
+
+    def _fed(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
+        """Feeds as numpy arrays, wrapped where numpy has no such type."""
+        return {
+            name: _text(value) if kind == "tensor(string)" else value if kind in _PLAIN else _wrap(value)
+            for name, kind in self._inputs.items()
+            for value in (feeds[name],)
+        }
+
+    def _wrapped(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
+        return {name: _wrap(feeds[name]) for name in self._inputs}
+
+
+class Engine:
+    """ONNX Runtime with its options."""
+
+    def __init__(self, info: EngineInfo, settings: Settings) -> None:
+        self.info = info
+        self._settings = settings
+
+    def build(self, request: BuildRequest) -> Session:
+        """Make a session. ``keep`` needs nothing: every node is computed in its own type. Raises ``EngineFault``."""
+        return Session(with_outputs(request.model, request.marks), request.weights_dir, self._settings)
+
+
+def make(spec: EngineSpec) -> Engine:
+    """The engine of a spec. Raises ``EngineMissing`` for a provider or a library that is not here, ``ValueError`` for a wrong
+    spec."""
+    chosen = options.values(spec)
+    prepacking = chosen["prepacking"] if chosen["prepacking"] is not None else chosen["optimization"] != "disabled"
+    settings = msgspec.convert({**chosen, "prepacking": prepacking}, Settings)
+    available = ort.get_available_providers()
+    if _PROVIDER[settings.provider] not in available:
+        here = ", ".join(name for name, full in _PROVIDER.items() if full in available)
+        raise EngineMissing(
+            f"This build of ONNX Runtime has no provider '{settings.provider}'; it has {here}. "
+            "Install the build of ONNX Runtime that has it, such as onnxruntime-gpu for cuda."
+        )
+    for library in settings.custom_ops:
+        if not Path(library).is_file():
+            raise EngineMissing(f"There is no library of custom operators '{library}'; give its path.")
+    switchable = settings.optimization != "disabled"
+    device = machine.cpu()[0] if settings.provider == "cpu" else settings.provider
+    info = EngineInfo(
+        name=spec.name,
+        spec=str(spec),
+        version=ort.__version__,
+        device=device,
+        # CUDA's matrix products and convolutions use TF32 unless they are told otherwise.
+        precision="tf32" if settings.provider == "cuda" else "fp32",
+        storage="float32",
+        fingerprint=machine.fingerprint(spec.name, ort.__version__, msgspec.to_builtins(settings), device),
+        capabilities={
+            "build": Capability(True),
+            "run": Capability(True),
+            "mark": Capability(True),
+            "keep": Capability(
+                False,
+                "ONNX Runtime computes every node in the type that the model gives it, so there is nothing to keep; "
+                "to see what FP16 or BF16 would do, use emulate.",
+            ),
+            "optimizers": Capability(switchable, "" if switchable else "all optimizers are off; use optimization=all."),
+            "tactics": Capability(
+                False, "ONNX Runtime does not choose kernels by timing; its choices are its optimizers."
+            ),
+            "rebuild": Capability(False, "ONNX Runtime builds the same session from the same model and options."),
+            "threads": Capability(True),
+        },
+        options=options.DECLARED[spec.name].options,
+        optimizers=optimizers.of_level(settings.optimization),
+        slots=machine.slots(settings.threads),
+    )
+    return Engine(info, settings)
+
+
+def _create(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any:
+    config = ort.SessionOptions()
+    config.log_severity_level = _ERRORS_ONLY
+    config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _LEVEL[settings.optimization])
+    config.intra_op_num_threads = settings.threads
+    config.inter_op_num_threads = settings.inter_threads
+    if settings.execution == "parallel":
+        config.execution_mode = ort.ExecutionMode.ORT_PARALLEL
+    config.use_deterministic_compute = settings.deterministic
+    if weights_dir:
+        config.add_session_config_entry("session.model_external_initializers_file_folder_path", weights_dir)
+    if not settings.prepacking:
+        config.add_session_config_entry("session.disable_prepacking", "1")
+    providers = list(dict.fromkeys((_PROVIDER[settings.provider], _PROVIDER["cpu"])))
+    try:
+        for library in settings.custom_ops:
+            config.register_custom_ops_library(library)
+        data = model.SerializeToString()
+        return ort.InferenceSession(
+            data, config, providers=providers, disabled_optimizers=list(settings.disabled_optimizers) or None
+        )
+    except Exception as error:
+        raise _fault(error, built=False) from error
+
+
+def _fault(error: Exception, built: bool) -> EngineFault:
+    """ONNX Runtime's error as one sentence with the status it means."""
+    kind, text = type(error).__name__, str(error)
+    said = " ".join(_SOURCE.sub("", _PREFIX.sub("", text)).split())[:500]
+    said = said if said.endswith((".", "!", "?")) else f"{said}."
+    if isinstance(error, MemoryError) or _NO_MEMORY.search(text):
+        return EngineFault("out-of-memory", f"ONNX Runtime ran out of memory: {said}")
+    if kind == "NotImplemented" or _UNSUPPORTED.search(text):
+        return EngineFault("unsupported", f"ONNX Runtime does not support this model: {said}")
+    if not built:
+        invalid = kind in ("InvalidGraph", "InvalidArgument", "InvalidProtobuf", "NoModel", "NoSuchFile")
+        if invalid:
+            return EngineFault("invalid-model", f"ONNX Runtime refuses the model: {said}")
+        return EngineFault("build-failed", f"ONNX Runtime could not build the model: {said}")
+    if kind == "InvalidArgument" and "while running" not in text:  # of the feeds, not of a node
+        return EngineFault("refused", f"ONNX Runtime refuses what it was fed: {said}")
+    return EngineFault("error", f"ONNX Runtime failed while it ran the model: {said}")
+
+
+def _is_tensor(value: Any) -> bool:
+    return bool(value.has_value() and value.is_tensor())
+
+
+def _text(value: Array) -> Array:
+    return value if value.dtype == object else value.astype(object)
+
+
+def _wrap(value: Array) -> Any:
+    """An OrtValue of any element type: numpy's own share their memory, others (BF16, FP8, 4 and 2 bits) are copied in."""
+    if value.dtype.isbuiltin == 1:
+        return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value).reshape(value.shape))
+    kind = external.elem_type_of(value.dtype)
+    raw = pack(value, external.PACKED_BITS.get(kind, 8))
+    wrapped = ort.OrtValue.ortvalue_from_shape_and_type(list(value.shape), kind)
+    if raw:
+        ctypes.memmove(wrapped.data_ptr(), raw, len(raw))
+    return wrapped
+
+
+def _array(value: Any) -> Array:
+    """An OrtValue's tensor as numpy, through its bytes where numpy lacks the type."""
+    if str(value.data_type()) in _PLAIN:
+        return np.asarray(value.numpy())
+    kind, shape = int(value.element_type()), tuple(value.shape())
+    size = external.byte_size(kind, shape)
+    if value.device_name().lower() != "cpu":
+        raise EngineFault("unsupported", f"A tensor of type {value.data_type()} cannot be read back from the device.")
+    raw = ctypes.string_at(value.data_ptr(), size) if size else b""
+    return unpack(raw, kind, shape)
+
+
+def pack(value: Array, bits: int) -> bytes:
+    """Raw bytes of an array as ONNX lays them out: elements narrower than a byte share one, the first in the low bits."""
+    data = np.ascontiguousarray(value).reshape(-1)
+    if bits == 8:
+        return data.tobytes()
+    codes = data.view(np.uint8) & ((1 << bits) - 1)
+    each = 8 // bits
+    padded = np.zeros((-(-codes.size // each), each), np.uint8)
+    padded.reshape(-1)[: codes.size] = codes
+    shifted = padded << (np.arange(each, dtype=np.uint8) * bits)
+    return bytes(np.bitwise_or.reduce(shifted, axis=1).astype(np.uint8).tobytes())
+
+
+def unpack(raw: bytes, kind: int, shape: tuple[int, ...]) -> Array:
+    """An array from ONNX's raw bytes, in the dtype (of numpy or ml_dtypes) of that element type."""
+    tensor = onnx.TensorProto(data_type=kind, dims=shape, raw_data=raw)
+    with contextlib.suppress(TypeError):
+        return np.asarray(onnx.numpy_helper.to_array(tensor))
+    return np.frombuffer(raw, external.dtype_of(kind)).reshape(shape)

@@ -1,0 +1,212 @@
+"""OpenVINO: a second real engine on the CPU. It reads models from files only, as it finds external weights relative to them."""
+
+import contextlib
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import openvino as ov
+
+from engines import options
+from engines.backends import machine
+from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing
+from engines.backends.marks import with_outputs
+from engines.graph import external
+from engines.spec import EngineSpec
+
+Array = np.ndarray[Any, Any]
+
+_PRECISION = {"f32": ("fp32", "float32"), "f16": ("fp16", "float16"), "bf16": ("bf16", "bfloat16")}
+_UNSUPPORTED = re.compile(
+    r"No conversion rule found|not supported|unsupported|not implemented|has no evaluate", re.IGNORECASE
+)
+_INVALID = re.compile(
+    r"not found in graph cache|Unable to read the model|validating|invalid external data|failed operations detailed",
+    re.IGNORECASE,
+)
+_NO_MEMORY = re.compile(r"bad_?alloc|out of memory|allocat\w* memory", re.IGNORECASE)
+_NOISE = re.compile(
+    r"Exception from \S+:\d+:|Check '.*?' failed at \S+:\d+:|FrontEnd API failed with|While validating ONNX node"
+)
+
+
+class Compiled:
+    """A compiled model. ``run`` gives every graph output that is an array, by name."""
+
+    def __init__(self, model: onnx.ModelProto, compiled: Any) -> None:
+        self.model = model
+        self._compiled = compiled
+        self._request: Any = compiled.create_infer_request()
+        self._inputs = [i.name for i in model.graph.input]
+        self._outputs = [o.name for o in model.graph.output]
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
+        """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
+        if self._request is None:
+            raise EngineFault("refused", "This model was closed.")
+        wanted = list(outputs) or self._outputs
+        if missing := [name for name in self._inputs if name not in feeds]:
+            raise EngineFault("refused", f"The input '{missing[0]}' was not fed.")
+        if unknown := [name for name in wanted if name not in self._outputs]:
+            raise EngineFault("refused", f"The model has no output '{unknown[0]}'.")
+        try:
+            taken = {name: port for port in self._compiled.inputs for name in port.get_names()}
+            for name in self._inputs:
+                if name in taken:  # an input that nothing reads may have been dropped
+                    self._request.set_tensor(taken[name], _tensor(feeds[name]))
+            self._request.infer()
+            found = {name: port for port in self._compiled.outputs for name in port.get_names()}
+            return {name: self._array(found[name]) for name in wanted if name in found}
+        except EngineFault:
+            raise
+        except Exception as error:
+            raise _fault(error, built=True) from error
+
+    def _array(self, port: Any) -> Array:
+        tensor = self._request.get_tensor(port)
+        if tensor.element_type == ov.Type.string:
+            return np.asarray(tensor.str_data, dtype=object)
+        if tensor.element_type == ov.Type.bf16:
+            raw = np.array(tensor.data).view(np.uint16)
+            return raw.view(external.dtype_of(onnx.TensorProto.BFLOAT16)).reshape(tuple(tensor.shape))
+        return np.array(tensor.data)  # a copy: the next run writes into the same memory
+
+    def close(self) -> None:
+        self._request = self._compiled = None
+
+
+class Engine:
+    """OpenVINO with its options."""
+
+    def __init__(self, info: EngineInfo, core: Any, device: str, config: Mapping[str, Any]) -> None:
+        self.info = info
+        self._core, self._device, self._config = core, device, config
+
+    def build(self, request: BuildRequest) -> Compiled:
+        """Read and compile. Raises ``EngineFault``; also where nodes are to be kept, which OpenVINO cannot do."""
+        if request.keep and self.info.precision != "fp32":
+            raise EngineFault("unsupported", f"OpenVINO: {self.info.capabilities['keep'].reason}")
+        model = with_outputs(request.model, request.marks)
+        try:
+            with _beside(model, request.weights_dir) as path:
+                return Compiled(
+                    model, self._core.compile_model(self._core.read_model(path), self._device, dict(self._config))
+                )
+        except Exception as error:
+            raise _fault(error, built=False) from error
+
+
+def make(spec: EngineSpec) -> Engine:
+    """The engine of a spec. Raises ``EngineMissing`` for a device that is not here, ``ValueError`` for a wrong spec."""
+    chosen = options.values(spec)
+    device: str = chosen["device"]
+    core = ov.Core()
+    if device.split(".")[0] not in {d.split(".")[0] for d in core.available_devices}:
+        raise EngineMissing(
+            f"OpenVINO has no device '{device}' here; it has {', '.join(core.available_devices) or 'none'}."
+        )
+    config: dict[str, Any] = {}
+    if chosen["precision"] != "default":
+        config["INFERENCE_PRECISION_HINT"] = chosen["precision"]
+    if device == "CPU" and chosen["threads"]:
+        config["INFERENCE_NUM_THREADS"] = chosen["threads"]
+    try:
+        full = str(core.get_property(device, "FULL_DEVICE_NAME"))
+        native = {str(c).lower() for c in core.get_property(device, "OPTIMIZATION_CAPABILITIES")}
+        # What it really computes in is known only once something is compiled: a hint that the device lacks is dropped silently.
+        compiled = core.compile_model(core.read_model(_smallest()), device, config)
+        hint = compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
+    except RuntimeError as error:
+        raise EngineMissing(f"OpenVINO's device '{device}' does not work here: {_said(error)}") from error
+    precision, storage = _PRECISION.get(hint, ("fp32", "float32"))
+    low = precision != "fp32"
+    version = str(ov.__version__)
+    short = "-".join(version.split("-")[:2])
+    info = EngineInfo(
+        name=spec.name,
+        spec=str(spec),
+        version=short,
+        device=full if not low or hint in native else f"{full} ({hint} without instructions for it)",
+        precision=precision,
+        storage=storage,
+        fingerprint=machine.fingerprint(spec.name, version, chosen, full, hint=hint),
+        capabilities={
+            "build": Capability(True),
+            "run": Capability(True),
+            "mark": Capability(True),
+            "keep": Capability(
+                False,
+                "its precision is one hint for the whole model; use precision=f32, or put casts into the model."
+                if low
+                else f"it computes in FP32 here (precision={chosen['precision']}), so there is nothing to keep.",
+            ),
+            "precision-hint": Capability(low, "" if low else "it computes in FP32 already."),
+            "optimizers": Capability(False, "OpenVINO has no switches for its single transformations."),
+            "tactics": Capability(False, "OpenVINO's CPU device does not choose kernels by timing."),
+            "rebuild": Capability(False, "OpenVINO compiles the same model in the same way."),
+            "threads": Capability(device == "CPU", "" if device == "CPU" else "only the CPU device has threads."),
+        },
+        options=options.DECLARED[spec.name].options,
+        slots=machine.slots(chosen["threads"]),
+    )
+    return Engine(info, core, device, config)
+
+
+@contextlib.contextmanager
+def _beside(model: onnx.ModelProto, weights_dir: str) -> Iterator[str]:
+    """The model as a file in the folder to which its weights are relative, for as long as it is read."""
+    if not any(external.is_external(t) for t in external.tensors(model.graph)):
+        with tempfile.TemporaryDirectory(prefix="narrowdown-") as folder:
+            path = Path(folder) / "model.onnx"
+            path.write_bytes(model.SerializeToString())
+            yield str(path)
+        return
+    path = Path(weights_dir) / f".openvino-{os.getpid()}-{secrets.token_hex(4)}.onnx"
+    try:
+        path.write_bytes(model.SerializeToString())
+        yield str(path)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _smallest() -> bytes:
+    """A model of one addition."""
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    x, y = (helper.make_tensor_value_info(name, kind, [1]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "smallest", [x], [y])
+    return bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+    )
+
+
+def _tensor(value: Array) -> Any:
+    if value.dtype.kind in "OUST":
+        return ov.Tensor(value.astype(np.str_))
+    data = np.ascontiguousarray(value).reshape(value.shape)
+    if value.dtype.name == "bfloat16":
+        return ov.Tensor(data.view(np.uint16), list(value.shape), ov.Type.bf16)
+    return ov.Tensor(data)
+
+
+def _said(error: Exception) -> str:
+    text = " ".join(_NOISE.sub(" ", str(error)).split())[:400] or type(error).__name__
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _fault(error: Exception, built: bool) -> EngineFault:
+    text, said = str(error), _said(error)
+    if isinstance(error, MemoryError) or _NO_MEMORY.search(text):
+        return EngineFault("out-of-memory", f"OpenVINO ran out of memory: {said}")
+    if built:
+        return EngineFault("error", f"OpenVINO failed while it ran the model: {said}")
+    if _INVALID.search(text):
+        return EngineFault("invalid-model", f"OpenVINO refuses the model: {said}")
+    if _UNSUPPORTED.search(text):
+        return EngineFault("unsupported", f"OpenVINO does not support this model: {said}")
+    return EngineFault("build-failed", f"OpenVINO could not compile the model: {said}")

@@ -1,0 +1,199 @@
+"""reference: ONNX's own evaluator in numpy. Slow and literal; FP16, BF16 and FP64 are really computed in those types."""
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+from engines import options
+from engines.backends import machine
+from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
+from engines.backends.marks import with_outputs
+from engines.graph import external, names
+from engines.graph.problem import ModelProblem
+from engines.graph.typed import to_float64, to_precision
+from engines.spec import EngineSpec
+
+Array = np.ndarray[Any, Any]
+
+_STORAGE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
+_CONVERSION = "1"  # changes when the conversion, or an operator below, changes what is computed
+
+
+class GlobalMaxPool(OpRun):  # type: ignore[misc]
+    """The evaluator's own (onnx 1.23) takes the maximum over the channels too where there is one spatial dimension: [2,512,508]
+    becomes [2,1] instead of [2,512,1], and a Squeeze behind it fails."""
+
+    op_domain = ""
+
+    def _run(self, x: Array) -> tuple[Array]:
+        return (np.max(x, axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+
+_OWN = (GlobalMaxPool,)
+
+
+class Evaluation:
+    """A model ready to be evaluated. ``run`` gives every graph output that is an array, by name."""
+
+    def __init__(self, model: onnx.ModelProto, weights_dir: str) -> None:
+        """Raises ``EngineFault``."""
+        self.model = model
+        self._inputs = {i.name: int(i.type.tensor_type.elem_type) for i in model.graph.input}
+        self._outputs = [o.name for o in model.graph.output]
+        _check_names(model.graph)
+        self._evaluator: Any
+        try:
+            with _quiet():
+                self._evaluator = ReferenceEvaluator(_with_weights(model, weights_dir), new_ops=list(_OWN))
+        except Exception as error:
+            raise _fault(error, model, built=False) from error
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
+        """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
+        if self._evaluator is None:
+            raise EngineFault("refused", "This evaluation was closed.")
+        if missing := [name for name in self._inputs if name not in feeds]:
+            raise EngineFault("refused", f"The input '{missing[0]}' was not fed.")
+        wanted = list(outputs) or self._outputs
+        if unknown := [name for name in wanted if name not in self._outputs]:
+            raise EngineFault("refused", f"The model has no output '{unknown[0]}'.")
+        fed = {name: _typed(np.asarray(feeds[name]), kind) for name, kind in self._inputs.items()}
+        try:
+            with _quiet():
+                values = self._evaluator.run(wanted, fed)
+        except Exception as error:
+            raise _fault(error, self.model, built=True) from error
+        return {
+            name: np.asarray(value)
+            for name, value in zip(wanted, values, strict=True)
+            if isinstance(value, np.ndarray | np.generic | int | float | bool | str)
+        }
+
+    def close(self) -> None:
+        self._evaluator = None
+
+
+class Engine:
+    """The evaluator at one precision."""
+
+    def __init__(self, info: EngineInfo) -> None:
+        self.info = info
+
+    def build(self, request: BuildRequest) -> Evaluation:
+        """Convert, and load the weights into memory. ``keep``: an island of FP32 in fp16 and bf16; fp32 and fp64 have nothing
+        to keep. Raises ``EngineFault``."""
+        model = with_outputs(request.model, request.marks)
+        try:
+            if self.info.precision in ("fp16", "bf16"):
+                model = to_precision(model, request.weights_dir, self.info.precision, request.keep)
+            elif self.info.precision == "fp64":
+                model = to_float64(model, request.weights_dir)
+        except ModelProblem as error:
+            raise EngineFault("unsupported", str(error)) from error
+        return Evaluation(model, request.weights_dir)
+
+
+def make(spec: EngineSpec) -> Engine:
+    """The engine of a spec. Raises ``ValueError`` for a wrong spec."""
+    chosen = options.values(spec)
+    precision: str = chosen["precision"]
+    low = precision in ("fp16", "bf16")
+    facts = {"conversion": _CONVERSION, "numpy": np.__version__}
+    info = EngineInfo(
+        name=spec.name,
+        spec=str(spec),
+        version=onnx.__version__,
+        device=machine.cpu()[0],
+        precision=precision,
+        storage=_STORAGE[precision],
+        fingerprint=machine.fingerprint(spec.name, onnx.__version__, chosen, "cpu", **facts),
+        capabilities={
+            "build": Capability(True),
+            "run": Capability(True),
+            "mark": Capability(True),
+            "keep": Capability(
+                low, "" if low else f"in {precision} no node is below FP32: there is nothing to keep; use precision=fp16 or bf16."
+            ),
+            "optimizers": Capability(False, "the evaluator computes every node as it is written."),
+            "tactics": Capability(False, "the evaluator has one way to compute each operator."),
+            "rebuild": Capability(False, "The evaluator always computes the same."),
+            "threads": Capability(False, "The evaluator's threads are numpy's own."),
+        },
+        options=options.DECLARED[spec.name].options,
+        slots=machine.slots(1),
+    )  # fmt: skip
+    return Engine(info)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Overflow and NaN are what is being looked for: numpy need not warn of them."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _check_names(graph: onnx.GraphProto) -> None:
+    """Every name read is defined before it is. The evaluator itself would notice in the middle of a run."""
+    known = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {""}
+    known.update(s.values.name for s in graph.sparse_initializer)
+    for node in graph.node:
+        for name in (*node.input, *names.captures(node)):
+            if name not in known:
+                raise EngineFault(
+                    "invalid-model", f"The node '{node.name or node.op_type}' reads '{name}', which nothing before it makes."
+                )  # fmt: skip
+        known.update(node.output)
+    for output in graph.output:
+        if output.name not in known:
+            raise EngineFault("invalid-model", f"Nothing makes the output '{output.name}'.")
+
+
+def _with_weights(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
+    """The model with its external weights inside, as the evaluator wants them; the same object where there are none."""
+    outside = [t for t in external.tensors(model.graph) if external.is_external(t)]
+    if not outside:
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for tensor in external.tensors(copy.graph):
+        if not external.is_external(tensor):
+            continue
+        location, offset, _ = external.pointer(tensor)
+        size = external.byte_size(tensor.data_type, tensor.dims)
+        pieces = external.chunks(external.resolve(weights_dir, location), offset, size)
+        tensor.raw_data = b"".join(pieces)
+        tensor.ClearField("external_data")
+        tensor.data_location = onnx.TensorProto.DEFAULT
+    return copy
+
+
+def _typed(value: Array, kind: int) -> Array:
+    """A feed in the input's element type, where both are floats: an FP64 model takes FP32 values."""
+    if kind not in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
+        wanted = external.dtype_of(kind)
+        if value.dtype != wanted and value.dtype.kind == "f" and wanted.kind == "f":
+            return value.astype(wanted)
+    return value
+
+
+def _fault(error: Exception, model: onnx.ModelProto, built: bool) -> EngineFault:
+    said = " ".join(str(error).split())[:400] or type(error).__name__
+    said = said if said.endswith((".", "!", "?")) else f"{said}."
+    if isinstance(error, MemoryError):
+        return EngineFault("out-of-memory", f"ONNX's evaluator ran out of memory: {said}")
+    if isinstance(error, ModelProblem | OSError | EOFError):
+        return EngineFault("invalid-model", f"The weights cannot be read: {said}")
+    if isinstance(error, NotImplementedError) or "No registered implementation" in said or "not implemented" in said:
+        op = next((n.op_type for n in model.graph.node if f"'{n.op_type}'" in said), "")
+        named = f"the operator {op}" if op else "an operator of this model"
+        return EngineFault("unsupported", f"ONNX's evaluator does not implement {named}: {said}")
+    if built:
+        return EngineFault("error", f"ONNX's evaluator failed: {said}")
+    return EngineFault("build-failed", f"ONNX's evaluator could not load the model: {said}")
