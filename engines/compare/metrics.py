@@ -10,6 +10,7 @@ from engines.probe import HUGE, SILENT_DB, Score
 
 CHUNK = 1 << 20  # elements: bounds the float64 copies
 STEPS = 64  # of the front
+SAMPLE = 4096  # points from which a first front is made
 # Polygraphy's denominator for a reference of zero, so that elementwise questions get its answers.
 TINY = 2.220446049250313e-16
 DEFAULT = 1e-5
@@ -47,6 +48,7 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
     mismatched = new = lost = differing = 0
     first = -1
     front: Floats = np.zeros((0, 2))
+    scale = _scale(actual, expected)
     for offset, a, b in _chunks(actual, expected):
         finite_a, finite_b = np.isfinite(a), np.isfinite(b)
         same = (a == b) | (np.isnan(a) & np.isnan(b))
@@ -65,20 +67,20 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
         if not x.size:
             continue
         with np.errstate(over="ignore"):
-            apart = np.abs(x - y)
+            apart = np.minimum(np.abs(x - y), HUGE)
             size = np.abs(y)
             relative = np.minimum(apart / np.where(size == 0, TINY, size), HUGE)
-            difference += float(np.dot(apart, apart))
-            signal += float(np.dot(y, y))
-            power += float(np.dot(x, x))
-            dot += float(np.dot(x, y))
+        scaled, small_x, small_y = apart * scale, x * scale, y * scale
+        difference += float(np.dot(scaled, scaled))
+        signal += float(np.dot(small_y, small_y))
+        power += float(np.dot(small_x, small_x))
+        dot += float(np.dot(small_x, small_y))
         max_abs, max_rel = max(max_abs, float(apart.max())), max(max_rel, float(relative.max()))
         mismatched += int(((apart > DEFAULT) & (relative > DEFAULT)).sum())
         ulp = max(ulp, _ulps(apart, size, coarse))
-        front = _front(np.concatenate([front, np.stack([apart, relative], axis=1)[apart > 0]]))
+        front = _merge(front, apart, relative)
     count = max(1, int(expected.size))
     noise, level = float(np.sqrt(difference)), float(np.sqrt(signal))
-    norms = float(np.sqrt(signal) * np.sqrt(power))
     return Score(
         name=name,
         dtype=str(expected.dtype),
@@ -87,7 +89,7 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
         max_rel=_json(max_rel),
         rel_max=_ratio(max_abs, absmax),
         rel_l2=_ratio(noise, level),
-        cosine=float(np.clip(dot / norms, -1.0, 1.0)) if norms > 0 and np.isfinite(norms) else float(noise == 0),
+        cosine=_cosine(dot, signal, power, equal=noise == 0),
         sqnr_db=_decibels(level, noise),
         ulp=_json(ulp),
         mismatched=(mismatched + new + lost) / count,
@@ -102,41 +104,63 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
 
 
 def _integers(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[int, ...]) -> Score:
-    """Exact: the differences are taken as Python integers wherever int64 could overflow (2^62 against -2^62)."""
-    a, b = np.ravel(actual), np.ravel(expected)
-    where = (
-        np.flatnonzero(a != b)
-        if a.dtype == b.dtype
-        else np.array([i for i in range(a.size) if int(a[i]) != int(b[i])], dtype=int)
-    )
-    absmax = max((abs(int(b.max())), abs(int(b.min()))), default=0) if b.size else 0
-    reached = max((abs(int(a.max())), abs(int(a.min()))), default=0) if a.size else 0
-    if not where.size:
-        return Score(
-            name, str(expected.dtype), shape, exact=True, equal=True, absmax=_json(absmax), actual_absmax=_json(reached)
-        )
-    pairs = [(abs(int(x) - int(y)), abs(int(y))) for x, y in zip(a[where].tolist(), b[where].tolist(), strict=True)]
-    apart = np.array([min(HUGE, float(d)) for d, _ in pairs])
-    relative = np.minimum(apart / np.array([float(s) if s else TINY for _, s in pairs]), HUGE)
-    signal = float(np.sqrt(np.sum(np.square(b.astype(np.float64)))))
-    noise = float(np.sqrt(np.sum(np.square(apart))))
+    """Exact: compared in 64 bits, and their distance is taken without a sign, so that 2^62 and -2^62 are 2^63 apart."""
+    max_abs = max_rel = absmax = actual_absmax = difference = signal = power = dot = 0.0
+    wrong = 0
+    front: Floats = np.zeros((0, 2))
+    flat_a, flat_b = np.ravel(actual), np.ravel(expected)
+    for i in range(0, flat_a.size, CHUNK):
+        a, b = _wide_integers(flat_a[i : i + CHUNK]), _wide_integers(flat_b[i : i + CHUNK])
+        apart, x, y = _distance(a, b), a.astype(np.float64), b.astype(np.float64)
+        size = np.abs(y)
+        relative = apart / np.where(size == 0, TINY, size)
+        max_abs, max_rel = max(max_abs, float(apart.max())), max(max_rel, float(relative.max()))
+        absmax, actual_absmax = max(absmax, float(size.max())), max(actual_absmax, float(np.abs(x).max()))
+        difference += float(np.dot(apart, apart))
+        signal += float(np.dot(y, y))
+        power += float(np.dot(x, x))
+        dot += float(np.dot(x, y))
+        wrong += int(np.count_nonzero(apart))
+        front = _merge(front, apart, relative)
+    noise, level = float(np.sqrt(difference)), float(np.sqrt(signal))
     return Score(
         name=name,
         dtype=str(expected.dtype),
         shape=shape,
-        max_abs=_json(apart.max()),
-        max_rel=_json(relative.max()),
-        rel_max=_ratio(float(apart.max()), float(absmax)),
-        rel_l2=_ratio(noise, signal),
-        cosine=1.0,
-        sqnr_db=_decibels(signal, noise),
-        ulp=_json(apart.max()),
-        mismatched=where.size / b.size,
+        max_abs=_json(max_abs),
+        max_rel=_json(max_rel),
+        rel_max=_ratio(max_abs, absmax),
+        rel_l2=_ratio(noise, level),
+        cosine=_cosine(dot, signal, power, equal=not wrong),
+        sqnr_db=_decibels(level, noise),
+        ulp=_json(max_abs),
+        mismatched=wrong / max(1, flat_b.size),
         exact=True,
+        equal=not wrong,
         absmax=_json(absmax),
-        actual_absmax=_json(reached),
-        front=_steps(_front(np.stack([apart, relative], axis=1))),
+        actual_absmax=_json(actual_absmax),
+        front=_steps(front),
     )
+
+
+def _wide_integers(x: np.ndarray) -> np.ndarray:
+    """As int64, or uint64 where int64 cannot hold it."""
+    return x if x.dtype == np.uint64 else x.astype(np.int64)
+
+
+def _distance(a: np.ndarray, b: np.ndarray) -> Floats:
+    """|a - b| as float64, 0 only where the two are equal: signed differences wrap, unsigned larger less smaller does not."""
+    if a.dtype != b.dtype:
+        # int64 against uint64: of different signs they lie apart by the sum of their magnitudes.
+        signed, unsigned = (a, b) if a.dtype == np.int64 else (b, a)
+        negative = signed < 0
+        magnitude = np.where(negative, np.uint64(0) - signed.astype(np.uint64), signed.astype(np.uint64))
+        same_side = np.maximum(magnitude, unsigned) - np.minimum(magnitude, unsigned)
+        return np.where(
+            negative, magnitude.astype(np.float64) + unsigned.astype(np.float64), same_side.astype(np.float64)
+        )
+    high, low = np.maximum(a, b), np.minimum(a, b)
+    return np.asarray((high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64))
 
 
 def _strings(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[int, ...]) -> Score:
@@ -149,17 +173,43 @@ def _strings(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[i
 
 
 def _chunks(actual: np.ndarray, expected: np.ndarray) -> Iterator[tuple[int, Floats, Floats]]:
-    """(flat offset, actual, expected) as float64. complex numbers are compared by their parts."""
-    a, b = np.ravel(actual), np.ravel(expected)
+    """(flat offset, actual, expected) as float64. Complex numbers are compared by their parts, real and imaginary in turn."""
+    a, b = _parts(actual), _parts(expected)
     for i in range(0, a.size, CHUNK):
         yield i, _wide(a[i : i + CHUNK]), _wide(b[i : i + CHUNK])
 
 
+def _scale(*arrays: np.ndarray) -> float:
+    """What values are multiplied by before they are squared. Only float64 holds values whose squares overflow or vanish."""
+    if all(x.dtype != np.float64 for x in arrays):
+        return 1.0
+    finite = [np.abs(x[np.isfinite(x)]).max(initial=0.0) for x in arrays]
+    largest = float(max(finite))
+    return 1.0 if largest == 0 or 1e-100 < largest < 1e100 else float(np.exp2(min(1000.0, -np.floor(np.log2(largest)))))
+
+
+def _parts(x: np.ndarray) -> np.ndarray:
+    flat = np.ravel(x)
+    return np.ascontiguousarray(flat).view(flat.real.dtype) if np.iscomplexobj(flat) else flat
+
+
 def _wide(x: np.ndarray) -> Floats:
-    if np.iscomplexobj(x):
-        x = np.abs(x)
-    wide: Floats = x.astype(np.float64)
-    return wide
+    return x.astype(np.float64)
+
+
+def _merge(front: Floats, apart: Floats, relative: Floats) -> Floats:
+    """The front with more points. Most points lie behind a front of a sample of them: only the rest is sorted."""
+    some = apart > 0
+    if not some.any():
+        return front
+    points = np.stack([apart[some], relative[some]], axis=1)
+    if len(points) > 4 * SAMPLE:
+        first = _front(np.concatenate([front, points[:: len(points) // SAMPLE]]))[::-1]  # smallest absolute first
+        at = np.searchsorted(first[:, 0], points[:, 0])  # the first step that is at least as far apart
+        ahead = np.append(first[:, 1], -1.0)[at]  # and of those ahead the largest relative
+        points = points[points[:, 1] > ahead]
+        front = first
+    return _front(np.concatenate([front, points]))
 
 
 def _front(points: Floats) -> Floats:
@@ -185,7 +235,8 @@ def _ulps(apart: Floats, size: Floats, dtype: np.dtype) -> float:
     info = ml_dtypes.finfo(dtype)
     tiny, digits = float(info.smallest_normal), int(info.nmant)
     exponent = np.floor(np.log2(np.maximum(size, tiny)))
-    return float(np.max(apart / np.exp2(exponent - digits)))
+    with np.errstate(over="ignore"):
+        return float(np.max(apart / np.exp2(exponent - digits)))
 
 
 def _coarser(a: np.dtype, b: np.dtype) -> np.dtype:
@@ -211,6 +262,11 @@ def _textual(x: np.ndarray) -> bool:
 
 def _ratio(part: float, whole: float) -> float:
     return _json(part / whole) if whole > 0 else (0.0 if part == 0 else HUGE)
+
+
+def _cosine(dot: float, signal: float, power: float, *, equal: bool) -> float:
+    norms = float(np.sqrt(signal) * np.sqrt(power))
+    return float(np.clip(dot / norms, -1.0, 1.0)) if norms > 0 and np.isfinite(norms) else float(equal)
 
 
 def _decibels(signal: float, noise: float) -> float:

@@ -1,24 +1,33 @@
 """The criterion of a session: what the user said, else what the engine's precision may cost."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION, Criterion
 
+# Units in the last place that the order of a long sum may cost; there is no such number that fits every model.
+ULPS = 256.0
+
 
 def criterion(problem: Mapping[str, Any], engine_info: Mapping[str, Any]) -> Criterion:
-    """``problem``: the PROBLEM as plain data (``metric``, ``tolerance``, ``atol``, ``rtol`` by output with "" the default,
-    the check's rules). ``engine_info``: the EngineInfo as plain data. Raises ``ValueError`` with a sentence for an unknown
-    metric."""
-    precision = str(engine_info.get("precision", "fp32"))
+    """``problem``: the PROBLEM as plain data (``metric``, ``tolerance``, ``atol``, ``rtol`` by output with "" the default, the
+    check's rules; ``quantized``: the model computes in INT8 by nodes of its own). ``engine_info``: the EngineInfo as plain data.
+
+    Raises ``ValueError`` with a sentence for an unknown metric."""
+    precision = "int8" if problem.get("quantized") else str(engine_info.get("precision", "fp32"))
     default = TOLERANCE_BY_PRECISION.get(precision, TOLERANCE_BY_PRECISION["fp32"])
     atols, rtols = _by_output(problem, "atol"), _by_output(problem, "rtol")
     tolerances = _by_output(problem, "tolerance")
     metric = str(problem.get("metric") or ("elementwise" if atols or rtols else "rel_l2"))
     if metric not in METRICS:
         raise ValueError(f"'{metric}' is not a metric; choose one of {', '.join(METRICS)}.")
-    if metric == "sqnr_db" and "" not in tolerances:
-        default = 40.0 if precision in ("fp16", "tf32") else 80.0 if precision in ("fp32", "fp64") else 20.0
+    if metric == "sqnr_db":
+        default = -20 * math.log10(default)
+    elif metric == "elementwise":
+        default = 1.0  # badness counts in multiples of atol and rtol
+    elif metric == "ulp":
+        default = ULPS
     return Criterion(
         metric=metric,  # type: ignore[arg-type]
         tolerance=tolerances.pop("", default),

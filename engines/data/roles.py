@@ -29,8 +29,8 @@ CHANNELS = (1, 3, 4)
 # Values pass these unchanged, as far as which row of a table they name is concerned.
 _THROUGH = frozenset(
     {
-        "Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Slice", "Concat", "Expand", "Tile", "Clip",
-        "Split",
+        "Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Slice", "Concat", "Expand", "Tile",
+        "Clip", "Split",
     }
 )  # fmt: skip
 # Undefined or without bound for what a normal distribution may give.
@@ -38,7 +38,7 @@ _POSITIVE = frozenset({"Log", "Sqrt", "Pow", "Reciprocal"})
 
 
 class Role(msgspec.Struct, frozen=True):
-    """What an input is taken for; ``low`` and ``high`` are inclusive for integers; ``because`` is the guess in words."""
+    """What an input is taken for; ``low`` and ``high`` are inclusive for integers; ``because``: the guess in words."""
 
     kind: Kind
     low: float = 0.0

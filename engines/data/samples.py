@@ -27,6 +27,10 @@ from engines.probe import LoadInputs, SampleInfo
 __all__ = ["InputProblem", "feed", "load_inputs", "rows"]
 
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
+# Operators that compute in INT8: the default tolerance follows.
+_INT8 = frozenset(
+    {"DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear"}
+)
 _MOST_ELEMENTS = 1 << 31  # of one random array
 
 Array = np.ndarray[Any, Any]
@@ -62,7 +66,7 @@ class _Wanted(NamedTuple):
 
 
 def load_inputs(probe: LoadInputs, model: StoredModel, store: Store) -> dict[str, Any]:
-    """Make the session's inputs. Gives the facts ``inputs``, ``samples``, ``guesses``, ``warnings``. Raises ``InputProblem``."""
+    """Make the session's inputs. Gives the facts of the probe. Raises ``InputProblem``."""
     _unchanged(probe)
     return _Loading(probe, model, store).facts()
 
@@ -130,6 +134,7 @@ class _Loading:
             "samples": [msgspec.to_builtins(f.info) for f in feeds],
             "guesses": self.guesses,
             "warnings": list(self.warnings),
+            "quantized": any(node.op in _INT8 for node in self.index.nodes),
         }
 
     # -- what the user gave
@@ -389,8 +394,10 @@ def _channels(pixels: Array, wanted: int) -> Array:
         return pixels
     colour = pixels[:, :, :3] if have >= 3 else np.repeat(pixels[:, :, :1], 3, axis=2)
     if wanted == 1:
-        return np.rint(colour @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)[:, :, None]
-    return colour if wanted == 3 else np.concatenate([colour, np.full((*pixels.shape[:2], 1), 255, np.uint8)], axis=2)
+        grey: Array = np.rint(colour @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)
+        return grey[:, :, None]
+    opaque = np.full((*pixels.shape[:2], 1), 255, np.uint8)
+    return colour if wanted == 3 else np.concatenate([colour, opaque], axis=2)
 
 
 def _resized(pixels: Array, size: tuple[int, int]) -> Array:

@@ -26,6 +26,7 @@ def loaded(ctx: StepContext) -> Sub:
         if taken.status != "ok":
             raise StepRefused(taken.message, code=2)
         findings = msgspec.structs.replace(findings, model=taken.facts["model"], original=taken.facts["model"])
+    quantized = False
     if not findings.inputs and not _blind(ctx):
         yield Note("reading the inputs")
         sources = tuple(problem.get("inputs", ()))
@@ -40,12 +41,15 @@ def loaded(ctx: StepContext) -> Sub:
         if made.status != "ok":
             raise StepRefused(made.message, code=2)
         samples = tuple(msgspec.convert(s, SampleInfo) for s in made.facts["samples"])
+        quantized = bool(made.facts.get("quantized"))
         said = (*made.facts.get("guesses", ()), *made.facts.get("warnings", ()))
         findings = msgspec.structs.replace(
             findings, inputs=made.facts["inputs"], samples=samples, notes=(*findings.notes, *said)
         )
     if findings.criterion is None:
-        findings = msgspec.structs.replace(findings, criterion=criterion(problem, ctx.engine_info))
+        findings = msgspec.structs.replace(
+            findings, criterion=criterion({**problem, "quantized": quantized}, ctx.engine_info)
+        )
     return findings
 
 
