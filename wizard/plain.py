@@ -191,9 +191,9 @@ class PlainDisplay:
     def _probe(self, event: ProbeFinished) -> list[str]:
         measurement = event.measurement
         bad = measurement is not None and measurement.status != "ok"
-        if self._live and not bad:
-            return []
         probe = self._probes.pop(event.key, None)
+        if not bad and (self._live or isinstance(probe, Inspect)):
+            return []
         what = describe(probe) if probe else event.key[:8]
         found = told(measurement) if measurement else "measured"
         return [f"    {what}: {found}, {duration(event.seconds)}"]
@@ -256,13 +256,13 @@ def describe(probe: Probe) -> str:
                 if probe.marks
                 else []
             )
-            return f"{part} on {probe.engine.partition(':')[0]}" + (f" ({', '.join(extra)})" if extra else "")
+            return f"{part} on {elide(probe.engine, 60)}" + (f" ({', '.join(extra)})" if extra else "")
         case Check():
             return "checker on " + (
                 "whole model" if probe.candidate.nodes == "*" else f"nodes {elide(probe.candidate.nodes, 40)}"
             )
         case Inspect():
-            return f"looking at {probe.engine.partition(':')[0]}"
+            return f"looking at {elide(probe.engine, 60)}"
         case Import():
             return "reading the model"
         case Describe():

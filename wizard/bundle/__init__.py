@@ -1,1 +1,14 @@
 """The case bundle: what is handed on, runnable without Narrowdown."""
+
+from pathlib import Path
+
+
+def write(session: Path, target: Path) -> Path:
+    """Write the bundle of a session folder to a folder, or to one file where ``target`` ends in ``.zip``.
+
+    Raises SessionProblem, FlowProblem, MachineProblem, OSError.
+    """
+    from wizard.bundle.export import export
+    from wizard.report.read import read
+
+    return export(read(session), target)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def home(arguments: argparse.Namespace) -> int:
     """``narrowdown`` alone: the sessions screen, or the list where there is no terminal."""
     if sys.stdin.isatty() and sys.stdout.isatty():
-        from wizard.tui import start
+        from wizard.tui.app import run
 
-        return int(start.sessions())
+        return run()
     arguments.json = False
     return sessions(arguments)
 

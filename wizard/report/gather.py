@@ -10,7 +10,7 @@ from wizard.bundle.commands import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.report.document import Culprit, Depth, Report, Stop, Verdict, Workaround
-from wizard.report.words import count, listing, number
+from wizard.report.words import count, listing, margin, number
 from wizard.session.state import State, Visit
 
 Table = list[dict[str, Any]]
@@ -214,6 +214,7 @@ def summary(report: Report) -> list[str]:
     if w is not None:
         what = listing(w.keep_higher, 24) if w.keep_higher else listing(w.switched_off) if w.switched_off else w.engine
         lines.append(f"  workaround ({w.kind}): {what}")
-        margin = f"error {number(w.error)}, {number(w.margin)} times below the tolerance"
-        lines.append(f"    right on {w.samples_ok} of {count(w.samples_n, 'sample')}, {margin}")
+        lines.append(
+            f"    right on {w.samples_ok} of {count(w.samples_n, 'sample')}, error {number(w.error)}, {margin(w.margin)}"
+        )
     return lines

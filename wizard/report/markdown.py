@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from wizard.report.document import Culprit, Report
-from wizard.report.words import count, duration, listing, number, visible
+from wizard.report.words import count, duration, listing, margin, number, visible
 
 
 def to_markdown(report: Report) -> str:
@@ -72,7 +72,7 @@ def workaround(report: Report) -> str:
         ("kind", w.kind),
         ("engine", code(w.engine)),
         ("holds", f"{w.samples_ok} of {count(w.samples_n, 'sample')}"),
-        ("error, margin", f"{number(w.error)}, {number(w.margin)} times below the tolerance"),
+        ("error, margin", f"{number(w.error)}, {margin(w.margin)}"),
     ]
     if w.keep_higher:
         rows.append(("keep in higher precision", listing([code(name) for name in w.keep_higher], 40)))

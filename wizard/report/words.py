@@ -23,6 +23,15 @@ def number(value: float | None) -> str:
     return text
 
 
+def margin(value: float | None) -> str:
+    """How far below the tolerance an error is: ``2.5 times below the tolerance``."""
+    if value is None:
+        return "?"
+    if value < 1:
+        return "above the tolerance"
+    return f"{'more than 100' if value > 100 else number(value)} times below the tolerance"
+
+
 def duration(seconds: float) -> str:
     """``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 05 min``."""
     if seconds < 10:

@@ -1,0 +1,186 @@
+"""Walking along with a session on a text display: events out, answers in, Ctrl-C understood."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TextIO
+
+from wizard.cli.exits import NEEDS_PERSON, OUR_FAULT, STOPPED
+from wizard.flow.model import Flow
+from wizard.plain import Display
+from wizard.report.words import visible
+from wizard.session.events import AnyEvent, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened
+
+INTERVAL = 0.1  # seconds between two looks
+PATIENCE = 2.0  # seconds that a runner which is gone may take to have its last words read
+
+
+class Followed(Protocol):
+    """The session's client, as far as it is needed here."""
+
+    def poll(self) -> tuple[AnyEvent, ...]: ...
+
+    def progress(self) -> Mapping[str, Any] | None: ...
+
+    def send(self, request: dict[str, Any]) -> Mapping[str, Any]: ...
+
+    def alive(self) -> bool: ...
+
+    def exit_code(self) -> int | None: ...
+
+
+class Prompt:
+    """Numbered prompts: a number, an answer's id, or nothing for the recommended answer; ``?`` explains."""
+
+    def __init__(self, flow: Flow, read: TextIO | None = None, out: TextIO | None = None) -> None:
+        self._flow = flow
+        self._read, self._out = read or sys.stdin, out or sys.stdout
+
+    def answer(self, question: QuestionAsked) -> dict[str, Any] | None:
+        """The request that answers the question; None when there is nobody (end of input)."""
+        ids = [offer.id for offer in question.answers]
+        node = self._flow.nodes.get(question.node)
+        while True:
+            typed = self._line(f"    answer (1-{len(ids)}, Enter: {question.recommended or ids[0]}, ? explains): ")
+            if typed is None:
+                return None
+            if typed == "?" and node is not None:
+                self._say(visible(node.explain.strip(), keep="\n"))
+                continue
+            chosen = typed or question.recommended or ids[0]
+            if chosen.isdigit() and 1 <= int(chosen) <= len(ids):
+                chosen = ids[int(chosen) - 1]
+            if chosen in ids:
+                break
+            self._say(f"    '{visible(typed)}' is not one of the answers: a number, or one of {', '.join(ids)}.")
+        settings: dict[str, str] = {}
+        for name, text in (node.answers[chosen].settings if node else {}).items():
+            value = self._line(f"    {visible(text)} (Enter: as it is): ")
+            if value:
+                settings[name] = value
+        request = {"do": "answer", "node": question.node, "visit": question.visit, "answer": chosen}
+        return {**request, "settings": settings} if settings else request
+
+    def _line(self, text: str) -> str | None:
+        self._out.write(text)
+        self._out.flush()
+        line = self._read.readline()
+        return line.strip() if line else None
+
+    def _say(self, text: str) -> None:
+        self._out.write(text + "\n")
+        self._out.flush()
+
+
+class Follower:
+    """Follows one runner until it ends. ``since``: events up to this number are from before and are not shown again."""
+
+    def __init__(
+        self,
+        client: Followed,
+        display: Display,
+        *,
+        prompt: Prompt | None = None,
+        since: int = 0,
+        say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
+    ) -> None:
+        self._client, self._display, self._prompt, self._since = client, display, prompt, since
+        self._say = say
+        self._open: QuestionAsked | None = None
+        self._closed: SessionClosed | None = None
+        self._interrupts = 0
+        self._left_to_nobody = False
+
+    def run(self, *, controls: bool = True) -> int:
+        """The session's exit code. ``controls`` False: only watch; Ctrl-C leaves and stops nothing."""
+        gone = 0.0
+        try:
+            while True:
+                try:
+                    if self._look() and self._closed is not None:
+                        return self._ended()
+                    if not self._client.alive():
+                        gone = gone or time.monotonic()
+                        if time.monotonic() - gone > PATIENCE:
+                            return self._lost()
+                    else:
+                        gone = 0.0
+                    if controls and self._prompt is not None and self._open is not None and not self._left_to_nobody:
+                        self._ask(self._open)
+                    time.sleep(INTERVAL)
+                except KeyboardInterrupt:
+                    if not controls:
+                        return STOPPED
+                    self._interrupted()
+        finally:
+            self._display.close()
+
+    def _look(self) -> bool:
+        """Take in what is new; whether there was anything."""
+        events = self._client.poll()
+        for event in events:
+            self._take(event)
+        self._display.progress(self._client.progress())
+        return bool(events)
+
+    def _take(self, event: AnyEvent) -> None:
+        match event:
+            case QuestionAsked():
+                self._open = event
+            case QuestionAnswered() | Rewound():
+                self._open = None
+            case SessionOpened() if event.seq > self._since:
+                if self._open is not None:  # a question that was left open is shown once more
+                    self._display.event(event)
+                    self._display.event(self._open)
+                    return
+            case SessionClosed() if event.seq > self._since:
+                self._closed = event
+        if event.seq > self._since:
+            self._display.event(event)
+
+    def _ask(self, question: QuestionAsked) -> None:
+        if self._prompt is None:
+            return
+        request = self._prompt.answer(question)
+        if request is None:
+            self._left_to_nobody = True
+            self._say(
+                "narrowdown: the input ended before the question was answered; 'narrowdown resume' asks it again."
+            )
+            self._client.send({"do": "stop"})
+            return
+        reply = self._client.send(request)
+        if reply.get("ok"):
+            self._open = None
+        else:
+            self._say(f"narrowdown: {visible(str(reply.get('error', 'the answer was refused')))}")
+
+    def _interrupted(self) -> None:
+        self._interrupts += 1
+        hard = self._interrupts > 1
+        self._say(
+            "narrowdown: stopping now." if hard else "narrowdown: stopping after this probe; Ctrl-C again stops now."
+        )
+        try:
+            self._client.send({"do": "stop", "hard": hard})
+        except (OSError, ValueError):
+            return  # the runner is gone already, which the next look finds out
+
+    def _ended(self) -> int:
+        closed = self._closed
+        if closed is None:
+            return OUR_FAULT
+        if self._left_to_nobody:
+            return NEEDS_PERSON
+        if closed.exit_code and closed.reason and closed.exit_code != STOPPED:
+            self._say(f"narrowdown: {visible(closed.reason)}")
+        return closed.exit_code
+
+    def _lost(self) -> int:
+        """The runner is gone and has not closed the session: it was killed, or it refused to begin and has said why."""
+        said = self._client.progress() or {}
+        text = str(said.get("text") or "") if said.get("phase") == "stopped" else ""
+        lost = "The runner ended unexpectedly. What was measured is kept: 'narrowdown resume' goes on."
+        self._say(f"narrowdown: {visible(text) or lost}")
+        return self._client.exit_code() or OUR_FAULT

@@ -1,0 +1,204 @@
+"""``open``, ``run``, ``resume`` and ``watch``: a session, its runner, and one display."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from wizard import trust
+from wizard.cli.answers import read_answers
+from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, STOPPED, Refusal
+from wizard.cli.follow import Follower, Prompt
+from wizard.cli.problem import problem_from
+from wizard.flow.load import FlowProblem, Loaded
+from wizard.flow.load import load as load_flow
+from wizard.flow.model import Flow
+from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
+from wizard.problem import Problem
+from wizard.runner.client import Client
+from wizard.runner.options import Options, Policy
+from wizard.session import folder as folders
+
+
+def open_(arguments: argparse.Namespace) -> int:
+    """``narrowdown open MODEL``: a person answers."""
+    return start(problem_from(arguments), arguments, person=True)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """``narrowdown run MODEL``: recommended or scripted answers."""
+    return start(problem_from(arguments), arguments, person=False)
+
+
+def resume(arguments: argparse.Namespace) -> int:
+    """``narrowdown resume SESSION``."""
+    place = folders.find(arguments.session)
+    if arguments.repair:
+        place = folders.repair(place)
+        print(f"narrowdown: working on a repaired copy in {place}", file=sys.stderr)
+    about = folders.describe(place)
+    may_run(about.problem, arguments.yes_run_scripts)
+    flow = flow_of(place)
+    person = not arguments.answers and display_name(arguments, person=True) in ("tui",)
+    return walk(place, flow, arguments, person=person)
+
+
+def watch(arguments: argparse.Namespace) -> int:
+    """``narrowdown watch SESSION``: look, and change nothing. Ends with the runner."""
+    place = folders.find(arguments.session)
+    name = display_name(arguments, person=False)
+    if name == "tui":
+        return terminal(place)
+    flow = flow_of(place)
+    client = Client.attach(place, "watch", name="narrowdown watch")
+    try:
+        code = Follower(client, display(name, flow)).run(controls=False)
+    finally:
+        client.close()
+    return code
+
+
+def start(problem: Problem, arguments: argparse.Namespace, *, person: bool) -> int:
+    """Make the session, or go on with the one that ``--session`` names, and walk it."""
+    loaded = checked_flow(problem.flow)
+    place = session_folder(problem, loaded.text, arguments.session)
+    trust.remember(trust.items(problem))
+    return walk(place, loaded.flow, arguments, person=person)
+
+
+def walk(place: Path, flow: Flow, arguments: argparse.Namespace, *, person: bool) -> int:
+    """Start the runner, or attach to the one at work, and follow it to its end; then write what is handed on."""
+    name = display_name(arguments, person=person)
+    answers = read_answers(arguments.answers, flow) if getattr(arguments, "answers", None) else {}
+    policy: Policy = "person" if person else "script" if answers else "recommended"
+    options = Options(
+        policy=policy,
+        answers=answers,
+        jobs=arguments.jobs,
+        offers=person and name == "tui",
+        retry_unresolved=getattr(arguments, "retry_unresolved", False),
+        detach=arguments.detach,
+    )
+    if name == "tui" and person:
+        return terminal(place)
+    before = folders.load(place)
+    client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}")
+    try:
+        if arguments.detach:
+            print(f"{place.name} runs on its own: 'narrowdown watch {place}' looks at it.")
+            return FOUND
+        shown = display(name, flow)
+        prompt = Prompt(flow) if person else None
+        code = Follower(client, shown, prompt=prompt, since=before.seq).run()
+    finally:
+        client.close()
+    finish(place, code, text=name in ("plain", "rich"))
+    return code
+
+
+def finish(place: Path, code: int, *, text: bool) -> None:
+    """The end of a run: report and bundle into the session's folder, and on a text display the result and where it lies."""
+    from wizard.bundle.export import NothingToExport, export
+    from wizard.machine import MachineProblem
+    from wizard.report import to_html
+    from wizard.report.gather import summary
+    from wizard.report.read import read
+    from wizard.report.words import visible
+    from wizard.session.problems import SessionProblem
+
+    reading = read(place)
+    if code in (STOPPED, NEEDS_PERSON):
+        print(
+            f"narrowdown: the session is safe: 'narrowdown resume {reading.description.id}' goes on ({place}).",
+            file=sys.stderr,
+        )
+        return
+    if not reading.state.end:
+        return
+    report = reading.report()
+    (place / "report.html").write_text(to_html(report), encoding="utf-8")
+    case = ""
+    try:
+        case = str(export(reading, place / "case"))
+    except NothingToExport:
+        pass
+    except (SessionProblem, MachineProblem, OSError) as problem:
+        print(f"narrowdown: the bundle could not be written: {problem}", file=sys.stderr)
+    if text:
+        for line in summary(report):
+            print(visible(line))
+        if case:
+            print(f"  case     {case}  (python {case}/check.py shows the fault again)")
+        print(f"  report   {place / 'report.html'}")
+        print(f"  session  {place}")
+
+
+def session_folder(problem: Problem, flow_text: str, chosen: str | None) -> Path:
+    """A new session's folder, or the chosen one, which may hold a session of the same model, flow and PROBLEM."""
+    if not chosen:
+        return folders.create(problem, flow_text)
+    place = Path(chosen).expanduser().absolute()
+    if folders.reuse(place, problem, flow_text):
+        return place
+    return folders.create(problem, flow_text, folder=place)
+
+
+def checked_flow(name: str) -> Loaded:
+    """The flow, linted. Raises Refusal (exit 2) with file, line and column."""
+    from wizard.flow.check import check
+
+    try:
+        loaded = load_flow(name)
+    except FlowProblem as problem:
+        raise Refusal(BAD_USAGE, str(problem)) from None
+    problems = check(loaded)
+    if problems:
+        first, more = problems[0], len(problems) - 1
+        rest = f" ({more} more: narrowdown flow check {name})" if more else ""
+        raise Refusal(
+            BAD_USAGE, f"{loaded.path}:{first.line}:{first.column}: {first.message} {first.suggestion}".rstrip() + rest
+        )
+    return loaded
+
+
+def flow_of(place: Path) -> Flow:
+    """The session's own flow. Raises Refusal (exit 4)."""
+    try:
+        return load_flow(place / folders.FLOW).flow
+    except FlowProblem as problem:
+        raise Refusal(MISSING, f"The session's own flow cannot be read: {problem}") from None
+
+
+def may_run(problem: Problem, yes: list[str]) -> None:
+    """Scripts and commands that nobody here agreed to are listed, exit 3."""
+    unknown = trust.strangers(problem, yes)
+    if unknown:
+        raise Refusal(NEEDS_PERSON, trust.sentence(unknown))
+
+
+def display_name(arguments: argparse.Namespace, *, person: bool) -> str:
+    """``auto``: the terminal UI for a person at a terminal, else plain text."""
+    chosen = str(arguments.display)
+    terminal_here = sys.stdin.isatty() and sys.stdout.isatty()
+    if chosen == "tui" and not terminal_here:
+        raise Refusal(BAD_USAGE, "--display tui needs a terminal; --display plain asks the same questions as text.")
+    if chosen != "auto":
+        return chosen
+    return "tui" if person and terminal_here else "plain"
+
+
+def display(name: str, flow: Flow) -> Display:
+    """A text display on stdout."""
+    if name == "json":
+        return JsonDisplay(sys.stdout)
+    if name == "none":
+        return SilentDisplay()
+    return PlainDisplay(flow, sys.stdout, colour=name == "rich" and sys.stdout.isatty())
+
+
+def terminal(place: Path) -> int:
+    """The terminal UI on one session."""
+    from wizard.tui.app import run as run_terminal
+
+    code = run_terminal(folder=place)
+    finish(place, code, text=True)
+    return code
