@@ -494,12 +494,3 @@ def _circle(name: str, edges: Mapping[str, Iterable[str]]) -> list[str]:
                 met.add(target)
                 ways.append([*way, target])
     return [name]
-
-
-def nodes_in_order(flow: Flow) -> tuple[str, ...]:
-    """Node names as a route would meet them: breadth first from the start, then those that nothing reaches."""
-    edges = {name: [t for a in node.answers.values() for t in targets(a)] for name, node in flow.nodes.items()}
-    order = [flow.start] if flow.start in flow.nodes else []
-    for name in order:
-        order.extend(t for t in dict.fromkeys(edges[name]) if t in flow.nodes and t not in order)
-    return (*order, *(n for n in flow.nodes if n not in order))
