@@ -100,8 +100,11 @@ def seen(
 
 @functools.lru_cache(maxsize=8)
 def engine(text: str) -> Engine:
-    """The engine of a spec, made once a process. Raises ``EngineMissing``, ``ValueError``."""
-    return backends.make(text)
+    """The engine of a spec, made once a process. Raises ``EngineMissing``; ``EngineFault`` (refused) for a wrong spec."""
+    try:
+        return backends.make(text)
+    except ValueError as error:
+        raise EngineFault("refused", str(error)) from error
 
 
 def forget() -> None:
@@ -129,7 +132,7 @@ class _Captures:
         self._index = model.index
         try:
             self._engine = engine(reference)
-        except (EngineMissing, ValueError) as error:
+        except (EngineMissing, EngineFault) as error:
             raise ReferenceFailed(f"The reference {reference} is not available: {error}") from error
         question = (self._engine.info.fingerprint, str(spec.parse(reference)), model.digest, inputs, _boot())
         name = hashlib.sha256("\0".join(question).encode()).hexdigest()[:32]

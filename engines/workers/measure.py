@@ -140,6 +140,8 @@ class _Measuring:
         question = (
             self.engine.info.fingerprint, self.engine.info.spec, probe.model, probe.candidate, self.part.judged, self.marks,
             probe.keep, probe.attempt,
+            # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no part of the answer.
+            probe if probe.runs > 1 else None,
         )  # fmt: skip
 
         def make() -> _Ready:

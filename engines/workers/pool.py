@@ -24,7 +24,7 @@ from typing import Any, Literal
 import msgspec
 
 from engines.probe import AnyProbe, Measure, Measurement, Status
-from engines.workers import memory
+from engines.workers import memory, processes
 from engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
 
 _HELLO = 60.0  # seconds that a new worker may take to answer at all
@@ -135,7 +135,9 @@ class _Process:
         return True
 
     async def end(self, grace: float = _TERM_GRACE) -> int:
-        """TERM, then KILL, to the whole group; reap; close the pipes. The return code as ``subprocess`` gives it."""
+        """TERM, then KILL, to the whole group and to whatever else it has started; reap; close the pipes. The return code as
+        ``subprocess`` gives it."""
+        started = processes.descendants(self.pid)
         try:
             if grace > 0 and not self.gone():
                 self.signal_group(signal.SIGTERM)
@@ -143,6 +145,7 @@ class _Process:
         finally:
             # Also after a death of its own: what it started may still run.
             self.signal_group(signal.SIGKILL)
+            processes.kill(started)
             for transport in self.transports:
                 transport.close()
             self.transports.clear()
