@@ -1,0 +1,103 @@
+"""Scripts and files that misbehave: each ends in a sentence that says where."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engines.data import files
+from engines.data.problem import InputProblem
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "loader.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_script_yields_feeds_and_may_import_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "neighbour_of_loader.py").write_text("VALUE = 7\n")
+    text = (
+        "import numpy as np\nfrom neighbour_of_loader import VALUE\n"
+        "def load_data():\n  for i in range(2): yield {'x': np.full(3, VALUE + i)}\n"
+    )
+    before = list(sys.path)
+    feeds = list(files.read(str(script(tmp_path, text)), ["x"]))
+    assert [f.arrays["x"].tolist() for f in feeds] == [[7] * 3, [8] * 3]
+    assert feeds[0].source == "loader.py"
+    assert sys.path == before
+    assert not any(name.startswith("_narrowdown_loader") for name in sys.modules)
+    sys.modules.pop("neighbour_of_loader", None)
+
+
+def test_a_named_function_and_a_list(tmp_path: Path) -> None:
+    path = script(tmp_path, "def feeds(): return [{'x': [1.0, 2.0]}]\n")
+    (feed,) = files.read(f"{path}:feeds", ["x"])
+    assert feed.arrays["x"].tolist() == [1.0, 2.0]
+    with pytest.raises(InputProblem, match=r"has no function 'feed': did you mean feeds"):
+        list(files.read(f"{path}:feed", ["x"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("def load_data(:\n", r"'loader.py', line 1, stopped with SyntaxError"),
+        ("import no_such_module_here\n", r"line 1, stopped with ModuleNotFoundError"),
+        (
+            "def load_data():\n  yield {}\n  raise RuntimeError('no data')\n",
+            r"line 3, stopped with RuntimeError: no data\.",
+        ),
+        ("def load_data():\n  return 1 / 0\n", r"line 2, stopped with ZeroDivisionError"),
+        ("def load_data():\n  raise SystemExit(3)\n", r"line 2, stopped with SystemExit"),
+        ("def load_data():\n  return int('x' + 1)\n", r"line 2, stopped with TypeError"),
+        ("def load_data():\n  yield [1, 2]\n", r"must yield dicts of arrays by input name, but feed 0 is a list"),
+        ("def load_data():\n  return []\n", r"gave no feed at all"),
+        ("def load_data():\n  return None\n", r"must take no arguments and yield dicts"),
+        ("def load_data(path):\n  yield {}\n", r"must take no arguments"),
+        ("def load_data():\n  yield {'x': object()}\n", r"'x' from 'loader.py' is not an array"),
+        ("load_data = 3\n", r"has no function 'load_data'"),
+    ],
+)
+def test_a_bad_script_is_a_sentence(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(InputProblem, match=says):
+        list(files.read(str(script(tmp_path, text)), ["x"]))
+
+
+def test_a_loader_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_MOST_FEEDS", 5)
+    text = "def load_data():\n  while True: yield {'x': 1.0}\n"
+    with pytest.raises(InputProblem, match=r"more than 5 feeds"):
+        list(files.read(str(script(tmp_path, text)), ["x"]))
+
+
+def test_files_that_are_not_what_they_say(tmp_path: Path) -> None:
+    (tmp_path / "bad.npz").write_bytes(b"PK not really")
+    (tmp_path / "bad.npy").write_bytes(b"")
+    (tmp_path / "bad.txt").write_text("1 2 3")
+    np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "pickle.npz", x=np.array([{}], dtype=object))
+    for name in ("bad.npz", "bad.npy", "pickle.npy", "pickle.npz"):
+        with pytest.raises(InputProblem, match=r"cannot be read as an? (archive of )?numpy arrays?"):
+            list(files.read(str(tmp_path / name), ["x"]))
+    with pytest.raises(InputProblem, match=r"not a kind of inputs file that can be read; give one of .json"):
+        list(files.read(str(tmp_path / "bad.txt"), ["x"]))
+    with pytest.raises(InputProblem, match=r"There is no inputs file"):
+        list(files.read(str(tmp_path / "none.npz"), ["x"]))
+    (tmp_path / "bad.npz").rename(tmp_path / "real.npy")
+    np.savez(tmp_path / "archive.npz", x=np.ones(1))
+    (tmp_path / "archive.npz").rename(tmp_path / "archive.npy")
+    with pytest.raises(InputProblem, match=r"is an archive of arrays; give it the ending .npz"):
+        list(files.read(str(tmp_path / "archive.npy"), ["x"]))
+    np.save(tmp_path / "one.npy", np.ones(1))
+    (tmp_path / "one.npy").rename(tmp_path / "one.npz")
+    with pytest.raises(InputProblem, match=r"is a single array; give it the ending .npy"):
+        list(files.read(str(tmp_path / "one.npz"), ["x"]))
+
+
+def test_an_equals_sign_in_a_path_is_no_name(tmp_path: Path) -> None:
+    folder = tmp_path / "a=b"
+    folder.mkdir()
+    np.save(folder / "x.npy", np.ones(1))
+    (given,) = files.read(str(folder / "x.npy"), ["x"])
+    assert list(given.arrays) == ["x"]

@@ -1,0 +1,302 @@
+"""What a user may give as inputs, what is refused with which sentence, and what lands on disk."""
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from engines.data import polygraphy, samples
+from engines.data.problem import InputProblem
+from engines.data.store import Store, digest_file
+from engines.graph.load import StoredModel
+from engines.probe import LoadInputs
+
+FLOAT, INT64, INT32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL
+
+
+def given(model: StoredModel, store: Store, *sources: Path | str, random: bool = False, **rest: Any) -> dict[str, Any]:
+    probe = LoadInputs(model=model.digest, sources=tuple(map(str, sources)), random=random, **rest)
+    return samples.load_inputs(probe, model, store)
+
+
+def npz(folder: Path, name: str = "in.npz", **arrays: np.ndarray) -> Path:
+    np.savez(folder / name, **arrays)
+    return folder / name
+
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def test_npz_rows_and_slices(tmp_path: Path, make: Any, store: Store) -> None:
+    model = make({"x": (FLOAT, ["n", 4]), "z": (INT64, ["n"])})
+    facts = given(model, store, npz(tmp_path, x=X, z=np.arange(3)))
+    assert facts["samples"] == [{"id": "real:0", "source": "in.npz", "rows": 3, "shapes": {"x": (3, 4), "z": (3,)}}]
+    feed = samples.feed(store, facts["inputs"], "real:0")
+    assert np.array_equal(feed["x"], X)
+    assert feed["z"].tolist() == [0, 1, 2]
+    row = samples.feed(store, facts["inputs"], "real:0/2")
+    assert np.array_equal(row["x"], X[2:3])
+    assert row["z"].shape == (1,)
+    assert samples.rows(store, facts["inputs"], "real:0") == 3
+    assert samples.rows(store, facts["inputs"], "real:0/2") == 0
+    with pytest.raises(ValueError, match="read-only"):
+        feed["x"][0, 0] = 9
+    for sample, says in (("real:7", "no sample 'real:7'; they hold 'real:0'"), ("real:0/3", "no row 3")):
+        with pytest.raises(InputProblem, match=says):
+            samples.feed(store, facts["inputs"], sample)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "outputs", "fed", "scored"),
+    [
+        (["n", 4], ["n", 4], 3, 3),
+        ([None, 4], [None, 4], 3, 3),
+        ([3, 4], [3, 4], 0, 3),  # a fixed batch: rows are scored, none is fed alone
+        (["n", 4], [4, 4], 0, 0),
+        ([3, 4], [4, 3], 0, 0),
+    ],
+)
+def test_when_rows_are_independent(
+    tmp_path: Path, make: Any, store: Store, shapes: Any, outputs: Any, fed: int, scored: int
+) -> None:
+    model = make({"x": (FLOAT, shapes)}, [helper.make_node("Cos", ["x"], ["y"])], None, {"y": (FLOAT, outputs)})
+    facts = given(model, store, npz(tmp_path, x=X))
+    assert facts["samples"][0].get("rows", 0) == fed
+    assert samples.rows(store, facts["inputs"], "real:0") == scored
+
+
+def test_a_batch_of_one_is_the_feed_itself(tmp_path: Path, make: Any, store: Store) -> None:
+    facts = given(make({"x": (FLOAT, ["n", 4])}), store, npz(tmp_path, x=X[:1]))
+    assert "rows" not in facts["samples"][0]
+
+
+def test_equal_content_is_kept_once(tmp_path: Path, make: Any, store: Store) -> None:
+    model = make({"x": (FLOAT, ["n", 4])})
+    first = given(model, store, npz(tmp_path, x=X), random=True)
+    assert given(model, store, npz(tmp_path, x=X), random=True) == first
+    assert given(model, store, npz(tmp_path, x=X + 1), random=True)["inputs"] != first["inputs"]
+    assert given(model, store, npz(tmp_path, x=X), random=True, seed=2)["inputs"] != first["inputs"]
+    assert not [p for p in store.inputs.iterdir() if p.name.startswith(".")]
+
+
+def test_several_files_are_several_feeds(tmp_path: Path, make: Any, store: Store) -> None:
+    model = make({"x": (FLOAT, ["n", 4])})
+    polygraphy.write_inputs(tmp_path / "in.json", [{"x": X}, {"x": X[:2]}])
+    facts = given(model, store, npz(tmp_path, x=X), tmp_path / "in.json", random=True)
+    assert [s["id"] for s in facts["samples"]] == ["real:0", "real:1", "real:2", "random:0"]
+    assert [s["source"] for s in facts["samples"]] == ["in.npz", "in.json", "in.json", "random by role"]
+    assert samples.feed(store, facts["inputs"], "real:2")["x"].shape == (2, 4)
+    assert samples.feed(store, facts["inputs"], "random:0")["x"].shape == (3, 4)  # as the first real feed
+
+
+def test_npy_per_input(tmp_path: Path, make: Any, store: Store) -> None:
+    model = make({"x": (FLOAT, ["n", 4]), "z": (INT64, ["n"])})
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "other.npy", np.arange(3))
+    facts = given(model, store, tmp_path / "x.npy", f"z={tmp_path / 'other.npy'}")
+    assert len(facts["samples"]) == 1
+    assert samples.feed(store, facts["inputs"], "real:0")["z"].tolist() == [0, 1, 2]
+    with pytest.raises(
+        InputProblem, match=r"'other.npy' holds one array, and it is not clear for which of the inputs 'x', 'z'"
+    ):
+        given(model, store, tmp_path / "x.npy", tmp_path / "other.npy")
+    with pytest.raises(InputProblem, match="lacks the input 'z'"):
+        given(model, store, tmp_path / "x.npy")
+
+
+def test_any_npy_fits_a_model_with_one_input(tmp_path: Path, make: Any, store: Store) -> None:
+    np.save(tmp_path / "other.npy", X)
+    facts = given(make({"x": (FLOAT, ["n", 4])}), store, tmp_path / "other.npy", tmp_path / "other.npy")
+    assert len(facts["samples"]) == 2
+
+
+def test_one_array_serves_every_feed_and_odd_counts_are_refused(tmp_path: Path, make: Any, store: Store) -> None:
+    model = make({"x": (FLOAT, ["n", 4]), "z": (INT64, ["n"])})
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "z.npy", np.arange(3))
+    x, z = tmp_path / "x.npy", tmp_path / "z.npy"
+    assert len(given(model, store, x, x, z)["samples"]) == 2
+    with pytest.raises(InputProblem, match="give as many for each"):
+        given(model, store, x, x, x, z, z)
+
+
+def test_missing_extra_and_misspelt_names(tmp_path: Path, make: Any, store: Store) -> None:
+    model = make({"input_ids": (INT64, ["n", 4])})
+    with pytest.raises(
+        InputProblem, match=r"lacks the input 'input_ids' \(it has 'input_id'\)\. Did you mean 'input_id'\?"
+    ):
+        given(model, store, npz(tmp_path, input_id=X.astype(int)))
+    facts = given(model, store, npz(tmp_path, input_ids=X.astype(int), a=X, b=X))
+    assert facts["warnings"] == ["'in.npz' also holds 'a', 'b', which the model does not have: ignored."]
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (np.zeros((3, 5), np.float32), r"has the shape \[3, 5\], and the model wants \[n, 4\]"),
+        (np.zeros(4, np.float32), "A batch dimension in front seems to be missing"),
+        (np.array([["a"] * 4]), "the model wants float32"),
+        (np.zeros((3, 4), complex), "the model wants float32"),
+        (np.full((1, 4), 2**24 + 1), "would|do not fit"),
+        (np.full((1, 4), 1e300), "do not fit into the model's float32"),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence(tmp_path: Path, make: Any, store: Store, array: np.ndarray, says: str) -> None:
+    with pytest.raises(InputProblem, match=says) as caught:
+        given(make({"x": (FLOAT, ["n", 4])}), store, npz(tmp_path, x=array))
+    assert str(caught.value).endswith(".")
+    assert not any(store.inputs.iterdir())
+
+
+def test_symbolic_dimensions_must_agree(tmp_path: Path, make: Any, store: Store) -> None:
+    model = make({"x": (FLOAT, ["n", 4]), "z": (INT64, ["n"])})
+    with pytest.raises(InputProblem, match="'n' is 3 in the input 'x'"):
+        given(model, store, npz(tmp_path, x=X, z=np.arange(2)))
+
+
+def test_conversions_that_lose_nothing(tmp_path: Path, make: Any, store: Store) -> None:
+    model = make({"x": (FLOAT, [4]), "z": (INT32, [2]), "b": (BOOL, [2]), "h": (TensorProto.BFLOAT16, [2])})
+    arrays = {"x": np.arange(4), "z": np.array([1, -2]), "b": np.array([0, 1]), "h": np.array([1.0, 2.0], np.float32)}
+    facts = given(model, store, npz(tmp_path, **arrays))
+    feed = samples.feed(store, facts["inputs"], "real:0")
+    assert [feed[k].dtype.name for k in "xzbh"] == ["float32", "int32", "bool", "bfloat16"]
+    assert feed["z"].tolist() == [1, -2]
+    assert [w for w in facts["warnings"] if "'x'" in w] == [
+        "The input 'x' in 'in.npz' is int64 and was converted to float32."
+    ]
+    for bad in ({"z": np.array([2**40, 0])}, {"z": np.array([1.5, 2.0])}, {"b": np.array([2, 0])}):
+        with pytest.raises(InputProblem, match="the model's"):
+            given(model, store, npz(tmp_path, **{**arrays, **bad}))
+
+
+def test_unsigned_values_that_only_survive_the_way_there_and_back_are_refused(
+    tmp_path: Path, make: Any, store: Store
+) -> None:
+    model = make({"z": (INT64, [1])})
+    with pytest.raises(InputProblem, match="do not fit"):
+        given(model, store, npz(tmp_path, z=np.array([2**64 - 1], np.uint64)))
+
+
+def test_float64_is_rounded_with_a_warning(tmp_path: Path, make: Any, store: Store) -> None:
+    facts = given(make({"x": (FLOAT, [1])}), store, npz(tmp_path, x=np.array([0.1])))
+    assert facts["warnings"] == ["The input 'x' in 'in.npz' is float64 and was rounded to float32."]
+
+
+def test_bfloat16_as_numpy_saves_it(tmp_path: Path, make: Any, store: Store) -> None:
+    model = make({"x": (TensorProto.BFLOAT16, [2])})
+    np.save(tmp_path / "x.npy", np.array([1.0, 3.0], ml_dtypes.bfloat16))
+    feed = samples.feed(store, given(model, store, tmp_path / "x.npy")["inputs"], "real:0")
+    assert feed["x"].astype(np.float32).tolist() == [1.0, 3.0]
+
+
+def test_strings_and_nonfinite_values(tmp_path: Path, make: Any, store: Store) -> None:
+    model = make({"s": (TensorProto.STRING, [2]), "x": (FLOAT, [2])})
+    facts = given(
+        model, store, npz(tmp_path, s=np.array(["a", "bcd"]), x=np.array([np.nan, 1], np.float32)), random=True
+    )
+    assert samples.feed(store, facts["inputs"], "real:0")["s"].tolist() == ["a", "bcd"]
+    assert samples.feed(store, facts["inputs"], "random:0")["s"].tolist() == ["text", "text"]
+    assert facts["warnings"] == ["The input 'x' in 'in.npz' holds NaN or infinite values."]
+
+
+def test_scalars(tmp_path: Path, make: Any, store: Store) -> None:
+    facts = given(make({"x": (FLOAT, [])}), store, npz(tmp_path, x=np.float32(3)), random=True)
+    assert samples.feed(store, facts["inputs"], "real:0")["x"].shape == ()
+    assert samples.feed(store, facts["inputs"], "random:0")["x"].shape == ()
+
+
+def test_large_arrays_are_mapped(tmp_path: Path, make: Any, store: Store) -> None:
+    facts = given(make({"x": (FLOAT, ["n", 4])}), store, npz(tmp_path, x=np.ones((70_000, 4), np.float32)))
+    assert isinstance(samples.feed(store, facts["inputs"], "real:0")["x"], np.memmap)
+    assert isinstance(samples.feed(store, facts["inputs"], "real:0/9")["x"], np.memmap)
+
+
+def test_changed_files_and_damaged_stores_are_noticed(tmp_path: Path, make: Any, store: Store) -> None:
+    model = make({"x": (FLOAT, ["n", 4])})
+    file = npz(tmp_path, x=X)
+    digest = digest_file(file)
+    facts = given(model, store, file, source_digests=(digest,))
+    npz(tmp_path, x=X + 1)
+    with pytest.raises(InputProblem, match="has changed since this session was opened"):
+        given(model, store, file, source_digests=(digest,))
+    next((store.inputs / facts["inputs"]).glob("*.npy")).write_bytes(b"")
+    with pytest.raises(InputProblem, match="damaged"):
+        samples.feed(store, facts["inputs"], "real:0")
+    with pytest.raises(InputProblem, match="missing or damaged"):
+        samples.feed(store, "0" * 64, "real:0")
+
+
+def test_random_shapes_ranges_and_wrong_names(make: Any, store: Store) -> None:
+    model = make({"x": (FLOAT, ["n", 3]), "z": (INT64, ["n", "t"]), "sum": (FLOAT, ["t + 2", "n"])})
+    facts = given(model, store, random=True, shapes={"z": (5, 7)}, ranges={"x": (2.0, 3.0), "": (-4, -2)})
+    feed = samples.feed(store, facts["inputs"], "random:0")
+    assert (feed["x"].shape, feed["z"].shape, feed["sum"].shape) == ((5, 3), (5, 7), (9, 5))
+    assert 2 <= feed["x"].min() <= feed["x"].max() <= 3
+    assert set(np.unique(feed["z"])) == {-4, -3, -2}
+    with pytest.raises(InputProblem, match=r"The shape \[5, 4\] given for 'x' does not fit the model's \[n, 3\]"):
+        given(model, store, random=True, shapes={"x": (5, 4)})
+    with pytest.raises(InputProblem, match="no input 'zz'"):
+        given(model, store, random=True, ranges={"zz": (0, 1)})
+
+
+def test_random_values_of_one_input_do_not_depend_on_the_others(make: Any, store: Store) -> None:
+    one = given(make({"x": (FLOAT, [4])}), store, random=True)
+    two = given(make({"a": (FLOAT, [4]), "x": (FLOAT, [4])}), store, random=True)
+    first, second = (samples.feed(store, f["inputs"], "random:0") for f in (one, two))
+    assert np.array_equal(first["x"], second["x"])
+    assert not np.array_equal(second["a"], second["x"])
+
+
+def test_a_model_of_int8_is_told(make: Any, store: Store) -> None:
+    node = helper.make_node("DequantizeLinear", ["x", "s"], ["y"])
+    model = make({"x": (TensorProto.INT8, [4])}, [node], {"s": np.float32(0.5)}, {"y": (FLOAT, [4])})
+    assert given(model, store, random=True)["quantized"]
+    assert not given(make({"x": (FLOAT, [4])}), store, random=True)["quantized"]
+
+
+def test_images(tmp_path: Path, make: Any, store: Store) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.zeros((6, 8, 3), np.uint8)
+    pixels[..., 0] = 255
+    image.fromarray(pixels).save(tmp_path / "red.png")
+    nchw = make({"image": (FLOAT, ["n", 3, 6, 8])})
+    facts = given(nchw, store, tmp_path / "red.png", tmp_path / "red.png")
+    assert len(facts["samples"]) == 2
+    feed = samples.feed(store, facts["inputs"], "real:0")["image"]
+    assert feed.shape == (1, 3, 6, 8)
+    assert (feed[0, 0] == 1).all()
+    assert not feed[0, 1:].any()
+    grey = samples.feed(
+        store, given(make({"image": (FLOAT, [1, 1, 3, 4])}), store, tmp_path / "red.png")["inputs"], "real:0"
+    )["image"]
+    assert grey.shape == (1, 1, 3, 4)
+    assert np.allclose(grey, 76 / 255)
+    nhwc = make({"image": (TensorProto.UINT8, [1, "h", "w", 3])})
+    feed = samples.feed(store, given(nhwc, store, tmp_path / "red.png")["inputs"], "real:0")["image"]
+    assert np.array_equal(feed[0], pixels)
+    with pytest.raises(InputProblem, match="not clear for which"):
+        given(make({"x": (FLOAT, [4])}), store, tmp_path / "red.png")
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    with pytest.raises(InputProblem, match="cannot be read as an image"):
+        given(nchw, store, tmp_path / "bad.png")
+
+
+def test_sequences_cannot_be_fed(tmp_path: Path, store: Store) -> None:
+    import onnx
+
+    from engines.graph import load
+
+    kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, [2]))
+    graph = helper.make_graph(
+        [helper.make_node("SequenceLength", ["s"], ["y"])],
+        "g",
+        [helper.make_value_info("s", kind)],
+        [helper.make_tensor_value_info("y", INT64, [])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "s.onnx")
+    model = load.load(store, load.import_model(tmp_path / "s.onnx", store).digest)
+    with pytest.raises(InputProblem, match="'s' is no plain tensor"):
+        given(model, store, random=True)
