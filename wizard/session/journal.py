@@ -19,6 +19,7 @@ from engines.data.store import Store, atomic
 from wizard.session.events import (
     VERSION,
     AnyEvent,
+    NoteAdded,
     ProbeFinished,
     ProbeStarted,
     StepFinished,
@@ -31,6 +32,8 @@ NAME = "journal.jsonl"
 
 _CRC = len(',"crc":"00000000"}')
 _KEPT = 4 << 10  # a field of this size or more moves to an artifact when its line is too large
+# msgspec leaves a default out where it is that very object, so this float and no other.
+_UNSTAMPED = NoteAdded(text="").ts
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 
@@ -46,7 +49,7 @@ _head = msgspec.json.Decoder(_Head)
 
 def encode(event: AnyEvent) -> bytes:
     """The event as one line, newline included. ``seq`` and ``ts`` must be set."""
-    body = _encoder.encode(msgspec.structs.replace(event, seq=0, ts=0.0))
+    body = _encoder.encode(msgspec.structs.replace(event, seq=0, ts=_UNSTAMPED))
     line = b'{"v":%d,"seq":%d,"ts":%.6f,%s' % (VERSION, event.seq, event.ts, body[1:])
     return b'%s,"crc":"%08x"}\n' % (line[:-1], zlib.crc32(line))
 

@@ -46,13 +46,16 @@ def test_what_append_returns_is_what_read_gives(tmp_path):
     path = tmp_path / "journal.jsonl"
     assert written(path) == read(path)
     assert [event.seq for event in read(path)] == list(range(1, len(EVENTS) + 1))
+    assert [event.ts for event in read(path)] == [1000.0 + n for n in range(len(EVENTS))]
     assert path.read_bytes() == lines()
 
 
 def test_every_line_carries_the_public_fields_and_a_checksum_that_anyone_can_check(tmp_path):
     written(tmp_path / "journal.jsonl")
     for line in (tmp_path / "journal.jsonl").read_bytes().splitlines():
-        fields = json.loads(line)
+        pairs = json.loads(line, object_pairs_hook=lambda found: found)
+        fields = dict(pairs)
+        assert len(fields) == len(pairs), "no field twice"
         assert {"v", "seq", "ts", "kind", "crc"} <= set(fields)
         body = line[: line.rindex(b',"crc":')] + b"}"
         assert fields["crc"] == f"{zlib.crc32(body):08x}"

@@ -1,0 +1,367 @@
+"""The walk: the same decisions whatever is killed, however many jobs, in whatever order probes finish."""
+
+import asyncio
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engines.probe import Measurement
+from wizard.runner import progress
+from wizard.runner.options import Options
+from wizard.session import events as e
+from wizard.session.journal import NAME, read
+from wizard.session.state import fold
+
+# tests/ has no packages: the shared world of this folder is loaded by its path.
+_spec = importlib.util.spec_from_file_location("runner_house", Path(__file__).with_name("house.py"))
+assert _spec is not None
+assert _spec.loader is not None
+if "runner_house" not in sys.modules:
+    sys.modules["runner_house"] = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(sys.modules["runner_house"])
+from runner_house import (  # noqa: E402
+    PROBLEM, STEPS, Oracle, decisions, finished, flow, runner, state, walk,
+)  # fmt: skip
+
+SLOW = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def script(**answers: str | list[str]) -> Options:
+    return Options(policy="script", answers=answers, detach=True)
+
+
+TWICE = {"third": ["again", "stop"]}
+
+
+def kinds(folder: Path) -> list[str]:
+    return [str(event.__struct_config__.tag) for event in read(folder / NAME)]
+
+
+def test_a_walk_from_start_to_end(tmp_path):
+    assert walk(tmp_path, Oracle()) == 0
+    found = state(tmp_path)
+    assert [(v.node, v.answer, v.by) for v in found.route] == [
+        ("first", "yes", "recommended"), ("second", "yes", "recommended"), ("third", "stop", "recommended"),
+    ]  # fmt: skip
+    assert found.end == "found"
+    assert found.phase == "ended"
+    assert found.route[1].outcome["left"] == "5,12"
+    assert found.findings.notes == ("looked", "5,12")
+    assert found.route[0].question.answers[0].text == "Yes, 32"
+    assert found.route[0].question.because == "3 bad"
+    assert kinds(tmp_path)[0] == "session.opened"
+    assert kinds(tmp_path)[-1] == "session.closed"
+    assert progress.read(tmp_path)["phase"] == "ended"
+
+
+def test_settings_and_unresolved_counts_reach_the_next_visit(tmp_path):
+    options = script(**TWICE)
+    assert walk(tmp_path, Oracle(), options) == 0
+    second = state(tmp_path).route[3]
+    assert (second.node, second.visit) == ("second", 2)
+    assert second.outcome["left"] == "5,12"
+    assert "{}" in second.outcome["settings"]
+    assert state(tmp_path).route[2].settings == {"size": 16}
+
+
+@given(st.data())
+@SLOW
+def test_killed_anywhere_and_resumed_it_decides_the_same_and_measures_nothing_twice(tmp_path_factory, data):
+    straight, broken = tmp_path_factory.mktemp("a"), tmp_path_factory.mktemp("b")
+    assert walk(straight, Oracle(), script(**TWICE)) == 0
+    code, deaths = None, 0
+    while code is None:
+        lives = data.draw(st.integers(0, 60))
+        jobs = data.draw(st.sampled_from([1, 2, 4]))
+        options = Options(policy="script", answers=TWICE, detach=True, jobs=jobs)
+        code = walk(broken, Oracle(seed=deaths), options, lives=lives if deaths < 6 else 10**9)
+        tear = data.draw(st.integers(0, 3))
+        if code is None and tear:
+            with (broken / NAME).open("ab") as file:
+                file.write(b'{"v":1,"seq":'[: tear * 4])
+        deaths += 1
+    assert code == 0
+    assert decisions(state(broken)) == decisions(state(straight))
+    assert len(finished(broken)) == len(set(finished(broken)))
+
+
+@given(seed=st.integers(0, 10**6), culprits=st.sets(st.integers(0, 31), min_size=1, max_size=3))
+@SLOW
+def test_any_number_of_jobs_decides_the_same(tmp_path_factory, seed, culprits):
+    found, probes = [], []
+    for jobs in (1, 2, 4):
+        folder = tmp_path_factory.mktemp(f"jobs{jobs}")
+        oracle = Oracle(tuple(culprits), seed, wait=9)
+        assert walk(folder, oracle, Options(jobs=jobs, detach=True)) == 0
+        assert oracle.most <= jobs
+        found.append(decisions(state(folder)))
+        probes.append(set(finished(folder)))
+    assert found[0] == found[1] == found[2]
+    assert probes[0] <= probes[1], "running ahead adds probes and leaves none out"
+    assert probes[0] <= probes[2]
+
+
+def test_running_ahead_uses_the_slots_and_says_so(tmp_path):
+    oracle = Oracle(wait=9)
+    assert walk(tmp_path, oracle, Options(jobs=4, detach=True)) == 0
+    assert oracle.most == 4
+    visit = state(tmp_path).route[1]
+    assert visit.speculative > 0
+    started = [ev for ev in read(tmp_path / NAME) if isinstance(ev, e.ProbeStarted)]
+    assert sum(ev.speculative for ev in started) == visit.speculative
+    assert not any(ev.speculative and ev.probe.exclusive for ev in started)
+
+
+def test_what_is_read_is_what_was_lived(tmp_path):
+    async def go() -> None:
+        made = runner(tmp_path, Oracle(), Options(jobs=2, detach=True))
+        await made.run()
+        assert made._ledger.state == fold(read(tmp_path / NAME))
+
+    asyncio.run(go())
+
+
+def test_a_failed_step_is_an_answer(tmp_path):
+    assert walk(tmp_path, Oracle(), flow=flow(second="broken")) == 0
+    visit = state(tmp_path).route[1]
+    assert (visit.status, visit.answer) == ("failed", "no")
+    assert "ZeroDivisionError" in visit.error
+    assert visit.question.because == visit.error
+
+
+def test_a_refused_step_is_an_answer_where_the_flow_has_others(tmp_path):
+    assert walk(tmp_path, Oracle(), flow=flow(second="unwilling")) == 0
+    visit = state(tmp_path).route[1]
+    assert (visit.status, visit.answer, visit.outcome["message"]) == ("refused", "no", "It cannot be done here.")
+
+
+def test_a_session_of_one_step_ends_with_its_refusal(tmp_path):
+    assert walk(tmp_path, Oracle(), flow=flow(first="unwilling", id_="step-unwilling")) == 4
+    assert state(tmp_path).closed.reason == "It cannot be done here."
+
+
+def test_a_missing_capability_skips_the_step_with_the_engines_reason(tmp_path):
+    oracle = Oracle()
+    oracle.mark = False
+    assert walk(tmp_path, oracle, flow=flow(second="marking")) == 0
+    visit = state(tmp_path).route[1]
+    assert visit.status == "refused"
+    assert "it fuses everything" in visit.error
+    assert visit.answer == "no"
+
+
+def test_a_missing_engine_is_a_sentence_and_is_tried_again(tmp_path):
+    oracle = Oracle()
+    oracle.missing = "OpenVINO is not installed; pip install narrowdown[openvino]."
+    assert walk(tmp_path, oracle) == 4
+    closed = state(tmp_path).closed
+    assert (closed.exit_code, closed.reason) == (4, oracle.missing)
+    assert state(tmp_path).route[0].status == "refused"
+    assert walk(tmp_path, Oracle()) == 0
+
+
+def test_a_model_that_cannot_be_read_is_exit_2_and_is_read_again(tmp_path):
+    bad = Oracle(odd={"import": Measurement(status="refused", message="That is no ONNX model.")})
+    assert walk(tmp_path, bad) == 2
+    assert state(tmp_path).closed.reason == "That is no ONNX model."
+    assert walk(tmp_path, Oracle()) == 0
+
+
+def test_a_script_stops_where_it_says_ask(tmp_path):
+    assert walk(tmp_path, Oracle(), script(third="ask")) == 3
+    assert state(tmp_path).phase == "asking"
+    assert walk(tmp_path, Oracle(), script(third="stop")) == 0
+    assert kinds(tmp_path).count("question.asked") == 3
+
+
+def test_an_answer_that_is_not_there_is_exit_2(tmp_path):
+    assert walk(tmp_path, Oracle(), script(second="maybe")) == 2
+    assert "its answers are yes, no" in state(tmp_path).closed.reason
+
+
+def test_visits_are_bounded_and_the_limit_is_an_end(tmp_path):
+    assert walk(tmp_path, Oracle(), script(third="again")) == 6
+    assert state(tmp_path).end == "spent"
+    assert state(tmp_path).visits("second") == 3
+
+
+def test_unresolved_probes_stand_until_they_are_asked_for(tmp_path):
+    whole = frozenset(range(32))
+    oracle = Oracle(odd={whole: Measurement(status="crash", message="signal 11")})
+    assert walk(tmp_path, oracle, script(second="ask", first="yes")) == 3
+    assert state(tmp_path).route[1].unresolved == 1
+    well = Oracle()
+    assert walk(tmp_path, well, script(first="yes", third=["again", "stop"], second="yes")) == 0
+    # The second visit asks with another attempt, so it is measured; the first visit's crash stands.
+    assert state(tmp_path).route[1].outcome["verdict"] == "unresolved"
+    again = Oracle()
+    options = Options(policy="script", answers={"first": "yes", "second": "yes", "third": "stop"}, detach=True,
+                      retry_unresolved=True, first=({"do": "rewind", "to": "second"},))  # fmt: skip
+    assert walk(tmp_path, again, options) == 0
+
+
+def test_another_fingerprint_starts_the_unfinished_step_anew(tmp_path):
+    assert walk(tmp_path, Oracle(), lives=14) is None
+    before = state(tmp_path).here
+    assert before.status == "running"
+    changed = Oracle()
+    changed.fingerprint = "2"
+    assert walk(tmp_path, changed) == 0
+    cancelled = [ev for ev in read(tmp_path / NAME) if isinstance(ev, e.StepCancelled)]
+    assert [(ev.run, ev.reason) for ev in cancelled] == [(before.run, "engine-changed")]
+
+
+def test_rewind_and_return_measures_nothing_twice(tmp_path):
+    assert walk(tmp_path, Oracle(), script(**TWICE)) == 0
+    before = decisions(state(tmp_path))
+    for to in ("second", "first", "third"):
+        oracle = Oracle()
+        options = Options(policy="script", answers=TWICE, detach=True, first=({"do": "rewind", "to": to},))
+        assert walk(tmp_path, oracle, options) == 0
+        assert decisions(state(tmp_path)) == before
+        assert len(finished(tmp_path)) == len(set(finished(tmp_path)))
+    assert state(tmp_path).rewinds == 3
+
+
+def test_rewind_to_the_start_of_a_step_and_branch_off(tmp_path):
+    assert walk(tmp_path, Oracle(), script(**TWICE)) == 0
+    started = next(ev for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted) and ev.node == "second")
+    options = Options(policy="script", answers={"third": "stop"}, detach=True, first=({"do": "rewind", "to": started.seq},))
+    assert walk(tmp_path, Oracle(), options) == 0
+    assert [v.node for v in state(tmp_path).route] == ["first", "second", "third"]
+    assert len(finished(tmp_path)) == len(set(finished(tmp_path)))
+
+
+class Watched:
+    """A runner at work in the background of a test."""
+
+    def __init__(self, folder, oracle, options) -> None:
+        self.runner = runner(folder, oracle, options)
+        self.task = asyncio.create_task(self.runner.run())
+
+    async def until(self, phase: str, node: str = "") -> None:
+        for _ in range(2000):
+            here = self.runner._here
+            if self.runner._phase == phase and (not node or (here and here.node == node)):
+                return
+            if self.task.done():
+                break
+            await asyncio.sleep(0.001)
+        raise AssertionError(f"never {phase} at {node}: {self.runner._phase}")
+
+    async def ask(self, do: str, **rest) -> None:
+        reply = await self.runner.handle({"do": do, **rest}, None)
+        assert reply["ok"], reply
+
+
+def test_a_person_sees_offers_answers_skips_and_rewinds(tmp_path):
+    async def go() -> int:
+        w = Watched(tmp_path, Oracle(), Options(policy="person", offers=True, detach=True))
+        await w.until("offer", "first")
+        await w.ask("go")
+        await w.until("ask", "first")
+        no = await w.runner.handle({"do": "answer", "answer": "perhaps"}, None)
+        assert "not one of the answers" in no["error"]
+        old = await w.runner.handle({"do": "answer", "answer": "yes", "node": "second"}, None)
+        assert not old["ok"]
+        await w.ask("answer", node="first", visit=1, answer="yes", note="I think so")
+        await w.until("offer", "second")
+        assert progress.read(tmp_path)["expected"] == 12
+        await w.ask("skip")
+        await w.until("ask", "second")
+        assert state(tmp_path).here.error == "Skipped by you."
+        await w.ask("rewind", to="first")
+        await w.until("ask", "first")
+        await w.ask("answer", answer="no")
+        return await w.task
+
+    assert asyncio.run(go()) == 10
+    found = state(tmp_path)
+    assert [(v.node, v.answer, v.by) for v in found.route] == [("first", "no", "person")]
+
+
+def test_rewinding_while_a_step_runs_cancels_it(tmp_path):
+    async def go() -> int:
+        oracle = Oracle()
+        w = Watched(tmp_path, oracle, Options(policy="person", detach=True))
+        await w.until("ask", "first")
+        oracle.hold = asyncio.Event()
+        await w.ask("answer", answer="yes")
+        await w.until("running", "second")
+        while not oracle.running:
+            await asyncio.sleep(0)
+        await w.ask("rewind", to="first")
+        await w.until("ask", "first")
+        oracle.hold.set()
+        await w.ask("answer", answer="no")
+        return await w.task
+
+    assert asyncio.run(go()) == 10
+    assert [ev.reason for ev in read(tmp_path / NAME) if isinstance(ev, e.StepCancelled)] == ["rewound"]
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_stopping_keeps_the_session_and_resume_goes_on(tmp_path, hard):
+    async def go() -> int:
+        oracle = Oracle()
+        w = Watched(tmp_path, oracle, Options(detach=True))
+        await w.until("running", "second")
+        oracle.hold = asyncio.Event()
+        while not oracle.running:
+            await asyncio.sleep(0)
+        before = len(finished(tmp_path))
+        await w.ask("stop", hard=hard)
+        oracle.hold.set()
+        code = await w.task
+        assert len(finished(tmp_path)) - before == (0 if hard else 1)
+        return code
+
+    assert asyncio.run(go()) == 130
+    assert state(tmp_path).closed.end == ""
+    assert state(tmp_path).here.status == "cancelled"
+    assert walk(tmp_path, Oracle()) == 0
+    assert len(finished(tmp_path)) == len(set(finished(tmp_path)))
+
+
+def test_pausing_starts_nothing_new(tmp_path):
+    async def go() -> int:
+        oracle = Oracle()
+        w = Watched(tmp_path, oracle, Options(detach=True, jobs=2))
+        await w.until("running", "second")
+        await w.ask("pause")
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        count = len(oracle.ran)
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        assert len(oracle.ran) == count
+        assert progress.read(tmp_path)["paused"]
+        await w.ask("resume")
+        return await w.task
+
+    assert asyncio.run(go()) == 0
+
+
+def test_our_own_fault_is_exit_70_with_the_session_safe(tmp_path):
+    class Broken(Oracle):
+        def answer(self, probe):
+            raise RuntimeError("the pool fell over")
+
+    assert walk(tmp_path, Broken()) == 70
+    assert "logs/runner.log" in state(tmp_path).closed.reason
+    assert walk(tmp_path, Oracle()) == 0
+
+
+def test_an_unknown_step_is_said(tmp_path):
+    assert walk(tmp_path, Oracle(), steps={k: v for k, v in STEPS.items() if k != "search"}) == 4
+    assert "search" in state(tmp_path).closed.reason
+
+
+def test_timeouts_follow_the_first_build(tmp_path):
+    walk(tmp_path, Oracle())
+    assert [ev.timeout for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted)] == [0.0, 30.0]
+    assert PROBLEM.timeout == 0.0

@@ -1,0 +1,62 @@
+"""``narrowdown step NAME``: a flow of one node, generated, so that a step alone is a session like any other."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+PREFIX: Final = "step-"
+
+# step -> the outcome field that says how it ended -> (value, answer, end); what is not listed is done.
+_ENDS: Final[Mapping[str, tuple[str, tuple[tuple[Any, str], ...]]]] = {
+    "compare": ("verdict", (("passes", "not-reproduced"), ("reference", "reference-suspect"), ("unresolved", "unresolved"))),
+    "repeat": ("failures", ((0, "not-reproduced"),)),
+    "reduce": ("verdict", (("not-reproduced", "not-reproduced"), ("unresolved", "unresolved"))),
+    "precision": ("outcome", (("none-needed", "not-reproduced"), ("not-enough", "unresolved"))),
+    "confirm": ("confirmed", ((False, "unresolved"),)),
+    "workaround": ("holds", ((False, "unresolved"),)),
+    "extract": ("reproduced", ((False, "unresolved"),)),
+    "tactics": ("found", ((False, "unresolved"),)),
+}  # fmt: skip
+_TITLES: Final = {
+    "done": "The step is done",
+    "not-reproduced": "No failure was seen",
+    "reference-suspect": "The reference itself is suspect",
+    "unresolved": "The step came to no answer",
+}
+
+
+def single_flow(step: str, params: Mapping[str, Any] | None = None) -> str:
+    """The flow that runs this one step and ends by what it found, as YAML text.
+
+    Its end ``done`` has the verdict ``done`` (exit code 0); the others have those of the contract. The last answer, taken where the step
+    failed, is ``unresolved``.
+    """
+    field, cases = _ENDS.get(step, ("", ()))
+    answers: dict[str, Any] = {
+        f"case-{number}": {"text": _TITLES[end], "goto": end, "when": {field: value}, "because": "{{ message }}"}
+        for number, (value, end) in enumerate(cases, 1)
+    }
+    # The message is there in every outcome; a step that failed has none.
+    answers["done"] = {
+        "text": _TITLES["done"], "goto": "done", "when": {"not": {"message": None}}, "because": "{{ message }}",
+    }  # fmt: skip
+    answers["failed"] = {"text": _TITLES["unresolved"], "goto": "unresolved"}
+    ends = {name: {"title": title, "explain": title + ".", "verdict": name} for name, title in _TITLES.items()}
+    flow = {
+        "schema": 1,
+        "id": PREFIX + step,
+        "title": f"The step {step} alone",
+        "start": step,
+        "nodes": {
+            step: {
+                "title": step,
+                "explain": f"Runs the step {step} and ends.",
+                "step": {"use": step, "with": dict(params or {})},
+                "ask": "What did the step find?",
+                "answers": answers,
+            }
+        },
+        "ends": {name: end for name, end in ends.items() if name in {a["goto"] for a in answers.values()}},
+    }
+    # JSON is YAML too: nothing that a parameter holds can be misread.
+    return json.dumps(flow, indent=2, ensure_ascii=True) + "\n"
