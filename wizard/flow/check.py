@@ -15,7 +15,7 @@ import msgspec
 
 from wizard.flow import commands, terms
 from wizard.flow.load import Loaded, nearest
-from wizard.flow.model import Answer, Flow, FlowNode, When
+from wizard.flow.model import Answer, FlowNode, When
 from wizard.flow.template import FILTERS, TemplateProblem, fields, render
 
 VERDICTS: Final = (

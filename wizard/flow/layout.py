@@ -22,7 +22,10 @@ class Box(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """An arrow through its points, and the centre of its label. ``back``: it closes a cycle and runs along the side."""
+    """An arrow through its points, and where its label goes (its centre; of ``back`` its end).
+
+    ``back``: it closes a cycle and runs along the side.
+    """
 
     points: tuple[tuple[float, float], ...]
     label: tuple[float, float]
@@ -36,9 +39,9 @@ class Drawing(NamedTuple):
     height: float
 
 
-def arrange(names: Sequence[str], edges: Sequence[tuple[str, str]], start: str, box: tuple[float, float]) -> Drawing:
-    """Place ``names`` (distinct) and ``edges`` between them; ``box`` is the size of every box."""
-    back = _back(names, edges, start)
+def arrange(names: Sequence[str], edges: Sequence[tuple[str, str]], box: tuple[float, float]) -> Drawing:
+    """Place ``names`` (distinct, in reading order) and ``edges`` between them; ``box`` is the size of every box."""
+    back = _back(names, edges)
     forward = [e for e in edges if e not in back]
     layer = _layers(names, forward)
     chains = _chains(forward, layer)
@@ -58,28 +61,16 @@ def arrange(names: Sequence[str], edges: Sequence[tuple[str, str]], start: str, 
     return Drawing(boxes, tuple(drawn), (lane if back else right) + _MARGIN, height)
 
 
-def _back(names: Sequence[str], edges: Sequence[tuple[str, str]], start: str) -> set[tuple[str, str]]:
-    """Arrows to a node that the way from the start has already passed."""
-    after = {name: [b for a, b in edges if a == name] for name in names}
-    found: set[tuple[str, str]] = set()
-    done: set[str] = set()
-    for root in (start, *names):
-        if root in done or root not in after:
-            continue
-        way = [(root, iter(after[root]))]
-        on_way = {root}
-        while way:
-            node, rest = way[-1]
-            target = next(rest, None)
-            if target is None:
-                way.pop()
-                on_way.discard(node)
-                done.add(node)
-            elif target in on_way:
-                found.add((node, target))
-            elif target not in done:
-                way.append((target, iter(after[target])))
-                on_way.add(target)
+def _back(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Arrows against the order of the names that lie on a cycle: every cycle holds one, so the others close none."""
+    order = {name: i for i, name in enumerate(names)}
+    return {(a, b) for a, b in edges if order[b] <= order[a] and a in _reach(b, edges)}
+
+
+def _reach(start: str, edges: Sequence[tuple[str, str]]) -> list[str]:
+    found = [start]
+    for here in found:
+        found += dict.fromkeys(b for a, b in edges if a == here and b not in found)
     return found
 
 
@@ -217,9 +208,11 @@ def _down(points: Sequence[tuple[float, float]], box: tuple[float, float]) -> Ed
 
 
 def _side(source: Box, target: Box, lane: float, box: tuple[float, float]) -> Edge:
-    """From the right side of one box, up the lane, into the right side of the other."""
-    a, b = source.y + box[1] / 5, target.y - box[1] / 5
-    if source == target:
-        b = source.y - box[1] / 5
-    way = ((source.x + box[0] / 2, a), (lane, a), (lane, b), (target.x + box[0] / 2 + 2, b))
-    return Edge(way, (lane, (a + b) / 2), back=True)
+    """Out of the bottom of one box, through the gap below its layer, up the lane, and into the top of the other."""
+    inset = box[0] / 2 - 18
+    low, high = source.y + box[1] / 2 + 12, target.y - box[1] / 2 - 14
+    way = (
+        (source.x + inset, source.y + box[1] / 2), (source.x + inset, low), (lane, low), (lane, high),
+        (target.x + inset, high), (target.x + inset, target.y - box[1] / 2 - 2),
+    )  # fmt: skip
+    return Edge(way, (lane - 8, high - 5), back=True)

@@ -9,18 +9,29 @@ from wizard.flow.layout import Box, Edge, arrange
 from wizard.flow.model import Answer, Flow, FlowNode
 
 WIDTH: Final = 80
-_BOX: Final = (190.0, 46.0)  # width and height of a node in the SVG
-_CHARACTERS: Final = 27  # of a node's title that fit in its box
+_BOX: Final = (232.0, 46.0)  # width and height of a node in the SVG
+_CHARACTERS: Final = 35  # of a node's title that fit in its box
 
 _STYLE: Final = """
-  .sheet { fill: #ffffff } .box { fill: #eef3fb; stroke: #4a6fa5; stroke-width: 1.2 } .end { fill: #fdf3e3; stroke: #b87a1e }
-  .first { stroke-width: 2.6 } text { font: 12px system-ui, sans-serif; fill: #1b2430 }
-  .id { font: 10px ui-monospace, monospace; fill: #5b6675 }
-  .way { fill: none; stroke: #7a8798; stroke-width: 1.2 } .back { stroke-dasharray: 5 3 } .tip { fill: #7a8798 }
+  .sheet { fill: #ffffff }
+  .box { fill: #eef3fb; stroke: #4a6fa5; stroke-width: 1.2 }
+  .end { fill: #fdf3e3; stroke: #b87a1e }
+  .first { stroke-width: 2.6 }
+  text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: #1b2430 }
+  .id { font: 10px ui-monospace, "DejaVu Sans Mono", monospace; fill: #5b6675 }
+  .way { fill: none; stroke: #7a8798; stroke-width: 1.2 }
+  .back { stroke-dasharray: 5 3 }
+  .tip { fill: #7a8798 }
   .name { font-size: 10.5px; fill: #3d4856; paint-order: stroke; stroke: #ffffff; stroke-width: 4px }
   @media (prefers-color-scheme: dark) {
-    .sheet { fill: #14181f } .box { fill: #1f2a3a; stroke: #7ea3d8 } .end { fill: #33291a; stroke: #d9a04a }
-    text { fill: #e4e9f0 } .id { fill: #9aa7b8 } .way { stroke: #8492a6 } .tip { fill: #8492a6 } .name { fill: #c3ccd8; stroke: #14181f }
+    .sheet { fill: #14181f }
+    .box { fill: #1f2a3a; stroke: #7ea3d8 }
+    .end { fill: #33291a; stroke: #d9a04a }
+    text { fill: #e4e9f0 }
+    .id { fill: #9aa7b8 }
+    .way { stroke: #8492a6 }
+    .tip { fill: #8492a6 }
+    .name { fill: #c3ccd8; stroke: #14181f }
   }
 """
 
@@ -93,7 +104,7 @@ def svg(flow: Flow) -> str:
     """The flow as one SVG document: no scripts, no outside references, light or dark as the reader prefers."""
     names = [*flow.nodes, *flow.ends]
     ways = _ways(flow)
-    drawing = arrange(names, [(w.source, w.target) for w in ways], flow.start, _BOX)
+    drawing = arrange(names, [(w.source, w.target) for w in ways], _BOX)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {drawing.width:.0f} {drawing.height:.0f}" '
         f'width="{drawing.width:.0f}" height="{drawing.height:.0f}" role="img" aria-labelledby="title">',
@@ -138,7 +149,8 @@ def _arrow(edge: Edge) -> str:
 
 def _label(way: _Way, edge: Edge) -> str:
     x, y = edge.label
-    return f'<text class="name" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{_safe(_cut(way.label, 30))}</text>'
+    anchor = "end" if edge.back else "middle"
+    return f'<text class="name" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{_safe(_cut(way.label, 50))}</text>'
 
 
 def _ways(flow: Flow) -> list[_Way]:
