@@ -85,7 +85,7 @@ def _fold(proto: ModelProto) -> ModelProto:
             partitioning="recursive",
             error_ok=True,
             size_threshold=_LARGEST,
-            should_exclude_node=_reads_outside,
+            should_exclude_node=_stays,
         )
         graph.cleanup(remove_unused_graph_inputs=False).toposort()
         proto = _merge(original, gs.export_onnx(graph, do_type_check=False))
@@ -95,8 +95,11 @@ def _fold(proto: ModelProto) -> ModelProto:
     return _inferred(proto)
 
 
-def _reads_outside(node: Any) -> bool:
-    """Does the node read a weight that lies outside the model? Folding would not find it."""
+def _stays(node: Any) -> bool:
+    """Must the node not be folded? One that draws random numbers would draw them once and for all; one that reads a weight
+    which lies outside the model would not find it."""
+    if node.op in _RANDOM:
+        return True
     for tensor in node.inputs:
         values = getattr(getattr(tensor, "_values", None), "tensor", None)
         if isinstance(values, TensorProto) and external.is_external(values):

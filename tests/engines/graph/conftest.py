@@ -38,6 +38,7 @@ def file_types(shared_store: Store) -> Subject:
     folder = Path(magika.__file__).parent
     files = [
         folder / "magika.py", folder / "config" / "content_types_kb.min.json", MODELS / "shapes_cnn_in.npz", MODELS / "README.md",
+        MODELS.parents[1] / "LICENSE",
         MODELS / "sort_tf_massive_m4.onnx", Path(onnx.__file__).parent / "onnx.proto", Path(np.__file__), Path(onnx.__file__),
     ]  # fmt: skip
     feeds = {"bytes": np.array([file_bytes(f) for f in files if f.exists()], np.int32)}

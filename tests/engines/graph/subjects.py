@@ -142,7 +142,8 @@ def layer_norm(scale: float, rows: int = 8, width: int = 64) -> tuple[onnx.Model
         "v": (rng.standard_normal((width, width)) / 8).astype(np.float32),
         "two": np.float32(2), "eps": np.float32(1e-5),
     }  # fmt: skip
-    model = graph(nodes, {"x": (TensorProto.FLOAT, ["n", width])}, [f"z:{TensorProto.FLOAT}"], weights)
+    model = graph(nodes, {"x": (TensorProto.FLOAT, ["n", width])}, [], weights)
+    model.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", width]))
     return model, {"x": rng.standard_normal((rows, width)).astype(np.float16).astype(np.float32)}
 
 

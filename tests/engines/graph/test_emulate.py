@@ -83,7 +83,7 @@ def test_magika_is_wrong_in_both_precisions_and_both_norms_cure_fp16(file_types:
     expected = file_types.values[file_types.index.outputs[0]]
     for precision in ("fp16", "bf16"):
         wrong = emulated(file_types, precision, [])["target_label"]
-        assert np.abs(wrong - expected).max() > 0.9
+        assert np.abs(wrong - expected).max() > 0.5
     norms = [x.id for x in file_types.index.nodes if "LayerNorm_" in x.name]
     assert error(file_types, emulated(file_types, "fp16", norms)) < 5e-3
     second = [i for i in norms if "LayerNorm_1" in file_types.index.nodes[i].name]
@@ -166,7 +166,9 @@ def test_float32_only_inputs_and_other_types_are_left_alone(tmp_path: Path) -> N
     got = emulated(case, "fp16", [])
     assert got["y"].shape == (1, 1, 1, 33)  # 1.1 in FP16 is 1.0996: 32
     np.testing.assert_array_equal(got["e"], x + np.float64(np.pi))
-    assert typed(case, "fp16", [])["y"].shape == (1, 1, 1, 33)
+    real = to_precision(case.cut().model, "", "fp16", [])
+    assert {w.name: w.data_type for w in real.graph.initializer} == {"scales": FLOAT, "pi": TensorProto.DOUBLE}
+    assert run(real, case.feeds)["y"].shape == (1, 1, 1, 33)
 
 
 def control(kind: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
@@ -189,7 +191,7 @@ def control(kind: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
             [info("i", INT64, []), info("go", BOOL, []), info("state", FLOAT, [3])],
             [info("going", BOOL, []), info("next", FLOAT, [3]), info("scanned", FLOAT, [3])], [third],
         )  # fmt: skip
-        node = n("Loop", ["trips", "", "a"], ["y", "all"], "control", body=body)
+        node = n("Loop", ["trips", "yes", "a"], ["y", "all"], "control", body=body)
     else:
         body = helper.make_graph(
             [n("Add", ["state", "row"], ["p"]), n("Mul", ["p", "outer"], ["next"]), n("Identity", ["next"], ["out"])], "body",
@@ -200,6 +202,7 @@ def control(kind: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     weights = {
         "outer": np.float32(0.7),
         "trips": np.int64(3),
+        "yes": np.array(True),
         "rows": np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3),
     }
     outputs = [f"z:{FLOAT}"] + ([f"all:{FLOAT}"] if kind != "If" else [])
@@ -270,17 +273,20 @@ def test_what_cannot_be_emulated_is_one_sentence() -> None:
 
 
 @given(
-    keep=st.sets(st.integers(0, 8)), scale=st.sampled_from([1.0, 30.0, 3000.0]), precision=st.sampled_from(["fp16", "bf16"])
+    keep=st.sets(st.integers(0, 8)), scale=st.sampled_from([1.0, 10.0, 3000.0]), precision=st.sampled_from(["fp16", "bf16"])
 )  # fmt: skip
 def test_emulate_and_typed_agree_on_kept_sets_of_a_layer_norm(
     tmp_path_factory: pytest.TempPathFactory, keep: set[int], scale: float, precision: str
 ) -> None:
+    """At scales where a sum of squares neither overflows by accumulation alone (the ReferenceEvaluator adds up in FP16, emulation
+    in FP32) nor by a hair."""
     model, feeds = layer_norm(scale)
     case = made(model, tmp_path_factory.mktemp("norm"), feeds)
     one, other = error(case, emulated(case, precision, sorted(keep))), error(case, typed(case, precision, sorted(keep)))
     assert (one > TOLERANCE[precision]) == (other > TOLERANCE[precision]), (one, other)
     if scale == 3000 and precision == "fp16":
-        assert (one > 1e-2) == (not {3, 4, 5} <= keep)  # Pow, its mean and the Add of epsilon hold 9e6: all or nothing
+        # Pow, its mean and the sum with epsilon hold 9e6, and Sqrt reads it: all of them or nothing.
+        assert (one > 1e-2) == (not {3, 4, 5, 6} <= keep)
 
 
 def test_emulate_and_typed_agree_on_kept_sets_of_the_sorter(sort: Subject) -> None:
