@@ -35,8 +35,12 @@ class _Ready:
     seconds: float
 
 
-_builds: Kept[_Ready] = Kept(_KEPT_BUILDS, lambda ready: shut(ready.built))
-_slices: Kept[_Ready] = Kept(_KEPT_BUILDS, lambda ready: shut(ready.built))
+def _shut(ready: _Ready) -> None:
+    shut(ready.built)
+
+
+_builds: Kept[_Ready] = Kept(_KEPT_BUILDS, _shut)
+_slices: Kept[_Ready] = Kept(_KEPT_BUILDS, _shut)
 
 
 def forget() -> None:
@@ -47,7 +51,12 @@ def forget() -> None:
 
 def measure(probe: Measure, store: Store, progress: Say) -> Measurement:
     """Answer the probe. Raises ``EngineFault``, ``EngineMissing``, ``ReferenceFailed``, ``ModelProblem``, ``InputProblem``."""
-    return _Measuring(probe, store, progress).answer()
+    measuring = _Measuring(probe, store, progress)
+    try:
+        return measuring.answer()
+    finally:
+        if measuring.builds is not _builds:
+            measuring.builds.clear()
 
 
 class _Measuring:
@@ -63,6 +72,8 @@ class _Measuring:
         self.notes: list[str] = []
         self.marks = self._marks()
         self.final = decode(probe.effect_on) if probe.effect_on not in ("", ALL) else self.index.outputs
+        # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no part of the answer.
+        self.builds = _builds if probe.runs <= 1 else Kept(_KEPT_BUILDS, _shut)
         self.build_seconds = self.run_seconds = 0.0
         self.artifacts: dict[str, str] = {}
 
@@ -140,8 +151,6 @@ class _Measuring:
         question = (
             self.engine.info.fingerprint, self.engine.info.spec, probe.model, probe.candidate, self.part.judged, self.marks,
             probe.keep, probe.attempt,
-            # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no part of the answer.
-            probe if probe.runs > 1 else None,
         )  # fmt: skip
 
         def make() -> _Ready:
@@ -151,7 +160,7 @@ class _Measuring:
             built = build(self.engine, self.model, part, feed.arrays, self.keep, probe.attempt)
             return _Ready(part, built, time.monotonic() - begun)
 
-        ready = _builds.get(_key(question, feed.arrays, feed.constants), make)
+        ready = self.builds.get(_key(question, feed.arrays, feed.constants), make)
         self.build_seconds = max(self.build_seconds, ready.seconds)
         return ready
 

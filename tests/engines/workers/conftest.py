@@ -72,3 +72,8 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Session]
         return made[name]
 
     return get
+
+
+@pytest.fixture(scope="session")
+def session_of() -> type[Session]:
+    return Session

@@ -1,0 +1,417 @@
+"""Measure on real models: what is fed, what is compared, what a part's error does to the whole."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from engines.compare.criterion import Criterion, Signature
+from engines.compare.judge import judge
+from engines.data import captures
+from engines.graph import load, ranges
+from engines.probe import Candidate, Edit, Measurement
+
+EMULATE = "emulate:precision=fp16"
+EXACT = "onnxruntime"  # the reference itself as engine under test: every part of it must be exactly right
+
+Opened = Callable[..., "object"]
+
+
+def only(m: Measurement):
+    assert m.status == "ok", m.message
+    assert len(m.results) == 1
+    return m.results[0]
+
+
+def save(path: Path, nodes, inputs, outputs, weights=()) -> Path:
+    """A small model of floats; inputs and outputs are name -> shape."""
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in outputs.items()],
+        [numpy_helper.from_array(np.asarray(v), n) for n, v in dict(weights).items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.fixture
+def small(tmp_path, session_of):
+    def make(nodes, arrays, outputs, weights=(), shapes=None):
+        shapes = shapes or {n: a.shape for n, a in arrays.items()}
+        model = save(tmp_path / "m.onnx", nodes, shapes, outputs, weights)
+        np.savez(tmp_path / "in.npz", **arrays)
+        return session_of(tmp_path / "session", model, tmp_path / "in.npz")
+
+    return make
+
+
+# -- every part of the reference is exactly the reference
+
+
+@pytest.mark.parametrize("name", ["sort_tf_massive_m4", "shapes_cnn"])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_part_run_on_the_reference_gives_the_captured_values(opened, name: str, data: st.DataObject) -> None:
+    session = opened(name)
+    count = len(session.index.nodes)
+    nodes = data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=25))
+    made = [t for n in nodes for t in session.index.nodes[n].outputs if session.index.readers[t]]
+    severed = data.draw(st.sets(st.sampled_from(made), max_size=5)) if made else set()
+    candidate = Candidate(nodes=ranges.encode(nodes), severed=ranges.encode(severed))
+    result = only(session.run(session.probe(EXACT, candidate, samples=("real:0/3",), effect=True)))
+    assert result.outputs
+    assert all(s.equal for s in result.outputs)
+    assert [s.name for s in result.effect] == [session.index.tensors[t].name for t in session.index.outputs]
+    assert all(s.equal for s in result.effect)
+    assert not result.rounded
+
+
+def test_a_cut_anywhere_through_the_graph_is_exact(opened) -> None:
+    session = opened("sort_tf_massive_m4")
+    count = len(session.index.nodes)
+    for middle in range(10, count, 31):
+        for nodes in (range(middle), range(middle, count)):
+            m = session.measure(EXACT, session.nodes(*nodes), samples=("real:0/0",), effect=True)
+            assert all(s.equal for s in (*m.results[0].outputs, *m.results[0].effect)), (middle, nodes)
+            assert m.nodes == len(nodes)
+
+
+# -- own error and effect
+
+
+def test_every_overflowing_pow_of_the_transformer_fails_alone_and_for_the_whole(opened) -> None:
+    session = opened("sort_tf_massive_m4")
+    for n in session.by_op("Pow"):
+        m = session.measure(EMULATE, session.nodes(n), samples=("real:0/0",), effect=True)
+        result = only(m)
+        assert result.outputs[0].new_nonfinite > 0
+        assert result.effect[0].rel_l2 > 0.3
+        verdict = judge(m, Criterion(tolerance=1e-2), signature(session))
+        assert verdict.failed, verdict
+
+
+def test_an_error_that_nothing_downstream_sees_is_harmless(small) -> None:
+    x = np.linspace(-60, 60, 240, dtype=np.float32).reshape(1, 240)
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["square"], "square"),
+        helper.make_node("Mul", ["square", "x"], ["cube"], "cube"),
+        helper.make_node("Tanh", ["cube"], ["tanh"], "tanh"),
+        helper.make_node("Mul", ["tanh", "half"], ["y"], "scale"),
+    ]
+    session = small(nodes, {"x": x}, {"y": x.shape}, {"half": np.float32(0.5)})
+    m = session.measure(EMULATE, session.nodes(1), effect=True)
+    result = only(m)
+    assert result.outputs[0].new_nonfinite > 0
+    assert result.effect[0].rel_l2 < 1e-3
+    verdict = judge(m, Criterion(tolerance=1e-2), Signature("accuracy", "real:0", ("y",), {"y": 1.0}))
+    assert (verdict.kind, verdict.reason) == ("unresolved", "harmless")
+
+
+def test_most_nodes_of_the_transformer_do_no_harm(opened) -> None:
+    session = opened("sort_tf_massive_m4")
+    innocent = session.by_op("MatMul")[:4] + session.by_op("Softmax")[:2] + session.by_op("Add")[:4]
+    for n in innocent:
+        result = only(session.measure(EMULATE, session.nodes(n), samples=("real:0/0",), effect=True))
+        assert all(s.rel_l2 < 2e-2 for s in result.effect), session.index.nodes[n].name
+
+
+def test_the_effect_of_several_outputs_goes_through_all_of_them_and_past_their_own_producers(small) -> None:
+    # Split makes two tensors; one is transplanted, the other is still the reference's.
+    x = np.arange(1, 9, dtype=np.float32).reshape(1, 8)
+    nodes = [
+        helper.make_node("Mul", ["x", "two"], ["double"], "double"),
+        helper.make_node("Split", ["double"], ["left", "right"], "split", axis=1),
+        helper.make_node("Mul", ["left", "right"], ["y"], "product"),
+        helper.make_node("Add", ["right", "two"], ["z"], "shift"),
+    ]
+    session = small(nodes, {"x": x}, {"y": (1, 4), "z": (1, 4)}, {"two": np.float32(2)})
+    by_name = session.index.by_name
+    left = Candidate(nodes="1", outputs=ranges.encode([by_name["left"]]))
+    result = only(session.measure("fake:fault=wrong,ops=Split,size=1", left, effect=True))
+    # Every float result of the faulty node is doubled, only ``left`` is looked at: y doubles, z stays.
+    assert result.outputs[0].rel_l2 == pytest.approx(1.0)
+    assert {s.name: s.rel_l2 for s in result.effect} == {"y": pytest.approx(1.0), "z": 0.0}
+    both = only(session.measure("fake:fault=wrong,ops=Split,size=1", Candidate(nodes="1"), effect=True))
+    assert {s.name: round(s.rel_l2, 3) for s in both.effect} == {"y": 3.0, "z": pytest.approx(0.9, abs=0.2)}
+    watched = only(
+        session.measure("fake:fault=wrong,ops=Split,size=1", left, effect=True, effect_on=ranges.encode([by_name["z"]]))
+    )
+    assert [(s.name, s.equal) for s in watched.effect] == [("z", True)]
+
+
+def test_values_that_are_not_finite_are_transplanted_as_they_are(small) -> None:
+    x = np.full((1, 4), 300.0, np.float32)
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["square"], "square"),
+        helper.make_node("ReduceMean", ["square"], ["mean"], "mean", axes=[1], keepdims=1),
+        helper.make_node("Div", ["x", "mean"], ["y"], "divide"),
+    ]
+    session = small(nodes, {"x": x}, {"y": x.shape})
+    result = only(session.measure(EMULATE, session.nodes(0), effect=True))
+    assert result.outputs[0].new_nonfinite == 4
+    assert result.effect[0].rel_l2 == pytest.approx(1.0)  # 300 / inf = 0
+
+
+# -- the feed rule
+
+
+def cancellation(small):
+    """The variance as E[x^2] - E[x]^2 of values around 20 that differ by a hundredth."""
+    x = (20 + 0.05 * np.random.default_rng(0).standard_normal((1, 4, 64))).astype(np.float32)
+    nodes = [
+        helper.make_node("ReduceMean", ["x"], ["mean"], "mean", axes=[2], keepdims=1),
+        helper.make_node("Mul", ["x", "x"], ["square"], "square"),
+        helper.make_node("ReduceMean", ["square"], ["mean_square"], "mean_square", axes=[2], keepdims=1),
+        helper.make_node("Mul", ["mean", "mean"], ["square_mean"], "square_mean"),
+        helper.make_node("Sub", ["mean_square", "square_mean"], ["y"], "variance"),
+    ]
+    return small(nodes, {"x": x}, {"y": (1, 4, 1)})
+
+
+def test_a_cancellation_shows_only_when_fed_as_stored(small) -> None:
+    session = cancellation(small)
+    stored = only(session.measure(EMULATE, session.nodes(4)))
+    exact = only(session.measure(EMULATE, session.nodes(4), feed="exact"))
+    assert stored.outputs[0].rel_l2 > 0.9  # nothing of the variance is left
+    assert exact.outputs[0].rel_l2 < 1e-3
+    assert set(stored.rounded) == {"mean_square", "square_mean"}
+    assert all(0 < r < 1e-3 for r in stored.rounded.values())
+    assert exact.rounded == {}
+    assert stored.unrepresentable == ()
+
+
+def test_the_models_own_inputs_are_never_rounded(small) -> None:
+    session = cancellation(small)
+    assert only(session.measure(EMULATE, session.nodes(0))).rounded == {}
+
+
+def test_what_a_kept_node_hands_to_a_kept_node_is_not_rounded(small) -> None:
+    session = cancellation(small)
+    probe = session.probe(EMULATE, session.nodes(4))
+    kept = only(session.run(msgspec.structs.replace(probe, keep="2-4")))
+    assert kept.rounded == {}
+    assert kept.outputs[0].equal
+    producers = only(session.run(msgspec.structs.replace(probe, keep="2-3")))
+    assert set(producers.rounded) == {"mean_square", "square_mean"}
+
+
+def test_a_value_that_the_precision_cannot_hold_is_said(small) -> None:
+    x = np.full((1, 4), 300.0, np.float32)
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["square"], "square"),
+        helper.make_node("Sqrt", ["square"], ["y"], "root"),
+    ]
+    session = small(nodes, {"x": x}, {"y": x.shape})
+    result = only(session.measure(EMULATE, session.nodes(1)))
+    assert result.unrepresentable == ("square",)
+    assert result.outputs[0].new_nonfinite == 4
+    assert only(session.measure(EMULATE, session.nodes(1), feed="exact")).unrepresentable == ()
+
+
+def test_keeping_every_node_makes_the_emulation_exact(opened) -> None:
+    session = opened("sort_tf_massive_m4")
+    m = session.measure(EMULATE, keep="*", samples=("real:0/0",))
+    assert m.results[0].outputs[0].equal
+    norms = [n.id for n in session.index.nodes if any(part in n.name for part in ("/l1/", "/l2/", "/l/"))]
+    better = session.measure(EMULATE, keep=ranges.encode(norms), samples=("real:0/0",))
+    assert better.results[0].outputs[0].rel_l2 < 1e-2
+    assert session.measure(EMULATE, samples=("real:0/0",)).results[0].outputs[0].rel_l2 > 0.9
+
+
+def test_a_culprit_patched_with_reference_values_is_cut_off(opened) -> None:
+    session = opened("sort_tf_massive_m4")
+    # Of one LayerNorm even the mean of the squares overflows; all the square roots can be held.
+    roots = [t for n in session.by_op("Sqrt") for t in session.index.nodes[n].outputs]
+    means = [t for n in session.by_op("Sqrt") for t in session.index.nodes[n].inputs]
+    assert len(roots) == 7
+    patched = only(
+        session.measure(EMULATE, Candidate(severed=ranges.encode(roots)), samples=("real:0/0",), effect=True)
+    )
+    assert patched.outputs[0].rel_l2 < 1e-2
+    assert patched.effect[0].rel_l2 == patched.outputs[0].rel_l2
+    assert patched.unrepresentable == ()
+    early = only(session.measure(EMULATE, Candidate(severed=ranges.encode(means)), samples=("real:0/0",)))
+    assert early.unrepresentable == ("/l/Add_output_0",)
+    assert early.outputs[0].rel_l2 > 0.1
+    one = only(session.measure(EMULATE, Candidate(severed=ranges.encode(roots[:1])), samples=("real:0/0",)))
+    assert one.outputs[0].rel_l2 > 0.5
+
+
+# -- samples, rows, runs
+
+
+def test_a_whole_feed_gives_one_result_a_row_and_a_row_is_its_own_feed(opened) -> None:
+    session = opened("shapes_cnn")
+    rows = session.samples[0]["rows"]
+    whole = session.measure("onnxruntime:optimization=all")
+    assert [r.sample for r in whole.results] == [f"real:0/{i}" for i in range(rows)]
+    alone = session.measure("onnxruntime:optimization=all", samples=("real:0/1", "real:0/2"))
+    assert [r.sample for r in alone.results] == ["real:0/1", "real:0/2"]
+    for got, expected in zip(alone.results, whole.results[1:3], strict=True):
+        assert got.outputs[0].shape[0] == 1
+        assert got.outputs[0].rel_l2 == pytest.approx(expected.outputs[0].rel_l2, rel=1e-2)
+
+
+def test_a_part_whose_rows_cannot_be_told_apart_gives_one_result(small) -> None:
+    x = np.ones((4, 6), np.float32)
+    nodes = [
+        helper.make_node("Reshape", ["x", "flat"], ["line"], "flatten"),
+        helper.make_node("Reshape", ["line", "back"], ["y"], "restore"),
+    ]
+    weights = {"flat": np.array([-1], np.int64), "back": np.array([-1, 6], np.int64)}
+    session = small(nodes, {"x": x}, {"y": ("n", 6)}, weights, {"x": ("n", 6)})
+    assert [r.sample for r in session.measure(EXACT).results] == [f"real:0/{i}" for i in range(4)]
+    assert [r.sample for r in session.measure(EXACT, session.nodes(0)).results] == ["real:0"]
+
+
+def test_marks_are_compared_beside_the_outputs(opened) -> None:
+    session = opened("shapes_cnn")
+    m = session.measure(EXACT, marks="*", samples=("real:0/0",))
+    assert len(m.results[0].marks) == len([t for t in session.index.tensors if t.kind == "node"]) - 1
+    assert all(s.equal for s in m.results[0].marks)
+
+
+def test_repeated_runs_keep_what_differs(small) -> None:
+    session = cancellation(small)
+    steady = session.measure(EXACT, runs=5)
+    assert (steady.varies, steady.runs, steady.facts["runs"]) == (False, (), 5)
+    moody = session.measure("fake:fault=wrong,rate=0.5,per=run,size=1", runs=12)
+    assert moody.varies
+    assert 0 < len(moody.runs) < 12
+    again = session.measure("fake:fault=wrong,rate=0.5,per=run,size=1", runs=12)
+    assert again.runs == moody.runs  # a build of its own: the same question has the same answer
+
+
+def test_samples_of_one_shape_share_a_build(opened) -> None:
+    session = opened("shapes_cnn")
+    first = session.measure(EXACT, session.nodes(3, 4, 5), samples=("real:0/0",))
+    second = session.measure(EXACT, session.nodes(3, 4, 5), samples=("real:0/1",))
+    third = session.measure(EXACT, session.nodes(3, 4, 5), samples=("real:0/1",), attempt=1)
+    assert first.build_seconds == second.build_seconds
+    assert third.build_seconds != first.build_seconds
+
+
+def test_constants_belong_to_their_sample(small) -> None:
+    """An index list that depends on the data is baked in; another sample must not get the first one's."""
+    x = np.array([[3, 1, 2, 0], [0, 1, 2, 3]], np.float32)
+    nodes = [
+        helper.make_node("TopK", ["x", "k"], ["values", "indices"], "topk", axis=1),
+        helper.make_node("GatherElements", ["x", "indices"], ["y"], "gather", axis=1),
+    ]
+    session = small(nodes, {"x": x}, {"y": ("n", 2)}, {"k": np.array([2], np.int64)}, {"x": ("n", 4)})
+    for constants in (None, ranges.encode([session.index.by_name["indices"]]), ""):
+        m = session.measure(
+            EXACT, Candidate(nodes="1", constants=constants), samples=("real:0/0", "real:0/1"), effect=True
+        )
+        assert all(s.equal for r in m.results for s in (*r.outputs, *r.effect))
+
+
+# -- edits
+
+
+def test_an_edited_part_is_its_own_reference(small) -> None:
+    session = cancellation(small)
+    tensors = session.index.by_name
+    fewer = Candidate(
+        nodes="4", edits=tuple(Edit("keep-rows", tensor=tensors[n], axis=1, value=2) for n in ("mean_square", "square_mean"))
+    )
+    result = session.measure(EXACT, fewer, effect=True).results[0]
+    assert result.outputs[0].shape == (1, 2, 1)
+    assert result.outputs[0].equal
+    assert result.effect == ()
+    filled = Candidate(nodes="4", edits=(Edit("fill", tensor=tensors["square_mean"], value=0.5),))
+    result = session.measure(EXACT, filled).results[0]
+    assert result.outputs[0].equal
+    assert result.outputs[0].absmax > 300  # about 400 - 0.5, not a variance of 0.0025
+
+
+# -- files
+
+
+def test_what_is_saved_runs_again_without_us(opened) -> None:
+    session = opened("sort_tf_massive_m4")
+    n = session.by_op("Pow")[0]
+    m = session.measure(EMULATE, session.nodes(n, n + 1), samples=("real:0/0",), save="case")
+    files = {name: session.store.get(digest) for name, digest in m.artifacts.items()}
+    assert set(files) == {"model.onnx", "engine.onnx", "inputs.npz", "expected.npz", "actual.npz"}
+    arrays = {name: dict(np.load(io.BytesIO(files[f"{name}.npz"]))) for name in ("inputs", "expected", "actual")}
+    for name, wanted in (("engine.onnx", "actual"), ("model.onnx", "expected")):
+        model = onnx.load_from_string(files[name])
+        assert not any(t.external_data for t in model.graph.initializer)
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        run = ort.InferenceSession(files[name], options, providers=["CPUExecutionProvider"])
+        outputs = [o.name for o in run.get_outputs()]
+        got = dict(zip(outputs, run.run(None, arrays["inputs"]), strict=True))
+        assert set(got) == set(arrays[wanted])
+        for output, value in got.items():
+            if wanted == "actual":
+                np.testing.assert_array_equal(value, arrays[wanted][output])
+            else:  # the feed is rounded, what is expected is not
+                np.testing.assert_allclose(value, arrays[wanted][output], rtol=5e-3)
+
+
+def test_equal_arrays_are_one_artifact(opened) -> None:
+    session = opened("shapes_cnn")
+    once = session.measure(EXACT, session.nodes(0), samples=("real:0/0",), save="a")
+    twice = session.measure(EXACT, session.nodes(0), samples=("real:0/0",), save="b", attempt=1)
+    assert once.artifacts == twice.artifacts
+
+
+# -- what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("engine", "reference", "status", "words"),
+    [
+        ("fake:fault=build-failed,at=build", "onnxruntime", "build-failed", "fake"),
+        ("fake:fault=out-of-memory", "onnxruntime", "out-of-memory", "fake"),
+        ("fake:fault=memory,mib=64", "onnxruntime", "out-of-memory", "memory"),
+        ("fake:fault=error", "onnxruntime", "error", "fake"),
+        ("onnxruntim", "onnxruntime", "refused", "onnxruntime"),
+        ("tensorrt_rtx", "onnxruntime", "unsupported", "tensorrt"),
+        ("onnxruntime", "fake:fault=error", "reference-failed", "reference"),
+        ("onnxruntime", "nonsense", "reference-failed", "nonsense"),
+    ],
+)
+def test_every_failure_is_a_status_and_a_sentence(small, engine: str, reference: str, status: str, words: str) -> None:
+    session = cancellation(small)
+    m = session.run(session.probe(engine, reference=reference))
+    assert m.status == status, m.message
+    assert words in m.message.lower()
+    assert "Traceback" not in m.message
+
+
+def test_a_sample_that_does_not_exist_is_refused(small) -> None:
+    session = cancellation(small)
+    m = session.run(session.probe(EXACT, samples=("real:9",)))
+    assert (m.status, "real:9" in m.message) == ("refused", True)
+
+
+def test_captures_come_from_the_whole_model_not_from_the_part(opened) -> None:
+    session = opened("shapes_cnn")
+    model = load.load(session.store, session.model)
+    last = session.index.outputs[0]
+    value = captures.values(session.store, model, [last], "real:0", session.inputs, "onnxruntime")[last]
+    image = np.load(Path(__file__).parents[2] / "models" / "shapes_cnn_in.npz")["image"]
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    run = ort.InferenceSession(Path(__file__).parents[2] / "models" / "shapes_cnn.onnx", options)
+    np.testing.assert_allclose(value, run.run(None, {"image": image})[0], rtol=1e-5, atol=1e-6)
+
+
+def signature(session) -> Signature:
+    return Signature("accuracy", "real:0/0", ("logits",), {"logits": 1.0}, tolerance=1e-2)
