@@ -18,7 +18,7 @@ SIZE = 1024
 BLOCK = 4096
 PADDING = 256
 FEWEST = 8  # bytes below which the model's own package does not ask the model
-MOST = 48
+MOST = 32
 
 # Little variety among the tokens makes the variance of the first normalization tiny beside its mean.
 WRITTEN: dict[str, bytes] = {

@@ -65,7 +65,7 @@ def test_arrays_that_the_model_lacks_are_a_warning(narrowdown, shapes, tmp_path)
 
 def test_a_model_that_is_right(narrowdown, shapes) -> None:
     model, inputs = shapes
-    ran = narrowdown("run", model, "--engine", "onnxruntime:optimization=none", "--inputs", inputs)
+    ran = narrowdown("run", model, "--engine", "onnxruntime:optimization=disabled", "--inputs", inputs)
     assert ran.code == 10, ran.out + ran.err
 
 

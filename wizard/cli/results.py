@@ -4,39 +4,26 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engines.steps.base import Case, Findings
-from wizard.cli.exits import FOUND, NOT_REPRODUCED, REFERENCE_SUSPECT, UNRESOLVED
 from wizard.session.state import Visit
 
 Table = list[dict[str, Any]]
-
-# Outcome value -> exit code, for the field that says how the step ended; a value that is not here is 0: the step is done.
-CODES: Mapping[str, tuple[str, Mapping[Any, int]]] = {
-    "compare": ("verdict", {"passes": NOT_REPRODUCED, "reference": REFERENCE_SUSPECT, "unresolved": UNRESOLVED}),
-    "reduce": ("verdict", {"not-reproduced": NOT_REPRODUCED, "unresolved": UNRESOLVED}),
-    "repeat": ("failures", {0: NOT_REPRODUCED}),
-    "precision": ("outcome", {"none-needed": NOT_REPRODUCED, "not-enough": UNRESOLVED}),
-    "confirm": ("confirmed", {False: UNRESOLVED}),
-    "workaround": ("holds", {False: UNRESOLVED}),
-    "extract": ("reproduced", {False: UNRESOLVED}),
-    "tactics": ("found", {False: UNRESOLVED}),
-}
+HAS_NEIGHBOUR = frozenset({"extract", "reduce", "confirm"})
+MAKES_MODELS = HAS_NEIGHBOUR | {"sanitize", "precision", "workaround"}
 
 
-def exit_code(visit: Visit) -> int:
-    """The exit code of a step that ran to its end."""
-    field, codes = CODES.get(visit.step, ("", {}))
-    return codes.get((visit.outcome or {}).get(field), FOUND)
-
-
-def result(visit: Visit, table: Callable[[str], Table], model: str | None, good: str | None) -> dict[str, Any]:
+def result(
+    visit: Visit, table: Callable[[str], Table], model: str | None, good: str | None, session: str
+) -> dict[str, Any]:
     """The object of ``--json``. ``model`` and ``good``: paths of the models that were written, None where there is none."""
     outcome, findings = dict(visit.outcome or {}), visit.findings or Findings()
     tables = {name: table(digest) for name, digest in visit.tables.items() if name != "bundle"}
     made = MAKERS.get(visit.step, _as_it_is)(visit, outcome, findings, tables)
-    common = {"seconds": visit.seconds, "message": outcome.get("message", ""), "session": ""}
-    paths = {"model": model, "good_model": good} if visit.step in ("reduce", "extract", "confirm") else {"model": model}
-    if visit.step in ("compare", "repeat", "inputs", "nondeterminism", "tactics", "layerwise"):
-        paths = {}
+    common = {"seconds": visit.seconds, "message": outcome.get("message", ""), "session": session}
+    paths: dict[str, str | None] = {}
+    if visit.step in MAKES_MODELS:
+        paths["model"] = model
+    if visit.step in HAS_NEIGHBOUR:
+        paths["good_model"] = good
     return {**made, **paths, **{key: value for key, value in common.items() if key not in made}}
 
 

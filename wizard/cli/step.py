@@ -1,0 +1,125 @@
+"""``narrowdown step NAME MODEL``: one step alone, as a session of one node."""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+import msgspec
+
+from engines.data.store import Store, atomic
+from wizard import trust
+from wizard.cli import run
+from wizard.cli.exits import BAD_USAGE, MISSING, STOPPED, Refusal, nearest
+from wizard.cli.follow import Follower
+from wizard.cli.problem import problem_from
+from wizard.cli.results import result
+from wizard.flow.model import Flow
+from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
+from wizard.report.read import Reading, read
+from wizard.report.words import visible
+from wizard.runner.client import Client
+from wizard.runner.options import Options
+from wizard.session import folder as folders
+from wizard.session.single import PREFIX, single_flow
+from wizard.session.state import Visit
+
+
+def step(arguments: argparse.Namespace) -> int:
+    """Run it, say what it found; ``--json``: the object alone on stdout, all else on stderr."""
+    if arguments.detach:
+        raise Refusal(BAD_USAGE, "A step alone cannot be detached; 'narrowdown run --detach' can.")
+    params = parameters(arguments.name, arguments.params)
+    problem = msgspec.structs.replace(problem_from(arguments), flow=PREFIX + arguments.name)
+    text = single_flow(arguments.name, params)
+    place = run.session_folder(problem, text, arguments.session)
+    trust.remember(trust.items(problem))
+    flow = run.flow_of(place)
+    since = folders.load(place).seq
+    client = Client.open(place, Options(jobs=arguments.jobs), name=f"narrowdown step {arguments.name}")
+    try:
+        code = Follower(client, _display(arguments, flow), since=since).run()
+    finally:
+        client.close()
+    if code == STOPPED:
+        print(f"narrowdown: the session is safe: 'narrowdown resume {place}' goes on.", file=sys.stderr)
+        return code
+    reading = read(place)
+    visit = reading.state.route[-1] if reading.state.route else Visit(arguments.name)
+    if visit.outcome is None:
+        return code
+    model, good = models(reading, visit, arguments.output)
+    if arguments.output and model is None:
+        print(f"narrowdown: the step made no model, so '{arguments.output}' was not written.", file=sys.stderr)
+    if arguments.json:
+        found = result(visit, reading.table, model, good, str(place))
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+    elif arguments.display in ("auto", "plain", "rich"):
+        for name, value in visit.outcome.items():
+            if name != "message" and value not in (None, ""):
+                print(f"  {name:20} {visible(str(value))}")
+        if model:
+            print(f"  {'model':20} {model}")
+        print(f"  {'session':20} {place}")
+    return code
+
+
+def parameters(name: str, given: list[str]) -> dict[str, str]:
+    """``--with key=value``, checked against what the step declares. Raises Refusal (exit 2)."""
+    from engines.steps.registry import STEPS
+
+    declared = STEPS[name].params
+    params: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or key not in declared.__struct_fields__:
+            known = list(declared.__struct_fields__)
+            takes = f" It takes {', '.join(known)}." if known else " It takes none."
+            raise Refusal(BAD_USAGE, f"--with: the step {name} has no parameter '{key}'.{nearest(key, known)}{takes}")
+        params[key] = value
+    try:
+        msgspec.convert(params, declared, strict=False)
+    except msgspec.ValidationError as problem:
+        raise Refusal(BAD_USAGE, f"--with: {problem}.") from None
+    return params
+
+
+def models(reading: Reading, visit: Visit, output: str | None) -> tuple[str | None, str | None]:
+    """Paths of (the model that the step made, its passing neighbour), written to ``output`` or into the session's folder."""
+    folder, store = reading.folder, Store(reading.folder)
+    target = Path(output).expanduser().absolute() if output else folder / f"{visit.step}.onnx"
+    if visit.step == "sanitize" and visit.findings and visit.findings.model:
+        from wizard.machine import MachineProblem, ask
+
+        try:
+            ask("engines.data.standalone", str(store.models / f"{visit.findings.model}.onnx"), str(target))
+        except MachineProblem as problem:
+            raise Refusal(MISSING, str(problem)) from None
+        return str(target), None
+    rows = {row.get("role"): row.get("files") or {} for row in reading.table(visit.tables.get("bundle", ""))}
+    case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround", {})
+    made = case.get("model.onnx") or cure.get("engine.onnx")
+    weights = (case or cure).get("weights.bin")
+    if made:
+        copy(store.path(made), target)
+        if weights:
+            copy(store.path(weights), target.with_name("weights.bin"))
+    neighbour = target.with_name(f"{target.stem}-good.onnx")
+    if good.get("model.onnx"):
+        copy(store.path(good["model.onnx"]), neighbour)
+    return str(target) if made else None, str(neighbour) if good.get("model.onnx") else None
+
+
+def copy(source: Path, target: Path) -> None:
+    """Whole or not at all."""
+    with atomic(target) as temporary:
+        shutil.copyfile(source, temporary)
+
+
+def _display(arguments: argparse.Namespace, flow: Flow) -> Display:
+    out = sys.stderr if arguments.json else sys.stdout
+    if arguments.display == "none":
+        return SilentDisplay()
+    if arguments.display == "json":
+        return JsonDisplay(out)
+    return PlainDisplay(flow, out, colour=arguments.display == "rich" and out.isatty())
