@@ -1,0 +1,62 @@
+"""``narrowdown replay SESSION``: a table recorded | now, and whether it is what was expected."""
+
+import argparse
+import sys
+
+import msgspec
+
+from wizard.cli.exits import BAD_USAGE, DIFFERS, FOUND, MISSING, Refusal
+from wizard.cli.problem import engine_under_test
+from wizard.cli.run import may_run
+from wizard.flow.load import FlowProblem
+from wizard.report.words import elide, visible
+from wizard.runner import replay as replays
+from wizard.session import folder as folders
+
+
+def replay(arguments: argparse.Namespace) -> int:
+    """Exit 0 as expected, 5 not, 6 cannot tell."""
+    place = folders.find(arguments.session)
+    if arguments.dry and (arguments.engine or arguments.search):
+        raise Refusal(BAD_USAGE, "--dry runs no engine, so it goes with neither --engine nor --search.")
+    if arguments.search and arguments.expect != "same":
+        raise Refusal(BAD_USAGE, "--search compares routes, which are the same or not: leave --expect out.")
+    engine = engine_under_test(arguments.engine) if arguments.engine else ""
+    told = _silent if arguments.json else _told
+    try:
+        if arguments.dry:
+            found = replays.dry(place, keep_going=arguments.keep_going)
+            for row in found.rows:
+                told(row)
+        else:
+            may_run(folders.describe(place).problem, arguments.yes_run_scripts)
+            if arguments.search:
+                found = replays.search(
+                    place, engine=engine, jobs=arguments.jobs, keep_going=arguments.keep_going, told=told
+                )
+            else:
+                found = replays.real(
+                    place, engine=engine, expect=arguments.expect, keep_going=arguments.keep_going, told=told
+                )
+    except FlowProblem as problem:
+        raise Refusal(MISSING, f"The session's own flow cannot be read: {problem}") from None
+    code = found.exit_code(arguments.expect)
+    if arguments.json:
+        whole = {"verdict": found.verdict, "expected": arguments.expect, "exit_code": code, "rows": found.rows}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(whole)).decode() + "\n")
+        return code
+    outcome = {FOUND: "as expected", DIFFERS: "not as expected"}.get(code, "cannot tell")
+    print(f"{found.verdict}: {outcome} (--expect {arguments.expect})")
+    return code
+
+
+def _told(row: replays.Row) -> None:
+    """One line of the table, as soon as it is known."""
+    where = f"{row.node}{f' #{row.visit}' if row.visit > 1 else ''}"
+    recorded, now = visible(elide(row.recorded, 32)), visible(elide(row.now, 32))
+    detail = f"  {visible(elide(row.detail, 120))}" if row.detail else ""
+    print(f"{where:18} {row.role:14} {recorded:32} | {now:32} {row.outcome}{detail}", flush=True)
+
+
+def _silent(_row: replays.Row) -> None:
+    pass
