@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,12 +18,12 @@ from engines.data.store import atomic
 from wizard.cli.exits import FOUND, STOPPED, Refusal
 from wizard.problem import Problem
 from wizard.tui import glyphs, keys, requests, themes
-from wizard.tui.client import SceneChanged, Session, watch
-from wizard.tui.library import Library
+from wizard.tui.client import SceneChanged, Session, Watcher
+from wizard.tui.library import Library, Sessions
 from wizard.tui.literal import clean
 from wizard.tui.scene import Scene
 from wizard.tui.screens.finish import FinishScreen
-from wizard.tui.screens.overlays import Choose
+from wizard.tui.screens.overlays import Choose, PlainCard
 from wizard.tui.screens.session import SessionScreen
 from wizard.tui.screens.sessions import SessionsScreen
 from wizard.tui.screens.setup import SetupScreen
@@ -44,8 +44,8 @@ class Narrowdown(App[int]):
 
     TITLE = "Narrowdown"
     CSS_PATH = "style.tcss"
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (100, "-medium"), (140, "-wide")]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (32, "-tall")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-medium"), (140, "-wide")]  # noqa: RUF012 (as Textual types it)
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", "Quit", show=False, priority=True)]
 
     def __init__(
@@ -61,7 +61,8 @@ class Narrowdown(App[int]):
         self.library = library
         self.glyphs = glyph_set or glyphs.choose()
         self.scene: Scene | None = None
-        self.session: Session | None = None
+        self.watchers: dict[Path, Watcher] = {}  # every session opened since the start; going back stops none
+        self.watcher: Watcher | None = None  # the one on the screen
         self.fault: Exception | None = None
         self.scene_changed: Signal[Scene] = Signal(self, "scene")
         self._folder, self._setup = folder, setup
@@ -83,7 +84,7 @@ class Narrowdown(App[int]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The words of state have colours under any theme."""
-        return themes.DEFAULTS
+        return themes.words(self.current_theme)
 
     def on_mount(self) -> None:
         """User's keys, then the screen that was asked for."""
@@ -98,8 +99,8 @@ class Narrowdown(App[int]):
     def on_unmount(self) -> None:
         """Stop looking; a runner that was told to go on does."""
         self._stop_watching.set()
-        if self.session:
-            self.session.close()
+        for watcher in self.watchers.values():
+            watcher.session.close()
 
     # Screens
 
@@ -114,29 +115,28 @@ class Narrowdown(App[int]):
 
     def open_session(self, folder: Path, replace: Screen[Any] | None = None) -> None:
         """Watch this session from now on. ``replace``: the screen that makes room (Setup)."""
-        if self.session is not None and self.session.folder == folder and self.scene is not None:
-            self._show(self.scene)
-            return
         if replace is not None and self.screen is replace:
             self.pop_screen()
         self._stop_watching.set()
         self.scene = None
-        self._open(folder)
+        self._open(folder, ())
 
     @work(thread=True, exclusive=True, group="session", exit_on_error=False)
-    def _open(self, folder: Path) -> None:
+    def _open(self, folder: Path, first: Sequence[requests.Request]) -> None:
         """Attach or start, then watch until another session is opened. A thread of its own."""
         stop = self._stop_watching = threading.Event()
+        watcher = self.watchers.get(folder)
         try:
-            problem = self.library.problem(folder)
-            session = self.library.open(folder)
+            if watcher is None or first or not watcher.session.alive():
+                session = self.library.open(folder, first)
+                if watcher is not None:
+                    watcher.session.close()
+                watcher = self.watchers[folder] = Watcher(session, self.library.problem(folder))
         except (Refusal, OSError, ValueError) as error:
-            self.call_from_thread(self.say, f"The session {folder.name} cannot be opened. {error}", warning=True)
+            self.call_from_thread(self.trouble, f"The session {folder.name} cannot be opened", str(error))
             return
-        before, self.session = self.session, session
-        if before is not None:
-            before.close()
-        watch(session, lambda scene: self._tell(scene, stop), stop, problem)
+        self.watcher = watcher
+        watcher.watch(lambda scene: self._tell(scene, stop), stop)
 
     def _tell(self, scene: Scene, stop: threading.Event) -> None:
         if not stop.is_set():
@@ -149,6 +149,8 @@ class Narrowdown(App[int]):
         self.scene = message.scene
         if first or (message.scene.face == "ended") != (before == "ended"):
             self._show(message.scene)
+            if message.scene.face == "ended" and not message.scene.files:
+                self._hand_on(message.scene.folder)
         self.scene_changed.publish(message.scene)
 
     def _show(self, scene: Scene) -> None:
@@ -167,34 +169,35 @@ class Narrowdown(App[int]):
 
     def request(self, request: requests.Request, said: str = "") -> None:
         """Send it in a thread; say what came of it."""
-        if self.session is not None:
-            self._send(self.session, request, said, None)
+        if self.watcher is not None:
+            self._send(self.watcher.session, request, said)
 
     @work(thread=True, group="requests", exit_on_error=False)
-    def _send(self, session: Session, request: requests.Request, said: str, then: Callable[[], None] | None) -> None:
-        try:
-            reply = session.send(request)
-        except (OSError, ValueError) as error:
-            reply = {"ok": False, "error": str(error)}
-        if not reply.get("ok", True):
-            self.call_from_thread(self.say, str(reply.get("error") or "The runner refused."), warning=True)
+    def _send(self, session: Session, request: requests.Request, said: str) -> None:
+        if problem := _refusal(session, request):
+            self.call_from_thread(self.say, problem, warning=True)
         elif said:
             self.call_from_thread(self.say, said)
-        if then is not None:
-            self.call_from_thread(then)
 
-    def restart(self) -> None:
+    def rewind(self, to: int) -> None:
+        """Back to an earlier question; a session whose runner has ended is started again for it."""
+        if self.watcher is None:
+            return
+        if self.watcher.session.alive():
+            self.request(requests.rewind(to), "Rewound. Measurements stay known.")
+        else:
+            self.restart((requests.rewind(to),))
+
+    def restart(self, first: Sequence[requests.Request] = ()) -> None:
         """Start a runner again for the session at hand."""
-        if self.session is not None:
-            folder = self.session.folder
+        if self.watcher is not None:
             self._stop_watching.set()
-            self.scene = None
-            self._open(folder)
+            self._open(self.watcher.session.folder, first)
 
     def export(self, target: str) -> None:
         """Write the bundle, in a thread."""
-        if self.session is not None:
-            self._export(self.session.folder, target)
+        if self.watcher is not None:
+            self._export(self.watcher.session.folder, target)
 
     @work(thread=True, group="export", exit_on_error=False)
     def _export(self, folder: Path, target: str) -> None:
@@ -205,6 +208,14 @@ class Narrowdown(App[int]):
         else:
             self.call_from_thread(self.say, f"Exported to {where}")
 
+    @work(thread=True, group="export", exit_on_error=False)
+    def _hand_on(self, folder: Path) -> None:
+        """At an end: the bundle and the report, so that the last screen can name them."""
+        try:
+            self.library.finish(folder)
+        except (Refusal, OSError, ValueError) as error:
+            self.call_from_thread(self.say, str(error), warning=True)
+
     # What screens ask of the app
 
     def say(self, text: str, *, warning: bool = False) -> None:
@@ -213,9 +224,9 @@ class Narrowdown(App[int]):
             clean(text), severity="warning" if warning else "information", markup=False, timeout=8 if warning else 4
         )
 
-    def command(self, scene: Scene) -> str:
-        """The command that does this step by hand, "" where there is none."""
-        return scene.work.command
+    def trouble(self, title: str, text: str) -> None:
+        """A problem that needs reading: a card that stays until it is closed, and can be copied."""
+        self.push_screen(PlainCard(title, text, hint="c copies, Esc closes"))
 
     def summary(self, step: str) -> str:
         """What a step does, in one sentence."""
@@ -284,13 +295,11 @@ class Narrowdown(App[int]):
         self.leave()
 
     def leave(self) -> None:
-        """Leave the program; asks only while something runs."""
+        """Leave the program; asks only while something runs, here or behind the list of sessions."""
         scene = self.scene
-        if scene is None or self.session is None or not scene.alive:
-            self.exit(self._code(scene))
-            return
-        if not scene.busy:
-            self._send(self.session, requests.stop(), "", lambda: self.exit(self._code(self.scene)))
+        behind = [w for w in self.watchers.values() if w is not self.watcher and w.scene.busy]
+        if not behind and (scene is None or not scene.busy):
+            self._leave(requests.stop(), self._code(scene))
             return
         options = [
             ("leave", "Leave it running", "narrowdown resume comes back to it"),
@@ -298,21 +307,29 @@ class Narrowdown(App[int]):
             ("now", "Stop now", "that probe runs again later"),
             ("stay", "Stay here", ""),
         ]
-        self.push_screen(Choose("A step is running", "", options), self._leave_as)
+        count = len(behind) + bool(scene and scene.busy)
+        title = "A step is running" if count == 1 else f"{count} sessions are at work"
+        self.push_screen(Choose(title, "", options), self._leave_as)
 
     def _leave_as(self, how: str | None) -> None:
-        if self.session is None or how in (None, "stay"):
-            return
         if how == "leave":
-            self._send(self.session, requests.detach(), "", lambda: self.exit(FOUND))
-        else:
-            self._send(self.session, requests.stop(hard=how == "now"), "", lambda: self.exit(STOPPED))
+            self._leave(requests.detach(), FOUND)
+        elif how in ("stop", "now"):
+            self._leave(requests.stop(hard=how == "now"), STOPPED)
+
+    @work(thread=True, exclusive=True, group="leave", exit_on_error=False)
+    def _leave(self, request: requests.Request, code: int) -> None:
+        """Tell every runner, then leave."""
+        for watcher in self.watchers.values():
+            if watcher.session.alive() and not watcher.scene.work.holder:
+                _refusal(watcher.session, request)
+        self.call_from_thread(self.exit, code)
 
     def _code(self, scene: Scene | None) -> int:
-        """The session's exit code; stopped where it has not ended; 0 where none was opened."""
+        """The session's exit code; stopped where its runner has not closed it; 0 where none was opened."""
         if scene is None:
             return FOUND
-        return scene.view.exit_code if scene.view.end and scene.view.exit_code is not None else STOPPED
+        return scene.state.closed.exit_code if scene.state.closed else STOPPED
 
     def _handle_exception(self, error: Exception) -> None:
         """Our own fault: leave the screen in order and let the command line say one sentence; tests see it as it is."""
@@ -325,15 +342,23 @@ class Narrowdown(App[int]):
         self.exit(70)
 
 
-def run(folder: Path | None = None, setup: Problem | None = None) -> int:
+def _refusal(session: Session, request: requests.Request) -> str:
+    """Send a request; the sentence that says why it was not taken, "" where it was."""
+    try:
+        reply = session.send(request)
+    except (OSError, ValueError) as error:
+        return str(error)
+    return "" if reply.get("ok", True) else str(reply.get("error") or "The runner refused.")
+
+
+def run(folder: Path | None = None, setup: Problem | None = None, *, library: Library | None = None) -> int:
     """The terminal UI: a session's folder opens it, a PROBLEM fills the form, neither shows the sessions.
 
-    Returns the session's exit code; 130 when it was stopped, 0 when it was left running or none was opened.
-    Raises what was our own fault after the terminal is itself again.
+    ``library``: ``Sessions(jobs=..., detach=..., yes=...)`` for options of the command line. Returns the session's exit code;
+    130 when it was stopped, 0 when it was left running or none was opened. Raises what was our own fault once the terminal is
+    itself again.
     """
-    from wizard.tui.real import Sessions
-
-    app = Narrowdown(Sessions(), folder=folder, setup=setup)
+    app = Narrowdown(library or Sessions(), folder=folder, setup=setup)
     code = app.run()
     if app.fault is not None:
         raise app.fault

@@ -1,6 +1,7 @@
-"""What the screens show, folded from the journal's events: the route, the probes of the running step, deaths, notes.
+"""The probes of the running step as a table: what each tries and how it came out. Folded from the journal beside its State.
 
-The decisions are ``wizard.session``'s business; this is their picture. A Board is fed by one thread and hands out frozen Views.
+What the route is and what comes next is ``wizard.session``'s business; this only pictures the search. A Board is fed by one
+thread and hands out frozen values.
 """
 
 from collections.abc import Iterable
@@ -8,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from engines.compare.judge import judge, judge_check, judge_whole
 
 from engines.compare.criterion import Criterion, Verdict
+from engines.compare.judge import judge, judge_check, judge_whole
 from engines.data.store import Store
 from engines.graph import ranges
 from engines.probe import (
@@ -26,26 +27,12 @@ from engines.probe import (
     Sanitize,
 )
 from engines.steps.base import Findings
-from wizard.flow.model import Flow
 from wizard.report.words import number
-from wizard.session.events import (
-    AnyEvent,
-    NoteAdded,
-    Offered,
-    ProbeFinished,
-    ProbeStarted,
-    QuestionAnswered,
-    QuestionAsked,
-    Rewound,
-    SessionClosed,
-    SessionOpened,
-    StepCancelled,
-    StepFinished,
-    StepStarted,
-    WorkerDied,
-)
+from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, StepStarted
+from wizard.session.state import State, fold
 
-State = Literal["passes", "fails", "unresolved", "running", "done"]
+Outcome = Literal["passes", "fails", "unresolved", "running", "done"]
+KEPT = 200  # rows of a run that are handed out
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -54,234 +41,76 @@ class Row(msgspec.Struct, frozen=True):
     number: int
     key: str
     what: str
-    state: State = "running"
+    state: Outcome = "running"
     detail: str = ""
     started: float = 0.0
     seconds: float = 0.0
     nodes: int = 0
-    worker: int = 0
-    log: str = ""
 
 
-class Visit(msgspec.Struct, frozen=True):
-    """One stop on the route: a node, what its step found, what was asked and answered."""
+class Hunt(msgspec.Struct, frozen=True):
+    """The probes of one run, oldest first; the speculative ones appear once they are asked for or done."""
 
-    node: str
-    visit: int = 1
-    seq: int = 0  # the event to which a rewind goes: the question where it was asked, else the start of the step
-    run: int = 0
-    started: float = 0.0
-    outcome: dict[str, Any] = {}
-    status: str = ""  # of the step: "" running or none, done, refused, failed, cancelled
-    error: str = ""
-    seconds: float = 0.0
-    probes: int = 0
-    builds: int = 0
-    cached: int = 0
-    unresolved: int = 0
-    ask: str = ""
-    offered: tuple[Offered, ...] = ()
-    recommended: str = ""
-    because: str = ""
-    answer: str = ""
-    by: str = ""
-    note: str = ""
-
-    @property
-    def answer_text(self) -> str:
-        """The answer as it was worded, "" while there is none."""
-        return next((o.text for o in self.offered if o.id == self.answer), self.answer)
-
-    @property
-    def asked(self) -> bool:
-        return bool(self.offered) and not self.answer
-
-    @property
-    def running(self) -> bool:
-        return bool(self.run) and not self.status and not self.offered
-
-
-class View(msgspec.Struct, frozen=True):
-    """Everything a screen needs from the journal, at one moment."""
-
-    id: str = ""
-    opened: float = 0.0
-    last: float = 0.0  # the time of the last event
-    route: tuple[Visit, ...] = ()
-    rows: tuple[Row, ...] = ()  # probes of the current step's run, oldest first
-    probes: int = 0  # started in this run
+    rows: tuple[Row, ...] = ()
     finished: int = 0
-    best: tuple[tuple[int, float], ...] = ()  # (nodes, ts) of each smaller failing part found in this run
-    deaths: tuple[tuple[float, str], ...] = ()
-    notes: tuple[tuple[str, str], ...] = ()  # (node, text)
-    findings: Findings = Findings()
-    end: str = ""
-    exit_code: int | None = None  # set once the runner has closed the session
-
-    @property
-    def here(self) -> Visit | None:
-        """The visit that is being worked on or asked about; None before the first and between two."""
-        return self.route[-1] if self.route else None
-
-
-KEPT_ROWS = 200
+    best: tuple[tuple[int, float], ...] = ()  # (nodes, ts) of each smaller failing part that was found
 
 
 class Board:
-    """Folds events into a View. A rewind folds again from the events that it keeps."""
+    """Folds events: ``state`` is the session's, ``hunt`` the probes of the latest run."""
 
-    def __init__(self, folder: Path, flow: Flow) -> None:
-        self.flow = flow
+    def __init__(self, folder: Path) -> None:
+        self.state = State()
         self._store = Store(folder)
-        self._events: list[AnyEvent] = []
-        self._clear()
+        self._begin(0)
 
-    def _clear(self) -> None:
-        self._head = View()
-        self._route: list[Visit] = []
+    def _begin(self, run: int) -> None:
+        self._run = run
         self._rows: dict[str, Row] = {}
         self._speculative: dict[str, ProbeStarted] = {}
         self._probes: dict[str, AnyProbe | None] = {}
         self._best: list[tuple[int, float]] = []
-        self._deaths: list[tuple[float, str]] = []
-        self._notes: list[tuple[str, str]] = []
-        self._findings: list[Findings] = [Findings()]
-        self._run = 0
         self._finished = 0
 
     def extend(self, events: Iterable[AnyEvent]) -> bool:
-        """Take further events in. True when there were any."""
-        news = False
-        for event in events:
-            news = True
-            if isinstance(event, Rewound):
-                self._events = [e for e in self._events if e.seq <= event.to]
-                self._clear()
-                for kept in self._events:
-                    self._apply(kept)
-            self._events.append(event)
-            self._apply(event)
-        return news
+        """Take further events in. True when there were any. Raises ``ValueError`` for a journal of another version."""
+        news = tuple(events)
+        if news:
+            self.state = fold(news, self.state)
+            for event in news:
+                match event:
+                    case StepStarted():
+                        self._begin(event.run)
+                    case ProbeStarted(run=self._run):
+                        self._started(event)
+                    case ProbeFinished(run=self._run):
+                        self._measured(event)
+                    case _:
+                        pass
+        return bool(news)
 
-    def view(self) -> View:
-        """The frozen picture of now."""
-        rows = list(self._rows.values())
-        return msgspec.structs.replace(
-            self._head,
-            route=tuple(self._route),
-            rows=tuple(rows[-KEPT_ROWS:]),
-            probes=len(rows),
-            finished=self._finished,
-            best=tuple(self._best),
-            deaths=tuple(self._deaths),
-            notes=tuple(self._notes),
-            findings=self._findings[-1],
-        )
+    @property
+    def hunt(self) -> Hunt:
+        """The probes of the latest run, as a frozen value."""
+        return Hunt(tuple(self._rows.values())[-KEPT:], self._finished, tuple(self._best))
 
-    def _apply(self, event: AnyEvent) -> None:
-        self._head = msgspec.structs.replace(self._head, last=event.ts)
-        match event:
-            case SessionOpened():
-                opened = self._head.opened or event.ts
-                self._head = msgspec.structs.replace(self._head, id=event.id, opened=opened, end="", exit_code=None)
-            case SessionClosed():
-                self._head = msgspec.structs.replace(self._head, end=event.end, exit_code=event.exit_code)
-            case StepStarted():
-                self._begin(event)
-            case StepFinished():
-                self._finish(event)
-            case StepCancelled():
-                self._change_run(event.run, status="cancelled", error=event.reason)
-            case ProbeStarted():
-                self._probe(event)
-            case ProbeFinished():
-                self._measured(event)
-            case WorkerDied():
-                self._died(event)
-            case QuestionAsked():
-                self._ask(event)
-            case QuestionAnswered():
-                self._answer(event)
-            case NoteAdded():
-                self._notes.append((event.node, event.text))
-            case _:
-                pass
+    def number(self, key: str) -> int:
+        """The number of a probe of this run, 0 for any other."""
+        row = self._rows.get(key)
+        return row.number if row else 0
 
-    def _begin(self, event: StepStarted) -> None:
-        visit = Visit(node=event.node, visit=event.visit, seq=event.seq, run=event.run, started=event.ts)
-        same = self._route and (self._route[-1].node, self._route[-1].visit) == (event.node, event.visit)
-        if same:  # the step of this visit starts anew, after a stop or under another engine
-            self._route[-1] = visit
-        else:
-            self._route.append(visit)
-        self._run = event.run
-        self._rows, self._probes, self._speculative, self._best = {}, {}, {}, []
-        self._finished = 0
-
-    def _change_run(self, run: int, **changes: Any) -> None:
-        for index, visit in enumerate(self._route):
-            if visit.run == run:
-                self._route[index] = msgspec.structs.replace(visit, **changes)
-
-    def _finish(self, event: StepFinished) -> None:
-        self._change_run(
-            event.run,
-            outcome=event.outcome or {},
-            status=event.status,
-            error=event.error,
-            seconds=event.seconds,
-            probes=event.probes,
-            builds=event.builds,
-            cached=event.cached,
-            unresolved=event.unresolved,
-        )
-        if event.findings:
-            try:
-                self._findings.append(msgspec.convert(event.findings, Findings, strict=False))
-            except msgspec.ValidationError:
-                return  # written by another version: the table judges without it
-
-    def _ask(self, event: QuestionAsked) -> None:
-        changes: dict[str, Any] = {
-            "seq": event.seq,
-            "ask": event.ask,
-            "offered": event.answers,
-            "recommended": event.recommended,
-            "because": event.because,
-            "answer": "",
-            "by": "",
-            "note": "",
-        }
-        if self._route and (self._route[-1].node, self._route[-1].visit) == (event.node, event.visit):
-            self._route[-1] = msgspec.structs.replace(self._route[-1], **changes)
-        else:  # a node without a step
-            self._route.append(Visit(node=event.node, visit=event.visit, started=event.ts, **changes))
-
-    def _answer(self, event: QuestionAnswered) -> None:
-        for index in range(len(self._route) - 1, -1, -1):
-            visit = self._route[index]
-            if (visit.node, visit.visit) == (event.node, event.visit):
-                self._route[index] = msgspec.structs.replace(visit, answer=event.answer, by=event.by, note=event.note)
-                return
-
-    def _probe(self, event: ProbeStarted) -> None:
-        if event.run != self._run:
-            return
+    def _started(self, event: ProbeStarted) -> None:
         self._probes[event.key] = event.probe or self._load(event.blob, AnyProbe)
         if event.speculative:
             self._speculative[event.key] = event
-            return
-        self._rows[event.key] = self._row(event)
+        else:
+            self._rows[event.key] = self._row(event)
 
     def _row(self, event: ProbeStarted) -> Row:
         what, nodes = describe(self._probes.get(event.key))
-        old = self._rows.get(event.key)
-        count = old.number if old else len(self._rows) + 1
-        return Row(count, event.key, what, started=event.ts, nodes=nodes, worker=event.worker)
+        return Row(self.number(event.key) or len(self._rows) + 1, event.key, what, started=event.ts, nodes=nodes)
 
     def _measured(self, event: ProbeFinished) -> None:
-        if event.run != self._run:
-            return
         if event.key not in self._rows:
             ahead = self._speculative.get(event.key)
             if ahead is None:
@@ -290,29 +119,13 @@ class Board:
         self._finished += 1
         measurement = event.measurement or self._load(event.blob, Measurement)
         row = self._rows[event.key]
-        state, detail = verdict(self._probes.get(event.key), measurement, self._findings[-1])
+        outcome, detail = verdict(self._probes.get(event.key), measurement, self.state.findings)
         nodes = (measurement.nodes if measurement else 0) or row.nodes
         self._rows[event.key] = msgspec.structs.replace(
-            row,
-            state=state,
-            detail=detail,
-            seconds=event.seconds,
-            nodes=nodes,
-            log=measurement.log if measurement else "",
+            row, state=outcome, detail=detail, seconds=event.seconds, nodes=nodes
         )
-        if state == "fails" and nodes and (not self._best or nodes < self._best[-1][0]):
+        if outcome == "fails" and nodes and (not self._best or nodes < self._best[-1][0]):
             self._best.append((nodes, event.ts))
-
-    def _died(self, event: WorkerDied) -> None:
-        row = self._rows.get(event.key)
-        how = f"signal {event.signal}" if event.signal else f"exit status {event.returncode}"
-        where = f" in probe {row.number}" if row else ""
-        self._deaths.append(
-            (
-                event.ts,
-                f"worker {event.worker} died: {how}{where}; restarted" + (f" ({event.detail})" if event.detail else ""),
-            )
-        )
 
     def _load(self, blob: str, kind: Any) -> Any:
         if not blob:
@@ -363,7 +176,7 @@ def _count(ids: str) -> int:
         return 0
 
 
-def verdict(probe: AnyProbe | None, measurement: Measurement | None, findings: Findings) -> tuple[State, str]:
+def verdict(probe: AnyProbe | None, measurement: Measurement | None, findings: Findings) -> tuple[Outcome, str]:
     """How a finished probe reads in the table: its state and one short detail. Judged by what was known before this step."""
     if measurement is None:
         return "done", ""

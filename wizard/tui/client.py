@@ -15,7 +15,9 @@ import msgspec
 from textual.message import Message
 
 from wizard.flow.model import Flow
+from wizard.problem import Problem
 from wizard.session.events import AnyEvent
+from wizard.session.problems import SessionProblem
 from wizard.tui.board import Board
 from wizard.tui.scene import Scene, Work
 
@@ -26,8 +28,12 @@ LOG_BYTES = 64 << 10
 class Session(Protocol):
     """One session, watched and steered. The real one speaks to the runner's socket; tests script one."""
 
-    flow: Flow
     folder: Path
+
+    @property
+    def flow(self) -> Flow:
+        """The session's own flow."""
+        ...
 
     def poll(self) -> tuple[AnyEvent, ...]:
         """Events journalled since the last call. Raises ``OSError`` or ``ValueError`` (a sentence) when it cannot read them."""
@@ -86,34 +92,48 @@ class LogTail:
         return self._lines
 
 
-def watch(session: Session, tell: Callable[[Scene], None], stop: threading.Event, problem: Mapping[str, Any]) -> None:
-    """Look at a session until ``stop`` is set, and ``tell`` of each new scene. Runs in a thread."""
-    board = Board(session.folder, session.flow)
-    log = LogTail(session.folder)
-    scene = Scene(session.flow, session.folder, problem=problem, now=time.time())
-    first = True
-    while not stop.is_set():
-        trouble = ""
+class Watcher:
+    """One open session and what is known of it. One thread at a time looks, and goes on where the last one ended."""
+
+    def __init__(self, session: Session, problem: Problem) -> None:
+        self.session = session
+        self.scene = Scene(session.flow, session.folder, problem=problem, now=time.time())
+        self._board = Board(session.folder)
+        self._log = LogTail(session.folder)
+        self._first = True
+
+    def look(self) -> Scene | None:
+        """A new scene, None where nothing has changed."""
+        old, session, trouble = self.scene, self.session, ""
         try:
-            news = board.extend(session.poll())
-        except (OSError, ValueError) as error:
+            news = self._board.extend(session.poll())
+        except (OSError, ValueError, SessionProblem) as error:
             news, trouble = False, str(error)
-        fresh = msgspec.structs.replace(
-            scene,
-            view=board.view() if news else scene.view,
+        new = msgspec.structs.replace(
+            old,
+            state=self._board.state,
+            hunt=self._board.hunt if news else old.hunt,
             work=_work(session.progress()),
             alive=session.alive(),
-            log=log.read(),
+            log=self._log.read(),
             files=bundle(session.folder),
             trouble=trouble,
+            now=time.time(),
         )
-        now = time.time()
-        ticked = fresh.face == "running" and int(now) != int(scene.now)
-        if first or ticked or fresh != scene:
-            scene = msgspec.structs.replace(fresh, now=now)
-            tell(scene)
-            first = False
-        stop.wait(INTERVAL)
+        ticked = new.face == "running" and int(new.now) != int(old.now)
+        if not (self._first or news or ticked or _moved(new, old)):
+            return None
+        self.scene, self._first = new, False
+        return new
+
+    def watch(self, tell: Callable[[Scene], None], stop: threading.Event) -> None:
+        """Look until ``stop`` is set, and ``tell`` of each new scene."""
+        self._first = True
+        while not stop.is_set():
+            scene = self.look()
+            if scene is not None:
+                tell(scene)
+            stop.wait(INTERVAL)
 
 
 def bundle(folder: Path) -> tuple[str, ...]:
@@ -125,6 +145,11 @@ def bundle(folder: Path) -> tuple[str, ...]:
     return ()
 
 
+def _moved(new: Scene, old: Scene) -> bool:
+    """Whether anything but the journal has changed."""
+    return any(getattr(new, name) != getattr(old, name) for name in ("work", "alive", "log", "files", "trouble"))
+
+
 def _work(snapshot: Mapping[str, Any] | None) -> Work:
     """The snapshot's fields that we know; anything of another type is as if it were not there."""
     if not snapshot:
@@ -133,4 +158,4 @@ def _work(snapshot: Mapping[str, Any] | None) -> Work:
     try:
         return msgspec.convert(known, Work, strict=False)
     except msgspec.ValidationError:
-        return Work(phase=str(snapshot.get("phase", "")), node=str(snapshot.get("node", "")))
+        return Work(phase=str(snapshot.get("phase", "")))

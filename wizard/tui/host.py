@@ -28,10 +28,6 @@ class Host(Protocol):
         """A short notice; the text is literal."""
         ...
 
-    def command(self, scene: Scene) -> str:
-        """The command that does this step by hand, "" where there is none."""
-        ...
-
     def summary(self, step: str) -> str:
         """What a step does, in one sentence."""
         ...
@@ -54,6 +50,10 @@ class Host(Protocol):
 
     def show_sessions(self) -> None:
         """Show the list; the open session goes on."""
+        ...
+
+    def rewind(self, to: int) -> None:
+        """Back to an earlier question, with a new runner where none is at work."""
         ...
 
     def restart(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import yaml
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
 from wizard.tui.glyphs import Glyphs
 
@@ -64,7 +64,7 @@ ACTIONS: tuple[Action, ...] = (
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 
 
-def bindings(*ids: str) -> list[Binding]:
+def bindings(*ids: str) -> list[BindingType]:
     """Textual bindings of these actions, in this order. Raises ``KeyError`` for an unknown id."""
     return [
         Binding(a.keys, a.id, a.label, show=a.shown, id=a.id, tooltip=a.help, priority=a.everywhere)

@@ -1,31 +1,30 @@
-"""Where sessions come from: listed, created, opened. A Protocol, so that tests bring their own."""
+"""Where sessions come from: listed, created, opened. A Protocol, so that tests bring their own; ``Sessions`` is the real one."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from engines.data.store import atomic
+from wizard import trust
+from wizard.cli.exits import BAD_USAGE, NEEDS_PERSON, Refusal
+from wizard.flow.load import FlowProblem
+from wizard.flow.load import load as load_flow
 from wizard.problem import Problem
+from wizard.runner.client import Client
+from wizard.runner.options import Options
+from wizard.session import folder as folders
+from wizard.session.folder import Summary
+from wizard.session.problems import SessionProblem
 from wizard.tui.client import Session
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One session in the list. ``age``: seconds since it last moved."""
-
-    folder: Path
-    id: str
-    model: str
-    node: str = ""
-    verdict: str = ""
-    age: float = 0.0
-    holder: str = ""  # who holds it now; "" when nobody
-
-
 class Library(Protocol):
-    """All methods may block and are called in threads. They raise ``wizard.cli.exits.Refusal`` or ``OSError`` with a sentence."""
+    """All methods may block and are called in threads. They raise ``Refusal`` or ``OSError`` with a sentence."""
 
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[Summary]:
         """The sessions of this user, the latest first."""
         ...
 
@@ -33,12 +32,13 @@ class Library(Protocol):
         """A new session's folder."""
         ...
 
-    def open(self, folder: Path) -> Session:
-        """Attach to the session's runner, or start one."""
+    def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Session:
+        """Attach to the session's runner, or start one, which carries out ``first`` before anything else. A session that has
+        ended is only looked at, unless there is something to do first."""
         ...
 
-    def problem(self, folder: Path) -> Mapping[str, Any]:
-        """The session's PROBLEM as plain data."""
+    def problem(self, folder: Path) -> Problem:
+        """What the session is about."""
         ...
 
     def summary(self, step: str) -> str:
@@ -48,3 +48,84 @@ class Library(Protocol):
     def export(self, folder: Path, target: str) -> str:
         """Write the case bundle; returns where it lies."""
         ...
+
+    def finish(self, folder: Path) -> None:
+        """At an end: write the bundle, where there is a case, and the report into the session's folder."""
+        ...
+
+
+class Sessions:
+    """The sessions on this machine. ``jobs``, ``detach`` and ``yes`` (digests of scripts that may run) as on the command line."""
+
+    def __init__(
+        self, *, jobs: int = 0, detach: bool = False, retry_unresolved: bool = False, yes: Sequence[str] = ()
+    ) -> None:
+        self._options = Options(
+            policy="person", offers=True, jobs=jobs, detach=detach, retry_unresolved=retry_unresolved
+        )
+        self._yes = tuple(yes)
+
+    def entries(self) -> Sequence[Summary]:
+        """Below the folder where sessions live."""
+        return folders.sessions()
+
+    def create(self, problem: Problem) -> Path:
+        """Pins the flow, and remembers the scripts that the user has just typed as theirs."""
+        try:
+            made = folders.create(problem, load_flow(problem.flow).text)
+        except (SessionProblem, FlowProblem) as error:
+            raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
+        trust.remember(trust.items(problem))
+        return made
+
+    def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Session:
+        """Scripts that nobody here agreed to are not run: then it is refused with what would run."""
+        try:
+            about = folders.describe(folder)
+            if not first and folders.load(folder).end:
+                return Client.attach(folder)
+            if unknown := trust.strangers(about.problem, self._yes):
+                raise Refusal(NEEDS_PERSON, trust.sentence(unknown))
+            return Client.open(folder, msgspec.structs.replace(self._options, first=tuple(map(dict, first))))
+        except (SessionProblem, FlowProblem) as error:
+            raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
+
+    def problem(self, folder: Path) -> Problem:
+        """From the session's description."""
+        try:
+            return folders.describe(folder).problem
+        except SessionProblem as error:
+            raise Refusal(error.code, str(error)) from None
+
+    def summary(self, step: str) -> str:
+        """From the registry of steps."""
+        from engines.steps.registry import STEPS
+
+        return STEPS[step].summary if step in STEPS else ""
+
+    def export(self, folder: Path, target: str) -> str:
+        """By the bundle's writer, loaded when it is first wanted."""
+        from wizard.bundle.export import export
+        from wizard.machine import MachineProblem
+        from wizard.report.read import read
+
+        try:
+            return str(export(read(folder), Path(target).expanduser()))
+        except (SessionProblem, FlowProblem, MachineProblem) as error:
+            raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
+
+    def finish(self, folder: Path) -> None:
+        """What the command line writes at the end of a run."""
+        from wizard.bundle.export import NothingToExport, export
+        from wizard.machine import MachineProblem
+        from wizard.report import to_html
+        from wizard.report.read import read
+
+        try:
+            reading = read(folder)
+            with atomic(folder / "report.html") as temporary:
+                temporary.write_text(to_html(reading.report()), encoding="utf-8")
+            with contextlib.suppress(NothingToExport):
+                export(reading, folder / "case")
+        except (SessionProblem, FlowProblem, MachineProblem) as error:
+            raise Refusal(getattr(error, "code", BAD_USAGE), f"The bundle could not be written: {error}") from None

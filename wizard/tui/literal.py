@@ -70,6 +70,6 @@ def elide(text: str, width: int, mark: str = "…") -> str:
     return start + mark + end
 
 
-def fit(text: str, width: int) -> str:
+def fit(text: str, width: int, mark: str = "…") -> str:
     """``text`` padded or elided to exactly ``width`` cells."""
-    return set_cell_size(elide(text, width), width)
+    return set_cell_size(elide(text, width, mark), width)

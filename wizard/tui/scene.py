@@ -1,13 +1,17 @@
 """One moment of a session as a screen draws it: flow, folded journal, the runner's progress, the log's end. Pure."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
+from wizard.flow.commands import by_hand, values
 from wizard.flow.model import Flow, FlowNode
-from wizard.tui.board import View, Visit
+from wizard.problem import Problem
+from wizard.session.decide import Ask, Ended, RunStep, decide
+from wizard.session.events import Offered, WorkerDied
+from wizard.session.state import State, Visit
+from wizard.tui.board import Hunt
 
 Face = Literal["starting", "offer", "running", "ask", "ended", "stopped"]
 
@@ -16,9 +20,6 @@ class Work(msgspec.Struct, frozen=True):
     """The runner's progress snapshot, as the screens use it. -1 and "" mean unknown."""
 
     phase: str = ""
-    node: str = ""
-    visit: int = 1
-    step: str = ""
     text: str = ""
     done: int = 0
     expected: int = -1
@@ -28,53 +29,55 @@ class Work(msgspec.Struct, frozen=True):
     paused: bool = False
     stopping: bool = False
     holder: str = ""  # who else controls the session; "" when we do
-    command: str = ""  # the same by hand
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """Everything a screen draws."""
+    """Everything a screen draws. Two scenes are told apart by identity; comparing whole journals costs too much."""
 
     flow: Flow
     folder: Path
-    view: View = View()
+    state: State = State()
+    hunt: Hunt = Hunt()
     work: Work = Work()
     alive: bool = True
     log: tuple[str, ...] = ()
     files: tuple[str, ...] = ()  # of the case bundle, below the session folder
-    problem: Mapping[str, Any] = {}  # the PROBLEM as plain data
+    problem: Problem = Problem(model="")
     trouble: str = ""  # why the session cannot be read just now, one sentence
     now: float = 0.0
 
     @property
+    def id(self) -> str:
+        """The session's id, or its folder's name while the journal is empty."""
+        return self.state.id or self.folder.name
+
+    @property
     def face(self) -> Face:
         """What the person is looking at. The journal is the truth; the snapshot only says what it cannot."""
-        here = self.view.here
-        if self.view.end:
+        here = self.state.here
+        if self.state.end:
             return "ended"
-        if here and here.asked:
+        if here and asked(here):
             return "ask"
         if not self.alive:
             return "stopped"
         if self.work.phase == "offer":
             return "offer"
-        if here and here.running:
+        if here and here.status == "running":
             return "running"
         return "starting"
 
     @property
     def node(self) -> str:
         """The node that is offered, running or asked about; the end, once there is one."""
-        if self.view.end:
-            return self.view.end
-        here = self.view.here
-        if here and (here.asked or here.running):
-            return here.node
-        if self.work.phase == "offer" and self.work.node:
-            return self.work.node
-        if here is None:
-            return self.flow.start
-        answers = self.flow.nodes[here.node].answers if here.node in self.flow.nodes else {}
-        return answers[here.answer].goto if here.answer in answers else here.node
+        if self.state.end:
+            return self.state.end
+        try:
+            match decide(self.flow, self.state):
+                case RunStep(node=name) | Ask(node=name) | Ended(end=name):
+                    return name
+        except ValueError:  # the journal belongs to another version of the flow
+            return self.state.here.node if self.state.here else self.flow.start
 
     @property
     def at(self) -> FlowNode | None:
@@ -84,10 +87,46 @@ class Scene(msgspec.Struct, frozen=True):
     @property
     def visit(self) -> Visit | None:
         """The visit being drawn; None for a node that was not entered yet."""
-        here = self.view.here
-        return here if here and here.node == self.node and not here.answer else None
+        here = self.state.here
+        return here if here and not here.answer else None
 
     @property
     def busy(self) -> bool:
         """Whether leaving now would leave something running."""
         return self.alive and self.face == "running"
+
+
+def asked(visit: Visit) -> bool:
+    """Whether its question waits for an answer."""
+    return visit.question is not None and not visit.answer
+
+
+def offered(visit: Visit | None) -> tuple[Offered, ...]:
+    """The answers of its question, none while it has not been asked."""
+    return visit.question.answers if visit and visit.question else ()
+
+
+def answer_text(visit: Visit) -> str:
+    """Its answer as it was worded, "" while there is none."""
+    return next((o.text for o in offered(visit) if o.id == visit.answer), visit.answer)
+
+
+def chosen_freely(visit: Visit) -> bool:
+    """Whether a person chose otherwise than the measurement recommends."""
+    return visit.by == "person" and visit.question is not None and visit.answer != visit.question.recommended
+
+
+def commands(scene: Scene) -> str:
+    """The commands of other tools that do this node's work by hand, one a paragraph; "" where there are none."""
+    if scene.at is None:
+        return ""
+    made = by_hand(scene.at, values(scene.problem, scene.state.findings))
+    several = len(made) > 1
+    return "\n\n".join((f"# {c.tool}\n" if several else "") + (c.text or f"# {c.problem}") for c in made)
+
+
+def death(event: WorkerDied, number: int = 0) -> str:
+    """A worker's death in one line; ``number`` is its probe's in the table."""
+    how = f"signal {event.signal}" if event.signal else f"exit status {event.returncode}"
+    where = f" in probe {number}" if number else ""
+    return f"worker {event.worker} died: {how}{where}; " + (event.detail or "another was started")

@@ -5,14 +5,18 @@ from collections.abc import Mapping
 
 from textual.theme import Theme
 
-# The words of state and their colours; styles name them ``$fails`` and so on. Any other theme falls back to these.
-DEFAULTS = {
-    "passes": "$primary",
-    "fails": "$warning",
-    "unsure": "$foreground 65%",
-    "quiet": "$foreground 65%",
-    "recommended": "$primary",
-}
+
+def words(theme: Theme) -> dict[str, str]:
+    """Colours of the words of state (``$fails`` and so on) under a theme that does not know them: one of Textual's own."""
+    known = theme.to_color_system().generate()
+    return {
+        "passes": known["primary"],
+        "fails": known["warning"],
+        "unsure": known["secondary"],
+        "quiet": known.get("foreground-muted", known["foreground"]),
+        "recommended": known["primary"],
+    }
+
 
 DARK = Theme(
     name="narrowdown-dark",

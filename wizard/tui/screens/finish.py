@@ -51,8 +51,8 @@ class FinishScreen(SessionScreen):
                     id="verdict-panel",
                 )
                 yield Panel("Workaround", Cure(id="cure"), id="cure-panel")
-                yield Panel("How you got here · r rewinds", Journey(id="journey"))
-                yield Panel("To hand on · e exports", Files(id="files"))
+                yield Panel("How you got here (r rewinds)", Journey(id="journey"))
+                yield Panel("To hand on (e exports)", Files(id="files"))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """There is no command to copy at an end."""
@@ -64,19 +64,19 @@ class FinishScreen(SessionScreen):
         self.page.focus()
 
     def draw(self, scene: Scene) -> None:
-        view, end = scene.view, scene.flow.ends.get(scene.view.end)
-        if not view.end:
+        state, end = scene.state, scene.flow.ends.get(scene.state.end)
+        if not state.end:
             return
-        self.query_one("#route", Route).show(scene.flow, view.route, view.end, "the end of the route")
-        self.query_one("#crumb", Crumb).show(scene.flow, view.route, view.end)
+        self.query_one("#route", Route).show(scene.flow, state.route, state.end, "the end of the route")
+        self.query_one("#crumb", Crumb).show(scene.flow, state.route, state.end)
         verdict = end.verdict if end else ""
-        self.query_one("#verdict-panel", Panel).name_it(end.title if end else view.end, verdict.replace("-", " "))
+        self.query_one("#verdict-panel", Panel).name_it(end.title if end else state.end, verdict.replace("-", " "))
         self.query_one("#end-explain", Text).show(end.explain if end else "")
-        self.query_one("#culprits", Culprits).show(view.findings)
+        self.query_one("#culprits", Culprits).show(state.findings)
         self.query_one("#end-next", Text).show(NEXT.get(verdict, ""), "$recommended")
-        self.query_one("#cure", Cure).show(view.findings.workaround)
-        self.query_one("#cure-panel").display = view.findings.workaround is not None
-        self.query_one("#journey", Journey).show(scene.flow, view.route)
+        self.query_one("#cure", Cure).show(state.findings.workaround)
+        self.query_one("#cure-panel").display = state.findings.workaround is not None
+        self.query_one("#journey", Journey).show(scene.flow, state.route)
         self.query_one("#files", Files).show(str(scene.folder), scene.files)
 
     def action_scroll_up(self) -> None:

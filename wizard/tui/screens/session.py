@@ -1,16 +1,18 @@
 """What the Step and the Finish screen share: they draw the app's scene, and their keys open cards or send requests."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Footer
 
+from wizard.flow import terms
 from wizard.report.words import duration
-from wizard.tui import requests, terms
+from wizard.tui import requests
 from wizard.tui.host import Hosted
 from wizard.tui.literal import elide
-from wizard.tui.scene import Scene
+from wizard.tui.scene import Scene, answer_text, commands, offered
 from wizard.tui.screens.overlays import Choose, Field, Fields, LogCard, PlainCard, Reading
 from wizard.tui.widgets.lines import Lines, row
 from wizard.tui.widgets.route import title
@@ -34,15 +36,13 @@ class TitleLine(Lines):
     def lines(self, width: int) -> list[Content]:
         if self._scene is None:
             return [Content()]
-        scene, view, g = self._scene, self._scene.view, self.glyphs
-        problem = scene.problem
-        model = str(problem.get("model", "")).rpartition("/")[2] or scene.folder.name
-        engine, reference = str(problem.get("engine", "")), str(problem.get("reference", ""))
-        right = f"session {view.id or scene.folder.name}"
-        if view.opened:
-            right += f" {g.dot} {duration(max(0.0, (scene.now or view.last) - view.opened))}"
+        scene, state, g = self._scene, self._scene.state, self.glyphs
+        model = scene.problem.model.rpartition("/")[2] or scene.folder.name
+        right = f"session {scene.id}"
+        if state.opened and width >= 70:
+            right += f" {g.dot} {duration(max(0.0, (scene.now or state.last) - state.opened))}"
         right = elide(right, max(10, width // 2), g.ellipsis)
-        left = f"{model} {g.dot} {engine} against {reference}" if engine else model
+        left = f"{model} {g.dot} {scene.problem.engine} against {scene.problem.reference}"
         left = elide(left, max(4, width - len(right) - 2), g.ellipsis)
         gap = " " * max(1, width - Content(left).cell_length - Content(right).cell_length)
         return [row([(left, "bold"), (gap, ""), (right, "$quiet")])]
@@ -102,15 +102,9 @@ class SessionScreen(Hosted):
             return
         node, visit = scene.at, scene.visit
         sections: list[tuple[str, str | list[tuple[str, str]]]] = []
-        if visit and visit.offered:
-            chosen = next((o for o in visit.offered if o.recommended), None)
-            if chosen:
-                sections.append(
-                    (
-                        f"Recommended: {chosen.text}",
-                        chosen.because or visit.because or "It is what the measurement says.",
-                    )
-                )
+        chosen = next((o for o in offered(visit) if o.recommended), None)
+        if chosen:
+            sections.append((f"Recommended: {chosen.text}", chosen.because or "It is what the measurement says."))
         if node:
             sections.append((node.title, node.explain))
         elif scene.node in scene.flow.ends:
@@ -121,8 +115,9 @@ class SessionScreen(Hosted):
         """The words used at this node."""
         scene = self.scene
         node = scene.at if scene else None
-        cards = terms.read(node.terms if node else terms.known())
-        self.app.push_screen(Reading("Words used here", cards or [("", "No special words are used here.")]))
+        cards = [card for name in (node.terms if node else terms.known()) if (card := terms.card(name))]
+        sections = [(card.title, card.body) for card in cards]
+        self.app.push_screen(Reading("Words used here", sections or [("", "No special words are used here.")]))
 
     def action_log(self) -> None:
         """The end of the log."""
@@ -146,7 +141,7 @@ class SessionScreen(Hosted):
         scene = self.scene
         if scene is None:
             return
-        command = self.host.command(scene)
+        command = commands(scene)
         if not command:
             self.host.say("This step has no equivalent command.")
             return
@@ -159,29 +154,30 @@ class SessionScreen(Hosted):
         """Write a note into the journal."""
         scene = self.scene
 
-        def done(values: "dict[str, str] | None") -> None:
+        def done(values: Mapping[str, str] | None) -> None:
             if scene and values and values["note"]:
                 self.host.request(requests.note(values["note"], scene.node), "Noted.")
 
         self.app.push_screen(
             Fields("Note", "It is kept in the session and shown in the report.", [Field("note", "Your note")]), done
-        )  # type: ignore[arg-type]
+        )
 
     def action_rewind(self) -> None:
         """Choose an earlier question to go back to."""
         scene = self.scene
-        past = [visit for visit in scene.view.route if visit.answer and visit.seq] if scene else []
+        past = [visit for visit in scene.state.route if visit.answer and visit.question] if scene else []
         if scene is None or not past:
             self.host.say("There is no earlier question to go back to.")
             return
         options = [
-            (str(visit.seq), f"{number}  {title(scene.flow, visit.node)}", visit.answer_text)
+            (str(visit.question.seq), f"{number}  {title(scene.flow, visit.node)}", answer_text(visit))
             for number, visit in enumerate(past, 1)
+            if visit.question
         ]
 
         def done(to: str | None) -> None:
             if to:
-                self.host.request(requests.rewind(int(to)), "Rewound. Measurements stay known.")
+                self.host.rewind(int(to))
 
         text = "Everything after the chosen question is set aside; nothing is deleted, and no probe runs twice."
         self.app.push_screen(Choose("Rewind", text, list(reversed(options))), done)
@@ -191,14 +187,14 @@ class SessionScreen(Hosted):
         scene = self.scene
         if scene is None:
             return
-        proposal = f"case-{scene.view.id or scene.folder.name}.zip"
+        proposal = f"case-{scene.id}.zip"
 
-        def done(values: "dict[str, str] | None") -> None:
+        def done(values: Mapping[str, str] | None) -> None:
             if values and values["path"]:
                 self.host.export(values["path"])
 
         text = "A folder, or a file that ends in .zip. It holds everything that someone else needs to see the fault."
-        self.app.push_screen(Fields("Export", text, [Field("path", "Where to", proposal, required=True)]), done)  # type: ignore[arg-type]
+        self.app.push_screen(Fields("Export", text, [Field("path", "Where to", proposal, required=True)]), done)
 
     # Leaving
 

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from rich.cells import set_cell_size
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -10,10 +11,10 @@ from textual.content import Content
 from textual.widgets import Footer, OptionList
 from textual.widgets.option_list import Option
 
+from wizard.session.folder import Summary
 from wizard.tui import keys
 from wizard.tui.host import Hosted
-from wizard.tui.library import Entry
-from wizard.tui.literal import elide, fit
+from wizard.tui.literal import clean, elide, fit
 from wizard.tui.screens.overlays import Reading
 from wizard.tui.widgets.lines import Panel, Text, row
 from wizard.tui.words import ago
@@ -45,7 +46,7 @@ class SessionsScreen(Hosted):
 
     def __init__(self) -> None:
         super().__init__()
-        self._entries: tuple[Entry, ...] = ()
+        self._entries: tuple[Summary, ...] = ()
         self._looked = False
 
     def compose(self) -> ComposeResult:
@@ -80,7 +81,7 @@ class SessionsScreen(Hosted):
             entries, problem = (), f"The sessions folder cannot be read: {error.strerror or error}."
         self.app.call_from_thread(self._show, entries, problem)
 
-    def _show(self, entries: tuple[Entry, ...], problem: str) -> None:
+    def _show(self, entries: tuple[Summary, ...], problem: str) -> None:
         if not self.is_mounted:
             return
         options = self.query_one(SessionList)
@@ -88,18 +89,20 @@ class SessionsScreen(Hosted):
         empty.show(problem or ("" if entries else "None yet."))
         empty.display = bool(problem or not entries)
         options.display = bool(entries)
-        if entries != self._entries or not self._looked:
-            self._looked = True
-            at = self.chosen.folder if self.chosen else None
-            self._entries = entries
+        same = self._looked and [e.path for e in entries] == [e.path for e in self._entries]
+        at = self.chosen.path if self.chosen else None
+        self._entries, self._looked = entries, True
+        if same:
+            self.on_resize()
+        else:
             options.set_options([Option(self._prompt(entry)) for entry in entries])
-            options.highlighted = next((i for i, e in enumerate(entries) if e.folder == at), 0) if entries else None
+            options.highlighted = next((i for i, e in enumerate(entries) if e.path == at), 0) if entries else None
             if entries:
                 options.focus()
         self.refresh_bindings()
 
     @property
-    def chosen(self) -> Entry | None:
+    def chosen(self) -> Summary | None:
         """The highlighted session."""
         index = self.query_one(SessionList).highlighted
         return self._entries[index] if index is not None and index < len(self._entries) else None
@@ -110,20 +113,24 @@ class SessionsScreen(Hosted):
         for index, entry in enumerate(self._entries[: options.option_count]):
             options.replace_option_prompt_at_index(index, self._prompt(entry))
 
-    def _prompt(self, entry: Entry) -> Content:
-        width = max(40, self.app.size.width - 8)
-        g = self.host.glyphs
-        state = f"held by {entry.holder}" if entry.holder else ("" if entry.verdict else "paused")
-        right = f"  {fit(state, 22)} {fit(ago(entry.age), 12)}"
-        name = fit(entry.id, 14) + " "
-        reached = entry.verdict.replace("-", " ") or entry.node
-        room = max(10, width - len(name) - len(right))
-        model = room * 3 // 5
-        return row([
-            (name, "bold"),
-            (fit(elide(entry.model, model - 1, g.ellipsis), model), ""),
-            (fit(reached, room - model), "$recommended" if entry.verdict else ""),
-            (right, "$quiet"),
+    def _prompt(self, entry: Summary) -> Content:
+        """Two lines: which session of what, and how far it came."""
+        width = max(30, self.app.size.width - 8)
+        mark = self.host.glyphs.ellipsis
+        model = entry.model.rpartition("/")[2] or "?"
+        if entry.problem:
+            reached, style = entry.problem, "$fails"
+        elif entry.end:
+            reached, style = entry.verdict.replace("-", " "), "$recommended"
+        else:
+            reached, style = f"{entry.node or 'not begun'}  {entry.verdict}".rstrip(), ""
+        held = f"held by {entry.holder}" if entry.holder else ("ended" if entry.end else "paused")
+        age, held = f"  {ago(entry.age)}", f"  {held}"
+        first = fit(elide(f"{entry.id}  {model}  {entry.engine}", width - len(age), mark), width - len(age), mark)
+        room = max(8, width - len(held) - 2)
+        return Content("\n").join([
+            row([(first, "bold"), (age, "$quiet")]),
+            row([("  ", ""), (set_cell_size(clean(reached), room), style), (held, "$quiet")]),
         ])  # fmt: skip
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
@@ -138,7 +145,7 @@ class SessionsScreen(Hosted):
     def action_open(self) -> None:
         """Open the highlighted session."""
         if self.chosen:
-            self.host.open_session(self.chosen.folder)
+            self.host.open_session(self.chosen.path)
 
     def action_new(self) -> None:
         """A new session."""

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Button, Footer, Input
 
+from wizard.cli.exits import Refusal
 from wizard.problem import Problem
 from wizard.report.words import number
 from wizard.tui import checks, keys
@@ -148,7 +149,7 @@ class SetupScreen(Hosted):
         self.query_one("#start", Button).disabled = True
         try:
             folder = await asyncio.to_thread(lambda: self.host.library.create(checks.build(answers, self._base)))
-        except Exception as error:
+        except (Refusal, OSError, ValueError) as error:
             self._say("start", str(error))
         else:
             self.host.open_session(folder, replace=self)

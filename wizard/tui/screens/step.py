@@ -10,7 +10,7 @@ from textual.containers import Horizontal, Vertical, VerticalGroup, VerticalScro
 
 from wizard.report.words import duration
 from wizard.tui import keys, requests
-from wizard.tui.scene import Face, Scene
+from wizard.tui.scene import Face, Scene, commands, death, offered
 from wizard.tui.screens.overlays import Field, Fields
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
 from wizard.tui.widgets.answers import Answers
@@ -50,7 +50,7 @@ class Notes(VerticalGroup):
 
     def compose(self) -> ComposeResult:
         yield Panel("Why this is recommended", Text(classes="because"), classes="because-panel")
-        yield Panel("Same, by hand · c copies", Text(classes="command"), classes="command-panel")
+        yield Panel("Same, by hand (c copies)", Text(classes="command"), classes="command-panel")
 
     def show(self, because: str, command: str) -> None:
         """An empty part is not drawn."""
@@ -97,7 +97,7 @@ class StepScreen(SessionScreen):
                     with Horizontal(id="hunt"):
                         yield Panel("Probes", Probes(id="probes"), id="probes-panel")
                         yield Panel("Smallest that fails", Smallest(id="smallest"), id="smallest-panel")
-                    yield Panel("Worker deaths", Tail(id="deaths"), id="deaths-panel")
+                    yield Panel("Worker deaths", Text(id="deaths"), id="deaths-panel")
                     yield Panel("Log", Tail(id="tail"), id="log-panel")
                     yield Panel("Measured", Evidence(id="evidence"), id="measured-panel")
                     yield Notes(id="notes-below")
@@ -118,12 +118,12 @@ class StepScreen(SessionScreen):
             return
         for name in FACES:
             self.set_class(name == face, f"-{name}")
-        here, node, visit, view = scene.node, scene.at, scene.visit, scene.view
-        self.route.show(scene.flow, view.route, here, DOING[face])
-        self.crumb.show(scene.flow, view.route, here)
-        number = len([v for v in view.route if v.answer]) + 1
+        here, node, visit, route = scene.node, scene.at, scene.visit, scene.state.route
+        self.route.show(scene.flow, route, here, DOING[face])
+        self.crumb.show(scene.flow, route, here)
+        number = len([v for v in route if v.answer]) + 1
         self.question.name_it(f"Step {number}: {node.title if node else here}")
-        asking = visit.ask if visit and visit.ask else (node.ask if node else "")
+        asking = visit.question.ask if visit and visit.question else (node.ask if node else "")
         self.query_one("#ask", Text).show(asking, "bold")
         explain = node.explain if node else ""
         self.query_one("#explain", Text).show(explain.split("\n\n")[0] if face != "offer" else explain)
@@ -131,18 +131,16 @@ class StepScreen(SessionScreen):
         self._plan(scene)
         self._work(scene)
         if visit:
-            self.query_one("#evidence", Evidence).show(visit.outcome, node.evidence if node else ())
+            self.query_one("#evidence", Evidence).show(visit.outcome or {}, node.evidence if node else ())
         self.query_one("#measured-panel").display = face == "ask" and bool(
             visit and (visit.outcome or (node and node.evidence))
         )
-        because = (
-            next((o.because for o in visit.offered if o.recommended), visit.because) if visit and face == "ask" else ""
-        )
-        command = self.host.command(scene) if face in ("offer", "ask") else ""
+        because = next((o.because for o in offered(visit) if o.recommended), "") if face == "ask" else ""
+        command = commands(scene) if face in ("offer", "ask") else ""
         for notes in self.query(Notes):
             notes.show(because, command)
         if face == "ask" and visit:
-            self.answers.show(scene.flow, visit.offered)
+            self.answers.show(scene.flow, offered(visit))
             if not self.answers.has_focus and self.app.screen is self:
                 self.answers.focus()
         elif self.focused is self.answers:
@@ -180,16 +178,18 @@ class StepScreen(SessionScreen):
     def _work(self, scene: Scene) -> None:
         if scene.face != "running":
             return
-        view, work = scene.view, scene.work
-        self.query_one("#doing", Doing).show(work, view.finished)
+        hunt, work = scene.hunt, scene.work
+        self.query_one("#doing", Doing).show(work, hunt.finished)
         probes = self.query_one("#probes", Probes)
         probes.most = 8 if self.app.size.height >= 32 else 5
-        probes.show(view.rows, scene.now)
+        probes.show(hunt.rows, scene.now)
         smallest = self.query_one("#smallest", Smallest)
-        smallest.show(view, work, scene.now)
+        smallest.show(hunt, work, scene.now)
         self.query_one("#smallest-panel").display = smallest.known
-        self.query_one("#deaths", Tail).show([text for _, text in view.deaths])
-        self.query_one("#deaths-panel").display = bool(view.deaths)
+        numbers = {row.key: row.number for row in hunt.rows}
+        deaths = ["- " + death(event, numbers.get(event.key, 0)) for event in scene.state.deaths[-3:]]
+        self.query_one("#deaths", Text).show("\n".join(deaths))
+        self.query_one("#deaths-panel").display = bool(deaths)
         self.query_one("#tail", Tail).show(scene.log)
 
     # Keys of this screen

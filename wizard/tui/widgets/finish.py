@@ -7,9 +7,10 @@ from textual.content import Content
 from engines.steps.base import Culprit, Findings, Workaround
 from wizard.flow.model import Flow
 from wizard.report.words import duration, number
-from wizard.tui.board import Visit
+from wizard.session.state import Visit
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide, fit
+from wizard.tui.scene import answer_text
 from wizard.tui.widgets.lines import Lines, pairs, row, wrap
 from wizard.tui.widgets.route import title
 
@@ -106,7 +107,7 @@ class Journey(Lines):
         if self._state is None:
             return []
         flow, route = self._state
-        rows = []
+        rows, mark = [], self.glyphs.ellipsis
         for index, visit in enumerate(route, 1):
             tail = f"  {BY.get(visit.by, visit.by):<11}  {duration(visit.seconds):>8}  {visit.probes:>4} probes"
             head = f"{index:>2}  "
@@ -115,8 +116,8 @@ class Journey(Lines):
             rows.append(
                 row([
                     (head, "$quiet"),
-                    (fit(title(flow, visit.node), name), ""),
-                    (fit(" " + visit.answer_text, room - name), "bold"),
+                    (fit(title(flow, visit.node), name, mark), ""),
+                    (fit(" " + answer_text(visit), room - name, mark), "bold"),
                     (tail, "$quiet"),
                 ])
             )  # fmt: skip

@@ -27,7 +27,7 @@ class Lines(Widget):
         return getattr(self.app, "glyphs", UNICODE)
 
     def lines(self, width: int) -> list[Content]:
-        """The text for ``width`` cells, one Content a row, none wider."""
+        """The text for ``width`` cells, one Content a row; what is wider is cut."""
         raise NotImplementedError
 
     def changed(self) -> None:
@@ -37,7 +37,9 @@ class Lines(Widget):
 
     def _at(self, width: int) -> list[Content]:
         if self._drawn is None or self._drawn[0] != width:
-            self._drawn = (width, self.lines(max(1, width)))
+            room = max(1, width)
+            rows = [row if row.cell_length <= room else row.truncate(room) for row in self.lines(room)]
+            self._drawn = (width, rows)
         return self._drawn[1]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
@@ -113,11 +115,11 @@ def pairs(rows: Sequence[tuple[str, str]], width: int, *, style: str = "", most:
     """Label and value in two columns; long values wrap under themselves. On narrow widths the label column shrinks."""
     if not rows:
         return []
-    column = min(max(cell_len(clean(label)) for label, _ in rows), most, max(8, width // 2 - 2))
+    column = min(max(cell_len(clean(label)) for label, _ in rows), most, max(1, width // 2 - 2))
     found: list[Content] = []
     for label, value in rows:
         names = literal(label, "$quiet").wrap(column)
-        values = literal(value, style).wrap(max(4, width - column - 2))
+        values = literal(value, style).wrap(max(1, width - column - 2))
         for index in range(max(len(names), len(values))):
             left = names[index] if index < len(names) else Content()
             right = values[index] if index < len(values) else Content()

@@ -6,9 +6,10 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from wizard.flow.model import Flow
-from wizard.tui.board import Visit
+from wizard.session.state import Visit
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide, literal
+from wizard.tui.scene import answer_text, chosen_freely
 from wizard.tui.widgets.lines import Lines, row
 
 
@@ -59,8 +60,8 @@ class Route(Lines):
 
         past = [visit for visit in route if visit.answer]
         for visit in past:
-            mark = "" if visit.by == "recommended" or visit.answer == visit.recommended else " (your choice)"
-            stop(g.done, "$foreground", title(flow, visit.node), visit.answer_text + mark)
+            mark = " (your choice)" if chosen_freely(visit) else ""
+            stop(g.done, "$foreground", title(flow, visit.node), answer_text(visit) + mark)
         if here:
             stop(g.here, "bold $recommended", title(flow, here), doing, "bold")
         later = ahead(flow, [visit.node for visit in past], here) if here in flow.nodes else []
@@ -74,7 +75,7 @@ class Route(Lines):
 def crumb(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Glyphs) -> Content:
     """The route on one line: as many of the last stops as fit, and where we are."""
     arrow = f" {glyphs.arrow} "
-    name = elide(title(flow, here), max(8, width - 4), glyphs.ellipsis)
+    name = elide(title(flow, here), max(1, width - 2), glyphs.ellipsis)
     now = f"{glyphs.here} {name}"
     room = width - cell_len(now)
     shown: list[str] = []

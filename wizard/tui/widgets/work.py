@@ -7,9 +7,9 @@ from textual.content import Content
 
 from wizard.report.words import duration
 from wizard.tui import chart
-from wizard.tui.board import Row, View
-from wizard.tui.client import Work
+from wizard.tui.board import Hunt, Row
 from wizard.tui.literal import clean, fit
+from wizard.tui.scene import Work
 from wizard.tui.widgets.lines import Lines, row, wrap
 from wizard.tui.words import ago
 
@@ -35,12 +35,14 @@ class Doing(Lines):
         done = max(work.done, finished)
         if work.expected > 0:
             total = max(work.expected, done)
-            tail = f"  {done} of about {total} probes"
+            tail = f"{done} of about {total} probes"
             if work.eta >= 0:
                 tail += f", ~{duration(work.eta)} left"
-            room = max(4, min(40, width - cell_len(tail)))
+            beside = width >= 60
+            room = max(4, min(40, width - cell_len(tail) - 2)) if beside else width
             full = room * done // max(1, total)
-            rows.append(row([(g.full * full, "$recommended"), (g.empty * (room - full), "$quiet"), (tail, "")]))
+            bar = [(g.full * full, "$recommended"), (g.empty * (room - full), "$quiet")]
+            rows += [row([*bar, ("  " + tail, "")])] if beside else [row(bar), row([(tail, "")])]
         else:
             rows.append(row([(f"{done} probes done, how many remain is not known yet", "$quiet")]))
         if work.paused:
@@ -73,19 +75,17 @@ class Probes(Lines):
 
     def _line(self, probe: Row, width: int, longest: int) -> Content:
         g = self.glyphs
-        glyph = {"passes": g.passes, "fails": g.fails, "unresolved": g.unresolved, "running": g.running, "done": g.dot}[
-            probe.state
-        ]
+        mark = g.running if probe.state == "running" else g.dot if probe.state == "done" else getattr(g, probe.state)
         seconds = probe.seconds if probe.state != "running" else max(0.0, self._now - probe.started)
-        head, verdict, time = f"{probe.number:>3}  ", f"{glyph} {WORDS[probe.state]:<11}  ", f"  {duration(seconds):>8}"
-        room = max(6, width - cell_len(head) - cell_len(verdict) - cell_len(time))
-        what = min(room, longest, max(12, room * 3 // 5))
-        detail = room - what
+        time = f"  {duration(seconds):>10}" if width >= 50 else ""
+        head, verdict = f"{probe.number:>3}  ", f"{mark} {WORDS[probe.state]:<11}  "
+        room = max(4, width - cell_len(head) - cell_len(verdict) - cell_len(time))
+        what = min(room, longest, max(8, room * 3 // 5))
         return row([
             (head, "$quiet"),
-            (fit(probe.what, what - 1) + " ", ""),
+            (fit(probe.what, what - 1, g.ellipsis) + " ", ""),
             (verdict, STYLES[probe.state]),
-            (set_cell_size(clean(probe.detail), detail), "$quiet"),
+            (set_cell_size(clean(probe.detail), room - what), "$quiet"),
             (time, "$quiet"),
         ])  # fmt: skip
 
@@ -95,9 +95,9 @@ class Smallest(Lines):
 
     _state: tuple[tuple[tuple[int, float], ...], int, int] = ((), -1, 0)
 
-    def show(self, view: View, work: Work, now: float) -> None:
+    def show(self, hunt: Hunt, work: Work, now: float) -> None:
         """From the judged probes; the step's own word (``best``) where it knows a smaller one."""
-        state = (view.best, work.best, int(now))
+        state = (hunt.best, work.best, int(now))
         if state != self._state:
             self._state = state
             self.changed()
@@ -136,6 +136,6 @@ class Tail(Lines):
             self.changed()
 
     def lines(self, width: int) -> list[Content]:
-        return [row([(fit(line, width).rstrip(), "$quiet")]) for line in self._lines] or [
+        return [row([(set_cell_size(clean(line), width).rstrip(), "$quiet")]) for line in self._lines] or [
             row([("nothing yet", "$quiet")])
         ]

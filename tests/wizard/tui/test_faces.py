@@ -1,0 +1,114 @@
+"""How the faces look, as text, at the sizes that must work."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from wizard.tui.app import Narrowdown
+from wizard.tui.glyphs import ASCII
+from wizard.tui.widgets.answers import Answers
+
+from . import golden
+from . import scripted as s
+from .scripted import FakeSession, settle
+
+Make = Callable[..., Narrowdown]
+SCENES = {"offer": s.opened, "running": s.running, "ask": s.asking, "ended": s.ended}
+
+
+async def shown(app: Narrowdown, face: str, size: tuple[int, int]) -> str:
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == face)
+        await settle(pilot, lambda: "k7f3" in golden.text_of(app))
+        await pilot.pause(0.1)
+        return golden.text_of(app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize("face", ["offer", "running", "ask"])
+async def test_face(session: FakeSession, make_app: Make, face: str, size: tuple[int, int]) -> None:
+    SCENES[face](session)
+    golden.check(f"{face}-{size[0]}x{size[1]}", await shown(make_app(), face, size))
+
+
+@pytest.mark.parametrize("face", ["offer", "running", "ask", "ended"])
+@pytest.mark.parametrize("size", [(80, 24), (160, 45)])
+async def test_ascii_set_draws_ascii_alone(
+    session: FakeSession, make_app: Make, face: str, size: tuple[int, int]
+) -> None:
+    SCENES[face](session)
+    text = await shown(make_app(ASCII), face, size)
+    odd = {c for c in text if not c.isascii()}
+    assert odd <= {"‹", "›"}, f"not ASCII: {odd}"  # the test flow's own words hold these two
+
+
+@pytest.mark.parametrize("face", ["running", "ask"])
+async def test_every_width_shows_what_matters(session: FakeSession, make_app: Make, face: str) -> None:
+    SCENES[face](session)
+    app = make_app()
+    words = {"running": ["passes", "fails", "cannot tell"], "ask": ["Yes, it still fails", "recommended", "Measured"]}[
+        face
+    ]
+    async with app.run_test(size=(80, 30)) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == face)
+        for width in (40, 60, 79, 99, 100, 139, 140, 200):
+            await pilot.resize_terminal(width, 30)
+            await settle(pilot, lambda: "k7f3" in golden.text_of(app))
+            await pilot.pause(0.1)
+            text = golden.text_of(app)
+            assert max(map(len, text.splitlines())) <= width
+            assert all(word in text for word in words), (width, text)
+
+
+async def test_on_80_by_24_all_can_be_reached_by_scrolling(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 16)) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+        assert "Why this is recommended" not in golden.text_of(app)
+        await pilot.press("pagedown", "pagedown")
+        await pilot.pause(0.1)
+        assert "Both engines fail on the same outputs." in golden.text_of(app)
+        assert isinstance(app.focused, Answers), "scrolling leaves the answers in hand"
+
+
+async def test_no_colour(session: FakeSession, make_app: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+        await pilot.pause(0.1)
+        assert "❯ 1 Yes, it still fails" in golden.text_of(app), "the choice shows without colour"
+        colours = set()
+        for strip in app.screen._compositor.render_strips():
+            for filter_ in app._filters:
+                strip = strip.apply_filter(filter_, app.screen.background_colors[0])
+            colours |= {
+                c for segment in strip if segment.style for c in (segment.style.color, segment.style.bgcolor) if c
+            }
+        assert all(len(set(c.get_truecolor())) == 1 for c in colours), "greys alone"
+
+
+@pytest.mark.parametrize("name", ["narrowdown-dark", "narrowdown-light", "narrowdown-ansi", "nord"])
+async def test_themes(session: FakeSession, make_app: Make, name: str) -> None:
+    s.running(session)
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.theme = name
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == "running")
+        assert "cannot tell" in golden.text_of(app)
+
+
+async def test_trouble_is_told(session: FakeSession, make_app: Make) -> None:
+    s.running(session)
+
+    def broken() -> tuple[Any, ...]:
+        raise ValueError("Line 7 of journal.jsonl is damaged; narrowdown resume --repair works on a copy.")
+
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == "running")
+        session.poll = broken  # type: ignore[method-assign]
+        await settle(pilot, lambda: "Line 7 of journal.jsonl is damaged" in golden.text_of(app))

@@ -1,0 +1,205 @@
+"""Names hold anything. Nothing of it may crash a widget, be read as markup, or reach the terminal as a control sequence."""
+
+import asyncio
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from textual._context import active_app
+from textual.app import App, ComposeResult
+from textual.containers import VerticalScroll
+
+from wizard.session.events import Offered
+from wizard.session.state import Question, State, Visit
+from wizard.tui.board import Hunt, Row
+from wizard.tui.glyphs import ASCII, UNICODE
+from wizard.tui.literal import clean, elide, fit, joined, literal
+from wizard.tui.scene import Scene, Work
+from wizard.tui.screens.overlays import Choose, Field, Fields, LogCard, PlainCard, Reading
+from wizard.tui.screens.session import TitleLine
+from wizard.tui.widgets.answers import Answers
+from wizard.tui.widgets.evidence import Evidence, profile
+from wizard.tui.widgets.finish import Culprits, Cure, Files, Journey
+from wizard.tui.widgets.lines import Lines, Panel, Text, pairs, wrap
+from wizard.tui.widgets.route import Crumb, Route, crumb
+from wizard.tui.widgets.work import Doing, Probes, Smallest, Tail
+
+from .scripted import findings, flow
+
+NASTY = [
+    "[/red]",
+    "[bold",
+    "[@click=app.quit]x[/]",
+    "\x1b[2J",
+    "a\r\nb",
+    "\u202eevil",
+    "שלום",
+    "幅の広い",
+    "👩‍👩‍👧",
+    "\ud800",
+    "",
+    " ",
+    "\x00",
+    "$(rm)",
+    "%s{x}",
+]
+names = st.one_of(st.sampled_from(NASTY), st.text(st.characters(exclude_categories=()), max_size=60))
+
+
+def harmless(text: str) -> bool:
+    return all(unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text if c != "\n")
+
+
+@given(names)
+def test_clean_is_harmless_and_stable(text: str) -> None:
+    once = clean(text)
+    assert harmless(once)
+    assert "\n" not in once
+    assert clean(once) == once
+    assert harmless(clean(text, lines=True))
+
+
+@given(names, st.integers(0, 40))
+def test_elide_and_fit_keep_to_their_width(text: str, width: int) -> None:
+    assert cell_len(elide(text, width)) <= width
+    assert cell_len(fit(text, width)) == width
+    if cell_len(clean(text)) <= width:
+        assert elide(text, width) == clean(text)
+
+
+@given(st.lists(names, max_size=4))
+def test_literal_content_says_what_it_was_given(texts: Sequence[str]) -> None:
+    for text in texts:
+        assert literal(text, "bold").plain == clean(text)
+    assert joined([(text, "bold") for text in texts]).plain == "".join(map(clean, texts))
+
+
+def widgets(name: str) -> list[Lines | Panel]:
+    """One of each widget, full of this name. They are shown data after mounting, by ``fill``."""
+    return [
+        TitleLine(),
+        Crumb(),
+        Route(),
+        Text(name),
+        Evidence(),
+        Doing(),
+        Probes(),
+        Smallest(),
+        Tail(),
+        Culprits(),
+        Cure(),
+        Journey(),
+        Files(),
+        Panel(name),
+    ]
+
+
+def fill(app: App[None], name: str) -> None:
+    """Give every widget the name in every place that may hold one."""
+    plot = flow()
+    asked = Question(1, name, (Offered("yes", name, name), Offered(name, name, name)), because=name)
+    visit = Visit(
+        "reproduce", outcome={"worst_output": name}, question=asked, answer=name, by="person", seconds=3, probes=2
+    )
+    unknown = Visit(name, answer=name)
+    rows = tuple(
+        Row(i, name, name, state, name, nodes=9)
+        for i, state in enumerate(("passes", "fails", "unresolved", "running", "done"), 1)
+    )
+    state = State(id=name, opened=1.0, route=(visit, unknown))
+    hunt = Hunt(rows, 4, ((9, 1.0), (3, 2.0)))
+    work = Work(text=name, expected=9, done=3, eta=3.0)
+    scene = Scene(
+        plot,
+        Path("/tmp") / "s",
+        state=state,
+        work=work,
+        problem={"model": name, "engine": name, "reference": name},
+        now=9.0,
+    )
+    app.query_one(TitleLine).show(scene)
+    app.query_one(Crumb).show(plot, state.route, "layerwise")
+    app.query_one(Route).show(plot, state.route, name, name)
+    app.query_one(Evidence).show(
+        {"message": name, "culprit": name, name: name, "profile": "1,2,3"}, ("culprit", name, "profile")
+    )
+    app.query_one(Doing).show(work, 3)
+    app.query_one(Probes).show(rows, 9.0)
+    app.query_one(Smallest).show(hunt, work, 9.0)
+    app.query_one(Tail).show([name, name])
+    found = findings(name)
+    app.query_one(Culprits).show(found)
+    app.query_one(Cure).show(found.workaround)
+    app.query_one(Journey).show(plot, state.route)
+    app.query_one(Files).show(name, [name])
+    app.query_one(Panel).name_it(name, name)
+    app.query_one(Answers).show(
+        plot, (Offered(name, name, name, recommended=True, because=name), Offered("no", name, "layerwise"))
+    )
+
+
+class Gallery(App[None]):
+    """All widgets at once."""
+
+    glyphs = UNICODE
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield from widgets("start")
+            yield Answers()
+
+
+def screen_text(app: App[None]) -> str:
+    return "\n".join("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(names, min_size=1, max_size=12))
+def test_every_widget_and_card_draws_any_name(texts: list[str]) -> None:
+    async def go() -> None:
+        app = Gallery()
+        async with app.run_test(size=(60, 200)) as pilot:
+            for text in texts:
+                fill(app, text)
+                await pilot.pause()
+                assert harmless(screen_text(app))
+            text = texts[0]
+            for card in (
+                Reading(text, [(text, text), (text, [(text, text)])]),
+                PlainCard(text, text, before=text),
+                LogCard([text], text),
+                Choose(text, text, [("a", text, text)]),
+                Fields(text, text, [Field("a", text)]),
+            ):
+                app.push_screen(card)
+                await pilot.pause()
+                assert harmless(screen_text(app))
+                app.pop_screen()
+
+    asyncio.run(go())
+
+
+class Bare(App[None]):
+    """Gives lines() its glyphs."""
+
+    glyphs = ASCII
+
+
+@given(names, st.integers(12, 90))
+@settings(deadline=None)
+def test_lines_never_exceed_their_width(name: str, width: int) -> None:
+    plot, route = flow(), (Visit("reproduce", answer=name, by="person"),)
+    token = active_app.set(Bare())
+    try:
+        rows = [
+            *crumb(plot, route, "layerwise", width, ASCII).split("\n"),
+            *wrap(name, width),
+            *pairs([(name, name), ("label", name)], width),
+            *profile("1,2,3,4", width, ASCII.levels),
+        ]
+    finally:
+        active_app.reset(token)
+    assert all(line.cell_length <= width for line in rows)

@@ -1,0 +1,320 @@
+"""The parts that need no screen: keys, checks, bars, the probes' table, what the package imports."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.compare.criterion import Criterion
+from engines.probe import Check, Describe, Import, Inspect, Measurement
+from engines.steps.base import Findings
+from wizard.cli.exits import Refusal
+from wizard.session import events as e
+from wizard.tui import chart, checks, keys, themes
+from wizard.tui.app import Narrowdown
+from wizard.tui.board import Board, describe, verdict
+from wizard.tui.client import LogTail, bundle
+from wizard.tui.glyphs import ASCII, UNICODE, choose
+from wizard.tui.scene import Scene, Work
+from wizard.tui.screens.finish import FinishScreen
+from wizard.tui.screens.sessions import SessionsScreen
+from wizard.tui.screens.setup import SetupScreen
+from wizard.tui.screens.step import WHERE, StepScreen
+from wizard.tui.words import ago, label, shown
+
+from . import scripted as s
+from .scripted import FakeSession
+
+MODEL = Path(__file__).parents[2] / "models" / "pillars_add.onnx"
+
+
+def test_the_terminal_ui_loads_no_engine() -> None:
+    heavy = "{'numpy', 'onnx', 'onnxruntime', 'tensorrt', 'openvino', 'onnx_graphsurgeon', 'ml_dtypes'}"
+    script = f"import sys, wizard.tui.app, wizard.tui.real; print(sorted({heavy} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+    assert found.stderr == ""
+
+
+# Keys
+
+
+def test_every_action_is_somewhere_and_every_screen_action_exists() -> None:
+    used = set()
+    for screen in (SessionsScreen, SetupScreen, StepScreen, FinishScreen):
+        for _, binding in screen._merge_bindings():
+            if binding.id in keys.BY_ID:
+                used.add(binding.id)
+                assert hasattr(screen, f"action_{binding.action}"), (screen, binding.action)
+    assert {"answer"} | used >= {action.id for action in keys.ACTIONS} - {"start"}
+    assert set(WHERE) <= set(keys.BY_ID)
+
+
+def test_no_two_actions_of_a_screen_share_a_key() -> None:
+    for screen in (SessionsScreen, StepScreen, FinishScreen):
+        taken: dict[str, str] = {}
+        for key, binding in screen._merge_bindings():
+            if binding.id in keys.BY_ID:
+                assert taken.setdefault(key, binding.id) == binding.id, (screen, key)
+
+
+def test_only_keys_that_reach_us() -> None:
+    for action in keys.ACTIONS:
+        for key in action.keys.split(","):
+            assert not key.startswith("ctrl+") or key == "ctrl+c", "terminals and tmux eat control keys"
+
+
+def test_a_keys_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys.yaml"
+    assert keys.read(file) == keys.Keymap()
+    file.write_text("note: [N, f4]\nyes: y\nanser: x\nwhy:\n")
+    found = keys.read(file)
+    assert found.keys == {"note": "N,f4"}
+    assert len(found.problems) == 3
+    assert "did you mean 'answer'" in " ".join(found.problems)
+
+
+@pytest.mark.parametrize("text", ["a: [", "- a\n- b\n", "\x00", "just words", b"\xff\xfe\x00".decode("latin-1")])
+def test_a_broken_keys_file_is_said_and_the_defaults_stay(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text(text)
+    found = keys.read(file)
+    assert found.keys == {}
+    assert len(found.problems) == 1
+    assert str(file) in found.problems[0]
+
+
+def test_where_the_keys_file_lies() -> None:
+    assert keys.config_file({"XDG_CONFIG_HOME": "/x"}) == Path("/x/narrowdown/keys.yaml")
+    assert keys.config_file({"HOME": "/home/a"}) == Path("/home/a/.config/narrowdown/keys.yaml")
+
+
+def test_glyphs_and_theme_follow_the_environment() -> None:
+    assert choose({"NARROWDOWN_ASCII": "1"}, "utf-8") is ASCII
+    assert choose({}, "ISO-8859-1") is ASCII
+    assert choose({"NARROWDOWN_ASCII": "0"}, "UTF-8") is UNICODE
+    assert all(str(value).isascii() for value in msgspec.structs.asdict(ASCII).values())
+    assert themes.default({"NARROWDOWN_THEME": "light"}) == "narrowdown-light"
+    assert themes.default({"TERM": "xterm"}) == "narrowdown-ansi"
+    assert themes.default({"TERM": "xterm-256color"}) == "narrowdown-dark"
+
+
+# Setup's checks
+
+
+@pytest.mark.skipif(not MODEL.exists(), reason="the committed models are not here")
+def test_a_real_model_looks_like_one() -> None:
+    assert checks.looks_like_onnx(MODEL)
+    assert checks.problem_with("model", str(MODEL)) == ""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x08",
+        b"\x89PNG\r\n\x1a\n",
+        b"PK\x03\x04",
+        b"\x08\x07",
+        b"\x3a\xff\xff\xff\xff\x0f",
+        b"\xff" * 40,
+        b"hello",
+    ],
+)
+def test_other_files_do_not(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "x.onnx"
+    file.write_bytes(data)
+    assert not checks.looks_like_onnx(file)
+    assert "not an ONNX model" in checks.problem_with("model", str(file))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_answered(data: bytes) -> None:
+    file = Path("/dev/shm") / "narrowdown-test.onnx" if Path("/dev/shm").is_dir() else Path("narrowdown-test.onnx")
+    file.write_bytes(data)
+    try:
+        assert checks.looks_like_onnx(file) in (True, False)
+    finally:
+        file.unlink()
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "part"),
+    [
+        ("model", "", "Which model"),
+        ("engine", "onnxrutime", "onnxruntime"),
+        ("engine", "onnxruntime:optimisation=all", "optimization"),
+        ("inputs", "/nowhere/in.npz", "no inputs file"),
+        ("tolerance", "a:b", "a:b"),
+        ("tolerance", "-1", "-1"),
+    ],
+)
+def test_problems_are_sentences(field: str, text: str, part: str) -> None:
+    said = checks.problem_with(field, text)
+    assert part in said
+    assert said.endswith((".", "?"))
+
+
+def test_empty_fields_take_defaults() -> None:
+    assert [checks.problem_with(field, "") for field in ("engine", "reference", "inputs", "tolerance")] == [""] * 4
+    with pytest.raises(Refusal):
+        checks.build(checks.Answers())
+
+
+# Bars and words
+
+
+@given(st.lists(st.floats(-1e6, 1e6), max_size=300), st.integers(0, 80))
+def test_bars_fit_and_keep_the_worst(values: list[float], width: int) -> None:
+    text = chart.bars(values, width, UNICODE.levels)
+    assert len(text) == min(width, len(values))
+    points = chart.resample(values, width)
+    if points:
+        assert max(points) == max(values)
+        if max(points) > min(points):
+            assert text[points.index(max(points))] == UNICODE.levels[-1]
+
+
+def test_profile_text() -> None:
+    assert chart.parse("-6,-1.5,nan,inf,x,,2") == (-6.0, -1.5, 2.0)
+    assert chart.bars([0, 7], 2, UNICODE.levels) == "▁█"
+
+
+def test_words() -> None:
+    assert label("worst_output") == "worst output"
+    assert label("no_such_field") == "no such field"
+    assert [shown(v) for v in (None, "", True, 0.41, 1e300, ["a", 1], 3)] == [
+        "?",
+        "?",
+        "yes",
+        "0.41",
+        "not finite",
+        "a, 1",
+        "3",
+    ]
+    assert [ago(v) for v in (1, 90, 7200, 200000)] == ["just now", "1 min ago", "2 hours ago", "2 days ago"]
+
+
+# The probes' table
+
+
+def test_rows_of_a_run(session: FakeSession) -> None:
+    s.running(session)
+    board = Board(session.folder)
+    for event in session.script.events:
+        board.extend([event])
+    rows = board.hunt.rows
+    assert [(row.number, row.what, row.state) for row in rows] == [
+        (1, "nodes 0-95", "passes"),
+        (2, "nodes 96-191", "fails"),
+        (3, "nodes 96-143", "fails"),
+        (4, "nodes 144-191", "unresolved"),
+        (5, "nodes 96-119", "running"),
+    ]
+    assert board.hunt.finished == 4
+    assert [nodes for nodes, _ in board.hunt.best] == [96, 48]
+    assert rows[3].detail == "crash, signal 11"
+
+
+def test_speculative_probes_show_only_once_they_count(session: FakeSession) -> None:
+    board = Board(session.folder)
+    script = s.Script()
+    script.add(e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1))
+    script.add(e.ProbeStarted(key="a", run=1, probe=s.measure("0-3"), speculative=True))
+    script.add(e.ProbeStarted(key="b", run=1, probe=s.measure("4-7"), speculative=True))
+    board.extend(script.events)
+    assert board.hunt.rows == ()
+    board.extend([e.ProbeFinished(seq=4, key="b", run=1, measurement=s.measured(0.1, 4))])
+    assert [row.what for row in board.hunt.rows] == ["nodes 4-7"]
+    board.extend([e.ProbeStarted(seq=5, key="a", run=1, probe=s.measure("0-3"))])
+    assert [row.number for row in board.hunt.rows] == [1, 2]
+
+
+def test_a_measurement_in_an_artifact_is_read(session: FakeSession) -> None:
+    from engines.data.store import Store
+
+    blob = Store(session.folder).put(msgspec.json.encode(s.measured(0.5, 7)))
+    board = Board(session.folder)
+    s.running(session)
+    board.extend(session.script.events)
+    board.extend([e.ProbeFinished(seq=99, key="k5", run=2, blob=blob)])
+    assert board.hunt.rows[-1].state == "fails"
+    assert board.hunt.rows[-1].nodes == 7
+
+
+def test_what_probes_are_called() -> None:
+    assert describe(Inspect(engine="tensorrt"))[0] == "looking at tensorrt"
+    assert describe(Import(path="/m", digest=""))[0] == "reading the model"
+    assert describe(Describe(model="m"))[0] == "mapping the graph"
+    assert describe(Check(model="m", command="x", candidate=s.measure("3").candidate)) == ("node 3, by your checker", 1)
+    assert describe(None) == ("a probe", 0)
+    again = msgspec.structs.replace(s.measure("*"), attempt=2, keep="1-4", marks="0-9")
+    assert describe(again) == ("the whole model, keeping 4 in FP32, watching 10 tensors, again, 3", 0)
+
+
+def test_verdicts_before_a_tolerance_is_known() -> None:
+    assert verdict(s.measure("*"), s.measured(0.25, 9), Findings()) == ("done", "rel_l2 0.25")
+    assert (
+        verdict(Inspect(engine="x"), Measurement(status="error", message="It is not here."), Findings())[0]
+        == "unresolved"
+    )
+    assert verdict(None, None, Findings()) == ("done", "")
+    known = Findings(criterion=Criterion(tolerance=0.5))
+    assert verdict(s.measure("*"), s.measured(0.25, 9), known)[0] == "passes"
+
+
+# Faces
+
+
+@pytest.mark.parametrize(
+    ("make", "alive", "face"),
+    [(s.opened, True, "offer"), (s.opened, False, "stopped"), (s.running, True, "running"), (s.running, False, "stopped"),
+     (s.asking, True, "ask"), (s.asking, False, "ask"), (s.ended, False, "ended")],
+)  # fmt: skip
+def test_face_follows_the_journal(
+    session: FakeSession, make: Callable[[FakeSession], FakeSession], alive: bool, face: str
+) -> None:
+    make(session)
+    board = Board(session.folder)
+    board.extend(session.script.events)
+    work = Work(phase=str((session.snapshot or {}).get("phase", "")))
+    scene = Scene(session.flow, session.folder, state=board.state, hunt=board.hunt, work=work, alive=alive)
+    assert scene.face == face
+    assert scene.node == {"offer": "reproduce", "ended": "minimal"}.get(
+        face, "layerwise" if make is not s.opened else "reproduce"
+    )
+
+
+def test_the_end_of_the_latest_log(tmp_path: Path) -> None:
+    tail = LogTail(tmp_path)
+    assert tail.read() == ()
+    (tmp_path / "logs").mkdir()
+    file = tmp_path / "logs" / "worker-1.log"
+    file.write_bytes(b"one\ntwo\xff\n")
+    assert tail.read() == ("one", "two\N{REPLACEMENT CHARACTER}")
+    file.write_bytes(b"x" * 100_000 + b"\nlast\n")
+    assert tail.read()[-1] == "last"
+    assert sum(map(len, tail.read())) <= 64 << 10
+
+
+def test_bundle_files(tmp_path: Path) -> None:
+    assert bundle(tmp_path) == ()
+    (tmp_path / "case" / "culprit-2").mkdir(parents=True)
+    (tmp_path / "case" / "check.py").write_text("")
+    (tmp_path / "case" / "culprit-2" / "model.onnx").write_text("")
+    assert bundle(tmp_path) == ("case/check.py", "case/culprit-2/model.onnx")
+
+
+def test_exit_codes(session: FakeSession, make_app: Callable[..., Narrowdown]) -> None:
+    app = make_app()
+    board = Board(session.folder)
+    s.ended(session)
+    board.extend(session.script.events)
+    assert app._code(None) == 0
+    assert app._code(Scene(session.flow, session.folder)) == 130
+    assert app._code(Scene(session.flow, session.folder, state=board.state)) == 0

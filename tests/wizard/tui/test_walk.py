@@ -1,0 +1,422 @@
+"""The whole way by keyboard, against a scripted session."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from textual.widgets import Input, OptionList
+
+from wizard.problem import Problem
+from wizard.session import events as e
+from wizard.session.folder import Summary
+from wizard.tui import keys
+from wizard.tui.app import Narrowdown
+from wizard.tui.screens.finish import FinishScreen
+from wizard.tui.screens.overlays import Card, Choose, Fields, LogCard, PlainCard, Reading
+from wizard.tui.screens.sessions import SessionsScreen
+from wizard.tui.screens.setup import SetupScreen
+from wizard.tui.screens.step import StepScreen
+from wizard.tui.widgets.answers import Answers
+from wizard.tui.widgets.lines import Text
+
+from . import scripted as s
+from .scripted import FakeSession, settle
+
+Make = Callable[..., Narrowdown]
+
+
+def face(app: Narrowdown) -> str:
+    return app.scene.face if app.scene else ""
+
+
+def play(session: FakeSession) -> None:
+    """A runner in ten lines: it measures at ``go``, asks, and takes the answers of the short flow."""
+
+    def react(request: dict[str, Any]) -> None:
+        script, flow = session.script, session.flow
+        if request["do"] == "go":
+            run = 1 + sum(isinstance(event, e.StepStarted) for event in script.events)
+            node = ("reproduce", "layerwise")[run - 1]
+            script.add(e.StepStarted(run=run, node=node, visit=1, step=flow.nodes[node].step.use, step_version=1))
+            session.snapshot = {"phase": "running", "text": "measuring"}
+        if request["do"] == "answer" and request["node"] == "reproduce":
+            script.add(e.QuestionAnswered(node="reproduce", visit=1, answer=request["answer"], by="person"))
+            session.snapshot = {"phase": "offer"}
+        if request["do"] == "answer" and request["node"] == "layerwise":
+            script.add(e.QuestionAnswered(node="layerwise", visit=1, answer=request["answer"], by="person"))
+            script.add(e.SessionClosed(end="minimal", exit_code=0))
+            session.living = False
+
+    session.react = react
+
+
+def finish_step(session: FakeSession, run: int, node: str, outcome: dict[str, Any]) -> None:
+    session.script.add(
+        e.StepFinished(
+            run=run, node=node, outcome=outcome, findings=msgspec.to_builtins(s.findings()), seconds=2, probes=3
+        )
+    )
+    offered = s.offered(session.flow, node, "yes")
+    session.script.add(
+        e.QuestionAsked(node=node, visit=1, ask=session.flow.nodes[node].ask, answers=offered, recommended="yes")
+    )
+
+
+async def test_offer_run_ask_answer_finish(session: FakeSession, make_app: Make) -> None:
+    s.opened(session)
+    play(session)
+    app = make_app()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settle(pilot, lambda: face(app) == "offer")
+        assert isinstance(app.screen, StepScreen)
+        await pilot.press("enter")
+        await settle(pilot, lambda: face(app) == "running")
+        finish_step(session, 1, "reproduce", {"verdict": "fails", "error": 0.41})
+        await settle(pilot, lambda: face(app) == "ask")
+        assert isinstance(app.focused, Answers)
+        assert app.focused.chosen is not None
+        assert app.focused.chosen.id == "yes"
+        await pilot.press("enter")
+        await settle(pilot, lambda: face(app) == "offer")
+        await pilot.press("enter")
+        await settle(pilot, lambda: face(app) == "running")
+        finish_step(session, 2, "layerwise", {"observer": "reproduces"})
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.press("enter")
+        await settle(pilot, lambda: isinstance(app.screen, FinishScreen))
+        await pilot.press("q")
+    assert [r["do"] for r in session.sent] == ["go", "answer", "go", "answer"]
+    assert [r["answer"] for r in session.sent if r["do"] == "answer"] == ["yes", "yes"]
+    assert app.return_value == 0
+
+
+async def test_a_digit_chooses_and_enter_answers(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.press("2")
+        assert session.sent == []
+        await pilot.press("enter")
+        await settle(pilot, lambda: bool(session.sent))
+    assert session.sent[0] == {
+        "do": "answer",
+        "node": "layerwise",
+        "visit": 1,
+        "answer": "no",
+        "note": "",
+        "settings": {},
+    }
+
+
+async def test_enter_does_nothing_while_a_step_runs(session: FakeSession, make_app: Make) -> None:
+    s.running(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "running")
+        await pilot.press("enter", "s", "2", "e", "r")
+        await pilot.pause(0.2)
+        assert isinstance(app.screen, StepScreen)
+    assert session.sent == []
+
+
+@pytest.mark.parametrize(
+    ("key", "request_"),
+    [
+        ("x", {"do": "stop", "hard": False}),
+        ("X", {"do": "stop", "hard": True}),
+        ("p", {"do": "pause"}),
+        ("ctrl+c", {"do": "stop", "hard": False}),
+    ],
+)
+async def test_stop_and_pause(session: FakeSession, make_app: Make, key: str, request_: dict[str, Any]) -> None:
+    s.running(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "running")
+        await pilot.press(key)
+        await settle(pilot, lambda: bool(session.sent))
+    assert session.sent == [request_]
+
+
+async def test_ctrl_c_twice_stops_now(session: FakeSession, make_app: Make) -> None:
+    s.running(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "running")
+        await pilot.press("ctrl+c", "ctrl+c")
+        await settle(pilot, lambda: len(session.sent) == 2)
+    assert sorted(r["hard"] for r in session.sent) == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("key", "card"),
+    [
+        ("w", Reading),
+        ("t", Reading),
+        ("l", LogCard),
+        ("n", Fields),
+        ("r", Choose),
+        ("e", Fields),
+        ("question_mark", Reading),
+    ],
+)
+async def test_cards_open_and_escape_closes(
+    session: FakeSession, make_app: Make, key: str, card: type[Card[Any]]
+) -> None:
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.press(key)
+        await settle(pilot, lambda: isinstance(app.screen, card))
+        await pilot.press("escape")
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+        assert isinstance(app.focused, Answers)
+    assert session.sent == []
+
+
+async def test_note_and_rewind(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.press("n", *"odd", "enter")
+        await settle(pilot, lambda: len(session.sent) == 1)
+        await pilot.press("r", "enter")
+        await settle(pilot, lambda: len(session.sent) == 2)
+        asked = next(event.seq for event in session.script.events if isinstance(event, e.QuestionAsked))
+        assert session.sent == [{"do": "note", "text": "odd", "node": "layerwise"}, {"do": "rewind", "to": asked}]
+        session.script.add(e.Rewound(to=asked, node="reproduce"))
+        await settle(pilot, lambda: app.scene is not None and app.scene.node == "reproduce")
+        assert face(app) == "ask"
+        assert app.scene is not None
+        assert [visit.node for visit in app.scene.state.route] == ["reproduce"]
+
+
+async def test_rewind_from_the_end_starts_a_runner_that_rewinds(session: FakeSession, make_app: Make) -> None:
+    s.ended(session)
+    session.living = False
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, FinishScreen))
+        asked = [event.seq for event in session.script.events if isinstance(event, e.QuestionAsked)]
+        session.script.add(e.Rewound(to=asked[-1], node="layerwise"))
+        await pilot.press("r", "enter")
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen) and face(app) == "ask")
+        assert isinstance(app.focused, Answers)
+    assert app.library.opened == [(), ({"do": "rewind", "to": asked[-1]},)]
+
+
+async def test_the_end_has_the_bundle_written(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        session.script.add(e.QuestionAnswered(node="layerwise", visit=1, answer="yes", by="person"))
+        session.script.add(e.SessionClosed(end="minimal", exit_code=0))
+        await settle(pilot, lambda: app.library.finished == [session.folder])
+
+
+async def test_an_answer_with_settings_asks_for_its_values(session: FakeSession, make_app: Make) -> None:
+    s.running(session)
+    node = session.flow.nodes["double-check"]
+    session.script.add(e.StepFinished(run=2, node="layerwise", outcome={}, seconds=1))
+    session.script.add(
+        e.QuestionAsked(node="layerwise", visit=1, ask="?", answers=s.offered(session.flow, "layerwise", "no"))
+    )
+    session.script.add(e.QuestionAnswered(node="layerwise", visit=1, answer="no", by="person"))
+    session.script.add(
+        e.QuestionAsked(
+            node="double-check", visit=1, ask=node.ask, answers=s.offered(session.flow, "double-check", "tolerance")
+        )
+    )
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.press("enter")
+        await settle(pilot, lambda: isinstance(app.screen, Fields))
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, Fields), "an empty value is not sent"
+        await pilot.press(*"0.05", "enter")
+        await settle(pilot, lambda: bool(session.sent))
+    assert session.sent[0]["answer"] == "tolerance"
+    assert session.sent[0]["settings"] == {"tolerance": "0.05"}
+
+
+async def test_copy_writes_the_file_too(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.press("c")
+        await settle(pilot, lambda: isinstance(app.screen, PlainCard))
+        assert app.clipboard == "polygraphy run /models/resnet50.onnx"
+    assert (session.folder / "last-command.txt").read_text() == app.clipboard + "\n"
+
+
+async def test_quit_asks_only_while_something_runs(session: FakeSession, make_app: Make) -> None:
+    s.running(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "running")
+        await pilot.press("q")
+        await settle(pilot, lambda: isinstance(app.screen, Choose))
+        assert session.sent == []
+        await pilot.press("enter")
+        await settle(pilot, lambda: not app.is_running)
+    assert session.sent == [{"do": "detach"}]
+    assert app.return_value == 0
+    assert session.closed
+
+
+async def test_quit_at_a_question_stops_the_runner(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.press("q")
+        await settle(pilot, lambda: not app.is_running)
+    assert session.sent == [{"do": "stop", "hard": False}]
+    assert app.return_value == 130
+
+
+async def test_a_refused_request_is_said(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    session.react = lambda request: {"ok": False, "error": "Anna [on] host7 holds this session."}
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.press("enter")
+        await settle(pilot, lambda: bool(app._notifications))
+        assert [n.message for n in app._notifications] == ["Anna [on] host7 holds this session."]
+
+
+async def test_a_runner_that_died_can_be_started_again(session: FakeSession, make_app: Make) -> None:
+    s.running(session)
+    session.living = False
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "stopped")
+        session.living = True  # as opening the real one would
+        await pilot.press("R")
+        await settle(pilot, lambda: face(app) == "running")
+
+
+async def test_back_shows_the_sessions_and_enter_returns(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    app = make_app(
+        entries=[Summary("k7f3", session.folder, "[/red] model.onnx", node="layerwise", age=90.0, holder="me")]
+    )
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.press("b")
+        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
+        assert session.sent == [], "going back never stops work"
+        await pilot.press("enter")
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+
+
+async def test_setup_says_problems_beside_the_field_and_starts(
+    session: FakeSession, make_app: Make, tmp_path: Path
+) -> None:
+    s.opened(session)
+    model = tmp_path / "tiny.onnx"
+    model.write_bytes(b"\x08\x0a\x3a\x04\x0a\x02\x08\x01")
+    fake = tmp_path / "photo.onnx"
+    fake.write_bytes(b"\x89PNG\r\n")
+    app = make_app(folder=None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen))
+        await pilot.press("n")
+        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        field, said = app.screen.query_one("#model", Input), app.screen.query_one("#problem-model", Text)
+        field.value = str(fake)
+        await pilot.press("tab")
+        await settle(pilot, lambda: "not an ONNX model" in said.text)
+        field.value = str(tmp_path / "tinny.onnx")
+        field.focus()
+        await pilot.press("tab")
+        await settle(pilot, lambda: "tiny.onnx" in said.text)
+        field.value = str(model)
+        app.screen.query_one("#tolerance", Input).value = "much"
+        app.screen.query_one("#start").focus()
+        await pilot.press("enter")
+        await settle(pilot, lambda: "much" in app.screen.query_one("#problem-tolerance", Text).text)
+        assert app.library.created == []
+        app.screen.query_one("#tolerance", Input).value = "logits:0.05"
+        app.screen.query_one("#start").focus()
+        await pilot.press("enter")
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+    made: Problem = app.library.created[0]
+    assert made.model == str(model)
+    assert made.tolerance == {"logits": 0.05}
+    assert set(made.digests) == {str(model)}
+
+
+async def test_setup_is_filled_from_a_problem(session: FakeSession, make_app: Make) -> None:
+    app = make_app(
+        folder=None, setup=Problem(model="/nowhere/m.onnx", inputs=("/a.npz", "/b.npz"), tolerance={"": 0.1})
+    )
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        assert app.screen.query_one("#inputs", Input).value == "/a.npz, /b.npz"
+        assert app.screen.query_one("#tolerance", Input).value == "0.1"
+        await settle(pilot, lambda: "no model" in app.screen.query_one("#problem-model", Text).text)
+
+
+async def test_keys_can_be_remapped(session: FakeSession, make_app: Make, tmp_path: Path) -> None:
+    s.asking(session)
+    file = tmp_path / "keys.yaml"
+    file.write_text("why: v\nanswer: [space]\nnonsense: z\n")
+    app = make_app(keymap=keys.read(file))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        await settle(pilot, lambda: bool(app._notifications))
+        await pilot.press("w")
+        await pilot.pause()
+        assert isinstance(app.screen, StepScreen)
+        await pilot.press("v")
+        await settle(pilot, lambda: isinstance(app.screen, Reading))
+        await pilot.press("escape")
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+        await pilot.press("space")
+        await settle(pilot, lambda: bool(session.sent))
+
+
+async def test_the_palette_offers_every_action_of_the_screen(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        titles = {command.title for command in app.get_system_commands(app.screen)}
+        assert {"Answer", "Why", "Terms", "Copy", "Log", "Map", "Note", "Rewind", "Export", "Help", "Quit"} <= titles
+        assert "Stop now" not in titles
+        why = next(command for command in app.get_system_commands(app.screen) if command.title == "Why")
+        await why.callback()
+        await settle(pilot, lambda: isinstance(app.screen, Reading))
+
+
+async def test_the_end_over_an_open_card(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.press("w")
+        await settle(pilot, lambda: isinstance(app.screen, Reading))
+        session.script.add(e.QuestionAnswered(node="layerwise", visit=1, answer="yes", by="script"))
+        session.script.add(e.SessionClosed(end="minimal", exit_code=0))
+        await settle(pilot, lambda: isinstance(app.screen, FinishScreen))
+
+
+async def test_a_list_card_is_reached_by_keyboard(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.press("r")
+        await settle(pilot, lambda: isinstance(app.screen, Choose))
+        assert isinstance(app.focused, OptionList)
