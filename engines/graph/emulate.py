@@ -4,7 +4,7 @@ ONNX Runtime's CPU provider runs typed FP16 models in FP32 between nodes and eli
 float32 output passes through a pair of casts, so the rounding cannot be elided, and weights are rounded once, beforehand.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -45,8 +45,25 @@ def emulate(model: ModelProto, weights_dir: str, precision: str, keep: Collectio
     if versions.get("", 13) < 13 and precision == "bf16":
         raise ModelProblem(f"BF16 needs opset 13 or newer; this model has opset {versions['']}. Export it again.")
     rounding = _Rounding(precision, weights_dir, versions, names.Fresh(names.used(result.graph)))
+    called = local_calls(result, keep)
     rounding.graph(result.graph, schema.element_types(result), frozenset(keep), {})
+    note(result, [f"'{name}' is computed in FP32 inside; only its results are rounded." for name in called])
     return result
+
+
+def local_calls(model: ModelProto, keep: Collection[int]) -> list[str]:
+    """Names of model-local functions that nodes not kept call: conversions round what they give, not what they do inside."""
+    known = {(f.domain, f.name) for f in model.functions}
+    kept = set(keep)
+    called = (x.op_type for i, x in enumerate(model.graph.node) if i not in kept and (x.domain, x.op_type) in known)
+    return list(dict.fromkeys(called))
+
+
+def note(model: ModelProto, sentences: Sequence[str]) -> None:
+    """Say in the model's metadata, under ``NOTE``, what a conversion left as it was."""
+    if sentences:
+        entry = model.metadata_props.add()
+        entry.key, entry.value = NOTE, " ".join(dict.fromkeys(sentences))
 
 
 class _Rounding:

@@ -1,6 +1,6 @@
 """Names inside a graph: every name in use, fresh ones, and renaming inside the bodies of If, Loop and Scan."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from onnx import AttributeProto, GraphProto, NodeProto
 
@@ -79,16 +79,17 @@ def rename_reads(node: NodeProto, mapping: Mapping[str, str]) -> None:
 class Fresh:
     """Names that nothing in the graph uses yet. Deterministic: the same calls give the same names."""
 
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = set(taken)
+    def __init__(self, taken: Collection[str]) -> None:
+        self._taken = taken  # shared, not copied: a cut of one node must not pay for the whole model
+        self._given: set[str] = set()
 
     def __call__(self, wish: str) -> str:
         """``wish``, or ``wish_2``, ``wish_3``, ... if it is taken."""
         name, n = wish, 1
-        while name in self._taken:
+        while name in self._taken or name in self._given:
             n += 1
             name = f"{wish}_{n}"
-        self._taken.add(name)
+        self._given.add(name)
         return name
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper
 
 from engines.graph import external, names, schema
-from engines.graph.emulate import NOTE, PRECISIONS
+from engines.graph.emulate import PRECISIONS, local_calls, note
 from engines.graph.problem import ModelProblem
 
 _DOUBLE = int(TensorProto.DOUBLE)
@@ -60,11 +60,10 @@ def _convert(model: ModelProto, weights_dir: str, plan: _Plan, keep: Collection[
     kept = frozenset(keep)
     types = schema.element_types(result)
     shared = _Shared(plan, weights_dir, schema.opsets(result), names.Fresh(names.used(graph)), [])
+    shared.notes.extend(f"'{name}' keeps its own precision inside." for name in local_calls(result, kept))
     scope = _Scope(shared, graph, types, None)
     scope.convert(kept, {i.name for i in graph.input}, [o.name for o in graph.output])
-    if shared.notes:
-        entry = result.metadata_props.add()
-        entry.key, entry.value = NOTE, " ".join(dict.fromkeys(shared.notes))
+    note(result, shared.notes)
     return result
 
 

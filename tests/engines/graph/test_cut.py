@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -339,5 +340,7 @@ def test_a_cut_of_a_heavy_model_copies_no_weights(store: Store, tmp_path: Path) 
     assert {p: p.stat().st_mtime_ns for p in store.root.rglob("*") if p.is_file()} == files
     (store.models / "cut.onnx").write_bytes(case.cut(Candidate(nodes="3-4")).model.SerializeToString())
     onnx.checker.check_model(str(store.models / "cut.onnx"))
+    session = ort.InferenceSession(str(store.models / "cut.onnx"), providers=["CPUExecutionProvider"])
+    assert session.run(None, {"t3": np.ones((2, width), np.float32)})[0].shape == (2, width)
     loaded = onnx.load(store.models / "cut.onnx")
     np.testing.assert_array_equal(numpy_helper.to_array(loaded.graph.initializer[0]), weights["w3"])

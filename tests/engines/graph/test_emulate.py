@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 from engines.data.store import Store
 from engines.graph import external
-from engines.graph.emulate import emulate, round_values
+from engines.graph.emulate import NOTE, emulate, round_values
 from engines.graph.problem import ModelProblem
 from engines.graph.typed import to_float64, to_precision
 
@@ -147,8 +147,7 @@ def test_weights_are_rounded_into_one_second_file(tmp_path: Path) -> None:
     assert (case.store.weights / files[-1]).stat().st_mtime_ns == stamp
     for tensor in first.graph.initializer:
         np.testing.assert_array_equal(
-            external.read(tensor, case.model.weights_dir),
-            rounded(external.read(case.model.initializers[tensor.name], case.model.weights_dir)),
+            external.read(tensor, case.model.weights_dir), rounded({"w": w, "v": w.T}[tensor.name])
         )
     kept = {t.name: external.pointer(t)[0] for t in second.graph.initializer}
     assert kept["w"].endswith(source)
@@ -157,7 +156,8 @@ def test_weights_are_rounded_into_one_second_file(tmp_path: Path) -> None:
 
 
 def test_float32_only_inputs_and_other_types_are_left_alone(tmp_path: Path) -> None:
-    nodes = [n("Resize", ["x", "", "scales"], ["y"]), n("Cast", ["x"], ["h"], to=HALF), n("Cast", ["x"], ["d"], to=TensorProto.DOUBLE),
+    nodes = [n("Resize", ["x", "", "scales"], ["y"]), n("Cast", ["x"], ["h"], to=HALF),
+             n("Cast", ["x"], ["d"], to=TensorProto.DOUBLE),
              n("Add", ["d", "pi"], ["e"])]  # fmt: skip
     x = np.arange(30, dtype=np.float32).reshape(1, 1, 1, 30)
     weights = {"scales": np.array([1, 1, 1, 1.1], np.float32), "pi": np.float64(np.pi)}
@@ -187,7 +187,8 @@ def control(kind: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     elif kind == "Loop":
         body = helper.make_graph(
             [n("Identity", ["go"], ["going"]), n("Add", ["state", "outer"], ["p"]),
-             n("If", ["c"], ["next"], then_branch=inner_then, else_branch=inner_else), n("Sub", ["next", "a"], ["scanned"])], "body",
+             n("If", ["c"], ["next"], then_branch=inner_then, else_branch=inner_else),
+             n("Sub", ["next", "a"], ["scanned"])], "body",
             [info("i", INT64, []), info("go", BOOL, []), info("state", FLOAT, [3])],
             [info("going", BOOL, []), info("next", FLOAT, [3]), info("scanned", FLOAT, [3])], [third],
         )  # fmt: skip
@@ -245,7 +246,8 @@ def test_bodies_in_doubles(tmp_path: Path, kind: str) -> None:
 
 
 def test_custom_and_model_local_operators_are_rounded_around(tmp_path: Path) -> None:
-    function = helper.make_function("local", "Third", ["a"], ["b"], [n("Constant", [], ["k"], value_float=1 / 3), n("Mul", ["a", "k"], ["b"])],
+    inner = [n("Constant", [], ["k"], value_float=1 / 3), n("Mul", ["a", "k"], ["b"])]
+    function = helper.make_function("local", "Third", ["a"], ["b"], inner,
                                     [helper.make_opsetid("", 17)])  # fmt: skip
     nodes = [n("Third", ["x"], ["t"], domain="local"), n("Add", ["t", "x"], ["y"])]
     model = graph(nodes, {"x": (FLOAT, [3])}, [], {})
@@ -256,6 +258,10 @@ def test_custom_and_model_local_operators_are_rounded_around(tmp_path: Path) -> 
     case = made(model, tmp_path, {"x": x})
     third = rounded(x * np.float32(1 / 3))
     np.testing.assert_array_equal(emulated(case, "fp16", [])["y"], rounded(third + x))
+    for convert in (emulate, to_precision):
+        notes = {p.key: p.value for p in convert(case.cut().model, case.model.weights_dir, "fp16", []).metadata_props}
+        assert "'Third'" in notes[NOTE]
+        assert not convert(case.cut().model, case.model.weights_dir, "fp16", [0]).metadata_props
     np.testing.assert_array_equal(typed(case, "fp16", [])["y"], rounded(third + x))
 
 

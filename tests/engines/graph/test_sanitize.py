@@ -37,7 +37,8 @@ def heavy(folder: Path) -> Subject:
     """A weight that folding leaves alone, one that it transposes, dead nodes, metadata, repeated names."""
     rng = np.random.default_rng(0)
     nodes = [
-        n("Transpose", ["v"], ["vt"], "same", perm=[1, 0]), n("MatMul", ["x", "w"], ["a"], "same"), n("MatMul", ["a", "vt"], ["b"], ""),
+        n("Transpose", ["v"], ["vt"], "same", perm=[1, 0]), n("MatMul", ["x", "w"], ["a"], "same"),
+        n("MatMul", ["a", "vt"], ["b"], ""),
         n("Neg", ["b"], ["dead"], "dead"), n("Identity", ["b"], ["kept"], "kept"), n("Add", ["one", "one"], ["two"], "sum"),
         n("Mul", ["kept", "two"], ["y"], "last"),
     ]  # fmt: skip

@@ -74,7 +74,8 @@ def test_attributes_that_decide_types_are_converted(precision: str) -> None:
         n("ConstantOfShape", ["shape"], ["o"], value=numpy_helper.from_array(np.array([1.5], np.float32))),
         n("ConstantOfShape", ["shape"], ["k"], value=numpy_helper.from_array(np.array([2], np.int64))),
         n("EyeLike", ["i"], ["eye"], dtype=FLOAT), n("RandomNormal", [], ["r"], shape=[2, 2], seed=1.0),
-        n("Add", ["c", "z"], ["s1"]), n("Add", ["s1", "o"], ["s2"]), n("Add", ["s2", "eye"], ["s3"]), n("Mul", ["r", "z"], ["r0"]),
+        n("Add", ["c", "z"], ["s1"]), n("Add", ["s1", "o"], ["s2"]), n("Add", ["s2", "eye"], ["s3"]),
+        n("Mul", ["r", "z"], ["r0"]),
         n("Add", ["s3", "r0"], ["s4"]), n("Cast", ["s4"], ["y"], to=INT64), n("Add", ["y", "k"], ["final"]),
         n("CastLike", ["i", "s4"], ["like"]), n("Add", ["like", "s4"], ["w"]),
     ]  # fmt: skip
