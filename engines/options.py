@@ -24,8 +24,8 @@ class Option(msgspec.Struct, frozen=True):
     default: Any
     help: str
     choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
+    least: int | float | None = None
+    most: int | float | None = None
 
 
 class Declaration(msgspec.Struct, frozen=True):

@@ -40,7 +40,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 def needs(command: str) -> frozenset[str]:
     """The placeholders that a command needs: ``model`` always, as it is appended where it does not occur, and those of
     ``inputs``, ``expected``, ``dir`` that occur. Raises ``ValueError`` for a command that cannot be split."""
-    return frozenset({"model", *(name for word in shlex.split(command) for name in _HOLE.findall(word))})
+    return frozenset({"model", *(name for word in _split(command) for name in _HOLE.findall(word))})
 
 
 def words(
@@ -56,16 +56,21 @@ def words(
             raise ValueError(f"The check command asks for {{{match[1]}}}, which was not made.")
         return str(value)
 
+    split = _split(command)
+    filled = [_HOLE.sub(fill, word) for word in split]
+    if not any("{model}" in word for word in split):
+        filled.append(str(model_path))
+    return filled
+
+
+def _split(command: str) -> list[str]:
     try:
         split = shlex.split(command)
     except ValueError as error:
         raise ValueError(f"The check command cannot be split into words ({error}); mind its quotes.") from error
     if not split:
         raise ValueError("The check command is empty.")
-    filled = [_HOLE.sub(fill, word) for word in split]
-    if not any("{model}" in word for word in split):
-        filled.append(str(model_path))
-    return filled
+    return split
 
 
 def run_check(

@@ -1,0 +1,234 @@
+"""The external checker: how it is called, how it ends, and that nothing of it is left behind."""
+
+import os
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.backends.command import KEEP, CheckResult, needs, run_check, words
+
+PYTHON = shlex.quote(sys.executable)
+
+
+def script(folder: Path, text: str, name: str = "checker.py") -> str:
+    """A Python checker as a command, the model not named."""
+    path = folder / name
+    path.write_text(text)
+    return f"{PYTHON} {shlex.quote(str(path))}"
+
+
+def check(command: str, folder: Path, timeout: float = 30.0, model: str = "m.onnx") -> CheckResult:
+    return run_check(command, folder / model, folder / "in.json", None, folder, timeout)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # A zombie that its new parent has not waited for yet is dead.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def gone(pid: int, within: float = 5.0) -> bool:
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        try:
+            if not alive(pid):
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+# -- words
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("check", ["check", "/s/m.onnx"]),
+        ("check {model} --in {inputs}", ["check", "/s/m.onnx", "--in", "/s/in put.json"]),
+        ("check --model={model}", ["check", "--model=/s/m.onnx"]),
+        ("check 'a b' \"c {dir}/x\"", ["check", "a b", "c /s/x", "/s/m.onnx"]),
+        ("check {expected}{model}", ["check", "/s/e.json/s/m.onnx"]),
+        ("check {other} {} {model", ["check", "{other}", "{}", "{model", "/s/m.onnx"]),
+        ("check $HOME ; rm * | x > y", ["check", "$HOME", ";", "rm", "*", "|", "x", ">", "y", "/s/m.onnx"]),
+    ],
+)
+def test_words(command: str, expected: list[str]) -> None:
+    got = words(command, Path("/s/m.onnx"), Path("/s/in put.json"), Path("/s/e.json"), Path("/s"))
+    assert got == expected
+
+
+def test_a_path_that_holds_a_placeholder_stays_as_it_is() -> None:
+    got = words("check {model}", Path("/s/{dir}/m.onnx"), None, None, Path("/elsewhere"))
+    assert got == ["check", "/s/{dir}/m.onnx"]
+
+
+def test_what_was_not_made_cannot_be_asked_for() -> None:
+    with pytest.raises(ValueError, match=r"asks for \{expected\}, which was not made\."):
+        words("check {expected}", Path("m"), None, None, Path())
+
+
+@pytest.mark.parametrize(("command", "match"), [("check 'a", "mind its quotes"), ("", "is empty"), ("  ", "is empty")])
+def test_commands_that_are_none(command: str, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        needs(command)
+    with pytest.raises(ValueError, match=match):
+        words(command, Path("m"), None, None, Path())
+
+
+def test_needs() -> None:
+    assert needs("check") == {"model"}
+    assert needs("check {inputs} --x={expected}") == {"model", "inputs", "expected"}
+    assert needs("check {dir} {model}") == {"model", "dir"}
+
+
+@given(st.lists(st.text(min_size=1), min_size=1))
+def test_quoted_words_come_back_and_the_model_is_there_once(texts: list[str]) -> None:
+    plain = [t for t in texts if "{" not in t and "\0" not in t] or ["x"]
+    assert words(shlex.join(plain), Path("/m"), None, None, Path("/d")) == [*plain, "/m"]
+
+
+# -- how it ends
+
+
+def test_it_runs_in_the_folder_with_no_input_and_no_shell(tmp_path: Path) -> None:
+    command = script(
+        tmp_path, "import os, sys; print(os.getcwd()); print(repr(sys.stdin.read())); print(sys.argv[1:]); sys.exit(7)"
+    )
+    got = check(f"{command} '$HOME'", tmp_path)
+    assert (got.status, got.returncode, got.signal) == ("exited", 7, 0)
+    assert got.stdout.splitlines() == [str(tmp_path), "''", str(["$HOME", str(tmp_path / "m.onnx")])]
+    assert got.seconds > 0
+
+
+def test_streams_are_kept_apart_and_bad_text_is_replaced(tmp_path: Path) -> None:
+    got = check(script(tmp_path, "import os; os.write(1, b'out \\xff'); os.write(2, b'err')"), tmp_path)
+    assert (got.stdout, got.stderr, got.status, got.returncode) == ("out \ufffd", "err", "exited", 0)
+
+
+def test_a_signal_is_not_an_exit_code(tmp_path: Path) -> None:
+    got = check(
+        script(tmp_path, "import os, signal; print('so far', flush=True); os.kill(os.getpid(), signal.SIGSEGV)"),
+        tmp_path,
+    )
+    assert (got.status, got.signal, got.stdout) == ("signalled", signal.SIGSEGV, "so far\n")
+
+
+def test_a_flood_of_output_is_bounded_and_its_ends_are_kept(tmp_path: Path) -> None:
+    flood = "import sys\nprint('first')\nfor _ in range(600): sys.stdout.write('x' * 65536)\nprint('last')\nsys.stderr.write('e')"
+    got = check(script(tmp_path, flood), tmp_path)
+    assert got.returncode == 0
+    assert got.stdout.startswith("first")
+    assert got.stdout.endswith("last\n")
+    assert "bytes left out" in got.stdout
+    assert len(got.stdout) < 2 * KEEP + 100
+    assert got.stderr == "e"
+
+
+def test_a_timeout_kills_the_group_even_if_it_will_not_listen(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        "import os, signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "deaf = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)'\n"
+        "child = subprocess.Popen([sys.executable, '-c', deaf])\n"
+        "print(os.getpid(), child.pid, flush=True)\n"
+        "time.sleep(60)\n",
+    )
+    begun = time.monotonic()
+    got = check(command, tmp_path, timeout=1.5)
+    assert time.monotonic() - begun < 15
+    assert got.status == "timeout"
+    assert got.signal == 0
+    assert "no verdict within 1.5 s" in got.message
+    for pid in map(int, got.stdout.split()):
+        assert gone(pid)
+
+
+def test_a_silent_checker_that_closed_its_streams_still_times_out(tmp_path: Path) -> None:
+    got = check(script(tmp_path, "import os, time; os.close(1); os.close(2); time.sleep(60)"), tmp_path, timeout=1.0)
+    assert got.status == "timeout"
+    assert got.seconds < 10
+
+
+def test_a_checker_that_closed_its_streams_is_waited_for(tmp_path: Path) -> None:
+    got = check(script(tmp_path, "import os, time; os.close(1); os.close(2); time.sleep(0.4); os._exit(4)"), tmp_path)
+    assert (got.status, got.returncode) == ("exited", 4)
+
+
+def test_what_it_leaves_behind_does_not_hold_it_up_and_is_killed(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "print(child.pid, flush=True); sys.exit(1)\n",
+    )
+    begun = time.monotonic()
+    got = check(command, tmp_path)
+    assert time.monotonic() - begun < 20
+    assert (got.status, got.returncode) == ("exited", 1)
+    assert gone(int(got.stdout))
+
+
+def test_output_written_just_before_the_end_is_not_lost(tmp_path: Path) -> None:
+    got = check(script(tmp_path, "import os; os.write(1, b'y' * 60000); os._exit(0)"), tmp_path)
+    assert len(got.stdout) == 60000
+
+
+def test_the_checker_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
+    command = script(tmp_path, "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)")
+    code = (
+        "import sys; from pathlib import Path; from engines.backends.command import run_check;"
+        "run_check(sys.argv[1], Path('m'), None, None, Path(sys.argv[2]), 60)"
+    )
+    import subprocess
+
+    parent = subprocess.Popen([sys.executable, "-P", "-c", code, command, str(tmp_path)])
+    until = time.monotonic() + 20
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    parent.kill()
+    parent.wait()
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+# -- what cannot be started
+
+
+def test_a_checker_that_is_not_there(tmp_path: Path) -> None:
+    got = check("no-such-checker-anywhere", tmp_path)
+    assert got.status == "not-started"
+    assert "'no-such-checker-anywhere' was not found" in got.message
+
+
+def test_a_checker_that_may_not_be_executed(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("text")
+    got = check(str(tmp_path / "plain"), tmp_path)
+    assert got.status == "not-started"
+    assert "may not be executed" in got.message
+
+
+def test_a_checker_that_is_no_program(tmp_path: Path) -> None:
+    path = tmp_path / "broken"
+    path.write_bytes(b"\x00\x01\x02")
+    path.chmod(0o755)
+    got = check(str(path), tmp_path)
+    assert got.status == "not-started"
+    assert got.message.endswith("Exec format error.")
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    got = check("true", tmp_path / "nowhere")
+    assert got.status == "not-started"
+    assert "folder" in got.message

@@ -1,0 +1,232 @@
+"""ONNX Runtime: real faults of its optimizers, element types that numpy lacks, errors as statuses."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from onnx import TensorProto, helper
+
+from engines.backends import make
+from engines.backends.base import BuildRequest, EngineFault, EngineMissing
+from engines.backends.onnxruntime import pack, unpack
+from engines.graph import external
+
+node = helper.make_node
+FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
+Array = np.ndarray[Any, Any]
+Small = Callable[..., onnx.ModelProto]
+Run = Callable[..., dict[str, Array]]
+Error = Callable[[Array, Array], float]
+
+# -- faults of ONNX Runtime 1.31 itself
+
+
+def test_padding_fused_into_a_pooling_breaks_a_trained_model(real: Any, run: Run, error: Error) -> None:
+    """Pad with zeros and MaxPool become a MaxPool that pads with minus infinity."""
+    model, feeds = real("shapes_cnn")
+    right = run("onnxruntime", model, feeds)["logits"]
+    assert 5e-3 < error(run("onnxruntime:optimization=all", model, feeds)["logits"], right) < 5e-2
+    cured = run("onnxruntime:optimization=all,disabled_optimizers=Pad_Fusion", model, feeds)["logits"]
+    assert error(cured, right) < 1e-5
+
+
+def test_marking_one_tensor_cures_the_padding(real: Any, run: Run, error: Error) -> None:
+    model, feeds = real("shapes_cnn")
+    pad = next(n for n in model.graph.node if n.op_type == "Pad")
+    right = run("onnxruntime", model, feeds)["logits"]
+    marked = run("onnxruntime:optimization=all", model, feeds, marks=(pad.output[0],))
+    assert error(marked["logits"], right) < 1e-5
+
+
+def test_a_reciprocal_of_integers_is_not_a_quotient(small: Small, run: Run) -> None:
+    """(1/x)*w is 0 for int32 x > 1; fused it becomes w/x."""
+    model = small(
+        [node("Div", ["one", "x"], ["r"]), node("Mul", ["r", "w"], ["y"])],
+        {"x": (INT32, [3]), "w": (INT32, [3])},
+        ["y"],
+        {"one": np.array(1, np.int32)},
+    )
+    feeds = {"x": np.array([1, 2, 3], np.int32), "w": np.array([6, 6, 6], np.int32)}
+    assert run("onnxruntime", model, feeds)["y"].tolist() == [6, 0, 0]
+    assert run("onnxruntime:optimization=basic", model, feeds)["y"].tolist() == [6, 3, 2]
+    off = "onnxruntime:optimization=basic,disabled_optimizers=DivMulFusion"
+    assert run(off, model, feeds)["y"].tolist() == [6, 0, 0]
+
+
+def test_a_layer_norm_without_kept_dimensions_is_not_a_layer_norm(small: Small, run: Run, error: Error) -> None:
+    """On a square input the mean over the last axis, its dimension dropped, is broadcast over the wrong one: legal, and not what
+    the fusion makes of it."""
+    model = small(
+        [
+            node("ReduceMean", ["x"], ["mean"], axes=[-1], keepdims=0),
+            node("Sub", ["x", "mean"], ["d"]),
+            node("Pow", ["d", "two"], ["square"]),
+            node("ReduceMean", ["square"], ["var"], axes=[-1], keepdims=0),
+            node("Add", ["var", "eps"], ["safe"]),
+            node("Sqrt", ["safe"], ["std"]),
+            node("Div", ["d", "std"], ["n"]),
+            node("Mul", ["n", "gamma"], ["g"]),
+            node("Add", ["g", "beta"], ["y"]),
+        ],
+        {"x": (FLOAT, [8, 8])},
+        ["y"],
+        {
+            "two": np.float32(2), "eps": np.float32(1e-5), "gamma": np.linspace(1, 2, 8, dtype=np.float32),
+            "beta": np.zeros(8, np.float32),
+        },
+    )  # fmt: skip
+    feeds = {"x": np.random.default_rng(1).normal(size=(8, 8)).astype(np.float32)}
+    right = run("onnxruntime", model, feeds)["y"]
+    assert error(run("onnxruntime:optimization=all", model, feeds)["y"], right) > 0.1
+    off = "LayerNormFusionL1+LayerNormFusionL2+SimplifiedLayerNormFusion"
+    assert error(run(f"onnxruntime:optimization=all,disabled_optimizers={off}", model, feeds)["y"], right) < 1e-5
+    # One of them alone stands in for the others.
+    one = run("onnxruntime:optimization=all,disabled_optimizers=LayerNormFusionL1", model, feeds)["y"]
+    assert error(one, right) > 0.1
+
+
+def test_the_reference_gives_the_same_bits_each_time(real: Any, run: Run) -> None:
+    model, feeds = real("pillars_add")
+    first = run("onnxruntime", model, feeds)["heat"]
+    for _ in range(3):
+        assert run("onnxruntime", model, feeds)["heat"].tobytes() == first.tobytes()
+
+
+# -- element types that numpy lacks
+
+EXOTIC = {
+    TensorProto.BFLOAT16: ml_dtypes.bfloat16, TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn,
+    TensorProto.FLOAT8E5M2: ml_dtypes.float8_e5m2, TensorProto.INT4: ml_dtypes.int4, TensorProto.UINT4: ml_dtypes.uint4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", EXOTIC, ids=[np.dtype(d).name for d in EXOTIC.values()])
+def test_a_type_that_numpy_lacks_goes_in_and_comes_out(kind: int, small: Small, run: Run) -> None:
+    model = small(
+        [node("Cast", ["x"], ["f"], to=FLOAT), node("Cast", ["f"], ["y"], to=kind)],
+        {"x": (kind, [5])},
+        ["y", "f"],
+        opset=21,
+    )
+    x = np.array([0, 1, 2, 3, 5], np.float32).astype(EXOTIC[kind])
+    got = run("onnxruntime", model, {"x": x})
+    assert got["y"].dtype == EXOTIC[kind]
+    assert got["y"].shape == (5,)
+    assert got["y"].astype(np.float32).tolist() == got["f"].tolist() == [0, 1, 2, 3, 5]
+
+
+def test_text_beside_a_type_that_numpy_lacks(small: Small, run: Run) -> None:
+    """Text cannot be wrapped and BF16 not be unwrapped: what can be an array is given."""
+    model = small(
+        [
+            node("Identity", ["t"], ["text"]),
+            node("Cast", ["x"], ["b"], to=TensorProto.BFLOAT16),
+            node("Neg", ["x"], ["y"]),
+        ],
+        {"t": (TensorProto.STRING, [1]), "x": (FLOAT, [2])},
+        ["text", "b", "y"],
+    )
+    got = run("onnxruntime", model, {"t": np.array(["word"]), "x": np.ones(2, np.float32)})
+    assert got["text"].tolist() == ["word"]
+    assert got["y"].tolist() == [-1, -1]
+
+
+@given(
+    st.sampled_from([TensorProto.INT4, TensorProto.UINT4]),
+    hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
+    st.integers(0, 2**32 - 1),
+)
+def test_packing_and_unpacking_are_inverse(kind: int, shape: tuple[int, ...], seed: int) -> None:
+    low = -8 if kind == TensorProto.INT4 else 0
+    wide = np.random.default_rng(seed).integers(low, low + 16, shape)
+    value = np.asarray(wide).astype(external.dtype_of(kind))
+    raw = pack(value, external.PACKED_BITS[kind])
+    assert len(raw) == external.byte_size(kind, shape)
+    again = unpack(raw, kind, shape)
+    assert again.shape == shape
+    assert again.astype(np.int64).tolist() == wide.tolist()
+
+
+# -- what goes wrong
+
+
+def test_statuses_say_what_kind_of_no_it_was(small: Small, run: Run) -> None:
+    def status(model: onnx.ModelProto, feeds: dict[str, Array]) -> str:
+        with pytest.raises(EngineFault) as caught:
+            run("onnxruntime", model, feeds)
+        return caught.value.status
+
+    x = np.zeros((2, 3), np.float32)
+    inputs = {"x": (FLOAT, [2, 3])}
+    assert status(small([node("Add", ["x", "nowhere"], ["y"])], inputs, ["y"]), {"x": x}) == "invalid-model"
+    assert (
+        status(small([node("Odd", ["x"], ["y"], domain="com.x")], inputs, ["y"], domains={"com.x": 1}), {"x": x})
+        == "unsupported"
+    )
+    negated = small([node("Neg", ["x"], ["y"])], inputs, ["y"])
+    assert status(negated, {"x": x.astype(np.float64)}) == "refused"
+    assert status(negated, {"x": x[:1]}) == "refused"
+    outside = small([node("Gather", ["x", "i"], ["y"])], {**inputs, "i": (TensorProto.INT64, [1])}, ["y"])
+    assert status(outside, {"x": x, "i": np.array([7])}) == "error"
+    huge = small([node("Expand", ["x", "s"], ["y"])], {"x": (FLOAT, [1]), "s": (TensorProto.INT64, [3])}, ["y"])
+    assert status(huge, {"x": np.zeros(1, np.float32), "s": np.array([1 << 20, 1 << 20, 64])}) == "out-of-memory"
+
+
+def test_messages_hold_no_prefix_and_no_path_of_a_build_machine(small: Small, run: Run) -> None:
+    model = small([node("Add", ["x", "nowhere"], ["y"])], {"x": (FLOAT, [2])}, ["y"])
+    with pytest.raises(EngineFault) as caught:
+        run("onnxruntime", model, {"x": np.zeros(2, np.float32)})
+    assert "[ONNXRuntimeError]" not in str(caught.value)
+    assert "/onnxruntime_src" not in str(caught.value)
+    assert "nowhere" in str(caught.value)
+
+
+def test_a_provider_or_library_that_is_not_here_is_missing() -> None:
+    with pytest.raises(EngineMissing, match="no provider 'qnn'; it has cpu"):
+        make("onnxruntime:provider=qnn")
+    with pytest.raises(EngineMissing, match=r"no library of custom operators 'nowhere\.so'"):
+        make("onnxruntime:custom_ops=nowhere.so")
+
+
+def test_optimizers_can_be_searched_only_where_they_run() -> None:
+    off, on = make("onnxruntime").info, make("onnxruntime:optimization=extended").info
+    assert not off.capabilities["optimizers"].present
+    assert off.optimizers == ()
+    assert on.capabilities["optimizers"].present
+    assert "Pad_Fusion" in on.optimizers
+    assert "NchwcTransformer" not in on.optimizers
+
+
+def test_every_option_reaches_the_fingerprint() -> None:
+    base = "onnxruntime:optimization=all"
+    changes = [
+        "threads=2",
+        "threads=0",
+        "execution=parallel",
+        "prepacking=false",
+        "deterministic=true",
+        "disabled_optimizers=NhwcTransformer",
+    ]
+    prints = {make(text).info.fingerprint for text in (base, *(f"{base},{c}" for c in changes))}
+    assert len(prints) == len(changes) + 1
+
+
+def test_prepacking_follows_the_optimization_unless_told(
+    outside: tuple[onnx.ModelProto, Array], tmp_path: Path
+) -> None:
+    assert make("onnxruntime").info.fingerprint == make("onnxruntime:prepacking=off").info.fingerprint
+    assert (
+        make("onnxruntime:optimization=all").info.fingerprint
+        == make("onnxruntime:optimization=all,prepacking=on").info.fingerprint
+    )
+    model, weight = outside
+    for spec in ("onnxruntime:optimization=all", "onnxruntime:optimization=all,prepacking=no"):
+        got = make(spec).build(BuildRequest(model, str(tmp_path))).run({"x": np.ones(4096, np.float32)})["y"]
+        np.testing.assert_array_equal(got, weight)

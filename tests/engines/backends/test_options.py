@@ -1,0 +1,124 @@
+"""Specs are checked as text, and every mistake is a sentence with the nearest name."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines import options
+from engines.optimizers import KNOWN
+from engines.options import DECLARED, Option, check, values
+from engines.spec import EngineSpec, parse
+
+
+def value_of(option: Option) -> st.SearchStrategy[str]:
+    if option.choices:
+        return st.sampled_from([*option.choices, *(c.upper() for c in option.choices)])
+    if option.name == "disabled_optimizers":
+        return st.lists(st.sampled_from(sorted(KNOWN)), max_size=4).map("+".join)
+    match option.type:
+        case "int":
+            return st.integers(int(option.least or 0), int(option.most or 10**6)).flatmap(
+                lambda n: st.sampled_from([str(n), f"0{n}", f" {n}"])
+            )
+        case "float":
+            return st.floats(0, 1).map(str)
+        case "bool":
+            return st.sampled_from(["true", "FALSE", "yes", "no", "on", "off", "1", "0"])
+        case "list":
+            return st.lists(st.text("abcXYZ_/.1", min_size=1), max_size=3).map("+".join)
+    return st.text("abcXYZ_.1", min_size=1)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> EngineSpec:
+    declared = draw(st.sampled_from([d for d in DECLARED.values() if d.name != "command"]))
+    chosen = draw(st.lists(st.sampled_from(declared.options), unique=True)) if declared.options else []
+    return EngineSpec(declared.name, tuple(sorted((o.name, draw(value_of(o))) for o in chosen)))
+
+
+@given(specs())
+def test_checking_is_canonical(spec: EngineSpec) -> None:
+    canonical = check(spec)
+    assert check(str(canonical)) == canonical
+    assert values(canonical) == values(spec)
+    assert values(spec).keys() == {o.name for o in DECLARED[spec.name].options}
+
+
+@given(st.text())
+def test_any_text_is_a_spec_or_a_sentence(text: str) -> None:
+    said = ""
+    try:
+        said = f"{check(text).name}."
+    except ValueError as problem:
+        said = str(problem)
+    assert said.rstrip().endswith((".", "?"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("onxruntime", "Did you mean 'onnxruntime'?"),
+        ("tensort", "Did you mean 'tensorrt'?"),
+        (
+            "fakee",
+            "There is no engine 'fakee'. Known: onnxruntime, reference, emulate, openvino, tensorrt, tensorrt_rtx.",
+        ),
+        ("onnxruntime:treads=1", "no option 'treads'. Did you mean 'threads'?"),
+        ("emulate:precison=fp16", "Did you mean 'precision'?"),
+        ("emulate:precision=fp8", "emulate: precision=fp8 is not one of fp16, bf16."),
+        ("openvino:precision=bf61", "Did you mean 'bf16'?"),
+        ("onnxruntime:threads=two", "threads=two is not a whole number."),
+        ("onnxruntime:threads=-1", "it must be from 0 to 1024."),
+        ("onnxruntime:prepacking=maybe", "prepacking=maybe is neither true nor false."),
+        ("onnxruntime:disabled_optimizers=PadFusion", "Did you mean 'Pad_Fusion'?"),
+        ("onnxruntime:disabled_optimizers=Pad_Fusion+divmulfusion", "Did you mean 'DivMulFusion'?"),
+        ("command", "--check"),
+        ("onnxruntime:threads", "'threads' in 'onnxruntime:threads' is not key=value."),
+        ("fake:rate=nan", "rate=nan is out of range"),
+    ],
+)
+def test_mistakes_are_named_with_what_was_meant(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        check(text)
+
+
+def test_values_are_typed_and_defaults_filled_in() -> None:
+    got = values(
+        parse("onnxruntime:optimization=ALL,threads=02,disabled_optimizers=Pad_Fusion+DivMulFusion+Pad_Fusion")
+    )
+    assert got["optimization"] == "all"
+    assert got["threads"] == 2
+    assert got["disabled_optimizers"] == ("DivMulFusion", "Pad_Fusion")
+    assert got["execution"] == "sequential"
+    assert got["prepacking"] is None
+    assert values(parse("onnxruntime"))["optimization"] == "disabled"
+    assert values(parse("onnxruntime"))["threads"] == 1
+
+
+def test_every_declared_default_is_itself_allowed() -> None:
+    for declared in DECLARED.values():
+        for option in declared.options:
+            if option.default not in (None, ()):
+                text = str(option.default).lower() if option.type == "bool" else str(option.default)
+                spec = check(EngineSpec(declared.name, ((option.name, text),)))
+                assert values(spec)[option.name] == option.default
+
+
+def test_checking_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from engines.options import check; check('onnxruntime:optimization=all,disabled_optimizers=Pad_Fusion');"
+        "from engines.backends import check; check('emulate');"
+        "print([m for m in ('numpy', 'onnx', 'onnxruntime', 'openvino', 'ml_dtypes') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_module_says_what_it_exports() -> None:
+    from engines import backends
+
+    assert backends.check is options.check
