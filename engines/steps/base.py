@@ -116,7 +116,10 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     enablers: tuple[str, ...] = ()
     case: Case | None = None  # of the culprit being worked on
     culprits: tuple[Culprit, ...] = ()
-    patches: str = ""  # tensor ids of earlier culprits, fed with reference values in the next round
+    # Earlier culprits, cured for the next round: tensor ids fed with reference values, and nodes kept in FP32 where their values
+    # could not be fed (an overflowing sum does not fit into a patch).
+    patches: str = ""
+    keep: str = ""
     workaround: Workaround | None = None
     notes: tuple[str, ...] = ()  # sentences for the report
 

@@ -40,7 +40,9 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     cause = name_cause(findings, case, inner, ctx.engine_info.get("storage", "float32"), suspect)
     case = msgspec.structs.replace(case, verified=f"{failures}/{params.repeats}")
 
-    patches, keep = (yield from walk_forward(ask, case, params.most_patches)) if not ctx.check else ((), ())
+    patches, keep, fits = (yield from walk_forward(ask, case, params.most_patches)) if not ctx.check else ((), (), True)
+    if not fits and ctx.engine_info.get("capabilities", {}).get("keep", {"present": False})["present"]:
+        patches = ()  # its values cannot be fed: the next round keeps its nodes in FP32 instead
     culprit = Culprit(
         case=case,
         cause=cause.name,
@@ -54,8 +56,8 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     after = msgspec.structs.replace(findings, case=case, culprits=culprits)
     patched: float | None = None
     still = False
-    if not ctx.check and not findings.optimizers and patches:
-        after, patched, still = yield from _patched(ask, after, patches)
+    if not ctx.check and not findings.optimizers:
+        after, patched, still = yield from _cured(ask, after, patches, () if patches else keep)
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
     outcome = ConfirmOutcome(
         confirmed=failures > 0,
@@ -86,7 +88,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
             ]
         },
         decisive={
-            "whole": (ask.whole((findings.sample,)),) if not ctx.check else (),
+            "whole": (ask.plain((_first_sample(findings),)),) if not ctx.check else (),
             "case": (again(ask, case, 0),),
             "good": (ask.ask(case.good, feed=feed),) if case.good else (),
         },
@@ -130,38 +132,43 @@ def _fails(ask: Inquiry, case: Case, m: Measurement) -> bool:
 
 
 def walk_forward(ask: Inquiry, case: Case, most: int) -> Sub:
-    """(patches, keep): the tensors that cut this case off when fed with reference values, and the nodes up to them.
+    """(patches, keep, fits): the tensors that cut this case off when fed with reference values, the nodes up to them, and
+    whether the case's own outputs could be fed at once.
 
-    A value that the engine's storage cannot hold (an overflowing sum) cannot be fed as a patch: the patch moves to the
-    outputs of its readers, and those readers join the nodes that a workaround would have to keep in higher precision.
+    A value that the engine's storage cannot hold (an overflowing sum) cannot be fed as a patch: the patch moves to the outputs
+    of its readers, and those readers join the nodes that a workaround would have to keep in higher precision.
     """
     index = ask.index
     nodes = set(ranges.decode(case.node_ids))
     _, leaves = index.boundary(nodes)
     patches = set(leaves)
     earlier = set(ranges.decode(ask.findings.patches))
+    fits = True
     for _ in range(most):
-        m: Measurement = yield ask.whole(all_samples(ask.findings), patches=patches | earlier)
+        m: Measurement = yield ask.whole((case.sample,), patches=patches | earlier)
         if m.status != "ok":
             break
         stuck = {index.by_name[n] for r in m.results for n in r.unrepresentable if n in index.by_name} & patches
         if not stuck:
             break
+        fits = False
         readers = {r for t in stuck for r in index.readers[t]}
         nodes |= readers
         patches = (patches - stuck) | {t for r in readers for t in index.nodes[r].outputs if index.readers[t]}
-    return tuple(sorted(patches)), tuple(sorted(nodes))
+    return tuple(sorted(patches)), tuple(sorted(nodes)), fits
 
 
-def _patched(ask: Inquiry, findings: Findings, patches: tuple[int, ...]) -> Sub:
-    """Does the whole model still fail once every culprit so far is patched? If so: lock what the next round looks for."""
-    everything = set(patches) | set(ranges.decode(ask.findings.patches))
-    m: Measurement = yield ask.whole(all_samples(findings), patches=everything)
+def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tuple[int, ...]) -> Sub:
+    """Does the whole model still fail once every culprit so far is cured? If so: lock what the next round looks for."""
+    before = ask.findings
+    all_patches = {*patches, *ranges.decode(before.patches)}
+    all_kept = {*keep, *ranges.decode(before.keep)}
+    m: Measurement = yield ask.whole(all_samples(findings), patches=all_patches, keep=all_kept)
     if m.status != "ok":
         return findings, None, False
     sample, _, error = worst(m.results, ask.criterion)
     still = judge_whole(m, ask.criterion).failed
-    after = msgspec.structs.replace(findings, patches=ranges.encode(everything))
+    after = msgspec.structs.replace(findings, patches=ranges.encode(all_patches), keep=ranges.encode(all_kept))
     if not still or findings.signature is None:
         return after, error, still
     result = next(r for r in m.results if r.sample == sample)
@@ -182,6 +189,11 @@ def _patched(ask: Inquiry, findings: Findings, patches: tuple[int, ...]) -> Sub:
 def _separable(findings: Findings, sample: str) -> bool:
     feed, _, row = sample.partition("/")
     return bool(row) and "/" in findings.sample and any(s.id == feed and s.rows for s in findings.samples)
+
+
+def _first_sample(findings: Findings) -> str:
+    """The sample that the first culprit was found on."""
+    return findings.culprits[0].case.sample if findings.culprits else findings.sample
 
 
 def all_samples(findings: Findings) -> tuple[str, ...]:

@@ -85,6 +85,7 @@ class Inquiry(msgspec.Struct, frozen=True):
             engine=self.ctx.engine,
             reference=self.ctx.reference,
             candidate=candidate,
+            keep=self.findings.keep,
             marks=ranges.encode(marks),
             effect=effect and not candidate.edits,
             effect_on=ranges.encode(self.watched),
@@ -99,22 +100,27 @@ class Inquiry(msgspec.Struct, frozen=True):
         self,
         samples: tuple[str, ...],
         *,
-        patches: Iterable[int] = (),
-        keep: Iterable[int] = (),
+        patches: Iterable[int] | None = None,
+        keep: Iterable[int] | None = None,
         engine: str = "",
         **rest: object,
     ) -> Measure:
-        """The whole model on the engine, on these samples, with tensors patched by reference values and nodes kept in FP32."""
+        """The whole model on the engine, on these samples. Earlier culprits are cured unless ``patches`` (tensors fed with
+        reference values) and ``keep`` (nodes in FP32) say otherwise."""
         probe = Measure(
             model=self.findings.model,
             inputs=self.findings.inputs,
             samples=samples,
             engine=engine or self.ctx.engine,
             reference=self.ctx.reference,
-            candidate=Candidate(severed=ranges.encode(patches)),
-            keep=ranges.encode(keep),
+            candidate=Candidate(severed=self.findings.patches if patches is None else ranges.encode(patches)),
+            keep=self.findings.keep if keep is None else ranges.encode(keep),
         )
         return msgspec.structs.replace(probe, **rest)
+
+    def plain(self, samples: tuple[str, ...], *, engine: str = "", **rest: object) -> Measure:
+        """The whole model as it is, nothing cured."""
+        return self.whole(samples, patches=(), keep=(), engine=engine, **rest)
 
     def verdict(self, measurement: Measurement) -> Verdict:
         if self.ctx.check:

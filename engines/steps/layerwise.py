@@ -145,11 +145,10 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
     live = set(ask.everything)
     can = tuple(t for t in can if ask.index.tensors[t].producer in live)
     todo = [(b, params.splits) for b in batches(ask.index, can, params.batch_bytes)]
-    patches = ranges.decode(ask.findings.patches)
     while todo:
         batch, splits = todo.pop(0)
         yield Note(f"watching {len(batch)} tensors in one run", expected=len(todo))
-        m: Measurement = yield ask.whole((ask.findings.sample,), patches=patches, marks=ranges.encode(batch))
+        m: Measurement = yield ask.whole((ask.findings.sample,), marks=ranges.encode(batch))
         if m.status != "ok":
             seen.reason = seen.reason or m.message
             if splits > 0 and len(batch) > 1:

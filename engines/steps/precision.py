@@ -20,6 +20,7 @@ from engines.steps.prepare import prepared
 class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rings: int = 6  # how far a seed is grown along the graph before name groups and the whole model are tried
     budget: int = 400  # builds
+    rounds: int = 8  # how often samples that a set does not cure are added to the search
     margin: float = 2.0  # tolerance over error that is aimed at
 
 
@@ -65,61 +66,84 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
 
 
 def keep_higher(ask: Inquiry, params: PrecisionParams) -> Sub:
-    """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search; then seeds (the
-    culprits, up to where their values fit again), grown until all samples pass; then delta debugging down, least likely nodes
-    first."""
+    """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search; then seeds
+    (the culprits, up to where their values fit again), grown until all samples pass; then delta debugging down, least
+    likely nodes first."""
     capability = ask.ctx.engine_info.get("capabilities", {}).get("keep", {"present": True})
     if not capability["present"]:
         raise StepRefused(f"{ask.ctx.engine} cannot keep single nodes in higher precision: {capability['reason']}")
-    known: dict[tuple[int, ...], Measurement] = {}
-    samples = all_samples(ask.findings)
+    everywhere = all_samples(ask.findings)
+    working = _hardest(ask.findings)
+    tried: dict[tuple[tuple[str, ...], tuple[int, ...]], Measurement] = {}
 
-    def measure(keep: tuple[int, ...]) -> Sub:
-        if keep not in known:
+    def measure(keep: tuple[int, ...], samples: tuple[str, ...], save: str = "") -> Sub:
+        if (samples, keep) not in tried:
             yield Note(f"keeping {len(keep)} of {len(ask.index.nodes)} nodes in FP32")
-            known[keep] = yield ask.whole(samples, keep=keep)
-        return known[keep]
+            tried[samples, keep] = yield ask.whole(samples, patches=(), keep=keep, save=save)
+        return tried[samples, keep]
 
-    def passes(keep: tuple[int, ...], criterion: Criterion) -> Sub:
-        m: Measurement = yield from measure(keep)
+    def passes(keep: tuple[int, ...], criterion: Criterion, samples: tuple[str, ...]) -> Sub:
+        m: Measurement = yield from measure(keep, samples)
         return judge_whole(m, criterion)
 
-    def result(outcome: str, keep: tuple[int, ...], *, minimal: bool = False) -> Kept:
-        m = known[keep]
+    def result(outcome: str, keep: tuple[int, ...], m: Measurement, *, minimal: bool = False) -> Kept:
         good = sum(judge_whole(msgspec.structs.replace(m, results=(r,)), ask.criterion).passed for r in m.results)
         error = worst(m.results, ask.criterion)[2] if m.results else HUGE
-        return Kept(outcome, keep, error, minimal, len(known), good, len(m.results))
+        return Kept(outcome, keep, error, minimal, len(tried), good, len(m.results), dict(m.artifacts))
 
-    if (yield from passes((), ask.criterion)).passed:
-        return result("none-needed", ())
+    if (yield from passes((), ask.criterion, everywhere)).passed:
+        return result("none-needed", (), tried[everywhere, ()])
     everything = tuple(range(len(ask.index.nodes)))
-    if not (yield from passes(everything, ask.criterion)).passed:
-        return result("not-enough", everything)
+    if not (yield from passes(everything, ask.criterion, everywhere)).passed:
+        return result("not-enough", everything, tried[everywhere, everything])
     strict = _stricter(ask.criterion, params.margin)
-    aim = strict if (yield from passes(everything, strict)).passed else ask.criterion
+    aim = strict if (yield from passes(everything, strict, everywhere)).passed else ask.criterion
 
-    start = everything
-    for keep in _growing(ask.index, ask.findings, params.rings):
-        if (yield from passes(keep, aim)).passed:
-            start = keep
+    smallest, ended = everything, False
+    for _ in range(params.rounds):
+        start = everything
+        for keep in _growing(ask.index, ask.findings, params.rings, smallest if smallest != everything else ()):
+            if (yield from passes(keep, aim, working)).passed:
+                start = keep
+                break
+
+        def needed(items: tuple[int, ...], samples: tuple[str, ...] = working) -> Sub:
+            """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing."""
+            if len(tried) >= params.budget:
+                return Verdict("pass")
+            verdict: Verdict = yield from passes(tuple(sorted(items)), aim, samples)
+            return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
+
+        smallest = tuple(sorted((yield from ddmin(_likely_last(start, ask.findings), needed))))
+        final: Measurement = yield from measure(smallest, everywhere, save="workaround")
+        ended = judge_whole(final, ask.criterion).passed
+        if ended or len(tried) >= params.budget:
             break
+        # A sample that this set does not cure joins the search; the worst first, a few at a time.
+        over = [
+            r for r in final.results if judge_whole(msgspec.structs.replace(final, results=(r,)), ask.criterion).failed
+        ]
+        over.sort(key=lambda r: -worst((r,), ask.criterion)[2])
+        fed = [r.sample if _rows(ask.findings, r.sample) else r.sample.partition("/")[0] for r in over[:3]]
+        if not set(fed) - set(working):
+            break
+        working = tuple(dict.fromkeys((*working, *fed)))
+    if not ended:
+        smallest = everything
+        final = yield from measure(everything, everywhere)
+    return result("found", smallest, final, minimal=ended and len(tried) < params.budget)
 
-    def needed(items: tuple[int, ...]) -> Sub:
-        """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing."""
-        if len(known) >= params.budget:
-            return Verdict("pass")
-        verdict: Verdict = yield from passes(tuple(sorted(items)), aim)
-        return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
 
-    smallest = tuple(sorted((yield from ddmin(_likely_last(start, ask.findings), needed))))
-    final: Measurement = yield ask.whole(samples, keep=smallest, save="workaround", attempt=1)
-    known[smallest] = final
-    kept = result(
-        "found" if judge_whole(final, ask.criterion).passed else "not-enough",
-        smallest,
-        minimal=len(known) < params.budget,
-    )
-    return msgspec.structs.replace(kept, files=dict(final.artifacts))
+def _hardest(findings: Findings) -> tuple[str, ...]:
+    """The samples that the culprits were found on: what cures them cures most; the others are verified, and join
+    when they fail."""
+    found = [*(c.case.sample for c in findings.culprits), findings.sample]
+    return tuple(dict.fromkeys(found))
+
+
+def _rows(findings: Findings, sample: str) -> bool:
+    feed, _, row = sample.partition("/")
+    return bool(row) and any(s.id == feed and s.rows for s in findings.samples)
 
 
 def _stricter(criterion: Criterion, factor: float) -> Criterion:
@@ -142,9 +166,10 @@ def _seeds(findings: Findings) -> tuple[int, ...]:
     return tuple(sorted(culprits or {s.node for s in findings.suspects}))
 
 
-def _growing(index: GraphIndex, findings: Findings, rings: int) -> list[tuple[int, ...]]:
-    """Node sets to try, growing: the culprits, rings of neighbours around them, the module that their names share."""
-    nodes = set(_seeds(findings))
+def _growing(index: GraphIndex, findings: Findings, rings: int, known: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Node sets to try, growing: the culprits and what was needed so far, rings of neighbours, the module that their
+    names share."""
+    nodes = {*_seeds(findings), *known}
     if not nodes:
         return []
     tries = [tuple(sorted(nodes))]

@@ -75,7 +75,7 @@ def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) 
         return Reduced(None, "not-reproduced" if verdict.passed else "unresolved", reason, 0, 1, trials.unresolved())
     verifications = 1
     if not ask.ctx.check and ask.signature.kind == "accuracy":
-        control: Measurement = yield ask.whole((ask.findings.sample,), engine=ask.ctx.reference)
+        control: Measurement = yield ask.plain((ask.findings.sample,), engine=ask.ctx.reference)
         verifications += 1
         if not judge_whole(control, ask.criterion).passed:
             return Reduced(None, "unresolved", "the reference does not agree with itself", 0, verifications)

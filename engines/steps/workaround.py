@@ -15,6 +15,8 @@ from engines.steps.outcome import WorkaroundOutcome
 from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher, say
 from engines.steps.prepare import prepared
 
+TIMED = 10  # runs
+
 
 class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: int = 2  # fresh builds that must pass
@@ -96,7 +98,7 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
     runs = min(params.most_runs, findings.looks * 3) if findings.looks > 1 else 1
     results: list[Any] = []
     for attempt in range(params.builds):
-        m: Measurement = yield ask.whole(
+        m: Measurement = yield ask.plain(
             all_samples(findings), engine=engine, attempt=attempt, runs=runs, exclusive=runs > 1,
         )  # fmt: skip
         if m.status != "ok":
@@ -118,8 +120,8 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
         return None
     error = max(worst(rows, ask.criterion)[2] for m in results for rows in (m.results, *m.runs))
     changed = tuple(f"{k}={v}" for k, v in parse(engine).options if parse(ask.ctx.engine).get(k) != v)
-    before: Measurement = yield ask.whole((findings.sample,))
-    after: Measurement = yield ask.whole((findings.sample,), engine=engine)
+    before: Measurement = yield ask.plain((findings.sample,), runs=TIMED, exclusive=True)
+    after: Measurement = yield ask.plain((findings.sample,), engine=engine, runs=TIMED, exclusive=True)
     return Workaround(
         kind=kind,
         engine=engine,
@@ -134,14 +136,15 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
 
 
 def _cost(before: Measurement, after: Measurement) -> str:
-    """How much longer a run takes, from the two measured runs; one run is a rough guide and is called so."""
+    """How long a run takes with and without, from TIMED runs each: a rough guide."""
     if before.run_seconds <= 0 or after.run_seconds <= 0:
         return ""
-    return f"one run took {1000 * after.run_seconds:.3g} ms, before {1000 * before.run_seconds:.3g} ms"
+    now, then = (1000 * m.run_seconds / TIMED for m in (after, before))
+    return f"a run takes about {now:.2g} ms, before {then:.2g} ms"
 
 
 def _applied(ask: Inquiry, chosen: Workaround) -> Any:
-    return ask.whole(all_samples(ask.findings), engine=chosen.engine, keep=ranges.decode(chosen.keep))
+    return ask.whole(all_samples(ask.findings), engine=chosen.engine, patches=(), keep=ranges.decode(chosen.keep))
 
 
 SPEC = StepSpec(
