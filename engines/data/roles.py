@@ -67,9 +67,7 @@ def role(index: GraphIndex, tensor: int, span: tuple[float, float] | None = None
             rows, name = table
             if "position" in words:
                 return Role("positions", 0, rows - 1, f"positions, counted up below the {rows} rows of '{name}'")
-            return Role(
-                "ids", 0, rows - 1, f"ids below {rows}, the number of entries of '{name}' that they choose from"
-            )
+            return Role("ids", 0, rows - 1, f"ids below {rows}, as '{name}' has {rows} entries to choose from")
         if masks:
             return Role("mask", because="a mask of ones that ends in zeros")
         if "position" in words or words.endswith("pos"):

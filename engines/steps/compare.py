@@ -10,9 +10,10 @@ from engines.compare.judge import badness, judge_check, judge_whole, worst
 from engines.probe import HUGE, Measurement, SampleResult
 from engines.spec import parse
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
+from engines.steps.looks import Looks, look_again
 from engines.steps.outcome import CompareOutcome
-from engines.steps.prepare import loaded, lock, whole
-from engines.steps.statistics import interval, looks_to_see, unseen_rate
+from engines.steps.prepare import loaded, lock, measured, whole
+from engines.steps.statistics import interval, unseen_rate
 
 # The reference is suspect when it is off by more than this part of the tolerance (and nearer to fault than the engine).
 SUSPECT = 0.1
@@ -24,9 +25,7 @@ class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     judge_reference: bool = True
     judge_nodes: int = 3000  # float64 in plain Python is slow: larger models are judged by the second engine only
     judge_seconds: float = 60.0
-    most_looks: int = 300
-    look_seconds: float = 30.0
-    looks_at_once: int = 20
+    look_again: Looks = Looks()  # where nothing fails at first
 
 
 class _Reference(msgspec.Struct, frozen=True):
@@ -41,7 +40,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     findings: Findings = yield from loaded(ctx)
     rule = findings.criterion or Criterion()
     yield Note(f"the whole model on {len(findings.samples)} feeds")
-    m: Measurement = yield whole(ctx, findings)
+    findings, m = yield from measured(ctx, findings)
     if ctx.check:
         finish: Finish[CompareOutcome] = yield from _checked(ctx, findings, m)
         return finish
@@ -53,7 +52,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     findings = msgspec.structs.replace(findings, emulated=emulated)
     looks, failures = 1, int(findings.signature is not None)
     if findings.signature is None and not reference.suspect:
-        findings, looks, failures = yield from _look_again(ctx, findings, params, rule)
+        findings, looks, failures = yield from look_again(ctx, findings, params.look_again)
     sample, output, error = worst(m.results, rule)
     if findings.signature is not None:
         error, output = findings.signature.error, next(iter(findings.signature.outputs), output)
@@ -138,44 +137,6 @@ def _emulate(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub:
     feed = (findings.sample or findings.samples[0].id,)
     m: Measurement = yield whole(ctx, findings, samples=feed, engine=f"emulate:precision={rule.precision}")
     return worst(m.results, rule)[2] if m.status == "ok" else None
-
-
-def _look_again(ctx: StepContext, findings: Findings, params: CompareParams, rule: Criterion) -> Sub:
-    """(findings, looks, failures): the same build run again, alone on the machine, until it fails or the bounds are reached."""
-    looks, failures, spent, attempt = 0, 0, 0.0, 0
-    while looks < params.most_looks and spent < params.look_seconds and not failures:
-        yield Note(
-            f"nothing yet in {looks} runs; looking again", expected=params.most_looks // params.looks_at_once - attempt
-        )
-        runs = min(params.looks_at_once, params.most_looks - looks)
-        m: Measurement = yield whole(ctx, findings, runs=runs, attempt=attempt, exclusive=True)
-        if m.status != "ok":
-            break
-        failures += failed_runs(m, rule)
-        looks, spent, attempt = looks + runs, spent + max(m.run_seconds, 1e-3), attempt + 1
-        if failures:
-            bad = next(r for r in (m.results, *m.runs) if _fails(r, rule))
-            rate = failures / looks
-            locked: Findings = yield from lock(ctx, findings, msgspec.structs.replace(m, results=bad, runs=()))
-            if locked.signature is None:
-                break
-            feed = locked.signature.sample.partition("/")[0]  # rows race together: search on the whole feed
-            signature = msgspec.structs.replace(locked.signature, failures=failures, looks=looks)
-            findings = msgspec.structs.replace(
-                locked, signature=signature, sample=feed, looks=min(params.most_looks, 2 * looks_to_see(rate))
-            )
-    return findings, looks, failures
-
-
-def failed_runs(m: Measurement, rule: Criterion) -> int:
-    """How many runs of one build fail. ``Measurement.runs`` holds the runs that differed from the first; the others equal it."""
-    total = 1 + len(m.runs) if "runs" not in m.facts else int(m.facts["runs"])
-    differing = sum(_fails(r, rule) for r in m.runs)
-    return differing + (total - len(m.runs) if _fails(m.results, rule) else 0)
-
-
-def _fails(results: tuple[SampleResult, ...], rule: Criterion) -> bool:
-    return judge_whole(Measurement(results=results), rule).failed
 
 
 def _checked(ctx: StepContext, findings: Findings, m: Measurement) -> Sub:

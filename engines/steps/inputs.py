@@ -51,7 +51,7 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
         real_failing=real_failing,
         random_samples=random,
         random_failing=random_failing,
-        guesses="; ".join(findings.notes),
+        guesses=" ".join(findings.notes),
         message=_message(verdict, real_failing, real, random_failing, random, real_error, random_error),
     )
     return Finish(outcome, findings)

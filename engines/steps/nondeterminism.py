@@ -8,9 +8,9 @@ from engines.graph import ranges
 from engines.probe import Measurement
 from engines.spec import parse
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub, Suspect
-from engines.steps.compare import failed_runs
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.layerwise import batches, markable
+from engines.steps.looks import Looks, failed_runs, look_again
 from engines.steps.outcome import NondeterminismOutcome
 from engines.steps.prepare import prepared, whole
 from engines.steps.statistics import unseen_rate
@@ -25,6 +25,8 @@ class NondeterminismParams(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
     params = msgspec.convert(dict(ctx.params), NondeterminismParams)
     findings: Findings = yield from prepared(ctx)
+    if findings.signature is None and not ctx.check:
+        findings, _, _ = yield from look_again(ctx, findings, Looks(most=params.most_runs))
     ask: Inquiry = yield from inquiry(ctx, findings)
     rule = findings.criterion or Criterion()
     index = ask.index
@@ -59,7 +61,7 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
             tensor=t,
             nodes=ranges.encode([index.tensors[t].producer]),
             own=differs[t],
-            effect=findings.signature.error if findings.signature else differs[t],
+            effect=0.0,  # not measured: a run that differs now and then cannot be transplanted
         )
         for t in sorted(sources, key=lambda t: (-differs[t], t))
     )

@@ -2,14 +2,14 @@
 
 import msgspec
 
-from engines.compare.criterion import Criterion
-from engines.compare.judge import judge_check, judge_whole
+from engines.compare.criterion import Criterion, Signature, Verdict
+from engines.compare.judge import judge, judge_check, judge_whole
 from engines.probe import Measurement
-from engines.steps.base import Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec
-from engines.steps.compare import failed_runs
+from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec
+from engines.steps.looks import Looks, failed_runs, look_again
 from engines.steps.outcome import RepeatOutcome
 from engines.steps.prepare import prepared, whole
-from engines.steps.statistics import interval, looks_to_see
+from engines.steps.statistics import interval, looks_to_see, unseen_rate
 
 
 class RepeatParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,103 +21,98 @@ class RepeatParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
     params = msgspec.convert(dict(ctx.params), RepeatParams)
     findings: Findings = yield from prepared(ctx)
-    if findings.signature is None:
-        raise StepRefused("The model passes here, so there is nothing to repeat.")
-    rule = findings.criterion or Criterion()
+    if findings.signature is None and not ctx.check:
+        findings, looks, _ = yield from look_again(ctx, findings, Looks(most=params.most_runs))
+        if findings.signature is None:
+            return Finish(_never(looks), findings)
+    signature = findings.signature or Signature(kind="check", sample=findings.sample)
     capabilities = ctx.engine_info.get("capabilities", {})
     switchable = any(capabilities.get(c, {"present": False})["present"] for c in ("optimizers", "tactics"))
-    if ctx.check:
-        return (yield from _checked(ctx, findings, params))
-    feed = (findings.sample,)
+    base = RepeatOutcome(switchable=switchable and signature.kind == "accuracy")
+    if signature.kind != "accuracy":
+        # A build that fails and a run that crashes leave nothing to run again.
+        return (yield from _builds(ctx, findings, params, base))
 
     yield Note("the same build again")
-    runs = max(params.runs, min(params.most_runs, findings.looks))
-    same: Measurement = yield whole(ctx, findings, samples=feed, runs=runs, exclusive=True)
-    failures = failed_runs(same, rule) if same.status == "ok" else 0
-    if same.status == "ok" and (failures < runs) and (failures > 0 or findings.signature.looks > 1):
-        low, high = interval(failures, runs)
-        return Finish(
-            RepeatOutcome(
-                behaviour="same-engine",
-                builds=1,
-                runs=runs,
-                failures=failures,
-                interval_low=low,
-                interval_high=high,
-                bitwise_varies=same.varies,
-                switchable=switchable,
-                message=f"One and the same build fails in {failures} of {runs} runs: "
-                f"{100 * low:.2g} to {100 * high:.2g} % at 95 %.",
-            ),
-            msgspec.structs.replace(
-                findings,
-                looks=max(findings.looks, min(params.most_runs, 2 * looks_to_see(failures / runs or low or 3 / runs))),
-            ),
-        )
-    rebuild = capabilities.get("rebuild", {"present": False, "reason": "this engine always builds the same"})
-    if not rebuild["present"]:
-        low, high = interval(failures, runs)
-        unresolved = same.status != "ok" and findings.signature.kind == "accuracy"
-        return Finish(
-            RepeatOutcome(
-                behaviour="unresolved" if unresolved else "steady",
-                builds=1,
-                runs=runs,
-                failures=failures,
-                interval_low=low,
-                interval_high=high,
-                bitwise_varies=same.varies,
-                switchable=switchable,
-                message=f"It fails in {failures} of {runs} runs of one build. A new build would not differ: {rebuild['reason']}",
-            ),
-            findings,
-        )
-    failing = 0
-    for attempt in range(1, params.builds + 1):
-        yield Note(f"fresh build {attempt} of {params.builds}", expected=params.builds - attempt)
-        m: Measurement = yield whole(ctx, findings, samples=feed, attempt=attempt, exclusive=True)
-        failing += m.status == "ok" and judge_whole(m, rule).failed
-    low, high = interval(failing, params.builds)
-    steady = failing == params.builds
-    # The rate that this many failures in a row leave plausible decides how many more builds would show a passing one.
-    more = 0 if not steady else looks_to_see(max(1e-3, 1 - low))
-    return Finish(
-        RepeatOutcome(
-            behaviour="steady" if steady else "rebuilds-differ",
-            builds=params.builds,
-            runs=runs,
-            failures=failing,
-            interval_low=low,
-            interval_high=high,
-            bitwise_varies=same.varies,
-            more_builds=more,
-            switchable=switchable,
-            message=f"{failing} of {params.builds} fresh builds fail: {100 * low:.2g} to {100 * high:.2g} % at 95 %.",
-        ),
-        findings,
-    )
-
-
-def _checked(ctx: StepContext, findings: Findings, params: RepeatParams) -> Steps[RepeatOutcome]:
     rule = findings.criterion or Criterion()
-    failing = 0
-    for attempt in range(1, params.builds + 1):
-        yield Note(f"the check again, {attempt} of {params.builds}", expected=params.builds - attempt)
-        m: Measurement = yield msgspec.structs.replace(whole(ctx, findings), attempt=attempt, exclusive=True)
-        failing += judge_check(m, rule).failed
-    low, high = interval(failing, params.builds)
-    return Finish(
-        RepeatOutcome(
-            behaviour="steady" if failing == params.builds else "rebuilds-differ",
-            builds=params.builds,
-            runs=params.builds,
-            failures=failing,
-            interval_low=low,
-            interval_high=high,
-            message=f"The check fails {failing} of {params.builds} times.",
-        ),
-        findings,
+    runs = max(params.runs, min(params.most_runs, findings.looks))
+    same: Measurement = yield whole(ctx, findings, samples=(findings.sample,), runs=runs, exclusive=True)
+    if same.status != "ok":
+        message = f"The model did not run again: {same.message}"
+        return Finish(msgspec.structs.replace(base, message=message), findings)
+    failures = failed_runs(same, rule)
+    low, high = interval(failures, runs)
+    base = msgspec.structs.replace(
+        base, builds=1, runs=runs, failures=failures, interval_low=low, interval_high=high, bitwise_varies=same.varies
     )
+    rebuild = capabilities.get("rebuild", {"present": False, "reason": "this engine always builds the same."})
+    # One build that fails in some runs needs no other build to show that the fault comes and goes.
+    if failures < runs and (failures or signature.looks > 1 or not rebuild["present"]):
+        outcome = msgspec.structs.replace(
+            base,
+            behaviour="same-engine",
+            message=f"One and the same build fails in {failures} of {runs} runs: {_percent(low, high)}.",
+        )
+        rate = failures / runs if failures else signature.failures / max(signature.looks, runs)
+        looks = max(findings.looks, min(params.most_runs, 2 * looks_to_see(rate)))
+        return Finish(outcome, msgspec.structs.replace(findings, looks=looks))
+    if rebuild["present"]:
+        return (yield from _builds(ctx, findings, params, base))
+    message = f"It fails in {failures} of {runs} runs of one build. A new build would not differ: {rebuild['reason']}"
+    return Finish(msgspec.structs.replace(base, behaviour="steady", message=message), findings)
+
+
+def _never(looks: int) -> RepeatOutcome:
+    """Nothing failed, however often it was looked at."""
+    low, high = interval(0, looks)
+    rate = f"a fault rarer than {100 * unseen_rate(looks):.2g} % would not have shown"
+    message = f"It fails in 0 of {looks} runs of one build; {rate}." if looks else "The model did not run again."
+    return RepeatOutcome(
+        behaviour="steady" if looks else "unresolved",
+        builds=1,
+        runs=looks,
+        interval_low=low,
+        interval_high=high,
+        message=message,
+    )
+
+
+def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: RepeatOutcome) -> Steps[RepeatOutcome]:
+    """The same question to fresh builds (or to the external check, again)."""
+    failing, answered = 0, 0
+    what = "the check again," if ctx.check else "fresh build"
+    for attempt in range(1, params.builds + 1):
+        yield Note(f"{what} {attempt} of {params.builds}", expected=params.builds - attempt)
+        probe = whole(ctx, findings, samples=(findings.sample,) if findings.sample else ())
+        m: Measurement = yield msgspec.structs.replace(probe, attempt=attempt, exclusive=True)
+        verdict = _verdict(findings, m)
+        failing += verdict.failed
+        answered += verdict.kind != "unresolved"
+    low, high = interval(failing, answered)
+    steady = failing == answered > 0
+    outcome = msgspec.structs.replace(
+        base,
+        behaviour="unresolved" if not answered else "steady" if steady else "rebuilds-differ",
+        builds=answered,
+        failures=failing,
+        interval_low=low,
+        interval_high=high,
+        # The rate of passing that this many failures in a row leave plausible decides how many more builds would show one.
+        more_builds=looks_to_see(max(1e-3, 1 - low)) if steady else 0,
+        message=f"{failing} of {answered} {'checks' if ctx.check else 'fresh builds'} fail: {_percent(low, high)}.",
+    )
+    return Finish(outcome, findings)
+
+
+def _verdict(findings: Findings, m: Measurement) -> Verdict:
+    rule, signature = findings.criterion or Criterion(), findings.signature
+    if signature is None or signature.kind == "accuracy":
+        return judge_whole(m, rule)
+    return judge_check(m, rule) if signature.kind == "check" else judge(m, rule, signature)
+
+
+def _percent(low: float, high: float) -> str:
+    return f"{100 * low:.2g} to {100 * high:.3g} % at 95 %"
 
 
 SPEC = StepSpec(

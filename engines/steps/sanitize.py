@@ -3,11 +3,11 @@
 import msgspec
 
 from engines.compare.criterion import Criterion
-from engines.compare.judge import worst
+from engines.compare.judge import judge_whole, worst
 from engines.probe import Measurement, Sanitize
-from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec
+from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
 from engines.steps.outcome import SanitizeOutcome
-from engines.steps.prepare import lock, prepared, whole
+from engines.steps.prepare import lock, measured, prepared, whole
 
 # Errors within a fifth of each other are called the same.
 SAME = 0.2
@@ -18,58 +18,58 @@ class SanitizeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
+    msgspec.convert(dict(ctx.params), SanitizeParams)
     before: Findings = yield from prepared(ctx)
     yield Note("folding constants")
     done: Measurement = yield Sanitize(model=before.model)
     if done.status != "ok":
-        return Finish(
-            SanitizeOutcome(reason=done.message, message=f"The model could not be sanitized: {done.message}"), before
-        )
-    nodes_before, nodes_after = int(done.facts["nodes_before"]), int(done.facts["nodes_after"])
+        outcome = SanitizeOutcome(reason=done.message, message=f"The model could not be sanitized: {done.message}")
+        return Finish(outcome, before)
+    base = SanitizeOutcome(nodes_before=int(done.facts["nodes_before"]), nodes_after=int(done.facts["nodes_after"]))
+    became = f"{base.nodes_before} nodes became {base.nodes_after}"
+    yield Note(f"{became}; comparing again")
     clean = msgspec.structs.replace(before, model=str(done.facts["model"]), signature=None)
-    yield Note("comparing the sanitized model")
-    m: Measurement = yield whole(ctx, clean, runs=before.looks, exclusive=before.looks > 1)
-    # An intermittent failure may sit in a later run of this build.
-    runs = (m, *(msgspec.structs.replace(m, results=r, runs=()) for r in m.runs))
-    locked: Findings = clean
-    for run in runs:
-        locked = yield from lock(ctx, clean, run)
-        if locked.signature is not None:
-            break
+    clean, m = yield from measured(ctx, clean, runs=before.looks)
+    locked: Findings = yield from lock(ctx, clean, m)
+    after = locked.signature
+
+    reason = ""
+    if after is None and m.status != "ok":
+        reason = f"the sanitized model does not run ({m.message.rstrip('.')})"
+    elif after is not None and before.signature is not None and after.kind != before.signature.kind:
+        reason = f"the sanitized model fails in another way ({after.kind}: {m.message.rstrip('.')})"
+    elif after is None and before.looks > 1 and not (yield from _shows(ctx, before)):
+        reason = f"in {before.looks} runs neither it nor the original failed, which says nothing of a failure that comes and goes"
+    if reason:
+        message = f"{became}, but {reason}; going on with the original."
+        return Finish(msgspec.structs.replace(base, reason=reason, message=message), before)
+
     rule = before.criterion or Criterion()
     old = before.signature.error if before.signature else 0.0
-    new = locked.signature.error if locked.signature else (worst(m.results, rule)[2] if m.results else None)
-    if m.status != "ok" and locked.signature is None:
-        message = f"The sanitized model does not run ({m.message}); going on with the original."
-        return Finish(
-            SanitizeOutcome(nodes_before=nodes_before, nodes_after=nodes_after, reason=m.message, message=message),
-            before,
-        )
+    new = after.error if after is not None else worst(m.results, rule)[2] if m.results else None
     change = "none"
     if new is not None and old:
         change = "helps" if new < (1 - SAME) * old else "hurts" if new > (1 + SAME) * old else "none"
-    fails = locked.signature is not None
-    said = "it still fails" if fails else "it passes now"
-    if before.looks > 1 and locked.signature is not None and before.signature is not None:
-        locked = msgspec.structs.replace(
-            locked,
-            sample=before.sample,
-            signature=msgspec.structs.replace(
-                locked.signature, failures=before.signature.failures, looks=before.signature.looks
-            ),
-        )
-    return Finish(
-        SanitizeOutcome(
-            verdict="fails" if fails else "passes",
-            nodes_before=nodes_before,
-            nodes_after=nodes_after,
-            error=new,
-            change=change,  # type: ignore[arg-type]
-            message=f"{nodes_before} nodes became {nodes_after}; {said}.",
-        ),
-        locked if fails else before,
-        decisive={"whole": (whole(ctx, locked),)},
+    if after is not None and before.signature is not None and before.looks > 1:
+        # The rate was measured over more looks than these.
+        counted = msgspec.structs.replace(after, failures=before.signature.failures, looks=before.signature.looks)
+        locked = msgspec.structs.replace(locked, signature=counted, sample=counted.sample.partition("/")[0])
+    outcome = msgspec.structs.replace(
+        base,
+        verdict="passes" if after is None else "fails",
+        error=new,
+        change=change,
+        message=f"{became}; it {'passes now' if after is None else 'still fails'}.",
     )
+    return Finish(outcome, before if after is None else locked, decisive={"whole": (whole(ctx, clean),)})
+
+
+def _shows(ctx: StepContext, findings: Findings) -> Sub:
+    """Whether the original still fails in as many looks, here and now."""
+    yield Note("the original once more, as the failure comes and goes")
+    probe = whole(ctx, findings, samples=(findings.sample,), runs=findings.looks, attempt=1, exclusive=True)
+    again: Measurement = yield probe
+    return judge_whole(again, findings.criterion or Criterion()).failed
 
 
 SPEC = StepSpec(

@@ -34,7 +34,7 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
             if ctx.check
             else switchable["reason"] or "this engine has none to switch"
         )
-        return Finish(TacticsOutcome(message=f"No optimizers can be searched: {why}."), findings)
+        return Finish(TacticsOutcome(message=f"No optimizers can be searched: {why.rstrip('.')}."), findings)
     return (yield from _optimizers(ctx, findings, names))
 
 

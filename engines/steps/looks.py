@@ -1,0 +1,62 @@
+"""Looking again: the same build run many times, for faults that come and go."""
+
+import msgspec
+
+from engines.compare.criterion import Criterion
+from engines.compare.judge import judge_whole
+from engines.probe import Measurement, SampleResult
+from engines.steps.base import Findings, Note, StepContext, Sub
+from engines.steps.prepare import all_feeds, lock, whole
+from engines.steps.statistics import looks_to_see
+
+
+class Looks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long to look. ``batches``: runs asked for at once, all of one build, as only their number differs."""
+
+    most: int = 300
+    seconds: float = 30.0
+    batches: tuple[int, ...] = (20, 80, 200)
+
+
+def look_again(ctx: StepContext, findings: Findings, bounds: Looks) -> Sub:
+    """(findings, looks, failures): the same build run again, alone on the machine, until it fails or the bounds are reached.
+
+    On real inputs where there are any: what comes and goes on random ones only is of no interest then. Findings then hold the
+    signature, the whole feed as the sample (rows race together), and how many looks a verdict needs at the rate that was seen.
+    """
+    rule = findings.criterion or Criterion()
+    looks, failures, spent = 0, 0, 0.0
+    for at_once in bounds.batches:
+        # Steps have no clock; what the runs so far took says how many more fit.
+        left = int((bounds.seconds - spent) * looks / spent) if spent > 0 else at_once
+        runs = min(at_once, bounds.most - looks, left)
+        if runs < 1:
+            break
+        yield Note(f"nothing yet in {looks} runs; looking again, {runs} times")
+        m: Measurement = yield whole(ctx, findings, samples=all_feeds(findings), runs=runs, exclusive=True)
+        if m.status != "ok":
+            break
+        looks, spent, failures = looks + runs, spent + m.run_seconds, failed_runs(m, rule)
+        if failures:
+            locked: Findings = yield from lock(ctx, findings, m)
+            if locked.signature is not None:
+                counted = msgspec.structs.replace(locked.signature, failures=failures, looks=looks)
+                findings = msgspec.structs.replace(
+                    locked,
+                    signature=counted,
+                    sample=counted.sample.partition("/")[0],
+                    looks=min(bounds.most, 2 * looks_to_see(failures / looks)),
+                )
+            break
+    return findings, looks, failures
+
+
+def failed_runs(m: Measurement, rule: Criterion) -> int:
+    """How many runs of one build fail. ``Measurement.runs`` holds the runs that differed from the first; the others equal it."""
+    total = 1 + len(m.runs) if "runs" not in m.facts else int(m.facts["runs"])
+    differing = sum(_fails(r, rule) for r in m.runs)
+    return differing + (total - len(m.runs) if _fails(m.results, rule) else 0)
+
+
+def _fails(results: tuple[SampleResult, ...], rule: Criterion) -> bool:
+    return judge_whole(Measurement(results=results), rule).failed
