@@ -7,6 +7,7 @@ made again when it is needed. Reference values are never made from a cut: that w
 import contextlib
 import functools
 import hashlib
+import math
 import os
 import re
 import secrets
@@ -23,14 +24,14 @@ from engines.data import samples
 from engines.data.store import Store
 from engines.graph import load
 from engines.graph.cut import Cut, cut
-from engines.graph.index import GraphIndex
+from engines.graph.index import GraphIndex, Tensor
 from engines.graph.load import StoredModel
 from engines.probe import Candidate
 
 DEFAULT_BUDGET = 4 << 30  # bytes on disk, all captures of a session
 _BATCH_BYTES = 256 << 20  # of marked tensors in one run
 _AHEAD_BYTES = 64 << 20  # a model whose inner tensors are no more than this is captured whole at the first demand
-_FIRST_BATCH = 32  # tensors, while their sizes are unknown
+_FIRST_BATCH = 8  # tensors, while nothing is known of their sizes
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 _KEPT_BUILDS = 3
 
@@ -157,10 +158,41 @@ class _Captures:
         rest = [
             t for t in self._index.tensors if t.kind == "node" and t.id not in others and _markable(t.dtype, t.name)
         ]
-        sizes = [t.bytes for t in rest]
+        sizes = [self._size(t) for t in rest]
         if not sizes or min(sizes) < 0 or sum(sizes) > min(_AHEAD_BYTES, budget() // 8):
             return []
         return [t.id for t in rest if not (self._folder / f"{t.id}.npy").exists()]
+
+    @functools.cached_property
+    def _open(self) -> int:
+        """What an open dimension is taken to be: the largest one of the sample's inputs."""
+        inputs = (self._index.tensors[t] for t in self._index.inputs)
+        seen = [
+            real
+            for t in inputs
+            if t.shape is not None and t.name in self._feed
+            for declared, real in zip(t.shape, self._feed[t.name].shape, strict=False)
+            if declared < 0
+        ]
+        return max(seen, default=1)
+
+    def _size(self, tensor: Tensor) -> int:
+        """Bytes as far as they can be told before the run; -1 where nothing is known."""
+        if tensor.bytes >= 0 or tensor.shape is None or not tensor.dtype or tensor.dtype == "string":
+            return tensor.bytes
+        return math.prod(d if d >= 0 else self._open for d in tensor.shape) * load.np_dtype(tensor.dtype).itemsize
+
+    def _batch(self, tensors: Sequence[int], guess: int) -> list[int]:
+        """The first tensors that fit into one run together; ``guess`` bytes stand for an unknown size. At least one."""
+        batch: list[int] = []
+        room = _BATCH_BYTES
+        for t in tensors:
+            size = self._size(self._index.tensors[t])
+            room -= size if size >= 0 else guess
+            if batch and room < 0:
+                break
+            batch.append(t)
+        return batch
 
     def run(self, tensors: Iterable[int], keep: Callable[[int], bool]) -> Iterator[tuple[int, Array]]:
         """Capture the tensors; give those that ``keep`` wants. What cannot be made readable is left out."""
@@ -178,7 +210,7 @@ class _Captures:
         inner = [t for t in todo if t not in outputs and _markable(index.tensors[t].dtype, index.tensors[t].name)]
         guess, done = _BATCH_BYTES // _FIRST_BATCH, 0
         while done < len(inner):
-            batch = _batch(index, inner[done:], guess)
+            batch = self._batch(inner[done:], guess)
             self._progress(f"reference run, {done} of {len(inner)} tensors captured")
             arrays = self._marked(batch)
             largest = max((a.nbytes for a in arrays.values()), default=0)
@@ -299,19 +331,6 @@ def _facts(value: Array) -> tuple[str, tuple[int, ...]]:
 
 def _markable(dtype: str, name: str) -> bool:
     return bool(name) and dtype not in ("sequence", "optional")
-
-
-def _batch(index: GraphIndex, tensors: Sequence[int], guess: int) -> list[int]:
-    """The first tensors that fit into one run together; ``guess`` bytes stand for an unknown size. At least one."""
-    batch: list[int] = []
-    room = _BATCH_BYTES
-    for t in tensors:
-        size = index.tensors[t].bytes
-        room -= size if size >= 0 else guess
-        if batch and room < 0:
-            break
-        batch.append(t)
-    return batch
 
 
 def _file_name(sample: str) -> str:

@@ -110,7 +110,7 @@ def _check(probe: Check, store: Store, progress: Say) -> Measurement:
     progress("cutting")
     store.root.joinpath("checks").mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="check-", dir=store.root / "checks"))
-    path = folder
+    path: Path | None = None
     try:
         model = load.load(store, probe.model)
         part = Part(store, model, probe.candidate, probe.inputs, probe.reference, progress)
@@ -132,7 +132,7 @@ def _check(probe: Check, store: Store, progress: Say) -> Measurement:
     except ValueError as error:
         return Measurement(status="refused", message=str(error))
     finally:
-        if path.parent != folder:
+        if path is not None and path.parent != folder:
             path.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -134,11 +134,12 @@ class Worker:
     def __init__(self, root: Path, protocol: Protocol) -> None:
         self._root = root
         self._protocol = protocol
-        self._reported = 0.0
+        self._reported, self._phrase = 0.0, ""
 
     def answer(self, work: Work) -> None:
         """Run one probe and send its ``Done``. Never raises for what the probe does."""
         self._protocol.send(Progress(work.id, "started"))
+        self._phrase = "started"
         with _logged(self._root, work.log):
             measurement = self._measure(work)
         log = work.log if work.log and (self._root / work.log).exists() else ""
@@ -157,9 +158,10 @@ class Worker:
             return Measurement(status="error", message=f"The probe failed inside the worker. {_one_sentence(error)}")
 
     def _progress(self, work: int, text: str) -> None:
-        now = time.monotonic()
-        if now - self._reported >= _PROGRESS_EVERY:
-            self._reported = now
+        """Pass a phrase on; of those that only count on (``running 3 of 8``) a few a second."""
+        now, phrase = time.monotonic(), text.partition(" ")[0]
+        if phrase != self._phrase or now - self._reported >= _PROGRESS_EVERY:
+            self._reported, self._phrase = now, phrase
             self._protocol.send(Progress(work, text))
 
     def _grown(self) -> bool:

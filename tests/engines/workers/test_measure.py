@@ -325,7 +325,8 @@ def test_an_edited_part_is_its_own_reference(small) -> None:
     session = cancellation(small)
     tensors = session.index.by_name
     fewer = Candidate(
-        nodes="4", edits=tuple(Edit("keep-rows", tensor=tensors[n], axis=1, value=2) for n in ("mean_square", "square_mean"))
+        nodes="4",
+        edits=tuple(Edit("keep-rows", tensor=tensors[n], axis=1, value=2) for n in ("mean_square", "square_mean")),
     )
     result = session.measure(EXACT, fewer, effect=True).results[0]
     assert result.outputs[0].shape == (1, 2, 1)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import engines
-from engines.probe import Inspect, Measurement
+from engines.probe import Check, Inspect, LoadInputs, Measure, Measurement
 from engines.workers.pool import Pool
 
 PACKAGES = str(Path(engines.__file__).parent.parent)
@@ -88,3 +88,143 @@ def test_a_folder_of_the_user_is_not_taken_for_ours(tmp_path: Path, monkeypatch:
     answer = use(tmp_path, work)
     assert answer.status == "ok", answer.message
     assert answer.facts["name"] == "reference"
+
+
+# -- engines and scripts that misbehave, in real workers
+
+
+def measure(session: Any, engine: str, **fields: Any) -> Measure:
+    return session.probe(engine, samples=("real:0/0",), **fields)
+
+
+def script(session: Any, body: str) -> LoadInputs:
+    """Inputs from a user's script: the shortest way to run any code inside a worker."""
+    path = session.root / "loader.py"
+    path.write_text(f"import os, sys, time, ctypes\ndef load_data():\n    {body}\n    yield {{}}\n")
+    return LoadInputs(model=session.model, sources=(str(path),))
+
+
+def test_a_native_crash_leaves_its_trace_in_the_probes_log(opened: Any) -> None:
+    session = opened("shapes_cnn")
+
+    async def work(pool: Pool) -> tuple[Measurement, Measurement]:
+        return await pool.run(measure(session, "fake:fault=crash")), await pool.run(measure(session, "onnxruntime"))
+
+    crash, after = use(session.root, work)
+    assert (crash.status, crash.signal) == ("crash", signal.SIGSEGV)
+    log = (session.root / crash.log).read_text()
+    assert "Segmentation fault" in log
+    assert "measure.py" in log
+    assert after.status == "ok"
+    assert after.log == ""
+
+
+@pytest.mark.parametrize(
+    ("engine", "status", "words"),
+    [
+        ("fake:fault=abort,at=build", "crash", "while building"),
+        ("fake:fault=exit", "crash", "exit status 3"),
+        ("fake:fault=hang", "timeout", "while running"),
+        ("fake:fault=build-failed,at=build", "build-failed", "fake"),
+    ],
+)
+def test_what_an_engine_does_to_a_worker(opened: Any, engine: str, status: str, words: str) -> None:
+    session = opened("shapes_cnn")
+
+    async def work(pool: Pool) -> Measurement:
+        await pool.run(measure(session, "onnxruntime"))
+        return await pool.run(measure(session, engine), timeout=1.5)
+
+    answer = use(session.root, work)
+    assert answer.status == status
+    assert words in answer.message
+
+
+def test_an_engine_that_eats_memory_is_stopped_before_the_machine_is(opened: Any) -> None:
+    session = opened("shapes_cnn")
+
+    async def work(pool: Pool) -> Measurement:
+        return await pool.run(measure(session, "fake:fault=memory,mib=16384"))
+
+    assert use(session.root, work, memory=1 << 30).status == "out-of-memory"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("[ctypes.CDLL(None).write(fd, b'free(): corrupted\\n', 18) for fd in range(3, 30)]", "crash"),
+        ("sys.exit(3)", "error|refused"),
+        ("raise KeyboardInterrupt", "error|refused"),
+        ("os._exit(0)", "crash"),
+        ("os.close(0); os.close(1)", "refused"),
+    ],
+)
+def test_a_users_script_cannot_break_the_pool(opened: Any, body: str, status: str) -> None:
+    session = opened("shapes_cnn")
+
+    async def work(pool: Pool) -> tuple[Measurement, Measurement]:
+        return await pool.run(script(session, body)), await pool.run(measure(session, "onnxruntime"))
+
+    answer, after = use(session.root, work)
+    assert answer.status in status.split("|"), answer
+    assert after.status == "ok"
+
+
+def test_noise_goes_to_the_log_and_not_to_the_protocol(opened: Any) -> None:
+    session = opened("shapes_cnn")
+    noise = (
+        "print('from python'); ctypes.CDLL(None).puts(b'from C'); os.write(1, b'{}\\n'); os.write(2, b'to stderr\\n')"
+    )
+
+    async def work(pool: Pool) -> Measurement:
+        return await pool.run(script(session, noise), log="logs/noise.log")
+
+    answer = use(session.root, work)
+    assert answer.log == "logs/noise.log"
+    log = (session.root / answer.log).read_text()
+    assert all(words in log for words in ("from python", "from C", "{}", "to stderr"))
+
+
+def test_what_a_checker_started_ends_with_it(opened: Any) -> None:
+    session = opened("shapes_cnn")
+    marks = session.root / "pids"
+    command = f"sh -c 'sleep 300 & echo $! >> {marks}; echo $$ >> {marks}; wait' checker"
+
+    async def work(pool: Pool) -> Measurement:
+        probe = Check(model=session.model, command=command)
+        task = asyncio.create_task(pool.run(probe))
+        while not marks.exists() or len(marks.read_text().split()) < 2:
+            await asyncio.sleep(0.02)
+        await pool.stop(hard=True)
+        return await task
+
+    assert use(session.root, work).status == "cancelled"
+    pids = [int(p) for p in marks.read_text().split()]
+    end = time.monotonic() + 1
+    while any(map(alive, pids)) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not any(map(alive, pids))
+
+
+def test_a_warm_worker_keeps_what_it_built(opened: Any) -> None:
+    session = opened("sort_tf_massive_m4")
+
+    async def work(pool: Pool) -> list[Measurement]:
+        probes = [session.probe("onnxruntime", samples=(f"real:0/{i}",)) for i in range(4)]
+        return [await pool.run(p) for p in probes]
+
+    answers = use(session.root, work, slots=3)
+    assert all(m.results[0].outputs[0].equal for m in answers)
+    assert len({m.build_seconds for m in answers}) == 1
+
+
+def test_answers_do_not_depend_on_the_number_of_slots(opened: Any) -> None:
+    session = opened("sort_tf_massive_m4")
+    probes = [session.probe("emulate:precision=fp16", session.nodes(n), effect=True) for n in session.by_op("Pow")]
+
+    async def work(pool: Pool) -> list[Measurement]:
+        return await asyncio.gather(*(pool.run(p) for p in probes))
+
+    one, three = use(session.root, work), use(session.root, work, slots=3)
+    assert [m.status for m in one] == ["ok"] * len(probes)
+    assert [m.results for m in one] == [m.results for m in three]

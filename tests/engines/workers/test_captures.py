@@ -1,0 +1,195 @@
+"""Captures: on demand, within a budget, exact, and never trusted to be there."""
+
+import os
+import time
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from engines.data import captures
+from engines.data.captures import ReferenceFailed
+from engines.graph import load
+from engines.probe import Describe
+
+REFERENCE = "onnxruntime"
+
+
+def files(session) -> list[Path]:
+    return sorted(session.store.captures.glob("*/*/*.npy"))
+
+
+def get(session, tensors, sample="real:0/0", reference=REFERENCE):
+    model = load.load(session.store, session.model)
+    return captures.values(session.store, model, tensors, sample, session.inputs, reference)
+
+
+@pytest.fixture
+def fresh(tmp_path, session_of):
+    """A session of its own, as these tests change what is captured."""
+    folder = Path(__file__).parents[2] / "models"
+    return session_of(tmp_path, folder / "shapes_cnn.onnx", folder / "shapes_cnn_in.npz")
+
+
+@given(
+    hnp.arrays(
+        st.sampled_from([np.float32, np.float16, np.float64, np.int64, np.uint8, np.bool_, np.int32]),
+        hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+    )
+)
+def test_an_array_comes_back_as_it_was(tmp_path_factory, value: np.ndarray) -> None:
+    path = tmp_path_factory.mktemp("a") / "1.npy"
+    captures.write(path, value)
+    back = captures.read(path)
+    assert back is not None
+    assert (back.dtype, back.shape) == (value.dtype, value.shape)
+    assert back.tobytes() == value.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"])
+def test_types_that_numpy_lacks_come_back_bit_for_bit(tmp_path: Path, dtype: str) -> None:
+    value = np.arange(-8, 8).astype(np.float32).astype(getattr(ml_dtypes, dtype)).reshape(4, 4)
+    for name, array in (("a", value), ("b", value[0, 0]), ("c", np.tile(value, (1 << 9, 1 << 9)))):
+        captures.write(tmp_path / name, np.asarray(array))
+        back = captures.read(tmp_path / name)
+        assert back is not None
+        assert (back.dtype, back.shape) == (array.dtype, array.shape)
+        assert np.asarray(back).tobytes() == np.asarray(array).tobytes()
+
+
+def test_text_comes_back(tmp_path: Path) -> None:
+    captures.write(tmp_path / "s", np.array(["Füße", "", "a"], object))
+    assert captures.read(tmp_path / "s").tolist() == ["Füße", "", "a"]
+
+
+def test_large_arrays_are_mapped_and_none_can_be_written(tmp_path: Path) -> None:
+    captures.write(tmp_path / "big", np.zeros((1024, 1024), np.float32))
+    captures.write(tmp_path / "small", np.zeros(4, np.float32))
+    big, small = captures.read(tmp_path / "big"), captures.read(tmp_path / "small")
+    assert isinstance(big, np.memmap)
+    assert not isinstance(small, np.memmap)
+    for array in (big, small):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+def test_a_torn_file_is_no_capture(tmp_path: Path) -> None:
+    captures.write(tmp_path / "x", np.arange(1000.0))
+    whole = (tmp_path / "x").read_bytes()
+    for length in (0, 5, 100, len(whole) - 1):
+        (tmp_path / "x").write_bytes(whole[:length])
+        assert captures.read(tmp_path / "x") is None
+
+
+def test_describe_captures_every_tensor_once(fresh) -> None:
+    inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
+    assert {int(f.stem) for f in files(fresh)} == set(inner)
+    before = {f: f.stat().st_ino for f in files(fresh)}
+    assert len(get(fresh, inner, "real:0")) == len(inner)
+    assert {f: f.stat().st_ino for f in files(fresh)} == before
+
+
+def test_describe_tells_the_shapes_of_the_run(fresh) -> None:
+    values = get(fresh, [t.id for t in fresh.index.tensors if t.kind != "weight"], "real:0")
+    for t, value in values.items():
+        tensor = fresh.index.tensors[t]
+        assert (tensor.dtype, tensor.shape, tensor.bytes) == (value.dtype.name, value.shape, value.nbytes)
+
+
+def test_what_was_evicted_is_made_again_the_same(fresh) -> None:
+    inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
+    before = {t: a.copy() for t, a in get(fresh, inner).items()}
+    for file in files(fresh):
+        file.unlink()
+    for t, value in get(fresh, inner).items():
+        assert value.tobytes() == before[t].tobytes()
+
+
+def test_rows_and_feeds_are_kept_apart(fresh) -> None:
+    last = fresh.index.outputs[0]
+    whole, row = get(fresh, [last], "real:0")[last], get(fresh, [last], "real:0/3")[last]
+    assert row.shape[0] == 1
+    np.testing.assert_allclose(whole[3:4], row, rtol=1e-4, atol=1e-5)
+
+
+def test_another_reference_has_captures_of_its_own(fresh) -> None:
+    last = fresh.index.outputs[0]
+    one, other = get(fresh, [last])[last], get(fresh, [last], reference="fake:fault=wrong,size=1")[last]
+    assert not np.array_equal(one, other)
+    assert np.array_equal(get(fresh, [last])[last], one)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 200_000])
+def test_the_budget_holds_and_never_fails(fresh, monkeypatch, limit: int) -> None:
+    monkeypatch.setenv("NARROWDOWN_CAPTURE_BYTES", str(limit))
+    inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
+    for sample in ("real:0/1", "real:0/2", "real:0"):
+        values = get(fresh, inner, sample)
+        assert len(values) == len(inner)
+        assert all(np.isfinite(v).all() for v in values.values() if v.dtype.kind == "f")
+        assert sum(f.stat().st_size for f in files(fresh)) <= limit
+
+
+def test_the_least_recently_used_go_first(fresh, monkeypatch) -> None:
+    inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
+    old = time.time() - 1000
+    for file in files(fresh):
+        os.utime(file, (old, old))
+    used = sorted(inner, key=lambda t: fresh.index.tensors[t].bytes)[:5]
+    get(fresh, used, "real:0")
+    total = sum(f.stat().st_size for f in files(fresh))
+    monkeypatch.setenv("NARROWDOWN_CAPTURE_BYTES", str(total // 2))
+    monkeypatch.setattr(captures, "_spent", {})
+    get(fresh, [fresh.index.outputs[0]], "real:0/0")
+    left = {(f.parent.name, int(f.stem)) for f in files(fresh)}
+    folder = next(f.parent.name for f in files(fresh) if f.parent.name.startswith("real_0-"))
+    assert {(folder, t) for t in used} <= left
+    assert sum(f.stat().st_size for f in files(fresh)) <= total // 2
+
+
+def test_a_full_disk_costs_time_only(fresh, monkeypatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for file in files(fresh):
+        file.unlink()
+    monkeypatch.setattr(captures, "write", full)
+    inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
+    assert len(get(fresh, inner)) == len(inner)
+    assert files(fresh) == []
+
+
+def test_a_model_of_large_tensors_is_captured_in_batches(fresh, monkeypatch) -> None:
+    for file in files(fresh):
+        file.unlink()
+    inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
+    largest = max(fresh.index.tensors[t].bytes for t in inner)
+    monkeypatch.setattr(captures, "_BATCH_BYTES", largest)
+    batches = []
+    real = captures._Captures._run
+
+    def spy(self, marks):
+        batches.append(sum(fresh.index.tensors[t].bytes for t in marks))
+        return real(self, marks)
+
+    monkeypatch.setattr(captures._Captures, "_run", spy)
+    assert (
+        fresh.run(Describe(model=fresh.model, sample="real:0", inputs=fresh.inputs, reference=REFERENCE)).status == "ok"
+    )
+    assert len(batches) > 3
+    assert max(batches) <= 2 * largest  # the sizes of some are a guess before the first run
+    assert {int(f.stem) for f in files(fresh)} == set(inner)
+
+
+def test_a_reference_that_cannot_run_says_so(fresh) -> None:
+    with pytest.raises(ReferenceFailed, match="fake"):
+        get(fresh, [fresh.index.outputs[0]], reference="fake:fault=error")
+
+
+def test_session_files_hold_no_pickle(fresh) -> None:
+    captures.write(fresh.root / "x.npy", np.array(["a"], object))
+    np.load(fresh.root / "x.npy", allow_pickle=False)

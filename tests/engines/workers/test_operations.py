@@ -1,0 +1,207 @@
+"""The other probes: engines, models, inputs and external checkers."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from engines.data.store import Store
+from engines.graph import ranges
+from engines.probe import Candidate, Check, Describe, Edit, Import, Inspect, LoadInputs, Sanitize
+from engines.workers.operations import execute
+
+MODELS = Path(__file__).parents[2] / "models"
+
+
+def run(probe, root: Path):
+    return execute(probe, Store(root), lambda _: None)
+
+
+def python(code: str, *words: str) -> str:
+    """A check command that runs Python code on the words."""
+    return " ".join([shlex.quote(sys.executable), "-c", shlex.quote(code), *words])
+
+
+def test_inspect_tells_what_an_engine_is(tmp_path: Path) -> None:
+    facts = run(Inspect(engine="emulate:precision=bf16"), tmp_path).facts
+    assert (facts["storage"], facts["precision"]) == ("bfloat16", "bf16")
+    assert facts["fingerprint"]
+    json.dumps(facts, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("engine", "status"), [("tensorrt_rtx", "unsupported"), ("emulate:precison=fp16", "refused"), ("", "refused")]
+)
+def test_inspect_of_what_is_not_there_is_a_sentence(tmp_path: Path, engine: str, status: str) -> None:
+    m = run(Inspect(engine=engine), tmp_path)
+    assert m.status == status
+    assert m.message.endswith((".", ")", "]")) or " " in m.message
+
+
+def test_import_and_sanitize(tmp_path: Path) -> None:
+    taken = run(Import(path=str(MODELS / "shapes_cnn.onnx"), digest=""), tmp_path)
+    assert taken.facts["nodes"] == taken.nodes == 52
+    clean = run(Sanitize(model=taken.facts["model"]), tmp_path)
+    assert clean.status == "ok"
+    assert clean.facts["nodes_before"] == 52
+    assert 0 < clean.facts["nodes_after"] <= 52
+    assert run(Describe(model=clean.facts["model"]), tmp_path).nodes == clean.facts["nodes_after"]
+
+
+def test_import_of_no_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.onnx").write_bytes(b"not a model")
+    for path in (tmp_path / "x.onnx", tmp_path / "missing.onnx"):
+        m = run(Import(path=str(path), digest=""), tmp_path)
+        assert m.status == "refused", m
+        assert path.name in m.message
+
+
+def test_inputs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    model = run(Import(path=str(MODELS / "shapes_cnn.onnx"), digest=""), tmp_path).facts["model"]
+    np.savez(tmp_path / "in.npz", imago=np.zeros((1, 1, 64, 64), np.float32))
+    m = run(LoadInputs(model=model, sources=(str(tmp_path / "in.npz"),)), tmp_path)
+    assert m.status == "refused"
+    assert "image" in m.message
+
+
+# -- external checkers
+
+
+def check(session, command: str, candidate: Candidate | None = None, **fields):
+    return session.run(
+        Check(
+            model=session.model,
+            command=command,
+            candidate=candidate or Candidate(),
+            inputs=session.inputs,
+            sample="real:0/0",
+            reference="onnxruntime",
+            **fields,
+        )
+    )
+
+
+def test_a_checker_sees_a_model_that_loads_with_its_inputs_and_what_is_right(opened) -> None:
+    session = opened("sort_tf_massive_m4")
+    code = """
+import json, sys, onnx, numpy as np, onnxruntime as ort
+from polygraphy.json import load_json
+model, inputs, expected = sys.argv[1:]
+onnx.checker.check_model(onnx.load(model), full_check=True)
+options = ort.SessionOptions()
+options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+session = ort.InferenceSession(model, options)
+feed, = load_json(inputs)
+runner, = load_json(expected).lst
+right = {k: v.numpy() if hasattr(v, "numpy") else v for k, v in runner[1][0].items()}
+names = [o.name for o in session.get_outputs()]
+assert set(feed) == {i.name for i in session.get_inputs()}
+assert set(names) == set(right), (names, right)
+for name, value in zip(names, session.run(names, feed)):
+    np.testing.assert_allclose(value, right[name], rtol=1e-5)
+print("right", len(names))
+sys.exit(7)
+"""
+    n = session.by_op("Pow")[2]
+    for candidate in (Candidate(), session.nodes(n), session.nodes(*range(n, n + 40)), session.nodes(*range(n))):
+        m = check(session, python(code, "{model}", "{inputs}", "{expected}"), candidate)
+        assert m.status == "ok", m.message
+        assert m.facts["returncode"] == 7, m.facts["stderr"]
+        assert "right" in m.facts["stdout"]
+    assert list((session.root / "checks").iterdir()) == []
+
+
+def test_node_names_are_kept_and_the_model_is_appended(opened) -> None:
+    session = opened("shapes_cnn")
+    code = "import sys, onnx; print(*[n.name for n in onnx.load(sys.argv[1]).graph.node], sep='|')"
+    m = check(session, python(code), session.nodes(4, 5, 6))
+    assert m.facts["stdout"].strip().split("|") == [session.index.nodes[n].name for n in (4, 5, 6)]
+    assert m.nodes == 3
+
+
+def test_no_reference_is_needed_where_nothing_asks_for_values(opened) -> None:
+    session = opened("shapes_cnn")
+    m = session.run(
+        Check(
+            model=session.model,
+            command=python("import onnx, sys; onnx.load(sys.argv[1])"),
+            candidate=session.nodes(4, 5, 6),
+            inputs=session.inputs,
+            sample="real:0",
+            reference="fake:fault=error",
+        )
+    )
+    assert (m.status, m.facts["returncode"]) == ("ok", 0)
+    bare = session.run(Check(model=session.model, command="true"))
+    assert (bare.status, bare.facts["returncode"]) == ("ok", 0)
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "fact"),
+    [
+        ("false", "ok", ("returncode", 1)),
+        (python("import os; os.kill(os.getpid(), 11)"), "ok", ("signal", 11)),
+        (python("import time; time.sleep(60)"), "timeout", ("timed_out", True)),
+        ("no-such-checker-anywhere", "unsupported", ("started", False)),
+        ("echo 'unclosed", "refused", None),
+    ],
+)
+def test_how_a_checker_ends(opened, command: str, status: str, fact) -> None:
+    m = check(opened("shapes_cnn"), command, timeout=1.0 if "sleep" in command else 0.0)
+    assert m.status == status
+    if fact:
+        assert m.facts[fact[0]] == fact[1]
+    if status != "ok":
+        assert len(m.message.split()) > 3
+
+
+def test_much_output_is_bounded_and_kept_beside(opened) -> None:
+    session = opened("shapes_cnn")
+    m = check(session, python("print('begin'); print('x' * 1_500_000); print('the end')"))
+    assert len(m.facts["stdout"]) < 300_000
+    assert m.facts["stdout"].startswith("begin")
+    assert m.facts["stdout"].rstrip().endswith("the end")
+    assert len(session.store.get(m.artifacts["output"])) > 1_500_000
+
+
+def test_what_a_checker_leaves_is_kept_when_it_was_named(opened) -> None:
+    session = opened("shapes_cnn")
+    code = "open('found.txt', 'w').write('here'); open('other.txt', 'w').write('no')"
+    m = check(session, python(code), artifacts=("found.txt", "missing.txt", "../../session.json", "/etc/hostname"))
+    assert set(m.artifacts) == {"found.txt"}
+    assert session.store.get(m.artifacts["found.txt"]) == b"here"
+
+
+def test_an_edited_candidate_is_checked_with_its_own_values(opened) -> None:
+    session = opened("shapes_cnn")
+    feeds, _ = session.index.boundary([0])
+    edit = Edit("fill", tensor=feeds[0], value=0.25)
+    code = """
+import sys, numpy as np
+from polygraphy.json import load_json
+feed, = load_json(sys.argv[1])
+assert all((v == 0.25).all() for v in feed.values())
+"""
+    m = check(session, python(code, "{inputs}", "{expected}"), Candidate(nodes="0", edits=(edit,)))
+    assert (m.status, m.facts["returncode"]) == ("ok", 0), m
+
+
+def test_a_candidate_that_the_model_does_not_have_is_refused(opened) -> None:
+    session = opened("shapes_cnn")
+    m = session.run(session.probe("onnxruntime", Candidate(nodes=ranges.encode([9999]))))
+    assert m.status == "refused"
+    assert "9999" in m.message
+
+
+def test_a_stored_model_is_never_changed(opened) -> None:
+    session = opened("shapes_cnn")
+    path = session.store.models / f"{session.model}.onnx"
+    before = path.read_bytes()
+    session.measure("emulate:precision=fp16", save="x", samples=("real:0/0",))
+    check(session, "true")
+    assert path.read_bytes() == before
+    onnx.load(path)
