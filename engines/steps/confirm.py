@@ -6,6 +6,7 @@ import msgspec
 
 from engines.compare.judge import badness, judge_whole, worst
 from engines.graph import ranges
+from engines.graph.index import GraphIndex
 from engines.probe import Measurement
 from engines.steps.base import Case, Culprit, Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub
 from engines.steps.cause import Inner, name_cause
@@ -52,7 +53,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         dir="case" if not findings.culprits else f"case/culprit-{len(findings.culprits) + 1}",
     )
     known = any(c.case.node_ids == case.node_ids for c in findings.culprits)
-    culprits = findings.culprits if known else (*findings.culprits, culprit)
+    culprits = findings.culprits if known else joined(ask.index, findings.culprits, culprit)
     after = msgspec.structs.replace(findings, case=case, culprits=culprits)
     patched: float | None = None
     still = False
@@ -93,6 +94,21 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
             "good": (ask.ask(case.good, feed=feed),) if case.good else (),
         },
     )
+
+
+def joined(index: GraphIndex, earlier: tuple[Culprit, ...], new: Culprit) -> tuple[Culprit, ...]:
+    """The culprits with one more. The same cause at a neighbouring node, found on another sample, is the same culprit met further
+    on (a square that overflows on one row where its sum does on another): it widens what is to be kept, and is not counted again."""
+    nodes = set(ranges.decode(new.keep or new.case.node_ids))
+    feeds, leaves = index.boundary(nodes)
+    near = nodes | {index.tensors[t].producer for t in feeds} | {r for t in leaves for r in index.readers[t]}
+    for i, old in enumerate(earlier):
+        kept = set(ranges.decode(old.keep or old.case.node_ids))
+        if old.cause == new.cause and kept & near:
+            patches = {*ranges.decode(old.patches), *ranges.decode(new.patches)}
+            wider = msgspec.structs.replace(old, keep=ranges.encode(kept | nodes), patches=ranges.encode(patches))
+            return (*earlier[:i], wider, *earlier[i + 1 :])
+    return (*earlier, new)
 
 
 def again(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[int, ...] = ()) -> Any:
