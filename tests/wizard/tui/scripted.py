@@ -195,8 +195,9 @@ class FakeLibrary:
     def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Session:
         self.opened.append(tuple(first))
         self.session._given = 0
-        if first:
+        for request in first:
             self.session.living = True
+            self.session.script.add(e.Rewound(to=int(request["to"]), node="layerwise"))
         return self.session
 
     def problem(self, folder: Path) -> Problem:

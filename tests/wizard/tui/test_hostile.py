@@ -5,13 +5,14 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual._context import active_app
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 
+from wizard.problem import Problem
 from wizard.session.events import Offered
 from wizard.session.state import Question, State, Visit
 from wizard.tui.board import Hunt, Row
@@ -117,7 +118,7 @@ def fill(app: App[None], name: str) -> None:
         Path("/tmp") / "s",
         state=state,
         work=work,
-        problem={"model": name, "engine": name, "reference": name},
+        problem=Problem(model=name, engine=name, reference=name),
         now=9.0,
     )
     app.query_one(TitleLine).show(scene)
@@ -156,8 +157,14 @@ def screen_text(app: App[None]) -> str:
     return "\n".join("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(names, min_size=1, max_size=12))
+@settings(
+    max_examples=2,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
+@given(st.lists(names, min_size=4, max_size=12))
+@example(NASTY)
 def test_every_widget_and_card_draws_any_name(texts: list[str]) -> None:
     async def go() -> None:
         app = Gallery()

@@ -203,7 +203,6 @@ async def test_rewind_from_the_end_starts_a_runner_that_rewinds(session: FakeSes
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: isinstance(app.screen, FinishScreen))
         asked = [event.seq for event in session.script.events if isinstance(event, e.QuestionAsked)]
-        session.script.add(e.Rewound(to=asked[-1], node="layerwise"))
         await pilot.press("r", "enter")
         await settle(pilot, lambda: isinstance(app.screen, StepScreen) and face(app) == "ask")
         assert isinstance(app.focused, Answers)

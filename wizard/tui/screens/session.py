@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Footer
 
-from wizard.flow import terms
+from wizard.flow import render, terms
 from wizard.report.words import duration
 from wizard.tui import requests
 from wizard.tui.host import Hosted
@@ -126,8 +126,6 @@ class SessionScreen(Hosted):
 
     def action_map(self) -> None:
         """The whole flow as text."""
-        from wizard.flow import render
-
         if self.scene:
             here = title(self.scene.flow, self.scene.node)
             self.app.push_screen(PlainCard("Map", render.text(self.scene.flow), before=f"You are at: {here}"))

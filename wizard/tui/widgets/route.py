@@ -83,8 +83,10 @@ def crumb(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Gly
     for visit in reversed(past):
         piece = f"{glyphs.done} {visit.node}{arrow}"
         hidden = len(past) - len(shown) - 1
-        if cell_len(piece) > room - (cell_len(glyphs.ellipsis) + 1 if hidden else 0):
-            shown.append(f"{glyphs.ellipsis} ")
+        mark = f"{glyphs.ellipsis} "
+        if cell_len(piece) > room - (cell_len(mark) if hidden else 0):
+            if cell_len(mark) <= room:
+                shown.append(mark)
             break
         room -= cell_len(piece)
         shown.append(piece)
