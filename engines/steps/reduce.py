@@ -7,7 +7,7 @@ import msgspec
 from engines.compare.criterion import Signature, Verdict
 from engines.compare.judge import badness, judge_whole
 from engines.graph import ranges
-from engines.probe import Candidate, Edit, Measurement
+from engines.probe import HUGE, Candidate, Edit, Measurement
 from engines.steps.base import Case, Finish, Note, StepContext, Steps, StepSpec, Sub
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import ReduceOutcome
@@ -215,6 +215,7 @@ def _still(ask: Inquiry, m: Measurement, candidate: Candidate, signature: Signat
         worst > ask.criterion.tolerance
         and worst >= min(signature.error, 1.0) / 10
         and any(s.new_nonfinite > 0 for s in same) == signature.nonfinite
+        and (worst >= HUGE) == (signature.error >= HUGE)  # a reference of zeros makes any error infinitely large
     )
 
 
