@@ -48,6 +48,7 @@ _SOURCE = re.compile(r"/\S*/(?=onnxruntime/)\S+?:\d+ (?:.*?\) ?)?")
 _NO_MEMORY = re.compile(r"bad_?alloc|allocat\w* memory|memory allocation|out of memory|bad allocation", re.IGNORECASE)
 _UNSUPPORTED = re.compile(
     r"NOT_IMPLEMENTED|not implemented|is not a registered function/op|No opset import for domain|not currently registered"
+    r"|No Op registered for"
     r"|ONNX Runtime only \*guarantees\* support|unsupported (?:model )?IR version|Could not find an implementation",
     re.IGNORECASE,
 )
@@ -215,7 +216,7 @@ def _fault(error: Exception, built: bool) -> EngineFault:
         return EngineFault("unsupported", f"ONNX Runtime does not support this model: {said}")
     if not built:
         invalid = kind in ("InvalidGraph", "InvalidArgument", "InvalidProtobuf", "NoModel", "NoSuchFile")
-        if invalid:
+        if invalid or "ShapeInferenceError" in text or "invalid model" in text:
             return EngineFault("invalid-model", f"ONNX Runtime refuses the model: {said}")
         return EngineFault("build-failed", f"ONNX Runtime could not build the model: {said}")
     if kind == "InvalidArgument" and "while running" not in text:  # of the feeds, not of a node

@@ -27,7 +27,8 @@ _UNSUPPORTED = re.compile(
     r"No conversion rule found|not supported|unsupported|not implemented|has no evaluate", re.IGNORECASE
 )
 _INVALID = re.compile(
-    r"not found in graph cache|Unable to read the model|validating|invalid external data|failed operations detailed",
+    r"not found in graph cache|Unable to read the model|validating|invalid external data|isn't found for node"
+    r"|is not produced by|failed operations detailed",
     re.IGNORECASE,
 )
 _NO_MEMORY = re.compile(r"bad_?alloc|out of memory|allocat\w* memory", re.IGNORECASE)
@@ -91,19 +92,18 @@ class Engine:
         if request.keep and self.info.precision != "fp32":
             raise EngineFault("unsupported", f"OpenVINO: {self.info.capabilities['keep'].reason}")
         model = with_outputs(request.model, request.marks)
-        try:
-            with _beside(model, request.weights_dir) as path:
+        with _beside(model, request.weights_dir) as path:
+            try:
                 read = self._core.read_model(path)
-                if any(port.get_element_type() == ov.Type.string for port in (*read.inputs, *read.outputs)):
-                    # 2026.4 gives right results, then frees memory that is not its own and takes the process along.
-                    raise EngineFault(
-                        "unsupported", "OpenVINO cannot be trusted with text: it aborts when it lets it go."
-                    )
+            except Exception as error:
+                raise _fault(error, built=False) from error
+            if any(port.get_element_type() == ov.Type.string for port in (*read.inputs, *read.outputs)):
+                # 2026.4 gives right results, then frees memory that is not its own and takes the process along.
+                raise EngineFault("unsupported", "OpenVINO cannot be trusted with text: it aborts when it lets it go.")
+            try:
                 return Compiled(model, self._core.compile_model(read, self._device, dict(self._config)))
-        except EngineFault:
-            raise
-        except Exception as error:
-            raise _fault(error, built=False) from error
+            except Exception as error:
+                raise _fault(error, built=False) from error
 
 
 def make(spec: EngineSpec) -> Engine:

@@ -170,6 +170,8 @@ def test_statuses_say_what_kind_of_no_it_was(small: Small, run: Run) -> None:
         status(small([node("Odd", ["x"], ["y"], domain="com.x")], inputs, ["y"], domains={"com.x": 1}), {"x": x})
         == "unsupported"
     )
+    assert status(small([node("MatMul", ["x", "x"], ["y"])], inputs, ["y"]), {"x": x}) == "invalid-model"
+    assert status(small([node("Relu", ["x"], ["z"])], inputs, ["y"]), {"x": x}) == "invalid-model"
     negated = small([node("Neg", ["x"], ["y"])], inputs, ["y"])
     assert status(negated, {"x": x.astype(np.float64)}) == "refused"
     assert status(negated, {"x": x[:1]}) == "refused"
