@@ -35,7 +35,8 @@ Role = Literal["controller", "watch"]
 class Client:
     """One session, watched and steered.
 
-    ``role``: ``controller`` for the one client whose requests change something. ``holder``: the controller's name, when it is another.
+    ``role``: ``controller`` for the one client whose requests change something. ``holder``: the controller's name, when
+    it is another.
     """
 
     def __init__(self, folder: Path, *, name: str = "") -> None:
@@ -54,7 +55,8 @@ class Client:
     def start(cls, folder: Path, options: Options | None = None, *, name: str = "") -> "Client":
         """Start a runner for the session and control it. Returns at once; the runner takes a moment to listen.
 
-        Raises DamagedJournal, NewerSession and other SessionProblem before anything is started, Held where a runner is at work already.
+        Raises DamagedJournal, NewerSession and other SessionProblem before anything is started, Held where a runner is
+        at work already.
         """
         client = cls(folder, name=name)
         describe(client.folder)
@@ -99,7 +101,8 @@ class Client:
         return events
 
     def progress(self) -> dict[str, Any] | None:
-        """The runner's latest snapshot (``wizard.runner.progress.Snapshot``) as plain data, and who else controls it: ``watching``, ``holder``.
+        """The runner's latest snapshot (``wizard.runner.progress.Snapshot``) as plain data, and who else controls it:
+        ``watching``, ``holder``.
 
         None where there is none.
         """
@@ -110,7 +113,8 @@ class Client:
         return {**found, "watching": watching, "holder": found.get("holder", "") if watching else ""}
 
     def send(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One request and its reply: ``{"ok": true}``, or ``{"ok": false, "error": sentence}``. Never raises for a runner that is gone."""
+        """One request and its reply: ``{"ok": true}``, or ``{"ok": false, "error": sentence}``. Never raises for a
+        runner that is gone."""
         with self._lock:
             if self._socket is None:
                 try:
@@ -130,7 +134,8 @@ class Client:
         return lock.holder(self.folder) is not None
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait until the runner has ended; its exit code. None after ``timeout`` seconds, or where it died without a word."""
+        """Wait until the runner has ended; its exit code. None after ``timeout`` seconds, or where it died without a
+        word."""
         end = None if timeout is None else time.monotonic() + timeout
         while self.alive():
             if end is not None and time.monotonic() >= end:

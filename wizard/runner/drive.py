@@ -1,4 +1,5 @@
-"""One step's run: its questions are answered from the journal where the answer is known, by the pool where it is not."""
+"""One step's run: its questions are answered from the journal where the answer is known, by the pool where it is
+not."""
 
 import asyncio
 import functools
@@ -74,7 +75,8 @@ def specs(probe: AnyProbe) -> tuple[str, ...]:
 
 
 def told(probe: AnyProbe, measurement: Measurement, store: Store) -> Any:
-    """The answer as the step gets it: a Describe that worked comes with its index. Raises OSError where the index's file is gone."""
+    """The answer as the step gets it: a Describe that worked comes with its index. Raises OSError where the index's
+    file is gone."""
     if isinstance(probe, Describe) and measurement.status == "ok":
         return Described(_index(store.root, measurement.artifact("index")), measurement)
     return measurement
@@ -88,7 +90,8 @@ def _index(root: Any, digest: str) -> GraphIndex:
 class Drive:
     """Runs one step to its end.
 
-    ``timeout``  seconds for a probe of one run; 0: none. ``gate``: awaited before a probe starts; waits while paused, raises Stopped.
+    ``timeout``  seconds for a probe of one run; 0: none. ``gate``: awaited before a probe starts; waits while paused,
+    raises Stopped.
     ``jobs``     probes at a time; with more than one, free slots run ahead.
     """
 
@@ -145,6 +148,10 @@ class Drive:
             steps.close()
             await self._cancel()
 
+    def log(self, name: str, probe: AnyProbe) -> str:
+        """Where the engine's own words about this probe go, below the session folder."""
+        return f"logs/{self._run:03d}-{probe.__struct_config__.tag}-{name[:12]}.log"
+
     @property
     def unresolved(self) -> int:
         """Probes of this run so far that ended in no measurement."""
@@ -155,8 +162,8 @@ class Drive:
         return known is not None and not known.resolved
 
     def causes(self, findings: Findings) -> dict[str, int]:
-        """The candidates that this run asked about and that are neither pass nor fail, counted by reason. Speculative ones that
-        nobody asked for do not count: the numbers must not depend on the number of jobs."""
+        """The candidates that this run asked about and that are neither pass nor fail, counted by reason. Speculative
+        ones that nobody asked for do not count: the numbers must not depend on the number of jobs."""
         counts: dict[str, int] = {}
         signature = findings.round_signature or findings.signature
         if findings.criterion is None:
@@ -227,9 +234,7 @@ class Drive:
         """Ask the pool and journal the answer, whoever waits for it. None where the probe was cancelled."""
         self._ledger.emit(ProbeStarted(key=name, run=self._run, probe=probe, speculative=speculative))
         began = time.monotonic()
-        op = str(probe.__struct_config__.tag)
-        log = f"logs/{self._run:03d}-{op}-{name[:12]}.log"
-        measurement = await self._pool.run(probe, self._timeout(probe), log)
+        measurement = await self._pool.run(probe, self._timeout(probe), self.log(name, probe))
         if measurement.status == "cancelled":
             return None
         seconds = round(time.monotonic() - began, 6)
@@ -251,7 +256,8 @@ class Drive:
                 free -= 1
 
     def _known(self, probe: AnyProbe) -> Any:
-        """For running ahead: the known answer. Raises KeyError for an engine that was never looked at, which ends that path."""
+        """For running ahead: the known answer. Raises KeyError for an engine that was never looked at, which ends
+        that path."""
         measurement = self._ledger.measurement(key(probe, self._fingerprints.known))
         return None if measurement is None else told(probe, measurement, self._ledger.store)
 

@@ -1,6 +1,7 @@
 """The journal and what it means, kept in step: whatever is written is folded in at once."""
 
 import contextlib
+from typing import cast
 
 import msgspec
 
@@ -46,5 +47,5 @@ def asked_probe(state: State, key: str, store: Store) -> AnyProbe | None:
     if asked is None or asked.probe is not None:
         return asked.probe if asked else None
     with contextlib.suppress(OSError, ValueError):
-        return msgspec.json.decode(store.get(asked.blob), type=AnyProbe)
+        return cast(AnyProbe, msgspec.json.decode(store.get(asked.blob), type=AnyProbe))
     return None

@@ -10,7 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -113,7 +113,8 @@ class Runner:
     # -- the walk -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> int:
-        """Walk. The exit code, as journalled in session.closed. Raises nothing but OSError, where the disk does not take the journal."""
+        """Walk. The exit code, as journalled in session.closed. Raises nothing but OSError, where the disk does not
+        take the journal."""
         ticking = asyncio.create_task(self._tick())
         try:
             code, reason, end = await self._walk()
@@ -215,7 +216,8 @@ class Runner:
             self._emit(answered)
 
     def _scripted(self, ask: Ask) -> QuestionAnswered | None:
-        """The answer where no person is asked. Raises _Close where the script says ``ask`` or names an answer that is not there."""
+        """The answer where no person is asked. Raises _Close where the script says ``ask`` or names an answer that
+        is not there."""
         if self._policy == "person":
             return None
         given: str | list[str] = self._options.answers.get(ask.node, "") if self._policy == "script" else ""
@@ -226,7 +228,9 @@ class Runner:
         if given and given not in {offer.id for offer in ask.answers}:
             known = ", ".join(offer.id for offer in ask.answers)
             raise _Close(BAD_INPUT, f"'{given}' is not an answer of '{ask.node}'; its answers are {known}.")
-        return self._answered(ask, given or ask.recommended, "script" if given else "recommended")
+        listed = self._options.settings.get(ask.node, [])
+        settings = listed[ask.visit - 1] if given and ask.visit <= len(listed) else {}
+        return self._answered(ask, given or ask.recommended, "script" if given else "recommended", settings=settings)
 
     def _answered(
         self,
@@ -259,7 +263,7 @@ class Runner:
             left = max(0.0, self._alone_since + IDLE - time.monotonic())
         try:
             await asyncio.wait_for(self._changed.wait(), left)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise _Close(NEEDS_PERSON, "A question waits and nobody is there to answer it.") from None
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -416,7 +420,8 @@ class Runner:
                 raise _Close(OUR_FAULT, said) from None
 
     def _cannot_go_on(self) -> bool:
-        """A refused step is an answer where the flow has others; it is the end of a session that is one step, and of the first one."""
+        """A refused step is an answer where the flow has others; it is the end of a session that is one step, and of
+        the first one."""
         return self._flow.id.startswith(SINGLE) or len(self._ledger.state.route) <= 1
 
     async def _interruptible(self, work: Any) -> Any:
@@ -476,14 +481,15 @@ class Runner:
         decisive: dict[str, list[str]] = {}
         rows: list[dict[str, Any]] = []
         for role, probes in finish.decisive.items():
-            for probe in probes:
+            for probe in cast(tuple[AnyProbe, ...], probes):
                 await self._fingerprints.of(probe, started.run)
                 name = key(probe, self._fingerprints.known)
                 decisive.setdefault(role, []).append(name)
                 rows.append({"role": role, "key": name, "probe": msgspec.to_builtins(probe)})
         tables = {**finish.tables, **({"decisive": rows} if rows else {})}
         self._emit(
-            StepFinished(
+            _counted(
+                drive,
                 run=started.run,
                 node=started.node,
                 outcome=msgspec.to_builtins(finish.outcome),
@@ -492,7 +498,6 @@ class Runner:
                 decisive=decisive,
                 seconds=round(seconds, 3),
                 causes=drive.causes(finish.findings),
-                **_counts(drive, self._ledger),
             )
         )
 
@@ -505,14 +510,16 @@ class Runner:
         spec: StepSpec[Any] | None = None,
         drive: Drive | None = None,
     ) -> None:
-        """A step that came to no outcome of its own. A refused one says so in an outcome of defaults, so that the flow's rules apply."""
+        """A step that came to no outcome of its own. A refused one says so in an outcome of defaults, so that the
+        flow's rules apply."""
         outcome: dict[str, Any] | None = None
         if spec is not None:
             outcome = msgspec.to_builtins(spec.outcome())
             if "message" in outcome:
                 outcome["message"] = error
         self._emit(
-            StepFinished(
+            _counted(
+                drive,
                 run=started.run,
                 node=started.node,
                 outcome=outcome,
@@ -520,14 +527,14 @@ class Runner:
                 error=error[:4000],
                 seconds=round(time.monotonic() - self._began, 3),
                 causes=drive.causes(self._ledger.state.findings) if drive else {},
-                **(_counts(drive, self._ledger) if drive else {}),
             )
         )
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
     async def handle(self, request: Request, client: Client | None) -> Reply:
-        """One request. ``client`` None: the runner's own options. Only the controller may change anything but add a note."""
+        """One request. ``client`` None: the runner's own options. Only the controller may change anything but add a
+        note."""
         what = str(request.get("do", ""))
         act = getattr(self, f"_do_{what}", None) if what.isidentifier() else None
         if act is None:
@@ -681,7 +688,7 @@ class Runner:
             eta = round(elapsed / new * note.expected, 1) if new else -1.0
         log = ""
         if drive and drive.current:
-            log = f"logs/{self._ledger.state.runs:03d}-{drive.asked[drive.current].__struct_config__.tag}-{drive.current[:12]}.log"
+            log = drive.log(drive.current, drive.asked[drive.current])
         progress.write(
             self._folder,
             progress.Snapshot(
@@ -719,12 +726,16 @@ def _anchor(visit: Visit) -> int:
     return visit.question.seq if visit.question else visit.seq
 
 
-def _counts(drive: Drive, ledger: Ledger) -> dict[str, int]:
-    builds = sum(isinstance(p, Measure | Check) and name in drive.measured for name, p in drive.asked.items())
-    return {
-        "probes": len(drive.asked),
-        "cached": drive.cached,
-        "speculative": drive.ahead,
-        "builds": builds,
-        "unresolved": drive.unresolved,
-    }
+def _counted(drive: Drive | None, **fields: Any) -> StepFinished:
+    """The event with the numbers of this run. ``builds``: what this run measured itself, running ahead aside."""
+    if drive is None:
+        return StepFinished(**fields)
+    measured = (p for name, p in drive.asked.items() if name in drive.measured)
+    return StepFinished(
+        **fields,
+        probes=len(drive.asked),
+        cached=drive.cached,
+        speculative=drive.ahead,
+        builds=sum(isinstance(p, Measure | Check) for p in measured),
+        unresolved=drive.unresolved,
+    )

@@ -8,8 +8,10 @@ Policy: TypeAlias = Literal["person", "recommended", "script"]
 
 
 class Options(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``policy``: who answers. ``answers`` (script): node -> answer id, or one for each visit; ``ask`` ends with exit code 3.
+    """``policy``: who answers. ``answers`` (script): node -> answer id, or one for each visit; ``ask`` ends with exit
+    code 3.
 
+    ``settings`` (script): node -> for each visit, the values that the answer carries
     ``offers``           wait before each step for ``go`` or ``skip`` (a person sees what it will cost first)
     ``jobs``             probes at a time; 0: what the device allows
     ``retry_unresolved`` ask again what ended unresolved
@@ -19,6 +21,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
 
     policy: Policy = "recommended"
     answers: dict[str, str | list[str]] = {}
+    settings: dict[str, list[dict[str, Any]]] = {}
     offers: bool = False
     jobs: int = 0
     retry_unresolved: bool = False

@@ -1,4 +1,5 @@
-"""The runner's process: takes the session's lock, opens its journal, listens, and walks. Standard output and error are a log."""
+"""The runner's process: takes the session's lock, opens its journal, listens, and walks. Standard output and error
+are a log."""
 
 import asyncio
 import errno
@@ -33,7 +34,8 @@ _log = logging.getLogger(__name__)
 
 
 def serve(folder: Path, options_text: str) -> int:
-    """Run the session in ``folder`` until it ends or is stopped; the exit code. Says what is wrong in ``progress.json`` and the log."""
+    """Run the session in ``folder`` until it ends or is stopped; the exit code. Says what is wrong in
+    ``progress.json`` and the log."""
     folder = folder.absolute()
     _own_the_output(folder)
     try:

@@ -1,4 +1,5 @@
-"""``progress.json``: what the runner does right now, for whoever looks. Replaced whole, at most twice a second, never journalled."""
+"""``progress.json``: what the runner does right now, for whoever looks. Replaced whole, at most twice a second,
+never journalled."""
 
 import contextlib
 import os
@@ -14,9 +15,10 @@ NAME = "progress.json"
 class Snapshot(msgspec.Struct, frozen=True):
     """``phase``: starting, offer, running, ask, ended, stopped. -1 means unknown everywhere.
 
-    ``done`` decision probes answered in this run; ``expected`` how many there will be in all; ``best`` nodes of the smallest failing part;
-    ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds`` what an offered step is expected to take; ``log`` the running probe's log
-    below the session folder; ``workers`` the pool's slots; ``holder`` the controlling client.
+    ``done`` decision probes answered in this run; ``expected`` how many there will be in all; ``best`` nodes of the
+    smallest failing part;
+    ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds`` what an offered step is expected to take; ``log``
+    the running probe's log below the session folder; ``workers`` the pool's slots; ``holder`` the controlling client.
     """
 
     phase: str = "starting"
@@ -42,7 +44,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 def write(folder: Path, snapshot: Snapshot) -> None:
-    """Replace the file. Not synced: it is worth nothing after a crash. A disk that is full does not stop the work for this."""
+    """Replace the file. Not synced: it is worth nothing after a crash. A disk that is full does not stop the work
+    for this."""
     temporary = folder / f".{NAME}.{os.getpid()}.tmp"
     with contextlib.suppress(OSError):
         temporary.write_bytes(msgspec.json.encode(msgspec.structs.replace(snapshot, ts=round(time.time(), 3))))

@@ -21,7 +21,8 @@ Reply = dict[str, Any]
 
 
 def socket_path(folder: Path) -> Path:
-    """Where the runner of this session listens: a short path that only this user can reach. Raises SessionProblem, OSError."""
+    """Where the runner of this session listens: a short path that only this user can reach. Raises SessionProblem,
+    OSError."""
     name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:20] + ".sock"
     places = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]  # noqa: S108 (a folder of our own in it)
     for place in filter(None, places):
@@ -51,8 +52,8 @@ class Client:
 
 
 class Server:
-    """Listens, and hands every request to ``handle(request, client)``. ``controlled`` is told the controller's name whenever it
-    changes, ``""`` when there is none any more."""
+    """Listens, and hands every request to ``handle(request, client)``. ``controlled`` is told the controller's name
+    whenever it changes, ``""`` when there is none any more."""
 
     def __init__(
         self, path: Path, handle: Callable[[Request, Client], Awaitable[Reply]], controlled: Callable[[str], None]
@@ -114,7 +115,8 @@ class Server:
         return await self._handle(request, client)
 
     def _hello(self, request: Request, client: Client) -> Reply:
-        """``{"do": "hello", "role": "controller"|"watch", "name": ...}``: the controller's place is given to the first who asks."""
+        """``{"do": "hello", "role": "controller"|"watch", "name": ...}``: the controller's place is given to the
+        first who asks."""
         client.name = str(request.get("name", client.name))[:200]
         holder = self.controller
         if request.get("role") == "controller" and holder is None:

@@ -1,7 +1,8 @@
-"""What a step would ask next: its generator run again over the known answers, with verdicts invented for those still missing.
+"""What a step would ask next: its generator run again over the known answers, with verdicts invented for those still
+missing.
 
-Pure. It only chooses which probes free slots may start early; a result reaches the step when the step asks for it and not before, so
-no decision depends on it.
+Pure. It only chooses which probes free slots may start early; a result reaches the step when the step asks for it and
+not before, so no decision depends on it.
 """
 
 from collections import deque
@@ -22,8 +23,8 @@ def ahead(
 ) -> list[AnyProbe]:
     """At most ``most`` probes that the step may ask after the one it is waiting for, the nearest first.
 
-    ``told``: what the step was sent so far. ``known``: the answer as the step would get it, None where it is not known. Probes that must be
-    alone, or that are not about a candidate, are never among them.
+    ``told``: what the step was sent so far. ``known``: the answer as the step would get it, None where it is not known.
+    Probes that must be alone, or that are not about a candidate, are never among them.
     """
     found: list[AnyProbe] = []
     paths: deque[tuple[Any, ...]] = deque((answer,) for answer in _ASSUMED)
@@ -47,7 +48,8 @@ def _follow(
 ) -> tuple[AnyProbe, tuple[Any, ...]] | None:
     """The first probe after these answers whose own answer is not known, and the answers given on the way to it.
 
-    None where there is none that may be speculated. A step that trips over an invented answer ends its path, whatever it raises.
+    None where there is none that may be speculated. A step that trips over an invented answer ends its path, whatever
+    it raises.
     """
     further: list[Any] = []
     try:

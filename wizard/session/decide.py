@@ -75,8 +75,8 @@ def decide(flow: Flow, state: State) -> Decision:
 
 
 def question(node: FlowNode, here: Visit) -> Ask:
-    """The node's question after its step: the first answer whose ``when`` holds is recommended. A step that failed is an answer
-    too: the last one, which asks for nothing measured."""
+    """The node's question after its step: the first answer whose ``when`` holds is recommended. A step that failed is
+    an answer too: the last one, which asks for nothing measured."""
     if here.status == "failed":
         chosen, because = next(reversed(node.answers)), here.error
     else:

@@ -17,8 +17,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", k
 
 
 class SessionOpened(Event, frozen=True, tag="session.opened"):
-    """Written each time a runner takes the session up; ``resumed`` from the second time on. ``retry_unresolved``: measurements that
-    ended in anything but ``ok`` are forgotten and asked for again."""
+    """Written each time a runner takes the session up; ``resumed`` from the second time on. ``retry_unresolved``:
+    measurements that ended in anything but ``ok`` are forgotten and asked for again."""
 
     id: str
     resumed: bool = False
@@ -46,9 +46,11 @@ class StepStarted(Event, frozen=True, tag="step.started"):
 
 
 class StepFinished(Event, frozen=True, tag="step.finished"):
-    """``outcome``: the step's outcome struct as plain data, None when it failed (``error`` says why, ``status`` the kind). ``findings``
-    likewise. ``tables`` name -> artifact digest; the table ``decisive`` holds the decisive probes themselves. ``decisive`` role -> probe keys.
-    ``causes``: unresolved probes of this run by reason. ``blobs``: fields too large for a line -> the artifact that holds their JSON."""
+    """``outcome``: the step's outcome struct as plain data, None when it failed (``error`` says why, ``status`` the
+    kind). ``findings`` likewise. ``tables`` name -> artifact digest; the table ``decisive`` holds the decisive probes
+    themselves. ``decisive`` role -> probe keys.
+    ``causes``: unresolved probes of this run by reason. ``blobs``: fields too large for a line -> the artifact that
+    holds their JSON."""
 
     run: int
     node: str
@@ -123,7 +125,8 @@ class QuestionAsked(Event, frozen=True, tag="question.asked"):
 
 
 class QuestionAnswered(Event, frozen=True, tag="question.answered"):
-    """``by``: who answered. ``settings``: values that the answer carries (double-check's new tolerance, metric, ...)."""
+    """``by``: who answered. ``settings``: values that the answer carries (double-check's new tolerance, metric,
+    ...)."""
 
     node: str
     visit: int
@@ -134,7 +137,8 @@ class QuestionAnswered(Event, frozen=True, tag="question.answered"):
 
 
 class Rewound(Event, frozen=True, tag="rewound"):
-    """Everything after event ``to`` (a ``question.asked`` or ``step.started``) is set aside; measurements stay known."""
+    """Everything after event ``to`` (a ``question.asked`` or ``step.started``) is set aside; measurements stay
+    known."""
 
     to: int
     node: str = ""
@@ -151,7 +155,8 @@ class Exported(Event, frozen=True, tag="exported"):
 
 
 class SessionClosed(Event, frozen=True, tag="session.closed"):
-    """The runner ends. ``end``: the id of the end reached, ``""`` when only paused. ``exit_code`` as in the contracts."""
+    """The runner ends. ``end``: the id of the end reached, ``""`` when only paused. ``exit_code`` as in the
+    contracts."""
 
     end: str = ""
     exit_code: int = 0

@@ -171,7 +171,8 @@ def find(name: str, root: Path | None = None) -> Path:
 
 
 def sessions(root: Path | None = None) -> list[Summary]:
-    """Every session below ``root`` (default: home()), the latest first. One that cannot be read is listed with the reason."""
+    """Every session below ``root`` (default: home()), the latest first. One that cannot be read is listed with the
+    reason."""
     return sorted((summary(entry) for entry in _folders(root or home())), key=lambda s: (s.age, s.id))
 
 

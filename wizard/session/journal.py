@@ -1,17 +1,20 @@
 """The journal: one JSON object a line, each with a checksum; appended, never changed.
 
-A line is ``{"v":1,"seq":N,"ts":T,"kind":"...",...,"crc":"xxxxxxxx"}``. The crc is always the last field: it is the CRC-32, as eight hex
-digits, of the line's bytes before ``,"crc":`` plus a closing brace, that is, of the same object without the crc field.
+A line is ``{"v":1,"seq":N,"ts":T,"kind":"...",...,"crc":"xxxxxxxx"}``. The crc is always the last field: it is the
+CRC-32, as eight hex digits, of the line's bytes before ``,"crc":`` plus a closing brace, that is, of the same object
+without the crc field.
 
-The file is written by one process (the runner, which holds the session's lock) and read by anyone at any time: ``Tail`` follows it.
+The file is written by one process (the runner, which holds the session's lock) and read by anyone at any time: ``Tail``
+follows it.
 """
 
+import errno
 import os
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -124,7 +127,8 @@ def outline(path: Path) -> tuple[AnyEvent, ...]:
 
 
 def resolve(event: AnyEvent, store: Store) -> AnyEvent:
-    """A step's event with the fields that were moved to artifacts put back. Probes and measurements stay where they are."""
+    """A step's event with the fields that were moved to artifacts put back. Probes and measurements stay where they
+    are."""
     if not isinstance(event, StepFinished) or not event.blobs:
         return event
     try:
@@ -177,13 +181,14 @@ class Journal:
         _sync_folder(path.parent)
 
     def append(self, event: AnyEvent) -> AnyEvent:
-        """Write the event; what comes back is what a reader of the file gets: numbered, stamped, plain data as JSON has it.
+        """Write the event; what comes back is what a reader of the file gets: numbered, stamped, plain data as JSON has
+        it.
 
-        On the disk before this returns, unless nobody acts on it (``probe.started``, ``worker.died``). Raises OSError, after which the file
-        holds no part of the line; ValueError for an event that no line can hold.
+        On the disk before this returns, unless nobody acts on it (``probe.started``, ``worker.died``). Raises OSError,
+        after which the file holds no part of the line; ValueError for an event that no line can hold.
         """
         stamped = msgspec.structs.replace(fit(event, self._store), seq=self._seq + 1, ts=round(self._clock(), 6))
-        line = encode(cast(AnyEvent, stamped))
+        line = encode(stamped)
         if len(line) > LINE_LIMIT:
             raise ValueError(f"A {event.__struct_config__.tag} event of {len(line)} bytes does not fit a journal line.")
         written = decode(
@@ -191,8 +196,7 @@ class Journal:
         )  # also proves that it can be read back: JSON has no infinity
         before = os.fstat(self._fd).st_size
         try:
-            if os.write(self._fd, line) != len(line):
-                raise OSError(28, "the disk is full", str(self._path))
+            self._put(line)
             if not isinstance(event, ProbeStarted | WorkerDied):
                 os.fsync(self._fd)
         except OSError:
@@ -200,6 +204,10 @@ class Journal:
             raise
         self._seq += 1
         return resolve(written, self._store)
+
+    def _put(self, line: bytes) -> None:
+        if os.write(self._fd, line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def close(self) -> None:
         """Sync and close. Closing twice is fine."""
@@ -264,8 +272,8 @@ class Tail:
 
 
 def repair(data: bytes, path: Path) -> tuple[bytes, bytes]:
-    """(journal, lost): everything before the first damaged line, and of what follows the measurements, which stay true whatever
-    was decided in between. ``lost`` holds the lines that could not be kept. Raises NewerSession."""
+    """(journal, lost): everything before the first damaged line, and of what follows the measurements, which stay true
+    whatever was decided in between. ``lost`` holds the lines that could not be kept. Raises NewerSession."""
     kept: list[bytes] = []
     lost: list[bytes] = []
     for number, _, line in _lines(data):
@@ -279,5 +287,5 @@ def repair(data: bytes, path: Path) -> tuple[bytes, bytes]:
         if event is None or not wanted:
             lost.append(line)
             continue
-        kept.append(encode(cast(AnyEvent, msgspec.structs.replace(event, seq=len(kept) + 1))))
+        kept.append(encode(msgspec.structs.replace(event, seq=len(kept) + 1)))
     return b"".join(kept), b"".join(lost)

@@ -1,4 +1,5 @@
-"""What can be wrong with a session, as sentences. ``code`` is the exit code that a command ends with (docs: exit codes)."""
+"""What can be wrong with a session, as sentences. ``code`` is the exit code that a command ends with (docs: exit
+codes)."""
 
 
 class SessionProblem(Exception):

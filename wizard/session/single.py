@@ -28,8 +28,8 @@ _TITLES: Final = {
 def single_flow(step: str, params: Mapping[str, Any] | None = None) -> str:
     """The flow that runs this one step and ends by what it found, as YAML text.
 
-    Its end ``done`` has the verdict ``done`` (exit code 0); the others have those of the contract. The last answer, taken where the step
-    failed, is ``unresolved``.
+    Its end ``done`` has the verdict ``done`` (exit code 0); the others have those of the contract. The last answer,
+    taken where the step failed, is ``unresolved``.
     """
     field, cases = _ENDS.get(step, ("", ()))
     answers: dict[str, Any] = {

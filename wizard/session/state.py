@@ -42,10 +42,11 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry into a node. ``visit`` counts the entries into that node from 1; ``run`` numbers step runs in the session.
+    """One entry into a node. ``visit`` counts the entries into that node from 1; ``run`` numbers step runs in the
+    session.
 
-    ``status`` of the step: ``""`` no step begun, ``running``, ``cancelled``, or how it finished. ``findings`` are those after the step, None while
-    it has not finished. ``seq``: the event that began this visit.
+    ``status`` of the step: ``""`` no step begun, ``running``, ``cancelled``, or how it finished. ``findings`` are those
+    after the step, None while it has not finished. ``seq``: the event that began this visit.
     """
 
     node: str
@@ -98,7 +99,8 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Known(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A measurement by its probe's key. ``measurement`` is None where it lies in the artifact ``blob`` (only whole answers are that large)."""
+    """A measurement by its probe's key. ``measurement`` is None where it lies in the artifact ``blob`` (only whole
+    answers are that large)."""
 
     measurement: Measurement | None
     blob: str = ""
@@ -112,7 +114,8 @@ class Known(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything that the journal says so far. ``known``: measurements by key; ``asked``: the probes themselves by key."""
+    """Everything that the journal says so far. ``known``: measurements by key; ``asked``: the probes themselves by
+    key."""
 
     id: str = ""
     seq: int = 0
@@ -223,8 +226,8 @@ def _advance(state: State, event: AnyEvent, asked: dict[str, Asked], known: dict
 
 
 def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
-    """A model or inputs that could not be read, and a step that closed the session, are tried again by each runner: the user may
-    have mended what was wrong."""
+    """A model or inputs that could not be read, and a step that closed the session, are tried again by each runner: the
+    user may have mended what was wrong."""
     known, route = state.known, state.route
     here = state.here
     if here is not None and here.status in ("refused", "failed") and here.question is None:
@@ -328,7 +331,8 @@ def _learnt(state: State, event: ProbeFinished) -> dict[str, Any]:
 
 
 def fingerprint(inspected: Measurement) -> str:
-    """The fingerprint in the answer to an Inspect; an engine that is not there has one too, so that its probes have keys."""
+    """The fingerprint in the answer to an Inspect; an engine that is not there has one too, so that its probes have
+    keys."""
     found = inspected.facts.get("fingerprint", "") if inspected.status == "ok" else ""
     return str(found) or "unavailable"
 
@@ -355,7 +359,8 @@ def _answered(route: tuple[Visit, ...], event: QuestionAnswered) -> tuple[Visit,
 
 
 def _rewound(state: State, event: Rewound) -> dict[str, Any]:
-    """Back to the route as it was at the anchor. Measurements stay known; those that ended unresolved since then are asked again."""
+    """Back to the route as it was at the anchor. Measurements stay known; those that ended unresolved since then are
+    asked again."""
     return {
         "route": state.anchors.get(event.to, ()),
         "anchors": {seq: route for seq, route in state.anchors.items() if seq <= event.to},

@@ -129,7 +129,9 @@ STEPS = {
 
 
 def node(step: str, answers: dict[str, Answer], **rest: Any) -> FlowNode:
-    return FlowNode(title=step, explain="", ask=f"{step}?", answers=answers, step=StepUse(step) if step else None, **rest)
+    return FlowNode(
+        title=step, explain="", ask=f"{step}?", answers=answers, step=StepUse(step) if step else None, **rest
+    )
 
 
 def flow(first: str = "look", second: str = "search", id_: str = "test") -> Flow:

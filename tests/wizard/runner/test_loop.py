@@ -1,8 +1,6 @@
 """The walk: the same decisions whatever is killed, however many jobs, in whatever order probes finish."""
 
 import asyncio
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,16 +14,17 @@ from wizard.session import events as e
 from wizard.session.journal import NAME, read
 from wizard.session.state import fold
 
-# tests/ has no packages: the shared world of this folder is loaded by its path.
-_spec = importlib.util.spec_from_file_location("runner_house", Path(__file__).with_name("house.py"))
-assert _spec is not None
-assert _spec.loader is not None
-if "runner_house" not in sys.modules:
-    sys.modules["runner_house"] = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(sys.modules["runner_house"])
-from runner_house import (  # noqa: E402
-    PROBLEM, STEPS, Oracle, decisions, finished, flow, runner, state, walk,
-)  # fmt: skip
+from house import (
+    PROBLEM,
+    STEPS,
+    Oracle,
+    decisions,
+    finished,
+    flow,
+    runner,
+    state,
+    walk,
+)
 
 SLOW = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -189,19 +188,35 @@ def test_visits_are_bounded_and_the_limit_is_an_end(tmp_path):
     assert state(tmp_path).visits("second") == 3
 
 
-def test_unresolved_probes_stand_until_they_are_asked_for(tmp_path):
-    whole = frozenset(range(32))
-    oracle = Oracle(odd={whole: Measurement(status="crash", message="signal 11")})
-    assert walk(tmp_path, oracle, script(second="ask", first="yes")) == 3
-    assert state(tmp_path).route[1].unresolved == 1
-    well = Oracle()
-    assert walk(tmp_path, well, script(first="yes", third=["again", "stop"], second="yes")) == 0
-    # The second visit asks with another attempt, so it is measured; the first visit's crash stands.
-    assert state(tmp_path).route[1].outcome["verdict"] == "unresolved"
-    again = Oracle()
-    options = Options(policy="script", answers={"first": "yes", "second": "yes", "third": "stop"}, detach=True,
-                      retry_unresolved=True, first=({"do": "rewind", "to": "second"},))  # fmt: skip
-    assert walk(tmp_path, again, options) == 0
+CRASHES = {frozenset(range(16)): Measurement(status="crash", message="signal 11")}
+
+
+def search_of(folder: Path) -> dict:
+    return state(folder).route[1].outcome
+
+
+@pytest.mark.parametrize("retry", [False, True])
+def test_an_unresolved_probe_stands_until_it_is_asked_for_again(tmp_path, retry):
+    """The search is killed right after a probe has crashed the engine; the engine is well again at the resume."""
+    well, ill = tmp_path / "well", tmp_path / "ill"
+    assert walk(well, Oracle()) == walk(ill, Oracle(odd=CRASHES)) == 0
+    assert search_of(well) != search_of(ill), "the crash changes the way of the search"
+    for lives in range(200):
+        folder = tmp_path / str(lives)
+        assert walk(folder, Oracle(odd=CRASHES), lives=lives) is None
+        if any(not known.resolved for known in state(folder).known.values()):
+            break
+    assert walk(folder, Oracle(), Options(detach=True, retry_unresolved=retry)) == 0
+    assert search_of(folder) == search_of(well if retry else ill)
+
+
+def test_rewinding_before_an_unresolved_probe_asks_it_again(tmp_path):
+    well, ill = tmp_path / "well", tmp_path / "ill"
+    assert walk(well, Oracle()) == walk(ill, Oracle(odd=CRASHES)) == 0
+    assert state(ill).route[1].unresolved == 1
+    started = next(ev for ev in read(ill / NAME) if isinstance(ev, e.StepStarted) and ev.node == "second")
+    assert walk(ill, Oracle(), Options(detach=True, first=({"do": "rewind", "to": started.seq},))) == 0
+    assert search_of(ill) == search_of(well)
 
 
 def test_another_fingerprint_starts_the_unfinished_step_anew(tmp_path):
@@ -230,7 +245,9 @@ def test_rewind_and_return_measures_nothing_twice(tmp_path):
 def test_rewind_to_the_start_of_a_step_and_branch_off(tmp_path):
     assert walk(tmp_path, Oracle(), script(**TWICE)) == 0
     started = next(ev for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted) and ev.node == "second")
-    options = Options(policy="script", answers={"third": "stop"}, detach=True, first=({"do": "rewind", "to": started.seq},))
+    options = Options(
+        policy="script", answers={"third": "stop"}, detach=True, first=({"do": "rewind", "to": started.seq},)
+    )
     assert walk(tmp_path, Oracle(), options) == 0
     assert [v.node for v in state(tmp_path).route] == ["first", "second", "third"]
     assert len(finished(tmp_path)) == len(set(finished(tmp_path)))

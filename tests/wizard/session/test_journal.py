@@ -153,7 +153,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
 
     real = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[: len(data) // 2]))
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(OSError, match="No space"):
         journal.append(EVENTS[1])
     monkeypatch.undo()
     assert journal.append(EVENTS[1]).seq == 2
