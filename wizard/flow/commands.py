@@ -18,8 +18,8 @@ FIELDS: Final = (
     "failing_outputs", "cut_inputs", "cut_outputs", "kept_layers",
 )  # fmt: skip
 
-_TOOL = re.compile(r"([a-z][a-z0-9-]*)((?:(?:>=|<=|==|<|>)[0-9]+(?:\.[0-9]+)*,?)*)")
-_BOUND = re.compile(r"(>=|<=|==|<|>)([0-9.]+)")
+_TOOL = re.compile(r"([a-z][a-z0-9-]*)((?:\s*,?\s*(?:>=|<=|==|<|>)\s*[0-9]+(?:\.[0-9]+)*)*)")
+_BOUND = re.compile(r"(>=|<=|==|<|>)\s*([0-9.]+)")
 _FLAGS: Final = ("fp16", "bf16", "int8", "fp8", "tf32")
 
 
@@ -32,8 +32,8 @@ class Tool(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, key: str) -> "Tool":
         """Raises ValueError with a sentence."""
-        match = _TOOL.fullmatch(key.replace(" ", ""))
-        if match is None or match[2].endswith(","):
+        match = _TOOL.fullmatch(key.strip())
+        if match is None:
             raise ValueError(f"'{key}' does not name a tool; write a name, and bounds such as >=0.53,<1 if it matters.")
         bounds = tuple((op, tuple(map(int, version.split(".")))) for op, version in _BOUND.findall(match[2]))
         return cls(match[1], bounds)

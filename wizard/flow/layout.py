@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 _GAP: Final = (26.0, 62.0)  # between boxes of a layer, and between layers
 _LANE: Final = 26.0  # width of a bend, and of a lane for an arrow back
-_MARGIN: Final = 24.0
+_MARGIN: Final = 32.0
 _SWEEPS: Final = 12
 
 
@@ -53,7 +53,8 @@ def arrange(names: Sequence[str], edges: Sequence[tuple[str, str]], box: tuple[f
     lane = right + _LANE
     for edge in edges:
         if edge in back:
-            drawn.append(_side(boxes[edge[0]], boxes[edge[1]], lane, box))
+            apart = 6.0 * (sum(e.back for e in drawn) % 4)
+            drawn.append(_side(boxes[edge[0]], boxes[edge[1]], lane, apart, box))
             lane += _LANE
         else:
             drawn.append(_down([(at[n], _depth(n, layer, box)) for n in chains[edge]], box))
@@ -207,10 +208,13 @@ def _down(points: Sequence[tuple[float, float]], box: tuple[float, float]) -> Ed
     return Edge(tuple(way), ((ax + 2 * bx) / 3, ay + (by - ay) * 0.68), back=False)
 
 
-def _side(source: Box, target: Box, lane: float, box: tuple[float, float]) -> Edge:
-    """Out of the bottom of one box, through the gap below its layer, up the lane, and into the top of the other."""
+def _side(source: Box, target: Box, lane: float, apart: float, box: tuple[float, float]) -> Edge:
+    """Out of the bottom of one box, through the gap below its layer, up the lane, and into the top of the other.
+
+    ``apart`` keeps arrows that share a gap from covering each other.
+    """
     inset = box[0] / 2 - 18
-    low, high = source.y + box[1] / 2 + 12, target.y - box[1] / 2 - 14
+    low, high = source.y + box[1] / 2 + 8 + apart, target.y - box[1] / 2 - 12 - apart
     way = (
         (source.x + inset, source.y + box[1] / 2), (source.x + inset, low), (lane, low), (lane, high),
         (target.x + inset, high), (target.x + inset, target.y - box[1] / 2 - 2),

@@ -206,7 +206,11 @@ class _Reader:
         text: str = node.value
         match node.tag.rpartition(":")[2]:
             case "str":
-                size = _SIZE.fullmatch(text) if node.style is None and ("with" in path or path[0] == "params") else None
+                size = (
+                    _SIZE.fullmatch(text)
+                    if node.style is None and ("with" in path or path[:1] == ("params",))
+                    else None
+                )
                 return int(size[1]) << _UNITS[size[2]] if size else text
             case "null":
                 return None

@@ -117,7 +117,7 @@ def render_command(text: str, values: Mapping[str, Any]) -> str:
 
 
 def fields(text: str, known: Collection[str] | None = None) -> tuple[str, ...]:
-    """The fields that a template names, in order. Raises TemplateProblem for what is not allowed or not ``known``."""
+    """The fields that a template names, each once. Raises TemplateProblem for what is not allowed or not ``known``."""
     tree = _tree(text)
     found = tuple(dict.fromkeys(n.name for n in tree.find_all(nodes.Name)))
     for node in tree.find_all(nodes.Name):

@@ -1,0 +1,59 @@
+"""Every card of flows/terms can be read by a newcomer in a terminal, and leads to cards that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from wizard.flow.load import load, shipped
+from wizard.flow.terms import card, known
+
+
+@pytest.mark.parametrize("term", known())
+def test_each_card_is_whole(term: str) -> None:
+    made = card(term)
+    assert made is not None
+    assert made.title
+    assert len(made.title) <= 40
+    paragraphs = made.body.split("\n\n")
+    assert 3 <= len(paragraphs) <= 8
+    assert any(line.startswith("    ") for line in made.body.splitlines()), "a card has a small picture"
+    assert paragraphs[-1].startswith("Read on: ")
+    assert max(map(len, made.body.splitlines())) <= 135
+
+
+@pytest.mark.parametrize("term", known())
+def test_read_on_names_cards_that_exist(term: str) -> None:
+    made = card(term)
+    assert made is not None
+    titles = {c.title.lower() for c in map(card, known()) if c}
+    last = made.body.split("\n\n")[-1].replace("\n", " ")
+    named = re.search(r"the terms? ((?:\"[^\"]+\"(?:, | and )?)+)", last)
+    for name in re.findall(r'"([^"]+)"', named[1]) if named else []:
+        wanted = name.lower()
+        assert wanted.replace(" ", "-") in known() or any(wanted in t for t in titles), (
+            f"{term} sends its reader to '{name}'"
+        )
+
+
+def test_every_card_is_used_by_a_flow() -> None:
+    used = {t for name in shipped() for node in load(name).flow.nodes.values() for t in node.terms}
+    assert set(known()) == used
+
+
+@pytest.mark.parametrize("term", ["", "no-such", "../accuracy", "/etc/passwd", "a/b", "a\x00b", "..", "."])
+def test_names_that_are_no_cards(term: str, tmp_path: Path) -> None:
+    assert card(term) is None
+    assert card(term, str(tmp_path)) is None
+
+
+def test_a_card_of_ones_own_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "terms").mkdir()
+    (tmp_path / "terms" / "tolerance.md").write_text("# Ours\n\nOur words.\n", encoding="utf-8")
+    made = card("tolerance", str(tmp_path))
+    assert made is not None
+    assert (made.title, made.body) == ("Ours", "Our words.")
+    assert "tolerance" in known(str(tmp_path))
+    other = card("reference", str(tmp_path))
+    assert other is not None
+    assert other.title == "Reference"
