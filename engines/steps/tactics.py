@@ -18,6 +18,8 @@ from engines.steps.ddmin import ddmin
 from engines.steps.outcome import TacticsOutcome
 from engines.steps.prepare import prepared, whole
 
+MOST_GUILTY = 6  # optimizers that can each do the same harm
+
 
 class TacticsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: int = 10  # for engines whose builds choose tactics
@@ -82,25 +84,29 @@ def _optimizers(ctx: StepContext, findings: Findings, names: tuple[str, ...]) ->
     def still_fails(on: tuple[str, ...]) -> Sub:
         return (yield from with_on(on))
 
-    # The smallest failing set holds the guilty ones and what enables them.
-    needed: tuple[str, ...] = yield from ddmin(tuple(sorted(every)), still_fails)
+    # The smallest failing set holds the guilty ones and what enables them. Where others can do the same harm, switching these off
+    # does not cure it: they are put aside and the rest is searched.
     guilty: list[str] = []
-    for name in needed:
-        if (yield from with_on(every - {name})).passed:
-            guilty.append(name)
-    if len(guilty) > 1:
-        guilty = [g for g in guilty if not _enabler(g)] or guilty
-    enablers = tuple(n for n in needed if n not in guilty)
-    necessary = bool(guilty)
-    if not guilty:
-        # Each can stand in for another: only all of them off together cures.
-        guilty = [n for n in needed if not _enabler(n)] or list(needed)
-        enablers = tuple(n for n in needed if n not in guilty)
-        necessary = (yield from with_on(every - set(guilty))).passed
+    enablers: tuple[str, ...] = ()
+    left, necessary = every, False
+    while not necessary and len(guilty) < MOST_GUILTY:
+        needed: tuple[str, ...] = yield from ddmin(tuple(sorted(left)), still_fails)
+        each: list[str] = []
+        for name in needed:
+            if (yield from with_on(left - {name})).passed:
+                each.append(name)
+        found_now = _breakers(each) or _breakers(needed)
+        guilty += found_now
+        enablers = (*enablers, *(n for n in needed if n not in found_now and n not in enablers))
+        left -= set(found_now)
+        verdict: Verdict = yield from with_on(left)
+        necessary = verdict.passed
+        if not verdict.failed:
+            break
     suspects = ", ".join(guilty)
     beside = f" (with {', '.join(enablers)} preparing the ground)" if enablers else ""
     message = (
-        f"{suspects} breaks the model: off, it passes; on alone{beside}, it fails. "
+        f"{suspects} {'break' if len(guilty) > 1 else 'breaks'} the model: off, it passes; on alone{beside}, it fails. "
         f"{len(asked)} builds, {sum(v.passed for v in asked.values())} good."
         if necessary
         else f"{suspects} on alone{beside} breaks the model, but switching it off does not cure it: others break it too."
@@ -127,6 +133,12 @@ def _optimizers(ctx: StepContext, findings: Findings, names: tuple[str, ...]) ->
             ),
         },
     )
+
+
+def _breakers(names: Iterable[str]) -> list[str]:
+    """The names without the enablers, unless there is nothing else."""
+    chosen = list(names)
+    return [n for n in chosen if not _enabler(n)] or chosen
 
 
 def _enabler(name: str) -> bool:

@@ -1,0 +1,38 @@
+"""Invented answers for step tests."""
+
+from typing import Any
+
+from engines.compare.criterion import Criterion
+from engines.probe import Import, LoadInputs, Measurement, SampleInfo, SampleResult, Score
+from engines.steps.base import Findings, StepContext
+
+RULE = Criterion(tolerance=0.01, precision="fp16")
+REAL, RANDOM = SampleInfo("real:0", "in.npz", rows=3), SampleInfo("random:0", "random by role")
+READY = Findings(model="m", original="m", inputs="i", samples=(REAL, RANDOM), criterion=RULE)
+
+
+def result(sample: str, error: float, **rest: Any) -> SampleResult:
+    return SampleResult(sample, (Score("y", rel_l2=error, equal=error == 0, **rest),))
+
+
+def measured(*results: tuple[str, float], **rest: Any) -> Measurement:
+    return Measurement(results=tuple(result(s, e) for s, e in results), **rest)
+
+
+def context(findings: Findings = READY, *, capabilities: dict[str, Any] | None = None, **rest: Any) -> StepContext:
+    info = {"precision": "fp16", "storage": "float16", "capabilities": capabilities or {}, **rest.pop("info", {})}
+    engine = rest.pop("engine", "tensorrt")
+    return StepContext(engine=engine, reference="onnxruntime", findings=findings, engine_info=info, **rest)
+
+
+def opening(probe: Any) -> Measurement | None:
+    """Answers to what every session begins with."""
+    if isinstance(probe, Import):
+        return Measurement(facts={"model": "m", "nodes": 5, "notes": []})
+    if isinstance(probe, LoadInputs):
+        samples = [{"id": "real:0", "source": "in.npz", "rows": 3}, {"id": "random:0", "source": "random by role"}]
+        return Measurement(facts={"inputs": "i", "samples": samples, "guesses": ["'x': an image."], "warnings": []})
+    return None
+
+
+PRESENT, ABSENT = {"present": True, "reason": ""}, {"present": False, "reason": "it cannot."}

@@ -1,0 +1,115 @@
+"""Drives step generators: by an oracle of invented answers, or by real workers' operations in this process."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from engines.data.store import Store
+from engines.graph.index import GraphIndex
+from engines.probe import AnyProbe, Describe, Inspect, Measurement
+from engines.steps.base import Described, Findings, Finish, Note, StepContext
+from engines.steps.registry import STEPS
+
+MODELS = Path(__file__).parents[2] / "models"
+Oracle = Callable[[AnyProbe], Any]
+
+
+class Walk(msgspec.Struct):
+    """What a step asked and said on its way."""
+
+    finish: Finish[Any]
+    probes: list[AnyProbe]
+    notes: list[Note]
+
+
+@pytest.fixture
+def answers() -> Any:
+    """The module of invented answers beside this file."""
+    spec = importlib.util.spec_from_file_location("step_answers", Path(__file__).with_name("answers.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(name="walk")
+def walk_fixture() -> Callable[..., Walk]:
+    return walk
+
+
+def walk(name: str, ctx: StepContext, oracle: Oracle) -> Walk:
+    """Run a step to its end over the oracle's answers."""
+    generator = STEPS[name].run(ctx)
+    probes: list[AnyProbe] = []
+    notes: list[Note] = []
+    answer: Any = None
+    while True:
+        try:
+            asked = generator.send(answer)
+        except StopIteration as end:
+            return Walk(end.value, probes, notes)
+        if isinstance(asked, Note):
+            notes.append(asked)
+            answer = None
+        else:
+            probes.append(asked)
+            answer = oracle(asked)
+
+
+class Session:
+    """A session's measurements without a session: real engines, one process, answers kept by question."""
+
+    def __init__(self, root: Path, model: Path, engine: str, inputs: tuple[Path, ...] = (), **problem: Any) -> None:
+        from engines.workers import operations
+
+        self._execute, self.store = operations.execute, Store(root)
+        self.known: dict[str, Any] = {}
+        self.problem = {"model": str(model), "inputs": tuple(map(str, inputs)), **problem}
+        self.findings = Findings()
+        self.engine = engine
+        self.reference = "onnxruntime"
+        self.info = self.ask(Inspect(engine=engine)).facts
+        self.reference_info = self.ask(Inspect(engine=self.reference)).facts
+
+    def ask(self, probe: AnyProbe) -> Any:
+        key = repr(msgspec.to_builtins(probe))
+        if key not in self.known:
+            m: Measurement = self._execute(probe, self.store, lambda _: None)
+            self.known[key] = m
+            if isinstance(probe, Describe) and m.status == "ok":
+                index = msgspec.json.decode(self.store.get(m.artifacts["index"]), type=GraphIndex)
+                self.known[key] = Described(index, m)
+        return self.known[key]
+
+    def context(self, **params: Any) -> StepContext:
+        return StepContext(
+            engine=self.engine,
+            reference=self.reference,
+            findings=self.findings,
+            params=params,
+            engine_info=self.info,
+            reference_info=self.reference_info,
+            problem=self.problem,
+        )
+
+    def step(self, name: str, **params: Any) -> Walk:
+        """Run a step on what the steps before it have found, and keep what it finds."""
+        done = walk(name, self.context(**params), self.ask)
+        self.findings = done.finish.findings
+        return done
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Callable[..., Session]:
+    """``session(name, engine)``: one of the committed models with its inputs."""
+
+    def open_session(name: str, engine: str, *, inputs: bool = True, **problem: Any) -> Session:
+        given = (MODELS / f"{name}_in.npz",) if inputs else ()
+        return Session(tmp_path / "session", MODELS / f"{name}.onnx", engine, given, **problem)
+
+    return open_session

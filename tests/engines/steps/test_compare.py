@@ -1,0 +1,218 @@
+"""compare over invented answers: what is locked, when the reference is suspect, how long it looks again."""
+
+from typing import Any
+
+import pytest
+
+from engines.probe import HUGE, Check, Import, LoadInputs, Measure, Measurement, SampleResult, Score
+from engines.steps.base import Findings, StepRefused
+from engines.steps.compare import explain
+
+
+def oracle(
+    answers: Any, whole: Any, *, alone: float = 0.6, emulated: float = 0.0, judged: float = 0.0, runs: Any = None
+) -> Any:
+    """The engine gives ``whole`` on all feeds and ``alone`` on a row; the reference is ``judged`` off its judge."""
+
+    def answer(probe: Any) -> Measurement:
+        opened = answers.opening(probe)
+        if opened is not None:
+            return opened
+        assert isinstance(probe, Measure)
+        if probe.reference != "onnxruntime":
+            return answers.measured((probe.samples[0], judged if probe.engine == "onnxruntime" else 0.5))
+        if probe.engine.startswith("emulate"):
+            return answers.measured((probe.samples[0], emulated))
+        if probe.engine == "onnxruntime":
+            return answers.measured((probe.samples[0], 0.0))
+        if probe.runs > 1:
+            return runs(probe)
+        return answers.measured((probe.samples[0], alone)) if "/" in probe.samples[0] else whole
+
+    return answer
+
+
+def test_it_takes_the_model_in_and_locks_the_worst_row(answers: Any, walk: Any) -> None:
+    whole = answers.measured(("real:0/0", 0.001), ("real:0/1", 0.5), ("real:0/2", 0.7), ("random:0", 0.9))
+    problem = {"model": "/m.onnx", "inputs": ("/in.npz",), "digests": {"/m.onnx": "d", "/in.npz": "e"}}
+    done = walk("compare", answers.context(Findings(), problem=problem), oracle(answers, whole))
+    assert isinstance(done.probes[0], Import)
+    assert isinstance(done.probes[1], LoadInputs)
+    assert done.probes[1].source_digests == ("e",)
+    found, outcome = done.finish.findings, done.finish.outcome
+    assert (found.sample, found.signature.sample, found.signature.errors) == ("real:0/2", "real:0/2", {"y": 0.6})
+    assert (outcome.verdict, outcome.samples, outcome.samples_failing) == ("fails", 4, 3)
+    assert outcome.tolerance == 0.01
+    assert "'x': an image." in found.notes
+    assert done.finish.decisive["whole"]
+
+
+def test_a_row_that_passes_alone_is_searched_in_its_batch(answers: Any, walk: Any) -> None:
+    whole = answers.measured(("real:0/0", 0.001), ("real:0/1", 0.5))
+    done = walk("compare", answers.context(), oracle(answers, whole, alone=0.001))
+    assert (done.finish.findings.sample, done.finish.findings.signature.sample) == ("real:0", "real:0/1")
+
+
+def test_nonfinite_rows_come_first(answers: Any, walk: Any) -> None:
+    broken = SampleResult("real:0/1", (Score("y", new_nonfinite=2, rel_l2=0.1),))
+    whole = Measurement(results=(answers.result("real:0/0", 5.0), broken, answers.result("real:0/2", 0.0)))
+    done = walk("compare", answers.context(), oracle(answers, whole))
+    signature = done.finish.findings.signature
+    assert (signature.sample, signature.nonfinite, signature.errors) == ("real:0/1", True, {"y": HUGE})
+    assert done.finish.outcome.nonfinite
+
+
+def test_the_signature_names_only_the_outputs_that_fail(answers: Any, walk: Any) -> None:
+    both = (Score("good", rel_l2=0.001), Score("bad", rel_l2=0.4))
+    whole = Measurement(results=(SampleResult("real:0", both), SampleResult("random:0", both)))
+    signature = walk("compare", answers.context(), oracle(answers, whole)).finish.findings.signature
+    assert (signature.outputs, signature.error) == (("bad",), 0.4)
+
+
+@pytest.mark.parametrize(("emulated", "explanation"), [(0.5, "precision"), (0.06, "precision"), (0.001, "engine")])
+def test_what_a_faultless_engine_would_give_explains(
+    answers: Any, walk: Any, emulated: float, explanation: str
+) -> None:
+    whole = answers.measured(("real:0", 0.5), ("random:0", 0.0))
+    outcome = walk("compare", answers.context(), oracle(answers, whole, emulated=emulated)).finish.outcome
+    assert (outcome.emulated_error, outcome.explanation) == (emulated, explanation)
+
+
+def test_an_engine_that_keeps_higher_precision(answers: Any) -> None:
+    assert (
+        explain(answers.context(), 0.001, 0.9, answers.RULE, failing=False) == "keeps-higher"
+        or answers.RULE.precision == "fp32"
+    )
+
+
+def test_the_reference_is_suspect_when_the_engine_is_nearer_to_the_truth(answers: Any, walk: Any) -> None:
+    whole = answers.measured(("real:0", 0.9), ("random:0", 0.0))
+    outcome = walk("compare", answers.context(), oracle(answers, whole, judged=0.9)).finish.outcome
+    assert (outcome.verdict, outcome.reference_error) == ("reference", 0.9)
+    assert outcome.reference_judge == "reference:precision=fp64"
+    # 0.2 off is suspicious, but the engine is 0.5 off the judge: the engine is the worse of the two.
+    outcome = walk("compare", answers.context(), oracle(answers, whole, judged=0.2)).finish.outcome
+    assert (outcome.verdict, outcome.reference_error) == ("fails", 0.2)
+
+
+def test_a_reference_that_cannot_be_judged(answers: Any, walk: Any) -> None:
+    base = oracle(answers, answers.measured(("real:0", 0.9)))
+
+    def answer(probe: Any) -> Measurement:
+        if getattr(probe, "reference", "onnxruntime") != "onnxruntime":
+            return Measurement(status="unsupported", message="no")
+        return base(probe)
+
+    outcome = walk("compare", answers.context(), answer).finish.outcome
+    assert (outcome.verdict, outcome.reference_judge, outcome.reference_error) == ("fails", "", None)
+
+
+def test_a_reference_that_moves(answers: Any, walk: Any) -> None:
+    base = oracle(answers, answers.measured(("real:0", 0.9)))
+
+    def answer(probe: Any) -> Measurement:
+        if getattr(probe, "engine", "") == "onnxruntime":
+            return answers.measured((probe.samples[0], 0.3))
+        return base(probe)
+
+    outcome = walk("compare", answers.context(), answer).finish.outcome
+    assert (outcome.verdict, outcome.reference_steady) == ("reference", False)
+
+
+def test_it_looks_again_alone_and_says_what_it_may_have_missed(answers: Any, walk: Any) -> None:
+    calm = oracle(
+        answers,
+        answers.measured(("real:0", 0.001), ("random:0", 0.001)),
+        runs=lambda probe: answers.measured(("real:0", 0.001), run_seconds=0.01 * probe.runs),
+    )
+    done = walk("compare", answers.context(), calm)
+    looks = [p for p in done.probes if isinstance(p, Measure) and p.runs > 1]
+    assert [p.runs for p in looks] == [20, 80, 200]
+    assert all(p.exclusive and p.samples == ("real:0",) and p.attempt == 0 for p in looks)
+    outcome = done.finish.outcome
+    assert (outcome.verdict, outcome.looks, outcome.failures) == ("passes", 300, 0)
+    assert "a fault rarer than 1 % would not have shown" in outcome.message
+    assert done.finish.findings.signature is None
+
+
+def test_slow_runs_are_bounded_by_time(answers: Any, walk: Any) -> None:
+    slow = oracle(
+        answers,
+        answers.measured(("real:0", 0.0)),
+        runs=lambda probe: answers.measured(("real:0", 0.0), run_seconds=float(probe.runs)),
+    )
+    done = walk("compare", answers.context(), slow)
+    assert [p.runs for p in done.probes if isinstance(p, Measure) and p.runs > 1] == [20, 10]
+    assert done.finish.outcome.looks == 30
+
+
+def test_an_intermittent_failure_is_locked_on_the_whole_feed_with_its_rate(answers: Any, walk: Any) -> None:
+    def runs(probe: Any) -> Measurement:
+        bad = (answers.result("real:0/0", 0.0), answers.result("real:0/1", 0.4))
+        return answers.measured(
+            ("real:0/0", 0.0), ("real:0/1", 0.0), runs=(bad,), varies=True, facts={"runs": probe.runs}
+        )
+
+    whole = answers.measured(("real:0/0", 0.0), ("real:0/1", 0.0), ("random:0", 0.0))
+    done = walk("compare", answers.context(), oracle(answers, whole, runs=runs))
+    found, outcome = done.finish.findings, done.finish.outcome
+    assert (found.sample, found.signature.sample) == ("real:0", "real:0/1")
+    assert (found.signature.failures, found.signature.looks) == (1, 20)
+    assert found.looks >= 100  # twice what shows a 5 % fault with 95 %
+    assert (outcome.verdict, outcome.failures, outcome.looks) == ("fails", 1, 20)
+    assert outcome.interval_low < 0.05 < outcome.interval_high
+
+
+def test_random_values_that_the_model_cannot_take_are_dropped(answers: Any, walk: Any) -> None:
+    base = oracle(answers, answers.measured(("real:0", 0.9)))
+
+    def answer(probe: Any) -> Measurement:
+        if isinstance(probe, Measure) and "random:0" in probe.samples:
+            return Measurement(status="reference-failed", message="index out of range.")
+        return base(probe)
+
+    found = walk("compare", answers.context(), answer).finish.findings
+    assert [s.id for s in found.samples] == ["real:0"]
+    assert found.notes == (
+        "The model does not run on the random inputs (index out of range); only the real ones are used.",
+    )
+    assert found.signature is not None
+
+
+@pytest.mark.parametrize(("status", "kind"), [("crash", "crash"), ("build-failed", "build")])
+def test_a_model_that_never_runs_fails_in_its_own_way(answers: Any, walk: Any, status: Any, kind: str) -> None:
+    dead = Measurement(status=status, message="why")
+    done = walk("compare", answers.context(), lambda probe: answers.opening(probe) or dead)
+    assert (done.finish.outcome.verdict, done.finish.findings.signature.kind) == ("fails", kind)
+    assert done.finish.outcome.message == "why"
+
+
+def test_a_timeout_settles_nothing(answers: Any, walk: Any) -> None:
+    done = walk("compare", answers.context(), lambda probe: Measurement(status="timeout", message="too slow"))
+    assert (done.finish.outcome.verdict, done.finish.findings.signature) == ("unresolved", None)
+
+
+def test_bad_inputs_end_the_step_with_their_sentence(answers: Any, walk: Any) -> None:
+    def answer(probe: Any) -> Measurement:
+        refused = Measurement(status="refused", message="'in.npz' lacks the input 'x'.")
+        return refused if isinstance(probe, LoadInputs) else answers.opening(probe)
+
+    with pytest.raises(StepRefused, match="lacks the input 'x'") as caught:
+        walk("compare", answers.context(Findings(), problem={"model": "/m.onnx"}), answer)
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(("code", "verdict", "kind"), [(1, "fails", "check"), (0, "passes", None)])
+def test_an_external_check_judges_the_whole_model(
+    answers: Any, walk: Any, code: int, verdict: str, kind: str | None
+) -> None:
+    def answer(probe: Any) -> Measurement:
+        return answers.opening(probe) or Measurement(facts={"returncode": code, "stdout": "", "stderr": ""})
+
+    context = answers.context(Findings(), check="python check.py {model}", problem={"model": "/m.onnx"})
+    done = walk("compare", context, answer)
+    assert isinstance(done.probes[-1], Check)
+    assert not any(isinstance(p, LoadInputs) for p in done.probes)  # the check needs none
+    assert done.finish.outcome.verdict == verdict
+    signature = done.finish.findings.signature
+    assert (signature.kind if signature else None) == kind

@@ -1,0 +1,349 @@
+"""sanitize, inputs, repeat, nondeterminism, tactics and double-check over invented answers."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from engines.compare.criterion import Signature
+from engines.graph.index import GraphIndex, Node, Tensor
+from engines.probe import Check, Describe, Measure, Measurement, SampleResult, Sanitize, Score
+from engines.spec import parse
+from engines.steps.base import Described
+
+LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01)
+
+
+def locked(answers: Any, **rest: Any) -> Any:
+    return msgspec.structs.replace(answers.READY, **{"signature": LOCKED, "sample": "real:0", **rest})
+
+
+def often(locked_at: int = 20) -> dict[str, Any]:
+    return {"signature": msgspec.structs.replace(LOCKED, failures=1, looks=locked_at), "looks": 40}
+
+
+# -- sanitize
+
+
+def sanitized(answers: Any, clean: Measurement, original: Measurement | None = None) -> Any:
+    def answer(probe: Any) -> Measurement:
+        if isinstance(probe, Sanitize):
+            return Measurement(facts={"model": "clean", "nodes_before": 9, "nodes_after": 7, "notes": []})
+        assert isinstance(probe, Measure)
+        if probe.model == "clean":
+            return clean
+        assert original is not None
+        return original
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "change", "model"),
+    [
+        (0.5, "fails", "none", "clean"),
+        (0.2, "fails", "helps", "clean"),
+        (0.9, "fails", "hurts", "clean"),
+        (0.0, "passes", "helps", "m"),
+    ],
+)
+def test_sanitizing(answers: Any, walk: Any, error: float, verdict: str, change: str, model: str) -> None:
+    clean = answers.measured(("real:0", error), ("random:0", 0.0))
+    done = walk("sanitize", answers.context(locked(answers)), sanitized(answers, clean))
+    outcome, found = done.finish.outcome, done.finish.findings
+    assert (outcome.verdict, outcome.change, outcome.nodes_before, outcome.nodes_after) == (verdict, change, 9, 7)
+    assert found.model == model
+    assert found.signature.error == (error or 0.5)
+
+
+def test_what_could_not_be_sanitized_goes_on_with_the_original(answers: Any, walk: Any) -> None:
+    refused = Measurement(status="refused", message="a sparse weight.")
+    done = walk("sanitize", answers.context(locked(answers)), lambda _: refused)
+    assert (done.finish.outcome.verdict, done.finish.outcome.reason) == ("could-not", "a sparse weight.")
+    assert done.finish.findings.model == "m"
+
+
+@pytest.mark.parametrize("status", ["build-failed", "timeout", "invalid-model"])
+def test_a_sanitized_model_that_fails_otherwise_is_not_used(answers: Any, walk: Any, status: Any) -> None:
+    broken = Measurement(status=status, message="no parser.")
+    done = walk("sanitize", answers.context(locked(answers)), sanitized(answers, broken))
+    assert (done.finish.outcome.verdict, done.finish.findings.model) == ("could-not", "m")
+
+
+def test_a_failure_that_comes_and_goes_is_not_cured_by_silence(answers: Any, walk: Any) -> None:
+    quiet = answers.measured(("real:0", 0.0), facts={"runs": 40})
+    loud = answers.measured(("real:0", 0.0), runs=((answers.result("real:0", 0.5),),), facts={"runs": 40})
+    context = answers.context(locked(answers, **often()))
+    done = walk("sanitize", context, sanitized(answers, quiet, quiet))
+    assert (done.finish.outcome.verdict, done.finish.findings.model) == ("could-not", "m")
+    done = walk("sanitize", context, sanitized(answers, quiet, loud))
+    assert done.finish.outcome.verdict == "passes"
+    done = walk("sanitize", context, sanitized(answers, loud))
+    assert (done.finish.outcome.verdict, done.finish.findings.model) == ("fails", "clean")
+    assert (done.finish.findings.signature.looks, done.finish.findings.sample) == (20, "real:0")
+    assert all(p.exclusive and p.runs == 40 for p in done.probes if isinstance(p, Measure))
+
+
+# -- inputs
+
+
+@pytest.mark.parametrize(
+    ("real", "random", "verdict"), [(0.5, 0.5, "no"), (0.5, 0.0, "only-real"), (0.0, 0.5, "helps"), (0.0, 0.0, "no")]
+)
+def test_real_beside_random(answers: Any, walk: Any, real: float, random: float, verdict: str) -> None:
+    m = answers.measured(("real:0/0", real), ("real:0/1", 0.0), ("random:0", random))
+    outcome = walk("inputs", answers.context(locked(answers)), lambda _: m).finish.outcome
+    assert outcome.verdict == verdict
+    assert (outcome.real_error, outcome.real_samples, outcome.real_failing) == (real, 2, int(real > 0))
+    assert (outcome.random_error, outcome.random_samples) == (random, 1)
+
+
+def test_no_real_inputs(answers: Any, walk: Any) -> None:
+    outcome = walk(
+        "inputs", answers.context(locked(answers)), lambda _: answers.measured(("random:0", 0.5))
+    ).finish.outcome
+    assert (outcome.verdict, outcome.real_error) == ("none-given", None)
+
+
+# -- repeat
+
+
+def repeated(answers: Any, *, runs: int = 0, builds: Any = ()) -> Any:
+    """One build of which ``runs`` runs fail after the first; fresh builds fail as told."""
+
+    def answer(probe: Any) -> Measurement:
+        if probe.attempt:
+            return answers.measured(("real:0", 0.5 if builds[probe.attempt - 1] else 0.0))
+        bad = tuple((answers.result("real:0", 0.5),) for _ in range(runs))
+        first = 0.5 if runs == probe.runs else 0.0
+        return answers.measured(
+            ("real:0", first), runs=() if first else bad, varies=not first and bool(runs), facts={"runs": probe.runs}
+        )
+
+    return answer
+
+
+def test_a_steady_failure_on_an_engine_that_always_builds_the_same(answers: Any, walk: Any) -> None:
+    context = answers.context(locked(answers), capabilities={"rebuild": answers.ABSENT, "optimizers": answers.PRESENT})
+    outcome = walk("repeat", context, repeated(answers, runs=5)).finish.outcome
+    assert (outcome.behaviour, outcome.builds, outcome.runs, outcome.failures, outcome.switchable) == (
+        "steady",
+        1,
+        5,
+        5,
+        True,
+    )
+
+
+@pytest.mark.parametrize("rebuild", [True, False])
+def test_one_build_that_varies_needs_no_other(answers: Any, walk: Any, rebuild: bool) -> None:
+    context = answers.context(locked(answers), capabilities={"rebuild": answers.PRESENT if rebuild else answers.ABSENT})
+    done = walk("repeat", context, repeated(answers, runs=2))
+    outcome = done.finish.outcome
+    assert (outcome.behaviour, outcome.failures, outcome.runs, outcome.bitwise_varies) == ("same-engine", 2, 5, True)
+    assert done.finish.findings.looks > 5
+    assert all(p.exclusive for p in done.probes)
+
+
+def test_a_failure_that_does_not_come_back_comes_and_goes(answers: Any, walk: Any) -> None:
+    context = answers.context(locked(answers, **often()), capabilities={"rebuild": answers.PRESENT})
+    outcome = walk("repeat", context, repeated(answers, runs=0)).finish.outcome
+    assert (outcome.behaviour, outcome.failures, outcome.runs) == ("same-engine", 0, 40)
+
+
+@pytest.mark.parametrize(
+    ("builds", "behaviour", "failures"), [((1, 1, 1, 1, 1), "steady", 5), ((1, 0, 1, 1, 0), "rebuilds-differ", 3)]
+)
+def test_fresh_builds(answers: Any, walk: Any, builds: Any, behaviour: str, failures: int) -> None:
+    context = answers.context(locked(answers), capabilities={"rebuild": answers.PRESENT})
+    done = walk("repeat", context, repeated(answers, runs=5, builds=builds))
+    outcome = done.finish.outcome
+    assert (outcome.behaviour, outcome.builds, outcome.failures) == (behaviour, 5, failures)
+    assert [p.attempt for p in done.probes] == [0, 1, 2, 3, 4, 5]
+    assert (outcome.more_builds > 0) == (behaviour == "steady")
+    assert outcome.interval_low < failures / 5 <= outcome.interval_high
+
+
+def test_builds_that_do_not_answer_are_not_counted(answers: Any, walk: Any) -> None:
+    def answer(probe: Any) -> Measurement:
+        if probe.attempt in (1, 2):
+            return Measurement(status="timeout", message="slow")
+        return answers.measured(("real:0", 0.5), facts={"runs": 5} if not probe.attempt else {})
+
+    outcome = walk(
+        "repeat", answers.context(locked(answers), capabilities={"rebuild": answers.PRESENT}), answer
+    ).finish.outcome
+    assert (outcome.builds, outcome.failures, outcome.behaviour) == (3, 3, "steady")
+
+
+def test_builds_that_fail_to_build_are_repeated_too(answers: Any, walk: Any) -> None:
+    findings = msgspec.structs.replace(locked(answers), signature=Signature(kind="build", sample="real:0"))
+    outcome = walk("repeat", answers.context(findings), lambda _: Measurement(status="build-failed")).finish.outcome
+    assert (outcome.behaviour, outcome.builds, outcome.failures, outcome.switchable) == ("steady", 5, 5, False)
+
+
+def test_alone_on_a_model_that_passes_it_looks_until_it_fails_or_gives_up(answers: Any, walk: Any) -> None:
+    def answer(probe: Any) -> Measurement:
+        return answers.measured(("real:0", 0.0), ("random:0", 0.0), run_seconds=0.01, facts={"runs": probe.runs})
+
+    outcome = walk("repeat", answers.context(), answer).finish.outcome
+    assert (outcome.behaviour, outcome.runs, outcome.failures) == ("steady", 300, 0)
+    assert "0 of 300 runs" in outcome.message
+
+
+def test_a_check_is_repeated(answers: Any, walk: Any) -> None:
+    findings = msgspec.structs.replace(locked(answers), signature=Signature(kind="check", sample="real:0"))
+    done = walk(
+        "repeat",
+        answers.context(findings, check="check.py"),
+        lambda p: Measurement(facts={"returncode": p.attempt % 2}),
+    )
+    assert all(isinstance(p, Check) for p in done.probes)
+    assert (done.finish.outcome.behaviour, done.finish.outcome.failures, done.finish.outcome.builds) == (
+        "rebuilds-differ",
+        3,
+        5,
+    )
+
+
+# -- nondeterminism
+
+CHAIN = GraphIndex(
+    "m",
+    tuple(Node(i, f"n{i}", op, "", (i,), (i + 1,)) for i, op in enumerate(("Cos", "ScatterND", "Sin"))),
+    tuple(
+        Tensor(i, "xabcy"[i] if i < 3 else "y", "float32", "node" if i else "input", i - 1, (2,), 8) for i in range(4)
+    ),
+    (0,),
+    (3,),
+)
+
+
+def test_the_first_tensor_that_differs_is_named(answers: Any, walk: Any) -> None:
+    def scores(*wrong: str) -> SampleResult:
+        def score(name: str) -> Score:
+            return Score(name, rel_l2=0.5 if name in wrong else 0.0)
+
+        return SampleResult("real:0", (score("y"),), marks=tuple(score(n) for n in "ab"))
+
+    def answer(probe: Any) -> Any:
+        if isinstance(probe, Describe):
+            return Described(CHAIN, Measurement())
+        if parse(probe.engine).get("threads") == "1":
+            return answers.measured(("real:0", 0.0), facts={"runs": probe.runs})
+        return Measurement(
+            results=(scores(),),
+            runs=((scores("b", "y"),), (scores("b", "y"),)),
+            facts={"runs": probe.runs},
+            varies=True,
+        )
+
+    context = answers.context(locked(answers, **often()), engine="onnxruntime", info={"options": [{"name": "threads"}]})
+    done = walk("nondeterminism", context, answer)
+    outcome = done.finish.outcome
+    assert (outcome.nondeterministic, outcome.first_tensor, outcome.first_node, outcome.first_op) == (
+        True,
+        "b",
+        "n1",
+        "ScatterND",
+    )
+    assert (outcome.failures, outcome.runs, outcome.single_thread) == (2, 100, "cures")
+    assert [s.node for s in done.finish.findings.suspects] == [1]
+    assert all(p.exclusive for p in done.probes if isinstance(p, Measure))
+
+
+def test_nothing_differs(answers: Any, walk: Any) -> None:
+    def answer(probe: Any) -> Any:
+        same = SampleResult("real:0", (Score("y", rel_l2=0.5),), marks=(Score("a"), Score("b")))
+        return (
+            Described(CHAIN, Measurement())
+            if isinstance(probe, Describe)
+            else Measurement(results=(same,), facts={"runs": probe.runs})
+        )
+
+    outcome = walk("nondeterminism", answers.context(locked(answers)), answer).finish.outcome
+    assert (outcome.nondeterministic, outcome.first_tensor, outcome.single_thread) == (False, "", "not-tried")
+
+
+# -- tactics
+
+NAMES = ("Alpha", "Beta", "ConstantFolding", "Delta", "Epsilon", "Zeta", "Eta", "Theta")
+
+
+def switched(answers: Any, fails: Any) -> Any:
+    """``fails(on)``: whether the model fails with these optimizers on."""
+
+    def answer(probe: Any) -> Measurement:
+        off = set(filter(None, parse(probe.engine).get("disabled_optimizers").split("+")))
+        return answers.measured(("real:0", 0.5 if fails(set(NAMES) - off) else 0.0))
+
+    return answer
+
+
+def optimizers(answers: Any, walk: Any, fails: Any, engine: str = "onnxruntime") -> Any:
+    context = answers.context(
+        locked(answers), engine=engine, capabilities={"optimizers": answers.PRESENT}, info={"optimizers": NAMES}
+    )
+    return walk("tactics", context, switched(answers, fails))
+
+
+@pytest.mark.parametrize("name", ["Alpha", "Delta", "Theta"])
+def test_one_guilty_optimizer(answers: Any, walk: Any, name: str) -> None:
+    done = optimizers(answers, walk, lambda on: name in on)
+    outcome = done.finish.outcome
+    assert (outcome.found, outcome.suspects, outcome.necessary, outcome.sufficient) == (True, name, True, True)
+    assert done.finish.findings.optimizers == (name,)
+    assert len(done.probes) <= 12
+    (off,) = done.finish.decisive["suspect-off"]
+    assert parse(off.engine).get("disabled_optimizers") == name
+
+
+def test_an_enabler_is_named_as_such(answers: Any, walk: Any) -> None:
+    outcome = optimizers(answers, walk, lambda on: {"Delta", "ConstantFolding"} <= on).finish.outcome
+    assert (outcome.suspects, outcome.enablers) == ("Delta", "ConstantFolding")
+
+
+def test_two_that_can_stand_in_for_each_other(answers: Any, walk: Any) -> None:
+    outcome = optimizers(answers, walk, lambda on: "Alpha" in on or "Theta" in on).finish.outcome
+    assert outcome.sufficient
+    assert (outcome.found, outcome.necessary) == (True, True)
+    assert set(outcome.suspects.split(", ")) == {"Alpha", "Theta"}
+
+
+def test_no_optimizer_is_to_blame(answers: Any, walk: Any) -> None:
+    done = optimizers(answers, walk, lambda on: True)
+    assert (done.finish.outcome.found, done.finish.outcome.kind) == (False, "none")
+    assert done.finish.findings.optimizers == ()
+
+
+def test_what_the_user_had_off_stays_off(answers: Any, walk: Any) -> None:
+    done = optimizers(answers, walk, lambda on: "Delta" in on, "onnxruntime:disabled_optimizers=Beta")
+    assert all("Beta" in parse(p.engine).get("disabled_optimizers").split("+") for p in done.probes)
+
+
+def test_engines_without_switches_say_why(answers: Any, walk: Any) -> None:
+    done = walk("tactics", answers.context(locked(answers), capabilities={"optimizers": answers.ABSENT}), None)
+    assert not done.probes
+    assert done.finish.outcome.message == "No optimizers can be searched: it cannot."
+
+
+# -- double-check
+
+
+@pytest.mark.parametrize(
+    ("unresolved", "check", "suggestion"),
+    [
+        ({}, "", "tolerance"),
+        ({"build-failed": 4, "harmless": 2}, "", "linear"),
+        ({"harmless": 3}, "", "metric"),
+        ({"unrepresentable-input": 3}, "", "sample"),
+        ({"harmless": 3}, "check.py", "regex"),
+    ],
+)
+def test_the_commonest_reason_decides(answers: Any, walk: Any, unresolved: Any, check: str, suggestion: str) -> None:
+    done = walk(
+        "double-check", answers.context(locked(answers), check=check, settings={"unresolved": unresolved}), None
+    )
+    outcome = done.finish.outcome
+    assert (outcome.suggestion, outcome.unresolved, outcome.visits_left) == (suggestion, sum(unresolved.values()), 2)
+    assert walk("double-check", answers.context(locked(answers), visit=3), None).finish.outcome.suggestion == "stop"

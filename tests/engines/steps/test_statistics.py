@@ -1,0 +1,56 @@
+"""Exact intervals against published values and against their own definition."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.steps.statistics import interval, looks_to_see, unseen_rate
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "low", "high"),
+    [
+        (0, 10, 0.0, 0.3084971),
+        (1, 10, 0.0025286, 0.4450161),
+        (5, 10, 0.1870860, 0.8129140),
+        (10, 10, 0.6915029, 1.0),
+        (4, 5, 0.2835821, 0.9949492),
+        (0, 0, 0.0, 1.0),
+    ],
+)
+def test_known_intervals(k: int, n: int, low: float, high: float) -> None:
+    assert interval(k, n) == pytest.approx((low, high), abs=2e-6)
+
+
+@given(st.integers(1, 400), st.data())
+def test_the_bounds_are_where_the_tails_are_a_fortieth(n: int, data: st.DataObject) -> None:
+    k = data.draw(st.integers(0, n))
+    low, high = interval(k, n)
+    assert 0 <= low <= k / n <= high <= 1
+
+    def at_most(count: int, p: float) -> float:
+        return math.fsum(math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(count + 1))
+
+    if k:
+        assert 1 - at_most(k - 1, low) == pytest.approx(0.025, abs=1e-6)
+    if k < n:
+        assert at_most(k, high) == pytest.approx(0.025, abs=1e-6)
+
+
+def test_thousands_of_looks() -> None:
+    low, high = interval(12, 5000)
+    assert low < 12 / 5000 < high < 0.005
+
+
+@given(st.floats(0.001, 0.999))
+def test_enough_looks_and_not_more_than_enough(rate: float) -> None:
+    looks = looks_to_see(rate)
+    assert (1 - rate) ** looks <= 0.05 + 1e-9
+    assert (1 - rate) ** (looks - 1) > 0.05 - 1e-9
+
+
+def test_the_rule_of_three() -> None:
+    assert unseen_rate(300) == 0.01
+    assert (unseen_rate(0), unseen_rate(2)) == (1.0, 1.0)
