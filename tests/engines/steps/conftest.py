@@ -113,3 +113,13 @@ def session(tmp_path: Path) -> Callable[..., Session]:
         return Session(tmp_path / "session", MODELS / f"{name}.onnx", engine, given, **problem)
 
     return open_session
+
+
+@pytest.fixture
+def open_model(tmp_path: Path) -> Callable[..., Session]:
+    """``open_model(path, engine, inputs)``: any model file."""
+
+    def open_any(model: Path, engine: str, inputs: tuple[Path, ...] = (), **problem: Any) -> Session:
+        return Session(tmp_path / "session", model, engine, inputs, **problem)
+
+    return open_any

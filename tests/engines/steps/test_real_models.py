@@ -1,0 +1,120 @@
+"""The simple steps on real engines and the committed models, whose failures are known."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+Open = Callable[..., Any]
+ORT = "onnxruntime:optimization=all"
+
+
+def save(
+    path: Path, nodes: list[onnx.NodeProto], inputs: dict[str, Any], outputs: dict[str, Any], **weights: np.ndarray
+) -> Path:
+    def info(items: dict[str, Any]) -> list[onnx.ValueInfoProto]:
+        return [helper.make_tensor_value_info(n, kind, dims) for n, (kind, dims) in items.items()]
+
+    graph = helper.make_graph(
+        nodes, "g", info(inputs), info(outputs), [numpy_helper.from_array(v, n) for n, v in weights.items()]
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def test_a_fusion_bug_from_reproduce_to_its_optimizer(session: Open) -> None:
+    s = session("shapes_cnn", ORT, tolerance={"": 1e-3})
+    compared = s.step("compare").finish.outcome
+    assert (compared.verdict, compared.precision, compared.explanation) == ("fails", "fp32", "engine")
+    assert compared.reference_judge
+    assert compared.reference_error < 1e-5
+    assert s.findings.sample.startswith("real:0/")
+    clean = s.step("sanitize").finish.outcome
+    assert (clean.verdict, clean.nodes_after < clean.nodes_before) == ("fails", True)
+    inputs = s.step("inputs").finish.outcome
+    assert (inputs.real_samples, inputs.real_failing > 0) == (16, True)
+    assert s.step("repeat").finish.outcome.behaviour == "steady"
+    tactics = s.step("tactics")
+    assert (tactics.finish.outcome.suspects, tactics.finish.outcome.necessary, tactics.finish.outcome.sufficient) == (
+        "Pad_Fusion",
+        True,
+        True,
+    )
+    assert len(tactics.probes) <= 14
+
+
+def test_fp16_breaks_the_transformer_by_its_own_limits(session: Open) -> None:
+    s = session("sort_tf_massive_m4", "emulate:precision=fp16")
+    outcome = s.step("compare", judge_reference=False).finish.outcome
+    assert (outcome.verdict, outcome.samples, outcome.samples_failing, outcome.tolerance) == ("fails", 16, 16, 1e-2)
+    assert (outcome.explanation, outcome.nonfinite) == ("precision", False)
+    assert outcome.error > 0.9
+
+
+def test_a_sound_engine_passes_after_many_looks(session: Open) -> None:
+    s = session("sort_tf_massive_m4", ORT, inputs=False)
+    done = s.step("compare", look_again={"most": 40, "batches": [20, 20]})
+    assert (done.finish.outcome.verdict, done.finish.outcome.looks, done.finish.outcome.failures) == ("passes", 40, 0)
+    assert done.finish.findings.signature is None
+    assert s.step("inputs").finish.outcome.verdict == "none-given"
+
+
+def test_division_in_integers(open_model: Open, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Div", ["one", "x"], ["r"]), helper.make_node("Mul", ["r", "w"], ["y"])]
+    shape = (TensorProto.INT32, ["n"])
+    path = save(tmp_path / "m.onnx", nodes, {"x": shape, "w": shape}, {"y": shape}, one=np.array([1], np.int32))
+    np.savez(tmp_path / "in.npz", x=np.arange(2, 10, dtype=np.int32), w=np.full(8, 100, np.int32))
+    s = open_model(path, ORT, (tmp_path / "in.npz",))
+    assert s.step("compare").finish.outcome.verdict == "fails"
+    tactics = s.step("tactics").finish.outcome
+    assert (tactics.found, tactics.suspects) == (True, "DivMulFusion")
+
+
+def test_a_reference_at_fault(open_model: Open, tmp_path: Path) -> None:
+    """The mean is far above the spread: single precision loses the variance, float64 and the other engine do not."""
+    nodes = [helper.make_node("InstanceNormalization", ["x", "s", "b"], ["y"], epsilon=1e-9)]
+    shape = (TensorProto.FLOAT, ["n", 3, 16, 16])
+    weights = {"s": np.ones(3, np.float32), "b": np.zeros(3, np.float32)}
+    path = save(tmp_path / "m.onnx", nodes, {"x": shape}, {"y": shape}, **weights)
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "in.npz", x=(1000 + 0.01 * rng.standard_normal((2, 3, 16, 16))).astype(np.float32))
+    outcome = open_model(path, "reference", (tmp_path / "in.npz",)).step("compare").finish.outcome
+    assert (outcome.verdict, outcome.reference_judge) == ("reference", "reference:precision=fp64")
+    assert outcome.reference_error > 1e-3
+
+
+@pytest.fixture
+def raced(tmp_path: Path) -> Path:
+    """Sums into the same few rows from many updates: several threads lose some."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("ScatterND", ["zeros", "where", "x"], ["sums"], name="sum_up", reduction="add"),
+        helper.make_node("Relu", ["sums"], ["y"], name="relu"),
+    ]
+    return save(
+        tmp_path / "race.onnx",
+        nodes,
+        {"x": (TensorProto.FLOAT, [20000, 64])},
+        {"y": (TensorProto.FLOAT, [100, 64])},
+        zeros=np.zeros((100, 64), np.float32),
+        where=rng.integers(0, 100, (20000, 1)),
+    )
+
+
+@pytest.mark.alone
+def test_a_race_is_found_and_one_thread_cures_it(open_model: Open, raced: Path) -> None:
+    s = open_model(raced, "onnxruntime:optimization=all,threads=2")
+    compared = s.step("compare").finish.outcome
+    assert compared.verdict == "fails"
+    done = s.step("nondeterminism", runs=20).finish
+    assert (done.outcome.nondeterministic, done.outcome.first_node, done.outcome.first_op) == (
+        True,
+        "sum_up",
+        "ScatterND",
+    )
+    assert done.outcome.single_thread == "cures"
+    assert [suspect.node for suspect in done.findings.suspects] == [0]
