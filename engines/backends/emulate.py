@@ -1,5 +1,7 @@
 """emulate: FP16 or BF16 storage on FP32 arithmetic. What a faultless engine of that precision would give."""
 
+import math
+
 import msgspec
 import onnxruntime as ort
 
@@ -15,6 +17,9 @@ from engines.spec import EngineSpec
 _STORAGE = {"fp16": "float16", "bf16": "bfloat16"}
 _CONVERSION = "1"  # changes when the conversion changes what is computed
 _LITERAL = Settings()  # any optimizer could remove the casts that round
+# Without memory reuse a session of 581 nodes builds in 33 ms instead of 345, and holds every activation at once.
+_FAST = Settings(reuse=False)
+_SMALL = 16 << 20  # bytes fed times nodes: a guess at what all activations take
 
 
 class Engine:
@@ -30,7 +35,12 @@ class Engine:
             model = emulate(marked, request.weights_dir, self.info.precision, request.keep)
         except ModelProblem as error:
             raise EngineFault("unsupported", str(error)) from error
-        return Session(model, request.weights_dir, _LITERAL)
+        return Session(model, request.weights_dir, _FAST if _small(request, len(model.graph.node)) else _LITERAL)
+
+
+def _small(request: BuildRequest, nodes: int) -> bool:
+    fed = sum(4 * math.prod(shape) for shape in request.feed_shapes.values())
+    return fed * nodes <= _SMALL
 
 
 def make(spec: EngineSpec) -> Engine:

@@ -66,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True):
     prepacking: bool = False
     deterministic: bool = False
     custom_ops: tuple[str, ...] = ()
+    # Planning which activations may share memory takes time that grows with the square of the nodes; it changes no number.
+    reuse: bool = True
 
 
 class Session:
@@ -188,6 +190,7 @@ def _create(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any
     config.inter_op_num_threads = settings.inter_threads
     if settings.execution == "parallel":
         config.execution_mode = ort.ExecutionMode.ORT_PARALLEL
+    config.enable_mem_reuse = settings.reuse
     config.use_deterministic_compute = settings.deterministic
     if weights_dir:
         config.add_session_config_entry("session.model_external_initializers_file_folder_path", weights_dir)

@@ -75,6 +75,7 @@ class Suspect(msgspec.Struct, frozen=True, omit_defaults=True):
     nodes: str
     own: float
     effect: float
+    name: str = ""  # for people
     inherited: float = 0.0
     added: float = 0.0
     added_exact: float | None = None

@@ -45,7 +45,7 @@ def name_cause(findings: Findings, case: Case, inner: Sequence[Inner], storage: 
     if suspect is not None and suspect.added_exact is not None and suspect.added > 10 * max(suspect.added_exact, 1e-12):
         return Cause(
             "cancellation",
-            f"{case.nodes[-1]} fed exact inputs is off by {suspect.added_exact:.2g}, fed inputs rounded to {storage} by "
+            f"{suspect.name} fed exact inputs is off by {suspect.added_exact:.2g}, fed inputs rounded to {storage} by "
             f"{_say(suspect.added)}: it takes the difference of nearly equal values.",
         )
     if case.needs_higher_inputs:

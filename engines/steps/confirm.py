@@ -98,7 +98,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
 
 def joined(index: GraphIndex, earlier: tuple[Culprit, ...], new: Culprit) -> tuple[Culprit, ...]:
     """The culprits with one more. The same cause at a neighbouring node, found on another sample, is the same culprit met further
-    on (a square that overflows on one row where its sum does on another): it widens what is to be kept and is not counted again."""
+    on (a square that overflows on one row, its sum on another): it widens what is to be kept and is not counted again."""
     nodes = set(ranges.decode(new.keep or new.case.node_ids))
     feeds, leaves = index.boundary(nodes)
     near = nodes | {index.tensors[t].producer for t in feeds} | {r for t in leaves for r in index.readers[t]}

@@ -226,6 +226,7 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
                 nodes=ranges.encode([n, *(_producers(index, n) if amplifies else ())]),
                 own=amount(tensor),
                 effect=verdict.effect,
+                name=ask.names([n])[0],
                 inherited=badness(inherited, criterion) if inherited else 0.0,
                 added=amount(tensor),
                 added_exact=badness(exact, criterion) if exact is not None else None,

@@ -61,6 +61,7 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
             tensor=t,
             nodes=ranges.encode([index.tensors[t].producer]),
             own=differs[t],
+            name=ask.names([index.tensors[t].producer])[0],
             effect=0.0,  # not measured: a run that differs now and then cannot be transplanted
         )
         for t in sorted(sources, key=lambda t: (-differs[t], t))
