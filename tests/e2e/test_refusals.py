@@ -126,7 +126,7 @@ def test_names_that_hold_anything(narrowdown, tmp_path) -> None:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1])],
     )  # fmt: skip
     path = tmp_path / "names.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
     np.savez(tmp_path / "x.npz", x=np.full((1, 8), 300.0, np.float32))
     session = tmp_path / "s"
     ran = narrowdown(
@@ -150,19 +150,16 @@ def test_display_json_is_json_only(narrowdown, shapes) -> None:
 
 
 def test_a_strangers_session_runs_no_script(narrowdown, shapes, surroundings, tmp_path) -> None:
-    model, _ = shapes
+    model, inputs = shapes
     loader = tmp_path / "loader.py"
-    loader.write_text(
-        "import numpy as np\n\ndef load_data():\n    noise = np.random.default_rng(0)\n"
-        "    yield {'image': noise.normal(size=(2, 1, 64, 64)).astype('float32')}\n"
-    )
+    loader.write_text(f"import numpy as np\n\ndef load_data():\n    yield dict(np.load({str(inputs)!r}))\n")
     session = tmp_path / "s"
     ran = narrowdown("run", model, "--inputs", loader, "--tolerance", "1e-3", "--session", session)
-    assert ran.code in (0, 10), ran.out + ran.err
+    assert ran.code == 0, ran.out + ran.err
     trust = Path(surroundings["XDG_STATE_HOME"]) / "narrowdown/trust.json"
     assert trust.stat().st_mode & 0o777 == 0o600
     trust.unlink()
     refused = narrowdown("replay", session)
     assert refused.code == 3
     assert "loader.py" in refused.err
-    assert narrowdown("replay", session, "--yes-run-scripts", "all").code in (0, 6)
+    assert narrowdown("replay", session, "--yes-run-scripts", "all").code == 0

@@ -38,7 +38,9 @@ def test_reduce(narrowdown, shapes, tmp_path) -> None:
 
 def test_reduce_of_a_model_that_is_right(narrowdown, shapes) -> None:
     model, inputs = shapes
-    ran = narrowdown("step", "reduce", model, "--inputs", inputs, "--engine", "onnxruntime:optimization=disabled", "--json")
+    ran = narrowdown(
+        "step", "reduce", model, "--inputs", inputs, "--engine", "onnxruntime:optimization=disabled", "--json"
+    )
     assert json.loads(ran.out)["verdict"] == "not-reproduced"
     assert ran.code == 10
 

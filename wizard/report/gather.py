@@ -203,7 +203,9 @@ def _nodes_before(state: State) -> int:
 
 
 def summary(report: Report) -> list[str]:
-    """The end of a run in a few lines of plain text."""
+    """What was found, in a few lines of plain text; none where no part of the model is at fault."""
+    if not report.culprits:
+        return []
     lines = [report.headline]
     for position, c in enumerate(report.culprits, 1):
         own = f"own error {number(c.own)}" + (f", effect {number(c.effect)}" if c.effect is not None else "")
