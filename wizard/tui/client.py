@@ -78,7 +78,9 @@ class LogTail:
     def read(self) -> tuple[str, ...]:
         """The last lines; read again only when the file changed."""
         with contextlib.suppress(OSError):
-            found = [(path, path.stat()) for path in self.folder.rglob("*.log") if path.is_file()]
+            found = [
+                (path, path.stat()) for path in self.folder.rglob("*.log") if path.is_file() and path.stat().st_size
+            ]
             if not found:
                 return self._lines
             path, stat = max(found, key=lambda item: item[1].st_mtime_ns)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 
 import msgspec
+from textual.content import Content
 
 
 class Glyphs(msgspec.Struct, frozen=True):
@@ -40,6 +41,20 @@ ASCII = Glyphs(
     done="+", here=">", ahead=".", line="|", passes="+", fails="x", unresolved="?", running="~", caret=">", arrow="->", dot="-",
     ellipsis="..", full="#", empty=".", levels="_.-=+*%@", times="x", between="-", enter="Enter", updown="Up/Down",
 )  # fmt: skip
+
+
+# Characters of our own texts, of flows and their maps, with the ASCII character that stands for each.
+_PLAIN = {
+    "‹›": "<>",
+    "→←": "><", "…": ".", "–—": "--", "│─": "|-", "├└┌┐┘┤┬┴┼": "+++++++++", "■": "#", "▶": ">", "·•": "--", "“”": '""',
+    "‘’": "''", "×": "x", "≤≥": "<>", "✓✗": "+x", "❯": ">", "█░": "#.",
+}  # fmt: skip
+_TABLE = str.maketrans({a: b for odd, plain in _PLAIN.items() for a, b in zip(odd, plain, strict=True)})
+
+
+def in_ascii(content: Content) -> Content:
+    """The same text with the typographic characters that we know in ASCII; its styles stay where they are."""
+    return content if content.plain.isascii() else Content(content.plain.translate(_TABLE), list(content.spans))
 
 
 def choose(environment: Mapping[str, str] | None = None, encoding: str | None = None) -> Glyphs:

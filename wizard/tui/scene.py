@@ -112,8 +112,8 @@ def answer_text(visit: Visit) -> str:
 
 
 def chosen_freely(visit: Visit) -> bool:
-    """Whether a person chose otherwise than the measurement recommends."""
-    return visit.by == "person" and visit.question is not None and visit.answer != visit.question.recommended
+    """Whether somebody chose otherwise than the measurement recommends."""
+    return visit.question is not None and bool(visit.answer) and visit.answer != visit.question.recommended
 
 
 def commands(scene: Scene) -> str:

@@ -98,9 +98,18 @@ LABELS: Mapping[str, str] = {
 }
 
 
-def label(field: str) -> str:
+# Fields that mean something else in one step.
+BY_STEP: Mapping[str, Mapping[str, str]] = {
+    "tactics": {"good": "good builds", "bad": "bad builds"},
+    "layerwise": {"bad": "tensors over tolerance"},
+    "workaround": {"names": "layers", "kind": "kind of change"},
+    "confirm": {"looks": "fresh builds", "failures": "of them failing"},
+}
+
+
+def label(field: str, step: str = "") -> str:
     """The label of an outcome field; a field that we do not know is its own label, in words."""
-    return LABELS.get(field, field.replace("_", " "))
+    return BY_STEP.get(step, {}).get(field) or LABELS.get(field, field.replace("_", " "))
 
 
 def shown(value: Any) -> str:

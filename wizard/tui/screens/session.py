@@ -127,8 +127,9 @@ class SessionScreen(Hosted):
     def action_map(self) -> None:
         """The whole flow as text."""
         if self.scene:
-            here = title(self.scene.flow, self.scene.node)
-            self.app.push_screen(PlainCard("Map", render.text(self.scene.flow), before=f"You are at: {here}"))
+            node = self.scene.node
+            drawn = render.text(self.scene.flow).replace(f"\n{node}: ", f"\n▶ {node}: ")
+            self.app.push_screen(PlainCard("Map", drawn, before=f"You are at: {title(self.scene.flow, node)}"))
 
     def action_keys_help(self) -> None:
         """The keys that work now, and what for."""

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalGroup, VerticalScroll
 
+from wizard.report.words import count as times
 from wizard.report.words import duration
 from wizard.tui import keys, requests
 from wizard.tui.scene import Face, Scene, commands, death, offered
@@ -50,7 +51,7 @@ class Notes(VerticalGroup):
 
     def compose(self) -> ComposeResult:
         yield Panel("Why this is recommended", Text(classes="because"), classes="because-panel")
-        yield Panel("Same, by hand (c copies)", Text(classes="command"), classes="command-panel")
+        yield Panel("Same, by hand (c copies)", Text(keep=True, classes="command"), classes="command-panel")
 
     def show(self, because: str, command: str) -> None:
         """An empty part is not drawn."""
@@ -131,7 +132,7 @@ class StepScreen(SessionScreen):
         self._plan(scene)
         self._work(scene)
         if visit:
-            self.query_one("#evidence", Evidence).show(visit.outcome or {}, node.evidence if node else ())
+            self.query_one("#evidence", Evidence).show(visit.outcome or {}, node.evidence if node else (), visit.step)
         self.query_one("#measured-panel").display = face == "ask" and bool(
             visit and (visit.outcome or (node and node.evidence))
         )
@@ -170,7 +171,7 @@ class StepScreen(SessionScreen):
             self.host.summary(node.step.use) if node and node.step else "Nothing runs here; it only asks."
         )
         self.query_one("#plan", Text).show(summary)
-        count = f"about {work.expected} probes" if work.expected >= 0 else "? probes"
+        count = f"about {times(work.expected, 'probe')}" if work.expected >= 0 else "? probes"
         time = f"about {duration(work.seconds)}" if work.seconds >= 0 else "time not known yet"
         self.query_one("#cost", Text).show(f"Expected: {count}, {time}.")
         self.query_one("#how", Text).show("Enter runs it; s skips it.", "bold $recommended")

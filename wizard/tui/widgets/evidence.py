@@ -16,11 +16,12 @@ class Evidence(Lines):
 
     _outcome: Mapping[str, Any] = MappingProxyType({})
     _fields: Sequence[str] = ()
+    _step = ""
 
-    def show(self, outcome: Mapping[str, Any], fields: Sequence[str]) -> None:
+    def show(self, outcome: Mapping[str, Any], fields: Sequence[str], step: str = "") -> None:
         """``fields``: which to show and in which order; ``message`` and ``profile`` have places of their own."""
-        if (outcome, fields) != (self._outcome, self._fields):
-            self._outcome, self._fields = outcome, fields
+        if (outcome, fields, step) != (self._outcome, self._fields, self._step):
+            self._outcome, self._fields, self._step = outcome, fields, step
             self.changed()
 
     def lines(self, width: int) -> list[Content]:
@@ -28,8 +29,9 @@ class Evidence(Lines):
         rows: list[Content] = []
         if message := str(outcome.get("message", "")):
             rows += wrap(message, width)
-        plain = [name for name in self._fields if name not in ("message", "profile")]
-        rows += pairs([(label(name), shown(outcome.get(name))) for name in plain], width)
+        # An empty text means that there is nothing to name; a value that is missing was not measured, and says so.
+        plain = [name for name in self._fields if name not in ("message", "profile") and outcome.get(name) != ""]
+        rows += pairs([(label(name, self._step), shown(outcome.get(name))) for name in plain], width)
         if "profile" in self._fields:
             rows += profile(str(outcome.get("profile", "")), width, self.glyphs.levels)
         return rows

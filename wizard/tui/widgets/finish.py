@@ -6,15 +6,13 @@ from textual.content import Content
 
 from engines.steps.base import Culprit, Findings, Workaround
 from wizard.flow.model import Flow
-from wizard.report.words import duration, number
+from wizard.report.words import count, duration, number
 from wizard.session.state import Visit
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide, fit
-from wizard.tui.scene import answer_text
+from wizard.tui.scene import answer_text, chosen_freely
 from wizard.tui.widgets.lines import Lines, pairs, row, wrap
 from wizard.tui.widgets.route import title
-
-BY = {"person": "your choice", "recommended": "recommended", "script": "by script", "": ""}
 
 
 class Culprits(Lines):
@@ -54,7 +52,10 @@ def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> l
         ("suggests", culprit.cause.replace("-", " ") + (f". {culprit.evidence}" if culprit.evidence else "")),
     ]
     if case.good is not None:
-        rows.insert(3, ("passes", f"as nodes {case.good.nodes}" if case.good.nodes else "?"))
+        alone = case.good.nodes.isdigit()
+        rows.insert(
+            3, ("passes", f"as {'node' if alone else 'nodes'} {case.good.nodes} alone" if case.good.nodes else "?")
+        )
     if case.needs_higher_inputs:
         rows.append(("note", "it needs its inputs in higher precision: fed exactly, it passes"))
     return rows
@@ -109,15 +110,23 @@ class Journey(Lines):
         flow, route = self._state
         rows, mark = [], self.glyphs.ellipsis
         for index, visit in enumerate(route, 1):
-            tail = f"  {BY.get(visit.by, visit.by):<11}  {duration(visit.seconds):>8}  {visit.probes:>4} probes"
             head = f"{index:>2}  "
+            tail = f"  {duration(visit.seconds):>10}  {count(visit.probes, 'probe'):>10}"
+            by = "by script" if visit.by == "script" else "your choice" if chosen_freely(visit) else "recommended"
+            by = "" if not visit.answer else by
+            name, answer = title(flow, visit.node), answer_text(visit)
             room = max(10, width - len(head) - len(tail))
-            name = max(5, room * 3 // 5)
+            if width < 90:
+                rows.append(row([(head, "$quiet"), (fit(name, room, mark), ""), (tail, "$quiet")]))
+                rows.append(row([("    ", ""), (elide(answer, width - 20, mark), "bold"), (f"  {by}", "$quiet")]))
+                continue
+            room -= 13
             rows.append(
                 row([
                     (head, "$quiet"),
-                    (fit(title(flow, visit.node), name, mark), ""),
-                    (fit(" " + answer_text(visit), room - name, mark), "bold"),
+                    (fit(name, room // 2 - 1, mark) + " ", ""),
+                    (fit(answer, room - room // 2, mark), "bold"),
+                    (f"  {by:<11}", "$quiet"),
                     (tail, "$quiet"),
                 ])
             )  # fmt: skip

@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from wizard.tui.glyphs import UNICODE, Glyphs
+from wizard.tui.glyphs import ASCII, UNICODE, Glyphs, in_ascii
 from wizard.tui.literal import clean, joined, literal
 
 
@@ -17,7 +17,7 @@ class Lines(Widget):
 
     DEFAULT_CSS = "Lines { width: 1fr; height: auto; }"
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (Textual\'s name)
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (the name is Textual's)
         super().__init__(id=id, classes=classes)
         self._drawn: tuple[int, list[Content]] | None = None
 
@@ -39,7 +39,7 @@ class Lines(Widget):
         if self._drawn is None or self._drawn[0] != width:
             room = max(1, width)
             rows = [row if row.cell_length <= room else row.truncate(room) for row in self.lines(room)]
-            self._drawn = (width, rows)
+            self._drawn = (width, [in_ascii(row) for row in rows] if self.glyphs is ASCII else rows)
         return self._drawn[1]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
@@ -54,9 +54,17 @@ class Lines(Widget):
 class Text(Lines):
     """A paragraph or several; wraps at words. Styled by its own class or id."""
 
-    def __init__(self, text: str = "", *, style: str = "", id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (Textual\'s name)
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        keep: bool = False,
+        id: str | None = None,  # noqa: A002 (the name is Textual's)
+        classes: str | None = None,
+    ) -> None:
+        """``keep``: every line end of the text stays, as in commands."""
         super().__init__(id=id, classes=classes)
-        self._text, self._style = text, style
+        self._text, self._keep, self._style = text, keep, ""
 
     @property
     def text(self) -> str:
@@ -69,13 +77,20 @@ class Text(Lines):
             self.changed()
 
     def lines(self, width: int) -> list[Content]:
-        return wrap(self._text, width, self._style) if self._text else []
+        if not self._text:
+            return []
+        if self._keep:
+            kept = clean(self._text, lines=True).split("\n")
+            return [
+                row for line in kept for row in (Content.styled(line, self._style).wrap(width) if line else [Content()])
+            ]
+        return wrap(self._text, width, self._style)
 
 
 class Panel(VerticalGroup):
     """A framed group with a title of ours."""
 
-    def __init__(self, title: str, *children: Widget, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (Textual\'s name)
+    def __init__(self, title: str, *children: Widget, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (the name is Textual's)
         super().__init__(*children, id=id, classes=classes)
         self.border_title = literal(title)
 

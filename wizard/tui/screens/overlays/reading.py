@@ -9,6 +9,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Log, Static
 
+from wizard.tui.glyphs import ASCII, UNICODE, in_ascii
 from wizard.tui.literal import clean, literal
 from wizard.tui.screens.overlays.card import Card
 from wizard.tui.widgets.lines import Lines, Text, pairs
@@ -74,7 +75,9 @@ class PlainCard(Card[None]):
         if self._before:
             yield Text(self._before, classes="paragraph")
         with VerticalScroll(classes="reading plain"):
-            yield Static(literal(self._text, lines=True), markup=False, classes="verbatim")
+            text = literal(self._text, lines=True)
+            plain = getattr(self.app, "glyphs", UNICODE) is ASCII
+            yield Static(in_ascii(text) if plain else text, markup=False, classes="verbatim")
 
     def action_copy_text(self) -> None:
         """Copy the text as shown, free of control characters."""
