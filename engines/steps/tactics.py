@@ -74,12 +74,14 @@ def _optimizers(ctx: StepContext, findings: Findings, names: tuple[str, ...]) ->
         )
         return msgspec.structs.replace(outcome, **rest)
 
-    if not (yield from with_on(every)).failed:
-        return Finish(
-            counted(False, "The model does not fail steadily enough here to search its optimizers."), findings
-        )
-    if not (yield from with_on(())).passed:
-        return Finish(counted(False, "It fails with every optimizer off too: no optimizer is to blame."), findings)
+    whole_model: Verdict = yield from with_on(every)
+    if not whole_model.failed:
+        why = whole_model.detail or "it does not fail now, so it comes and goes too seldom"
+        return Finish(counted(False, f"The optimizers cannot be searched: {why.rstrip('.')}."), findings)
+    without: Verdict = yield from with_on(())
+    if not without.passed:
+        why = without.detail or "it fails with every optimizer off too"
+        return Finish(counted(False, f"No optimizer is to blame: {why.rstrip('.')}."), findings)
 
     def still_fails(on: tuple[str, ...]) -> Sub:
         return (yield from with_on(on))

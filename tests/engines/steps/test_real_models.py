@@ -74,6 +74,28 @@ def test_division_in_integers(open_model: Open, tmp_path: Path) -> None:
     assert (tactics.found, tactics.suspects) == (True, "DivMulFusion")
 
 
+def test_fusions_that_stand_in_for_each_other(open_model: Open, tmp_path: Path) -> None:
+    """A normalization that broadcasts along the wrong axis of a square input is fused as if it did not, by more than one fusion."""
+    nodes = [
+        helper.make_node("ReduceMean", ["x"], ["m"], axes=[-1], keepdims=0),
+        helper.make_node("Sub", ["x", "m"], ["c"]),
+        helper.make_node("Pow", ["c", "two"], ["p"]),
+        helper.make_node("ReduceMean", ["p"], ["v"], axes=[-1], keepdims=0),
+        helper.make_node("Add", ["v", "epsilon"], ["ve"]),
+        helper.make_node("Sqrt", ["ve"], ["s"]),
+        helper.make_node("Div", ["c", "s"], ["q"]),
+        helper.make_node("Mul", ["q", "g"], ["y"]),
+    ]
+    shape = (TensorProto.FLOAT, [8, 8])
+    weights = {"two": np.float32(2), "epsilon": np.float32(1e-5), "g": np.ones(8, np.float32)}
+    s = open_model(save(tmp_path / "m.onnx", nodes, {"x": shape}, {"y": shape}, **weights), ORT)
+    assert s.step("compare").finish.outcome.verdict == "fails"
+    assert "/" not in s.findings.sample  # the batch is fixed: no row can be fed alone
+    tactics = s.step("tactics").finish.outcome
+    assert (tactics.found, tactics.necessary) == (True, True)
+    assert all("LayerNorm" in name for name in tactics.suspects.split(", "))
+
+
 def test_a_reference_at_fault(open_model: Open, tmp_path: Path) -> None:
     """The mean is far above the spread: single precision loses the variance, float64 and the other engine do not."""
     nodes = [helper.make_node("InstanceNormalization", ["x", "s", "b"], ["y"], epsilon=1e-9)]
