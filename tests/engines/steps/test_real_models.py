@@ -75,7 +75,7 @@ def test_division_in_integers(open_model: Open, tmp_path: Path) -> None:
 
 
 def test_fusions_that_stand_in_for_each_other(open_model: Open, tmp_path: Path) -> None:
-    """A normalization that broadcasts along the wrong axis of a square input is fused as if it did not, by more than one fusion."""
+    """A normalization that broadcasts along the wrong axis of a square input is fused as if it did not, by two fusions."""
     nodes = [
         helper.make_node("ReduceMean", ["x"], ["m"], axes=[-1], keepdims=0),
         helper.make_node("Sub", ["x", "m"], ["c"]),
