@@ -1,43 +1,70 @@
 """Built engines kept warm: asking one more sample of the same build costs a run, not a build. Bounded; closed when let go."""
 
 import contextlib
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from onnx import ModelProto
 
 from engines.backends.base import Built, EngineFault
+from engines.graph import external
 
 T = TypeVar("T")
 
+_everything: "weakref.WeakSet[Kept[Any]]" = weakref.WeakSet()
+
 
 class Kept(Generic[T]):
-    """The least recently used go first. Values are closed through ``close`` when they leave."""
+    """Values by key; the least recently used go first and are closed through ``close``.
 
-    def __init__(self, most: int, close: Callable[[T], None]) -> None:
-        self._most = most
-        self._close = close
-        self._values: OrderedDict[bytes, T] = OrderedDict()
+    Before another is made, values go until fewer than ``most`` are left that weigh no more than ``heaviest`` together: a build
+    of a large model stays while it is asked again, and is gone before the next one needs its memory.
+    """
+
+    def __init__(
+        self, most: int, close: Callable[[T], None], weigh: Callable[[T], int] = lambda _: 0, heaviest: int = 1 << 30
+    ) -> None:
+        self._most, self._close, self._weigh, self._heaviest = most, close, weigh, heaviest
+        self._values: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
+        _everything.add(self)
 
     def get(self, key: bytes, make: Callable[[], T]) -> T:
-        """The value under this key, made if need be. What does not fit into memory is tried again with nothing else kept."""
+        """The value under this key, made if need be. What finds no memory is tried again once nothing at all is kept, here or
+        elsewhere in the process."""
         if key in self._values:
             self._values.move_to_end(key)
-            return self._values[key]
-        while len(self._values) >= self._most:
-            self._close(self._values.popitem(last=False)[1])
+            return self._values[key][0]
+        while self._values and (
+            len(self._values) >= self._most or sum(weight for _, weight in self._values.values()) > self._heaviest
+        ):
+            self._close(self._values.popitem(last=False)[1][0])
         try:
             value = make()
         except (EngineFault, MemoryError) as error:
-            if not self._values or (isinstance(error, EngineFault) and error.status != "out-of-memory"):
+            if isinstance(error, EngineFault) and error.status != "out-of-memory":
                 raise
-            self.clear()
+            if not sum(len(kept) for kept in _everything):
+                raise
+            for kept in list(_everything):
+                kept.clear()
             value = make()
-        self._values[key] = value
+        self._values[key] = (value, self._weigh(value))
         return value
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     def clear(self) -> None:
         while self._values:
-            self._close(self._values.popitem()[1])
+            self._close(self._values.popitem()[1][0])
+
+
+def outside_bytes(model: ModelProto) -> int:
+    """Bytes of the tensors that lie in weights files: what an engine may copy."""
+    outside = (t for t in external.tensors(model.graph) if external.is_external(t))
+    return sum(max(0, external.byte_size(t.data_type, t.dims)) for t in outside)
 
 
 def shut(built: Built) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from engines import backends, spec
 from engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
-from engines.backends.builds import Kept, shut
+from engines.backends.builds import Kept, outside_bytes, shut
 from engines.data import samples
 from engines.data.store import Store
 from engines.graph import load
@@ -113,7 +113,9 @@ def forget() -> None:
     _builds.clear()
 
 
-_builds: Kept[tuple[Cut, Built]] = Kept(_KEPT_BUILDS, lambda pair: shut(pair[1]))
+_builds: Kept[tuple[Cut, Built]] = Kept(
+    _KEPT_BUILDS, lambda pair: shut(pair[1]), lambda pair: outside_bytes(pair[0].model)
+)
 
 
 class _Captures:

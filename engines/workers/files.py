@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from onnx import ModelProto
 
+from engines.backends.builds import outside_bytes
 from engines.data.store import Store
 from engines.graph import external
 
@@ -18,12 +19,6 @@ _INLINE = 1_800 << 20  # bytes; protobuf holds no more than 2 GiB
 _COPY = 64 << 20  # bytes of weights that are worth copying for each check
 
 Array = np.ndarray[Any, Any]
-
-
-def weights_size(model: ModelProto) -> int:
-    """Bytes of the model's external tensors."""
-    outside = (t for t in external.tensors(model.graph) if external.is_external(t))
-    return sum(max(0, external.byte_size(t.data_type, t.dims)) for t in outside)
 
 
 def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
@@ -44,7 +39,7 @@ def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
 def put_model(store: Store, name: str, model: ModelProto, weights_dir: str) -> dict[str, str]:
     """Store a model under an artifact name. One file where protobuf can hold it; else its weights are the artifact
     ``<stem>.weights.bin``, to which the model points by that name."""
-    if weights_size(model) < _INLINE:
+    if outside_bytes(model) < _INLINE:
         return {name: store.put(standing_alone(model, weights_dir).SerializeToString(deterministic=True))}
     weights = f"{Path(name).stem}.weights.bin"
     copy = ModelProto()
@@ -142,7 +137,7 @@ def plain(value: Array) -> Array:
 def write_model(store: Store, folder: Path, model: ModelProto, weights_dir: str) -> Path:
     """A file that ONNX's own loader opens: in ``folder``, weights inside, or, where those are large, beside the session's weights
     files: no path leads upwards then, and nothing is copied. The second kind is the caller's to remove."""
-    if weights_size(model) < _COPY:
+    if outside_bytes(model) < _COPY:
         path = folder / "model.onnx"
         path.write_bytes(standing_alone(model, weights_dir).SerializeToString())
         return path

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from engines.backends.base import Built, EngineFault
-from engines.backends.builds import Kept, shut
+from engines.backends.builds import Kept, outside_bytes, shut
 from engines.compare import metrics
 from engines.data import captures, samples
 from engines.data.store import Store
@@ -39,12 +39,21 @@ def _shut(ready: _Ready) -> None:
     shut(ready.built)
 
 
-_builds: Kept[_Ready] = Kept(_KEPT_BUILDS, _shut)
-_slices: Kept[_Ready] = Kept(_KEPT_BUILDS, _shut)
+_cuts: Kept[Cut] = Kept(_KEPT_BUILDS, lambda _: None)
+
+
+def _weigh(ready: _Ready) -> int:
+    """Bytes of weights, of which an engine may hold a copy."""
+    return outside_bytes(ready.part.model)
+
+
+_builds: Kept[_Ready] = Kept(_KEPT_BUILDS, _shut, _weigh)
+_slices: Kept[_Ready] = Kept(_KEPT_BUILDS, _shut, _weigh)
 
 
 def forget() -> None:
     """Close what is kept warm."""
+    _cuts.clear()
     _builds.clear()
     _slices.clear()
 
@@ -73,7 +82,7 @@ class _Measuring:
         self.marks = self._marks()
         self.final = decode(probe.effect_on) if probe.effect_on not in ("", ALL) else self.index.outputs
         # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no part of the answer.
-        self.builds = _builds if probe.runs <= 1 else Kept(_KEPT_BUILDS, _shut)
+        self.builds = _builds if probe.runs <= 1 else Kept(_KEPT_BUILDS, _shut, _weigh)
         self.build_seconds = self.run_seconds = 0.0
         self.artifacts: dict[str, str] = {}
 
@@ -148,19 +157,20 @@ class _Measuring:
 
     def _build(self, feed: Feed) -> _Ready:
         probe = self.probe
-        question = (
-            self.engine.info.fingerprint, self.engine.info.spec, probe.model, probe.candidate, self.part.judged, self.marks,
-            probe.keep, probe.attempt,
-        )  # fmt: skip
+        what = (probe.model, probe.candidate, self.part.judged, self.marks)
+        how = (self.engine.info.fingerprint, self.engine.info.spec, probe.keep, probe.attempt)
+
+        def cut() -> Cut:
+            return self.part.cut(feed.arrays, feed.constants, self.marks)
 
         def make() -> _Ready:
             self.progress("building")
             begun = time.monotonic()
-            part = self.part.cut(feed.arrays, feed.constants, self.marks)
+            part = _cuts.get(_key(what, feed.arrays, feed.constants), cut)
             built = build(self.engine, self.model, part, feed.arrays, self.keep, probe.attempt)
             return _Ready(part, built, time.monotonic() - begun)
 
-        ready = self.builds.get(_key(question, feed.arrays, feed.constants), make)
+        ready = self.builds.get(_key((*what, *how), feed.arrays, feed.constants), make)
         self.build_seconds = max(self.build_seconds, ready.seconds)
         return ready
 

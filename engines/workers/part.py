@@ -1,7 +1,9 @@
 """A candidate as a worker sees it: what it is fed, what is baked in, what the reference says that it should give."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,12 @@ class Feed:
     unrepresentable: list[str] = field(default_factory=list)
 
 
+@functools.lru_cache(maxsize=2)
+def _own(root: Path, inputs: str, sample: str) -> Mapping[str, Array]:
+    """The sample's arrays; what a digest names never changes, and one probe asks several times."""
+    return samples.feed(Store(root), inputs, sample)
+
+
 class Part:
     """A candidate of a stored model, with the inputs and the reference that its values come from."""
 
@@ -51,7 +59,7 @@ class Part:
     def values(self, tensors: Sequence[int], sample: str) -> dict[int, Array]:
         """The sample's own inputs and captured reference values, by tensor id. Raises ``InputProblem``, ``ReferenceFailed``."""
         kinds = self.index.tensors
-        own = samples.feed(self.store, self.inputs, sample)
+        own = _own(self.store.root, self.inputs, sample)
         found: dict[int, Array] = {}
         for t in tensors:
             if kinds[t].kind == "input":

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -209,7 +210,9 @@ class Pool:
     # -- for callers ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin to warm the first worker. Optional: slots start theirs when they are first needed."""
+        """Clear away what killed workers of an earlier run left half done, and begin to warm the first worker. Optional: slots
+        start theirs when they are first needed. One pool at a time may use a session folder."""
+        self._sweep()
         slot = self._slots[0]
         if slot.process is None and slot.task is None and not self._stopping:
             self._warming = asyncio.create_task(self._warm(slot))
@@ -297,6 +300,7 @@ class Pool:
                 for other in (*busy, slot):
                     if other.job is not None:
                         other.job.crowded = True
+            slot.interrupt = asyncio.get_running_loop().create_future()
             slot.task = asyncio.create_task(self._serve(slot, job))
             if self._watch is None or self._watch.done():
                 self._watch = asyncio.create_task(self._watch_over())
@@ -329,12 +333,11 @@ class Pool:
     # -- one probe on one worker ------------------------------------------------------------------------------------
 
     async def _attempt(self, slot: _Slot, job: _Job) -> Measurement:
-        slot.interrupt = asyncio.get_running_loop().create_future()
-        if job.future.done():
-            return _cancelled()
         kills = memory.kernel_kills()
         for _ in range(2):
             process = await self._process(slot)
+            if job.future.done() or self._stopping:
+                return _cancelled()
             if process is None:
                 return self._no_worker(slot)
             answer = await self._converse(slot, process, job)
@@ -352,7 +355,7 @@ class Pool:
             self._warming = None
         if slot.process is not None and (slot.process.gone() or slot.process.reader.at_eof()):
             await self._discard(slot)
-        if slot.process is None:
+        if slot.process is None and not self._stopping:
             await self._start(slot)
         return slot.process if slot.process is not None and slot.process.ready else None
 
@@ -518,6 +521,20 @@ class Pool:
                 with contextlib.suppress(OSError):
                     if log.stat().st_size > _LOG_LIMIT:
                         os.truncate(log, 0)
+
+    def _sweep(self) -> None:
+        shutil.rmtree(self._root / "checks", ignore_errors=True)
+        unfinished = (
+            "artifacts/.*.tmp",
+            "artifacts/*/.*.tmp",
+            "models/.*.tmp",
+            "models/*/.*.tmp",
+            "models/check-*.onnx",
+        )
+        for pattern in (*unfinished, "inputs/*/.*.tmp", "captures/*/*/.*.tmp"):
+            for path in self._root.glob(pattern):
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     def _worker_log(self, slot: _Slot) -> Path:
         return self._root / "logs" / f"worker-{slot.number}.log"

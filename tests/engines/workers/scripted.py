@@ -1,7 +1,8 @@
 """A worker that does what an Inspect probe's ``engine`` says: the pool's rules are tested against it in milliseconds.
 
 ``sleep=S`` answers after S seconds; ``die=N`` kills itself with signal N; ``exit=N``; ``garbage``; ``hang``; ``busy=S``: leaves a
-mark in the session folder for S seconds; ``die-if-busy``: dies if there is one; ``eat=MIB``; ``idle-death``: answers, then dies.
+mark in the session folder for S seconds; ``die-if-busy``: dies if there is one;
+``eat=MIB``; ``env=NAME``; ``idle-death``: answers, then dies.
 """
 
 import os
@@ -56,6 +57,8 @@ def main() -> None:
                 mark.touch()
                 time.sleep(float(value))
                 mark.unlink()
+            elif word == "env":
+                facts["env"] = os.environ.get(value)
             elif word == "eat":
                 kept.append(bytearray(int(value) << 20))
         facts["begun"], facts["ended"] = begun, time.monotonic()

@@ -278,6 +278,52 @@ def test_the_snapshot_tells_who_does_what(tmp_path: Path) -> None:
     assert (idle.state, idle.text) == ("idle", "")
 
 
+def test_start_clears_away_what_killed_workers_left_half_done(tmp_path: Path) -> None:
+    left = [
+        "checks/check-1/model.onnx",
+        "artifacts/.x.tmp",
+        "artifacts/ab/.y.tmp",
+        "captures/k/s/.3.npy.tmp",
+        "models/check-9-aa.onnx",
+    ]
+    whole = [
+        "artifacts/ab/abc",
+        "captures/k/s/3.npy",
+        "models/abc.onnx",
+        "models/weights/abc.bin",
+        "inputs/i/index.json",
+    ]
+    for name in (*left, *whole):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    async def work(pool: Pool) -> None:
+        await pool.start()
+
+    use(tmp_path, 1, work)
+    assert not any((tmp_path / name).exists() for name in left)
+    assert all((tmp_path / name).exists() for name in whole)
+
+
+def test_stopping_while_a_worker_warms_up(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> Measurement:
+        await pool.start()
+        task = asyncio.create_task(pool.run(ask("sleep=0")))
+        await asyncio.sleep(0)
+        await pool.stop(hard=True)
+        return await task
+
+    assert use(tmp_path, 1, work).status == "cancelled"
+
+
+def test_each_slot_has_its_own_environment(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> list[Measurement]:
+        return await asyncio.gather(*(pool.run(ask("env=CUDA_VISIBLE_DEVICES,sleep=0.3")) for _ in range(2)))
+
+    gpus = [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]
+    assert {m.facts["env"] for m in use(tmp_path, 2, work, environments=gpus)} == {"0", "1"}
+
+
 def test_no_file_descriptor_is_left_behind(tmp_path: Path) -> None:
     async def work(pool: Pool) -> tuple[int, int]:
         await pool.run(ask("die=11"))

@@ -1,0 +1,64 @@
+"""What is kept warm, and what goes first."""
+
+import pytest
+
+from engines.backends.base import EngineFault
+from engines.backends.builds import Kept
+
+
+@pytest.fixture
+def closed() -> list[str]:
+    return []
+
+
+def fill(kept: Kept[str], *names: str) -> None:
+    for name in names:
+        kept.get(name.encode(), lambda name=name: name)
+
+
+def test_the_least_recently_used_go_first(closed: list[str]) -> None:
+    kept: Kept[str] = Kept(3, closed.append)
+    fill(kept, "a", "b", "c", "a", "d", "e")
+    assert closed == ["b", "c"]
+    assert kept.get(b"a", lambda: "made again") == "a"
+    kept.clear()
+    assert sorted(closed) == ["a", "b", "c", "d", "e"]
+
+
+def test_a_heavy_one_stays_while_it_is_asked_and_goes_before_the_next(closed: list[str]) -> None:
+    kept: Kept[str] = Kept(9, closed.append, len, heaviest=5)
+    fill(kept, "ab", "heavyweight", "heavyweight")
+    assert closed == []
+    fill(kept, "c")
+    assert closed == ["ab", "heavyweight"]
+    kept.clear()
+
+
+@pytest.mark.parametrize("problem", [MemoryError(), EngineFault("out-of-memory", "none left")])
+def test_want_of_memory_lets_everything_go_and_tries_once_more(closed: list[str], problem: Exception) -> None:
+    here: Kept[str] = Kept(3, closed.append)
+    elsewhere: Kept[str] = Kept(3, closed.append)
+    fill(here, "a")
+    fill(elsewhere, "b")
+
+    def make() -> str:
+        if len(closed) < 2:
+            raise problem
+        return "fits now"
+
+    assert here.get(b"c", make) == "fits now"
+    assert sorted(closed) == ["a", "b"]
+    here.clear()
+
+
+def test_other_failures_are_not_tried_again(closed: list[str]) -> None:
+    kept: Kept[str] = Kept(3, closed.append)
+    fill(kept, "a")
+
+    def make() -> str:
+        raise EngineFault("build-failed", "no")
+
+    with pytest.raises(EngineFault):
+        kept.get(b"b", make)
+    assert closed == []
+    kept.clear()
