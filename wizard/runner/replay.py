@@ -326,9 +326,8 @@ async def _again(
     row = Row(node, visit, item.role, _said(recorded), "", "cannot tell")
     probe = _with_engine(item.probe, base, other)
     if probe is None:
-        return msgspec.structs.replace(
-            row, now="not possible", detail=f"{other.name} has other options than {base.name}"
-        )
+        why = f"{other.name} has other options than {base.name}"
+        return msgspec.structs.replace(row, now="not measured", outcome="not possible", detail=why)
     verdicts: list[tuple[Verdict, Measurement]] = []
     for look in range(item.looks):
         asked = msgspec.structs.replace(probe, attempt=probe.attempt + look) if look else probe

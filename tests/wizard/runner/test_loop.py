@@ -4,16 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from engines.probe import Measurement
-from wizard.runner import progress
-from wizard.runner.options import Options
-from wizard.session import events as e
-from wizard.session.journal import NAME, read
-from wizard.session.state import fold
-
 from house import (
     PROBLEM,
     STEPS,
@@ -25,6 +15,15 @@ from house import (
     state,
     walk,
 )
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engines.probe import Measurement
+from wizard.runner import progress
+from wizard.runner.options import Options
+from wizard.session import events as e
+from wizard.session.journal import NAME, read
+from wizard.session.state import fold
 
 SLOW = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -1,0 +1,296 @@
+"""Clients: one controls, others watch; the runner outlives neither its controller nor its usefulness."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from house import PROBLEM, Oracle, runner, state
+
+from engines.data.store import digest_file
+from wizard.flow.load import load
+from wizard.problem import Problem
+from wizard.runner import loop as loops
+from wizard.runner.client import Client
+from wizard.runner.options import Options
+from wizard.runner.server import Server, socket_path
+from wizard.session import events as e
+from wizard.session import folder as folders
+from wizard.session.journal import NAME, read
+from wizard.session.lock import Lock
+from wizard.session.problems import DamagedJournal, Held
+from wizard.session.single import single_flow
+
+MODELS = Path(__file__).parents[2] / "models"
+
+
+@contextlib.contextmanager
+def at_work(place: Path, options: Options, oracle: Oracle | None = None) -> Iterator[list[int]]:
+    """A runner with its server in a thread of this process; yields the list that its exit code will be in."""
+    codes: list[int] = []
+
+    async def go() -> None:
+        made = runner(place, oracle or Oracle(), options)
+        server = Server(socket_path(place), made.handle, made.controlled)
+        await server.start()
+        try:
+            codes.append(await made.run())
+        finally:
+            await server.stop()
+
+    def body() -> None:
+        held = Lock.acquire(place, str(socket_path(place)))
+        try:
+            asyncio.run(go())
+        finally:
+            held.release()
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    try:
+        yield codes
+    finally:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    return folders.create(PROBLEM, load("accuracy").text, folder=tmp_path / "s")
+
+
+def until(client: Client, phase: str, node: str = "") -> None:
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        found = client.progress() or {}
+        if found.get("phase") == phase and (not node or found["node"] == node):
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"never {phase} at {node}: {client.progress()}")
+
+
+def attached(place: Path, role: str = "controller", name: str = "") -> Client:
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        client = Client.attach(place, role, name=name)
+        if client.role == role and client._socket is not None:
+            return client
+        client.close()
+        time.sleep(0.02)
+    raise AssertionError("no runner came up")
+
+
+def test_one_controls_and_others_watch(place):
+    with at_work(place, Options(policy="person")) as codes:
+        first = attached(place, name="Ada")
+        second = Client.attach(place, name="Bob")
+        assert (second.role, second.holder) == ("watch", "Ada")
+        until(first, "ask", "first")
+        refused = second.send({"do": "answer", "answer": "yes"})
+        assert not refused["ok"]
+        assert "Ada" in refused["error"]
+        assert second.send({"do": "note", "text": "seen"})["ok"]
+        assert second.send({"do": "status"})["controller"] == "Ada"
+        assert second.progress()["watching"]
+        assert second.progress()["holder"] == "Ada"
+        assert not first.progress()["watching"]
+        assert not first.send({"do": "fly"})["ok"]
+        assert not first.send({"do": "__init__"})["ok"]
+        assert not first.send({"do": "rewind"})["ok"]
+        assert first.send({"do": "answer", "answer": "no"})["ok"]
+        assert first.wait(10) == 10
+        assert codes == [10]
+        kinds = [type(event) for event in second.poll()]
+        assert kinds[-1] is e.SessionClosed
+        assert e.NoteAdded in kinds
+        assert second.poll() == ()
+        assert "resume" in first.send({"do": "go"})["error"]
+        first.close()
+        second.close()
+
+
+def test_a_runner_ends_with_its_controller(place, monkeypatch):
+    monkeypatch.setattr(loops, "GRACE", 0.1)
+    with at_work(place, Options(policy="person")) as codes:
+        client = attached(place)
+        until(client, "ask")
+        client.close()
+    assert codes == [130]
+    assert "controlled" in state(place).closed.reason
+
+
+def test_a_detached_runner_goes_on_and_takes_the_next_controller(place, monkeypatch):
+    monkeypatch.setattr(loops, "GRACE", 0.1)
+    with at_work(place, Options(policy="person")) as codes:
+        client = attached(place)
+        until(client, "ask")
+        assert client.send({"do": "detach"})["ok"]
+        client.close()
+        time.sleep(1.0)
+        other = attached(place, name="later")
+        assert other.send({"do": "policy", "policy": "recommended"})["ok"]
+        assert other.wait(10) == 0
+        other.close()
+    assert codes == [0]
+
+
+def test_a_question_with_nobody_there_ends_the_runner(place, monkeypatch):
+    monkeypatch.setattr(loops, "IDLE", 0.3)
+    monkeypatch.setattr(loops, "GRACE", 60.0)
+    with at_work(place, Options(policy="person")) as codes:
+        client = attached(place)
+        until(client, "ask")
+        client.close()
+    assert codes == [3]
+    assert state(place).phase == "asking"
+
+
+def test_a_controller_that_never_comes_is_not_waited_for(place, monkeypatch):
+    monkeypatch.setattr(loops, "CONNECT", 0.2)
+    oracle = Oracle()
+    with at_work(place, Options(policy="person"), oracle) as codes:
+        pass
+    assert codes == [130]
+
+
+def test_the_socket_is_private_and_short(tmp_path, monkeypatch):
+    deep = tmp_path / ("d" * 100) / ("e" * 100)
+    deep.mkdir(parents=True)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    path = socket_path(tmp_path)
+    assert len(os.fsencode(path)) <= 100
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert path == socket_path(tmp_path)
+    assert path != socket_path(tmp_path / "other")
+    public = Path("/tmp") / f"nd-{os.getpid()}"
+    public.mkdir()
+    try:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(public))
+        own = socket_path(tmp_path).parent
+        assert own.parent == public
+        own.chmod(0o777)
+        assert socket_path(tmp_path).parent != own, "a folder that others can write to is not used"
+    finally:
+        own.rmdir()
+        public.rmdir()
+
+
+def test_the_socket_file_is_0600(place):
+    with at_work(place, Options(policy="person")):
+        client = attached(place)
+        assert stat.S_IMODE(socket_path(place).stat().st_mode) == 0o600
+        client.send({"do": "stop", "hard": True})
+        client.wait(10)
+        client.close()
+    assert not socket_path(place).exists()
+
+
+def test_nothing_starts_on_a_damaged_or_held_session(place):
+    (place / NAME).write_bytes(b'{"v":1}\n' * 2)
+    held = Lock.acquire(place)
+    try:
+        with pytest.raises(Held):
+            Client.start(place)
+    finally:
+        held.release()
+    from wizard.session.journal import encode
+
+    (place / NAME).write_bytes(b"x\n" + encode(e.SessionOpened(id="s", seq=2, ts=1.0)))
+    with pytest.raises(DamagedJournal):
+        Client.start(place)
+
+
+# -- the real thing -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shapes(tmp_path) -> Path:
+    model, inputs = (MODELS / "shapes_cnn.onnx").resolve(), (MODELS / "shapes_cnn_in.npz").resolve()
+    problem = Problem(
+        model=str(model),
+        inputs=(str(inputs),),
+        tolerance={"": 1e-3},
+        digests={str(p): digest_file(p) for p in (model, inputs)},
+    )
+    return folders.create(problem, single_flow("compare"), folder=tmp_path / "shapes")
+
+
+def test_a_process_of_its_own_walks_a_real_model(shapes, tmp_path):
+    """Started in a folder that holds an ``engines`` of the user's."""
+    for name in ("engines", "wizard"):
+        (shapes / name).mkdir()
+        (shapes / name / "__init__.py").write_text("raise RuntimeError('the wrong package')")
+    client = Client.start(shapes)
+    assert client.alive()
+    assert client.wait(120) == 0
+    kinds = [str(event.__struct_config__.tag) for event in client.poll()]
+    assert kinds[0] == "session.opened"
+    assert kinds[-1] == "session.closed"
+    assert client.flow.id == "step-compare"
+    assert folders.load(shapes).route[0].outcome["verdict"] == "fails"
+    assert not client.alive()
+    client.close()
+
+
+def test_kill_9_of_the_runner_leaves_nobody_and_resume_measures_nothing_twice(shapes):
+    client = Client.start(shapes, Options(detach=True))
+    pid = client._process.pid
+    while not any(isinstance(event, e.ProbeFinished) for event in client.poll()):
+        assert client.alive()
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    assert client.wait(10) is None
+    workers = subprocess.run(["pgrep", "-f", str(shapes)], capture_output=True, text=True, check=False)
+    end = time.monotonic() + 5
+    while workers.stdout and time.monotonic() < end:
+        time.sleep(0.1)
+        workers = subprocess.run(["pgrep", "-f", str(shapes)], capture_output=True, text=True, check=False)
+    assert not workers.stdout, "workers die with their runner"
+    assert "ended" in client.send({"do": "stop"})["error"] or "No runner" in client.send({"do": "stop"})["error"]
+    client.close()
+    again = Client.start(shapes)
+    assert again.wait(120) == 0
+    again.close()
+    keys = [event.key for event in read(shapes / NAME) if isinstance(event, e.ProbeFinished)]
+    assert len(keys) == len(set(keys))
+    opened = [event for event in read(shapes / NAME) if isinstance(event, e.SessionOpened)]
+    assert [event.resumed for event in opened] == [False, True]
+
+
+def test_the_runner_ends_when_the_program_that_started_it_is_killed(shapes):
+    code = (
+        "import sys, time; from pathlib import Path; from wizard.runner.client import Client\n"
+        "from wizard.runner.options import Options\n"
+        "c = Client.start(Path(sys.argv[1]), Options(policy='person', offers=True)); print(c._process.pid, flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, str(shapes)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    watcher = Client(shapes)
+    until(watcher, "offer")
+    parent.kill()
+    parent.wait()
+    end = time.monotonic() + 10
+    while watcher.alive() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not watcher.alive(), f"runner {pid} outlived its only client"
+    assert folders.load(shapes).closed.exit_code == 130
+
+
+def test_a_damaged_flow_is_said_in_the_snapshot(shapes):
+    (shapes / "flow.yaml").write_text("schema: [")
+    client = Client.start(shapes)
+    code = client.wait(30)
+    assert code
+    said = client.progress()
+    assert said["phase"] == "stopped"
+    assert "flow.yaml" in said["text"]
+    client.close()

@@ -1,0 +1,349 @@
+"""Replay: the journal alone leads to the same decisions; decisive probes measured again tell fixed from still failing."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from house import PROBLEM, STEPS, LookOutcome, Params, measure, walk
+from house import Oracle as Search
+
+from engines.compare.criterion import Criterion, Signature
+from engines.data.store import Store, digest_file
+from engines.graph import ranges
+from engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult, Score
+from engines.steps.base import Case, Culprit, Findings, Finish, StepContext, Steps, StepSpec
+from wizard.flow.load import load
+from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
+from wizard.problem import Problem
+from wizard.runner import replay
+from wizard.runner.client import Client
+from wizard.runner.replay import AS_EXPECTED, CANNOT_TELL, DIFFERS, dry, real, search
+from wizard.session import events as e
+from wizard.session import folder as folders
+from wizard.session.journal import NAME, Journal, read
+from wizard.session.problems import SessionProblem
+
+MODELS = Path(__file__).parents[2] / "models"
+
+# -- dry: over the searching world of the other tests -------------------------------------------------------------------
+
+DOUBLE = """
+schema: 1
+id: test
+title: t
+start: first
+params: {repeats: 3}
+nodes:
+  first:
+    title: look
+    explain: looks
+    ask: look?
+    step: {use: look}
+    answers:
+      "yes": {text: "Yes", goto: second, when: {verdict: fails}, because: "{{ message }}"}
+      "no": {text: "No", goto: gone}
+  second:
+    title: search
+    explain: searches
+    ask: search?
+    step: {use: search}
+    answers:
+      "yes": {text: "Yes", goto: found, when: {verdict: reduced}}
+      "no": {text: "No", goto: gone}
+ends:
+  gone: {title: Gone, explain: g, verdict: not-reproduced}
+  found: {title: Found, explain: f, verdict: minimal-case}
+"""
+
+
+@pytest.fixture
+def searched(tmp_path) -> Path:
+    from wizard.flow.load import parse
+
+    place = folders.create(PROBLEM, DOUBLE, folder=tmp_path / "s")
+    assert walk(place, Search(), flow=parse(DOUBLE).flow) == 0
+    return place
+
+
+def test_a_dry_replay_of_what_happened_is_the_same(searched):
+    before = (searched / NAME).read_bytes()
+    found = dry(searched, steps=STEPS)
+    assert {row.outcome for row in found.rows} == {"same"}
+    assert [(r.node, r.role) for r in found.rows] == [
+        ("first", "step look"), ("first", "question"), ("second", "step search"), ("second", "question"),
+    ]  # fmt: skip
+    assert found.exit_code("same") == AS_EXPECTED
+    assert (searched / NAME).read_bytes() == before
+
+
+def rewritten(place: Path, change) -> None:
+    """The session again with each event changed, numbered anew."""
+    events = [new for event in read(place / NAME) if (new := change(event)) is not None]
+    (place / NAME).unlink()
+    journal = Journal(place / NAME)
+    for event in events:
+        journal.append(event)
+    journal.close()
+
+
+def test_a_missing_measurement_is_a_difference(searched):
+    keys = [event.key for event in read(searched / NAME) if isinstance(event, e.ProbeFinished)]
+    rewritten(searched, lambda event: None if getattr(event, "key", "") == keys[-2] else event)
+    found = dry(searched, steps=STEPS)
+    assert found.rows[-1].outcome == "differs"
+    assert "journal does not hold" in found.rows[-1].now
+    assert found.exit_code() == DIFFERS
+
+
+def test_a_changed_measurement_is_a_difference(searched):
+    def lie(event):
+        m = getattr(event, "measurement", None)
+        if m is not None and m.facts.get("bad") and event.run == 2:
+            return msgspec.structs.replace(event, measurement=Measurement(facts={"bad": False}))
+        return event
+
+    rewritten(searched, lie)
+    assert dry(searched, steps=STEPS).verdict == "differs"
+
+
+def test_another_decision_is_a_difference_and_stops_unless_told(searched):
+    def other(event):
+        if isinstance(event, e.QuestionAsked) and event.node == "first":
+            return msgspec.structs.replace(event, recommended="no")
+        return event
+
+    rewritten(searched, other)
+    assert [r.outcome for r in dry(searched, steps=STEPS).rows] == ["same", "differs"]
+    assert [r.outcome for r in dry(searched, steps=STEPS, keep_going=True).rows] == ["same", "differs", "same", "same"]
+
+
+def test_a_step_that_fell_over_or_is_gone_is_a_difference(searched):
+    assert dry(searched, steps={"look": STEPS["look"]}, keep_going=True).rows[2].outcome == "differs"
+
+
+# -- real: a world with scores ------------------------------------------------------------------------------------------
+
+
+def m(error: float, *, name: str = "y", nonfinite: int = 0) -> Measurement:
+    score = Score(name=name, rel_l2=error, max_abs=error, new_nonfinite=nonfinite)
+    return Measurement(results=(SampleResult("real:0", outputs=(score,), effect=(score,)),))
+
+
+CASE = Case(candidate=Candidate(nodes="3-4"), sample="real:0", verified="2/5", good=Candidate(nodes="3"))
+FINDINGS = Findings(
+    model="m",
+    criterion=Criterion(tolerance=0.01),
+    signature=Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}),
+    case=CASE,
+    culprits=(Culprit(case=CASE, cause="overflow"),),
+)
+
+
+def confirm(ctx: StepContext) -> Steps[LookOutcome]:
+    whole = msgspec.structs.replace(measure(()), candidate=Candidate())
+    found = yield whole
+    case, good = measure((3, 4)), measure((3,))
+    yield case
+    yield good
+    fixed = msgspec.structs.replace(whole, engine="fake:off=a,precision=fp16")
+    yield fixed
+    assert found.status == "ok"
+    return Finish(
+        LookOutcome(verdict="fails"),
+        FINDINGS,
+        decisive={"whole": (whole,), "case": (case,), "good": (good,), "workaround": (fixed,)},
+    )
+
+
+CONFIRM = StepSpec(name="confirm", version=1, summary="", run=confirm, outcome=LookOutcome, params=Params)
+
+
+class Engine:
+    """A pool whose engine is wrong about the whole model and about nodes 3 and 4 together, unless its optimizer is off."""
+
+    def __init__(self, **how) -> None:
+        self.how = how
+        self.ran: list = []
+
+    async def run(self, probe, timeout: float = 0.0, log: str = "") -> Measurement:
+        self.ran.append(probe)
+        if isinstance(probe, Inspect):
+            if self.how.get("missing") == probe.engine:
+                return Measurement(status="unsupported", message="It is not installed here.")
+            return Measurement(facts={"fingerprint": "1"})
+        assert isinstance(probe, Measure)
+        if self.how.get("status"):
+            return Measurement(status=self.how["status"], message="signal 11", signal=11)
+        nodes = set(range(9)) if probe.candidate.nodes == "*" else set(ranges.decode(probe.candidate.nodes))
+        lucky = self.how.get("every", 1) > 1 and probe.attempt % self.how["every"]
+        if not {3, 4} <= nodes or "off=" in probe.engine or self.how.get("fixed") or lucky:
+            return m(0.0001)
+        return m(self.how.get("error", 0.5), nonfinite=self.how.get("nonfinite", 0))
+
+    async def stop(self, hard: bool = False) -> None:
+        pass
+
+    def snapshot(self) -> list:
+        return []
+
+
+FLOW = Flow(
+    schema=1,
+    id="confirming",
+    title="t",
+    start="only",
+    nodes={
+        "only": FlowNode(
+            title="o", explain="o", ask="o?", answers={"yes": Answer("Yes", "end")}, step=StepUse("confirm")
+        )
+    },
+    ends={"end": End("e", "e", "minimal-case")},
+)
+
+
+@pytest.fixture
+def confirmed(tmp_path) -> Path:
+    place = folders.create(PROBLEM, json.dumps(msgspec.to_builtins(FLOW)), folder=tmp_path / "s")
+    assert walk(place, Engine(), flow=FLOW, steps={"confirm": CONFIRM}) == 0
+    return place
+
+
+def again(place: Path, expect="same", engine: str = "", **how) -> replay.Replay:
+    keep = how.pop("keep_going", True)
+    return real(place, engine=engine, expect=expect, keep_going=keep, make_pool=lambda _: Engine(**how))
+
+
+def outcomes(found: replay.Replay) -> list[str]:
+    return [row.outcome for row in found.rows]
+
+
+def test_the_same_engine_still_fails(confirmed):
+    before = sorted(p.name for p in confirmed.rglob("*"))
+    journal = (confirmed / NAME).read_bytes()
+    found = again(confirmed)
+    assert outcomes(found) == ["still fails", "still fails", "still passes", "still passes"]
+    assert [r.recorded for r in found.rows] == ["fails (0.5)", "fails (0.5)", "passes (0.0001)", "passes (0.0001)"]
+    assert found.verdict == "still fails"
+    assert [found.exit_code(x) for x in ("same", "fixed", "fails")] == [0, DIFFERS, 0]
+    assert sorted(p.name for p in confirmed.rglob("*")) == before
+    assert (confirmed / NAME).read_bytes() == journal
+
+
+def test_a_mended_engine_is_fixed(confirmed):
+    found = again(confirmed, fixed=True)
+    assert outcomes(found) == ["fixed", "fixed", "still passes", "still passes"]
+    assert [found.exit_code(x) for x in ("same", "fixed", "fails")] == [DIFFERS, 0, DIFFERS]
+    assert found.verdict == "fixed"
+
+
+def test_another_failure_is_told_apart(confirmed):
+    found = again(confirmed, nonfinite=3)
+    assert outcomes(found)[:2] == ["fails differently", "fails differently"]
+    assert "not finite" in found.rows[0].now
+    assert [found.exit_code(x) for x in ("same", "fixed", "fails")] == [DIFFERS, DIFFERS, 0]
+
+
+def test_a_crash_cannot_tell(confirmed):
+    found = again(confirmed, status="crash")
+    assert set(outcomes(found)) == {"cannot tell"}
+    assert found.exit_code() == CANNOT_TELL
+
+
+def test_it_stops_at_the_first_difference_unless_told(confirmed):
+    assert len(again(confirmed, fixed=True, keep_going=False).rows) == 1
+    assert len(again(confirmed, "fixed", fixed=True, keep_going=False).rows) == 4
+
+
+def test_an_intermittent_case_gets_as_many_builds_as_it_was_verified_with(confirmed):
+    """2 of 5 builds failed: one build that passes says nothing."""
+    found = again(confirmed, every=4)
+    assert outcomes(found)[1] == "still fails"
+    assert outcomes(again(confirmed, fixed=True))[1] == "fixed"
+
+
+def test_another_engine_takes_the_recorded_ones_place(confirmed):
+    engine = Engine(fixed=True)
+    found = real(confirmed, engine="fake:off=b,precision=fp16", expect="fixed", make_pool=lambda _: engine)
+    assert found.exit_code("fixed") == 0
+    assert {p.engine for p in engine.ran if isinstance(p, Measure)} == {
+        "fake:off=b,precision=fp16",
+        "fake:off=b+a,precision=fp16",
+    }
+    other = Engine(fixed=True)
+    found = real(confirmed, engine="better", expect="fixed", make_pool=lambda _: other)
+    assert outcomes(found)[-1] == "not possible"
+    assert found.exit_code("fixed") == 0
+
+
+def test_a_missing_engine_is_a_sentence(confirmed):
+    with pytest.raises(SessionProblem, match="not installed"):
+        again(confirmed, missing="reference")
+
+
+def test_a_session_without_measurements_is_a_sentence(tmp_path):
+    place = folders.create(PROBLEM, json.dumps(msgspec.to_builtins(FLOW)), folder=tmp_path / "empty")
+    with pytest.raises(SessionProblem, match="no finished"):
+        again(place)
+
+
+def test_a_lost_table_falls_back_to_the_journal(confirmed):
+    for visit in folders.load(confirmed).route:
+        Store(confirmed).path(visit.tables["decisive"]).unlink()
+    assert len(again(confirmed).rows) == 4
+
+
+# -- the real thing -----------------------------------------------------------------------------------------------------
+
+REAL_FLOW = """
+schema: 1
+id: short
+title: compare and confirm
+start: reproduce
+nodes:
+  reproduce:
+    title: reproduce
+    explain: compares
+    ask: fails?
+    step: {use: compare}
+    answers:
+      "yes": {text: "Yes", goto: minimal-case, when: {verdict: fails}}
+      "no": {text: "No", goto: gone}
+  minimal-case:
+    title: reduce
+    explain: reduces
+    ask: reduced?
+    step: {use: reduce}
+    answers:
+      "yes": {text: "Yes", goto: found, when: {verdict: reduced}}
+      "no": {text: "No", goto: gone}
+ends:
+  gone: {title: Gone, explain: g, verdict: not-reproduced}
+  found: {title: Found, explain: f, verdict: minimal-case}
+"""
+
+
+def test_all_three_ways_on_a_real_model(tmp_path):
+    model, inputs = (MODELS / "shapes_cnn.onnx").resolve(), (MODELS / "shapes_cnn_in.npz").resolve()
+    problem = Problem(model=str(model), inputs=(str(inputs),), tolerance={"": 1e-3},
+                      digests={str(p): digest_file(p) for p in (model, inputs)})  # fmt: skip
+    place = folders.create(problem, REAL_FLOW, folder=tmp_path / "s")
+    client = Client.start(place)
+    assert client.wait(200) == 0
+    client.close()
+    assert folders.load(place).route[1].outcome["nodes_after"] == 2
+    assert dry(place).exit_code() == AS_EXPECTED
+    assert real(place).exit_code() == AS_EXPECTED
+    off = "onnxruntime:optimization=all,disabled_optimizers=Pad_Fusion"
+    assert real(place, engine=off, expect="fixed").exit_code("fixed") == AS_EXPECTED
+    assert real(place, engine=off).exit_code() == DIFFERS
+    assert search(place).exit_code() == AS_EXPECTED
+    assert search(place, engine=off).exit_code() == DIFFERS
+
+
+def test_search_needs_the_model(tmp_path):
+    gone = msgspec.structs.replace(PROBLEM, model=str(tmp_path / "gone.onnx"))
+    place = folders.create(gone, load("accuracy").text, folder=tmp_path / "s")
+    Journal(place / NAME).close()
+    with pytest.raises(SessionProblem, match="not here any more"):
+        search(place)

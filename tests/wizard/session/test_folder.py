@@ -1,0 +1,191 @@
+"""Session folders: made quickly, found by any name, listed even when one is damaged; one runner at a time."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engines.probe import Measurement
+from wizard.flow.load import load
+from wizard.problem import Problem
+from wizard.session import events as e
+from wizard.session import folder, lock
+from wizard.session.journal import NAME, Journal, read
+from wizard.session.problems import (
+    AmbiguousSession,
+    DamagedJournal,
+    Held,
+    NewerSession,
+    NoSuchSession,
+    OtherProblem,
+    SessionProblem,
+)
+
+PROBLEM = Problem(model="/models/m.onnx", tolerance={"": 1e-3}, digests={"/models/m.onnx": "0" * 64})
+FLOW = load("accuracy").text
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "sessions"))
+    return tmp_path / "sessions"
+
+
+def walked(path: Path, *events: e.AnyEvent) -> None:
+    journal = Journal(path / NAME)
+    for event in events:
+        journal.append(event)
+    journal.close()
+
+
+OPENED = e.SessionOpened(id="x")
+STARTED = e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1)
+FINISHED = e.StepFinished(run=1, node="reproduce", outcome={"message": "off by 0.5"})
+
+
+def test_home(monkeypatch, tmp_path):
+    monkeypatch.delenv("NARROWDOWN_HOME", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert folder.home() == tmp_path / "narrowdown" / "sessions"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert folder.home() == Path.home() / ".local/state/narrowdown/sessions"
+    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "h"))
+    assert folder.home() == tmp_path / "h"
+
+
+def test_creating_is_quick_and_whole(home):
+    began = time.monotonic()
+    made = folder.create(PROBLEM, FLOW)
+    assert time.monotonic() - began < 0.5
+    about = folder.describe(made)
+    assert made == home / about.id
+    assert about.problem == PROBLEM
+    assert about.versions["narrowdown"]
+    assert (made / "flow.yaml").read_text() == FLOW
+    assert folder.load(made).phase == "start"
+    assert json.loads((made / "session.json").read_text())["format"] == 1
+
+
+def test_a_chosen_folder_is_reused_for_the_same_problem_only(tmp_path):
+    place = tmp_path / "mine"
+    assert not folder.reuse(place, PROBLEM, FLOW)
+    folder.create(PROBLEM, FLOW, folder=place)
+    assert folder.reuse(place, PROBLEM, FLOW)
+    with pytest.raises(OtherProblem, match="tolerance differs"):
+        folder.reuse(place, msgspec.structs.replace(PROBLEM, tolerance={"": 1e-2}), FLOW)
+    with pytest.raises(OtherProblem, match="a file's content differs"):
+        folder.reuse(place, msgspec.structs.replace(PROBLEM, digests={}), FLOW)
+    with pytest.raises(OtherProblem, match="version of the flow"):
+        folder.reuse(place, PROBLEM, FLOW + "\n")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(OtherProblem, match="not empty"):
+        folder.create(PROBLEM, FLOW, folder=tmp_path / "full")
+
+
+def test_finding_by_path_id_and_prefix(home):
+    first, second = folder.create(PROBLEM, FLOW), folder.create(PROBLEM, FLOW)
+    shutil.move(first, home / "aaab")
+    shutil.move(second, home / "aabc")
+    assert folder.find("aaab") == folder.find("aaa") == folder.find(str(home / "aaab")) == home / "aaab"
+    with pytest.raises(AmbiguousSession, match="aaab, aabc"):
+        folder.find("aa")
+    with pytest.raises(NoSuchSession, match="no session 'zz'"):
+        folder.find("zz")
+    with pytest.raises(NoSuchSession, match="is not a session"):
+        folder.find(str(home))
+    with pytest.raises(NoSuchSession):
+        folder.find("")
+
+
+def test_the_list_bears_every_kind_of_damage(home):
+    assert folder.sessions() == []
+    good, torn, bad, alien, newer = (folder.create(PROBLEM, FLOW) for _ in range(5))
+    walked(good, OPENED, STARTED, e.ProbeFinished(key="k", run=1, measurement=Measurement()), FINISHED,
+           e.SessionClosed(end="not-reproduced", exit_code=10))  # fmt: skip
+    walked(torn, OPENED, STARTED, FINISHED)
+    with (torn / NAME).open("ab") as file:
+        file.write(b'{"v":1')
+    walked(bad, OPENED, STARTED, FINISHED)
+    data = bytearray((bad / NAME).read_bytes())
+    data[30] ^= 1
+    (bad / NAME).write_bytes(data)
+    (alien / "session.json").write_text("no json")
+    (newer / "session.json").write_text('{"format": 2}')
+    by_path = {s.path: s for s in folder.sessions()}
+    assert len(by_path) == 5
+    assert (by_path[good].verdict, by_path[good].exit_code, by_path[good].node) == ("not-reproduced", 10, "reproduce")
+    assert (by_path[torn].verdict, by_path[torn].exit_code) == ("off by 0.5", None)
+    assert by_path[bad].model == PROBLEM.model
+    assert "damaged" in by_path[alien].problem
+    assert "newer" in by_path[newer].problem
+    with pytest.raises(DamagedJournal, match="line 1"):
+        folder.load(bad)
+    with pytest.raises(NewerSession):
+        folder.describe(newer)
+    with pytest.raises(SessionProblem):
+        folder.describe(alien)
+
+
+def test_repair_works_on_a_copy(home):
+    made = folder.create(PROBLEM, FLOW)
+    walked(made, OPENED, STARTED, e.ProbeFinished(key="k", run=1, measurement=Measurement()), FINISHED,
+           e.ProbeFinished(key="l", run=1, measurement=Measurement()))  # fmt: skip
+    data = bytearray((made / NAME).read_bytes())
+    data[data.index(b"off by")] ^= 1
+    (made / NAME).write_bytes(data)
+    copy = folder.repair(made)
+    assert (made / NAME).read_bytes() == bytes(data)
+    assert set(folder.load(copy).known) == {"k", "l"}
+    assert folder.load(copy).here.status == "running"
+    assert (copy / "journal.lost").read_bytes().count(b"\n") == 1
+    assert folder.find(str(copy)) == copy
+    assert len(read(copy / NAME)) == 4
+
+
+def test_one_holder_at_a_time(tmp_path):
+    assert lock.holder(tmp_path) is None
+    held = lock.Lock.acquire(tmp_path, "/run/x.sock")
+    who = lock.holder(tmp_path)
+    assert who is not None
+    assert (who.pid, who.socket) == (os.getpid(), "/run/x.sock")
+    with pytest.raises(Held, match=f"process {os.getpid()}"):
+        lock.Lock.acquire(tmp_path, patience=0.05)
+    held.release()
+    held.release()
+    assert lock.holder(tmp_path) is None
+    lock.Lock.acquire(tmp_path).release()
+
+
+def test_a_killed_holder_holds_nothing(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from wizard.session.lock import Lock\n"
+        "held = Lock.acquire(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        who = lock.holder(tmp_path)
+        assert who is not None
+        assert who.pid == process.pid
+    finally:
+        process.kill()
+        process.wait()
+    assert (tmp_path / "lock").read_bytes(), "the note is still there"
+    assert lock.holder(tmp_path) is None
+
+
+def test_clients_load_no_engine():
+    code = (
+        "import sys, wizard.session.folder, wizard.runner.client, wizard.runner.process, wizard.runner.replay, engines.steps.registry\n"
+        "print([m for m in ('numpy', 'onnx', 'onnxruntime', 'openvino', 'tensorrt', 'textual') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,256 @@
+"""The state is a function of the journal; decisions are a function of flow and state."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.probe import Import, Inspect, Measure, Measurement
+from engines.steps.base import Findings
+from wizard.flow.load import parse
+from wizard.flow.model import Answer, Detour, End, Flow, FlowNode, StepUse
+from wizard.session import events as e
+from wizard.session.decide import EXIT_CODES, Ask, Ended, RunStep, decide
+from wizard.session.single import single_flow
+from wizard.session.state import State, advance, fold
+
+FLOW = Flow(
+    schema=1,
+    id="t",
+    title="t",
+    start="a",
+    nodes={
+        "a": FlowNode(
+            title="a",
+            explain="",
+            ask="Does it fail? {{ error|number }}",
+            step=StepUse("compare", {"repeats": 5}),
+            answers={
+                "yes": Answer("Yes, {{ samples }}", "b", when={"verdict": "fails"}, because="off by {{ error|number }}",
+                              detour=Detour({"switchable": True}, "c")),
+                "no": Answer("No", "right"),
+            },
+        ),
+        "b": FlowNode(title="b", explain="", ask="b?", answers={"c": Answer("c", "c"), "a": Answer("a", "a")}),
+        "c": FlowNode(title="c", explain="", ask="c?", answers={"b": Answer("b", "b"), "x": Answer("x", "found")},
+                      max_visits=2, limit="spent"),
+    },
+    ends={n: End(n, "", v) for n, v in (("right", "not-reproduced"), ("found", "minimal-case"), ("spent", "unresolved"))},
+)  # fmt: skip
+
+MEASURE = Measure(model="m", inputs="i", samples=("s",), engine="x", reference="y")
+CRASH = Measurement(status="crash", signal=11)
+
+
+def numbered(*events: e.AnyEvent) -> list[e.AnyEvent]:
+    import msgspec
+
+    return [msgspec.structs.replace(event, seq=n, ts=100.0 + n) for n, event in enumerate(events, 1)]
+
+
+def step(run: int, node: str = "a", visit: int = 1, **outcome) -> list[e.AnyEvent]:
+    return [
+        e.StepStarted(
+            run=run, node=node, visit=visit, step="compare", step_version=1, engine="x", fingerprints={"x": "1"}
+        ),
+        e.StepFinished(run=run, node=node, outcome=outcome, findings={"model": f"m{run}"}),
+    ]
+
+
+def asked(node: str, visit: int = 1, *ids: str) -> e.QuestionAsked:
+    return e.QuestionAsked(
+        node=node, visit=visit, ask="?", answers=tuple(e.Offered(i, i, "") for i in ids), recommended=ids[0]
+    )
+
+
+def answered(node: str, answer: str, visit: int = 1, **rest) -> e.QuestionAnswered:
+    return e.QuestionAnswered(node=node, visit=visit, answer=answer, by="person", **rest)
+
+
+WALK = numbered(
+    e.SessionOpened(id="s"),
+    *step(1, verdict="fails", samples=3, error=0.5),
+    asked("a", 1, "yes", "no"),
+    answered("a", "yes", settings={"seed": 2}),
+    e.ProbeStarted(key="k", run=1, probe=MEASURE),
+    e.ProbeFinished(key="k", run=1, measurement=CRASH),
+    asked("b", 1, "c", "a"),
+    answered("b", "c"),
+    asked("c", 1, "b", "x"),
+    answered("c", "x"),
+    e.SessionClosed(end="found", exit_code=0),
+)
+
+
+@given(st.integers(0, len(WALK)), st.integers(0, len(WALK)))
+def test_folding_in_parts_is_folding_at_once(first, second):
+    low, high = sorted((first, second))
+    whole = fold(WALK[:high])
+    assert fold(WALK[low:high], fold(WALK[:low])) == whole
+    stepwise = State()
+    for event in WALK[:high]:
+        stepwise = advance(stepwise, event)
+    assert stepwise == whole
+
+
+@given(st.integers(0, len(WALK)))
+def test_advancing_leaves_the_earlier_state_alone(at):
+    before = fold(WALK[:at])
+    copy = fold(WALK[:at])
+    for event in WALK[at:]:
+        advance(before, event)
+    assert before == copy
+
+
+def test_the_route():
+    state = fold(WALK)
+    assert [(v.node, v.answer, v.settings) for v in state.route] == [
+        ("a", "yes", {"seed": 2}),
+        ("b", "c", {}),
+        ("c", "x", {}),
+    ]
+    assert state.findings == Findings(model="m1")
+    assert (state.end, state.phase, state.last, state.opened) == ("found", "ended", 112.0, 101.0)
+    assert state.known["k"].measurement == CRASH
+    assert fold(WALK[:4]).phase == "asking"
+    assert fold(WALK[:2]).phase == "stepping"
+    assert fold(WALK[:1]).phase == "start"
+
+
+def test_rewind_is_folding_fewer_events_with_everything_measured_still_known():
+    for to in (2, 4, 8, 10):
+        state = fold([*WALK, e.Rewound(to=to, seq=13)])
+        assert state.route == fold(WALK[:to]).route
+        assert state.phase == fold(WALK[:to]).phase
+        assert ("k" in state.known) == (to > 7), "what ended unresolved after that point is asked again"
+    good = [event if not isinstance(event, e.ProbeFinished) else e.ProbeFinished(key="k", run=1, measurement=Measurement(), seq=event.seq)
+            for event in WALK]  # fmt: skip
+    assert "k" in fold([*good, e.Rewound(to=2, seq=13)]).known
+    assert fold([*WALK, e.Rewound(to=8, seq=13), e.Rewound(to=10, seq=14)]).route == (), (
+        "a point that was set aside is no anchor"
+    )
+
+
+def test_resuming_forgets_what_the_user_may_have_mended():
+    taken = Import(path="/m", digest="d")
+    base = numbered(
+        e.SessionOpened(id="s"),
+        e.StepStarted(run=1, node="a", visit=1, step="compare", step_version=1),
+        e.ProbeStarted(key="i", run=1, probe=taken),
+        e.ProbeFinished(key="i", run=1, measurement=Measurement(status="refused")),
+        e.ProbeStarted(key="k", run=1, probe=MEASURE),
+        e.ProbeFinished(key="k", run=1, measurement=CRASH),
+        e.StepFinished(run=1, node="a", status="refused", error="no"),
+        e.SessionClosed(exit_code=2, reason="no"),
+    )
+    again = fold([*base, e.SessionOpened(id="s", resumed=True, seq=9)])
+    assert set(again.known) == {"k"}
+    assert again.here.status == "cancelled"
+    assert isinstance(decide(FLOW, again), RunStep)
+    assert not fold([*base, e.SessionOpened(id="s", resumed=True, retry_unresolved=True, seq=9)]).known
+
+
+def test_fingerprints_come_from_steps_and_from_engines_met_on_the_way():
+    events = numbered(
+        *step(1),
+        e.ProbeStarted(key="q", run=1, probe=Inspect(engine="z")),
+        e.ProbeFinished(key="q", run=1, measurement=Measurement(facts={"fingerprint": "9"})),
+        e.ProbeStarted(key="r", run=1, probe=Inspect(engine="gone")),
+        e.ProbeFinished(key="r", run=1, measurement=Measurement(status="unsupported")),
+    )
+    assert fold(events).fingerprints == {"x": "1", "z": "9", "gone": "unavailable"}
+
+
+def test_findings_of_another_version_are_said():
+    with pytest.raises(ValueError, match="another version"):
+        fold(numbered(*step(1)[:1], e.StepFinished(run=1, node="a", findings={"model": 7})))
+
+
+def test_deciding_along_the_walk():
+    found = [decide(FLOW, fold(WALK[:n])) for n in range(len(WALK))]
+    assert found[0] == found[2] == RunStep("a", 1, "compare", {"repeats": 5})
+    ask = found[3]
+    assert isinstance(ask, Ask)
+    assert (ask.ask, ask.recommended, ask.because, ask.asked) == ("Does it fail? 0.5", "yes", "off by 0.5", False)
+    assert [(o.id, o.text, o.goto, o.recommended) for o in ask.answers] == [
+        ("yes", "Yes, 3", "b", True),
+        ("no", "No", "right", False),
+    ]
+    again = found[4]
+    assert isinstance(again, Ask)
+    assert again.asked
+    assert isinstance(found[5], Ask)
+    assert found[5].node == "b"
+    assert found[11] == Ended("found", "minimal-case", 0)
+
+
+def test_a_detour_is_taken_where_the_outcome_says_so():
+    events = numbered(
+        *step(1, verdict="fails", samples=1, error=0.1, switchable=True), asked("a", 1, "yes"), answered("a", "yes")
+    )
+    assert decide(FLOW, fold(events[:2])).answers[0].goto == "c"
+    assert decide(FLOW, fold(events)).node == "c"
+
+
+def test_a_failed_step_recommends_the_last_answer():
+    failed = numbered(step(1)[0], e.StepFinished(run=1, node="a", status="failed", error="It fell over."))
+    ask = decide(FLOW, fold(failed))
+    assert (ask.recommended, ask.because) == ("no", "It fell over.")
+    assert ask.answers[0].text == "", "what was not measured is not said"
+
+
+def test_visits_end_at_their_limit():
+    events = [e.SessionOpened(id="s")]
+    for visit in (1, 2):
+        events += [asked("c", visit, "b"), answered("c", "b", visit), asked("b", visit, "c"), answered("b", "c", visit)]
+    # b may be entered once only; it has no limit of its own, so the route is simply unresolved.
+    assert decide(FLOW, fold(numbered(*events[:3]))) == Ask(
+        "b", 1, "b?", decide(FLOW, fold(numbered(*events[:3]))).answers, "c"
+    )
+    assert decide(FLOW, fold(numbered(*events[:-2]))) == Ended("limit", "unresolved", 6)
+    assert decide(FLOW, fold(numbered(*events))) == Ended("spent", "unresolved", 6)
+
+
+def test_a_state_of_another_flow_is_said():
+    with pytest.raises(ValueError, match="no node 'z'"):
+        decide(FLOW, fold(numbered(asked("z", 1, "y"))))
+    with pytest.raises(ValueError, match="no answer 'q'"):
+        decide(FLOW, fold(numbered(asked("b", 1, "c"), answered("b", "q"))))
+
+
+SINGLE = [
+    ("compare", {"verdict": "fails"}, 0), ("compare", {"verdict": "passes"}, 10), ("compare", {"verdict": "reference"}, 13),
+    ("compare", {"verdict": "unresolved"}, 6), ("repeat", {"failures": 2}, 0), ("repeat", {"failures": 0}, 10),
+    ("reduce", {"verdict": "reduced"}, 0), ("reduce", {"verdict": "not-reproduced"}, 10), ("reduce", {"verdict": "unresolved"}, 6),
+    ("layerwise", {"observer": "cannot-run"}, 0), ("workaround", {"holds": False}, 6), ("precision", {"outcome": "found"}, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "outcome", "code"), SINGLE)
+def test_a_single_step_ends_by_its_outcome(name, outcome, code):
+    flow = parse(single_flow(name, {"repeats": 2})).flow
+    first = decide(flow, State())
+    assert first == RunStep(name, 1, name, {"repeats": 2})
+    events = numbered(
+        e.StepStarted(run=1, node=name, visit=1, step=name, step_version=1),
+        e.StepFinished(run=1, node=name, outcome={**outcome, "message": "said"}),
+    )
+    ask = decide(flow, fold(events))
+    assert ask.because == "said"
+    end = decide(flow, fold([*events, asked(name, 1, ask.recommended), answered(name, ask.recommended)]))
+    assert isinstance(end, Ended)
+    assert end.exit_code == code
+
+
+def test_a_single_step_that_failed_is_unresolved():
+    flow = parse(single_flow("sanitize")).flow
+    events = numbered(
+        e.StepStarted(run=1, node="sanitize", visit=1, step="sanitize", step_version=1),
+        e.StepFinished(run=1, node="sanitize", status="failed", error="x"),
+    )
+    assert decide(flow, fold(events)).recommended == "failed"
+
+
+def test_the_exit_codes_are_the_contracts():
+    from wizard.cli.exits import BY_VERDICT
+
+    assert {**BY_VERDICT, "done": 0} == EXIT_CODES
