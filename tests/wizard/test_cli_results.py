@@ -1,0 +1,111 @@
+"""``step --json``: the contract's fields, whatever the step found."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from engines.probe import HUGE, Candidate
+from engines.steps import outcome as outcomes
+from engines.steps.base import Case, Findings
+from wizard.cli.arguments import STEPS
+from wizard.cli.exits import BAD_USAGE, Refusal
+from wizard.cli.results import result
+from wizard.cli.step import parameters
+from wizard.session.state import Visit
+
+CASE = Case(
+    Candidate("3-4"), "real:0", nodes=("Pad", "MaxPool"), inputs=("a",), outputs=("b",), verified="3/3", own=HUGE
+)
+
+
+def found(
+    step: str,
+    outcome: Any,
+    tables: dict[str, list[dict[str, Any]]] | None = None,
+    case: Case | None = None,
+    **visit: Any,
+) -> dict[str, Any]:
+    tables = tables or {}
+    named = {name: name for name in tables}
+    plain = msgspec.to_builtins(outcome)
+    made = Visit(step, step=step, status="done", outcome=plain, findings=Findings(case=case), tables=named, **visit)
+    whole = result(made, lambda digest: tables[digest], "/out.onnx", "/out-good.onnx", "/session")
+    return msgspec.json.decode(msgspec.json.encode(whole))
+
+
+def test_reduce() -> None:
+    outcome = outcomes.ReduceOutcome(
+        verdict="reduced", nodes_before=45, nodes_after=2, probes=9, verifications=6, verified="3/3", own=HUGE
+    )
+    row = found("reduce", outcome, case=CASE, seconds=1.5, speculative=2, cached=1, builds=14)
+    assert row["nodes"] == ["Pad", "MaxPool"]
+    assert (row["inputs"], row["outputs"]) == (["a"], ["b"])
+    assert (row["speculative"], row["cached"], row["builds"], row["seconds"]) == (2, 1, 14, 1.5)
+    assert (row["model"], row["good_model"]) == ("/out.onnx", "/out-good.onnx")
+    assert row["session"] == "/session"
+    fields = "verdict nodes_before nodes_after nodes inputs outputs probes verifications speculative cached builds unresolved"
+    assert set(f"{fields} seconds verified own effect model good_model".split()) <= set(row)
+
+
+def test_reduce_that_found_nothing() -> None:
+    row = found("reduce", outcomes.ReduceOutcome(verdict="not-reproduced"))
+    assert row["nodes"] == []
+    assert row["effect"] is None
+
+
+def test_layerwise() -> None:
+    tensors = [{"name": "a", "error": 0.1}, {"name": "b", "error": 0.9}]
+    row = found(
+        "layerwise", outcomes.LayerwiseOutcome(observer="reproduces", first_bad="b", culprit=""), {"tensors": tensors}
+    )
+    assert row["culprit"] is None
+    assert row["first_bad"] == tensors[1]
+    assert row["tensors"] == tensors
+    assert "model" not in row
+
+
+def test_compare_lists_every_metric_of_every_sample() -> None:
+    outputs = [
+        {"sample": "real:0", "output": "y", "badness": 0.5, "name": "y", "rel_l2": 0.5},
+        {"sample": "real:1", "output": "y", "badness": 0.0, "name": "y"},
+    ]
+    row = found("compare", outcomes.CompareOutcome(verdict="fails", samples=2), {"outputs": outputs})
+    assert [s["sample"] for s in row["samples"]] == ["real:0", "real:1"]
+    assert row["samples_n"] == 2
+    score = row["samples"][1]["outputs"][0]
+    assert {"max_abs", "max_rel", "rel_l2", "cosine", "sqnr_db", "ulp", "mismatched", "new_nonfinite"} <= set(score)
+    assert score["cosine"] == 1.0
+
+
+def test_repeat_and_precision() -> None:
+    row = found("repeat", outcomes.RepeatOutcome(builds=5, runs=5, failures=2, interval_low=0.05, interval_high=0.85))
+    assert row["interval"] == [0.05, 0.85]
+    keep = [{"node": "Sum_1"}]
+    row = found(
+        "precision",
+        outcomes.PrecisionOutcome(outcome="found", keep=1, samples=24, samples_ok=24, margin=2.0, builds=9),
+        {"keep": keep},
+    )
+    assert row["keep_higher"] == ["Sum_1"]
+    assert row["samples_n"] == 24
+    assert {"outcome", "keep_higher", "minimal", "samples_ok", "samples_n", "margin", "builds", "model"} <= set(row)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_every_step_has_a_result(step: str) -> None:
+    from engines.steps.registry import STEPS as REGISTERED
+
+    row = found(step, REGISTERED[step].outcome())
+    assert "message" in row
+
+
+def test_parameters_are_checked() -> None:
+    assert parameters("repeat", []) == {}
+    with pytest.raises(Refusal, match="no parameter") as refused:
+        parameters("reduce", ["verfy=3"])
+    assert refused.value.code == BAD_USAGE
+    assert "Did you mean 'verify'?" in str(refused.value)
+    assert parameters("reduce", ["verify=3"]) == {"verify": "3"}
+    with pytest.raises(Refusal, match="--with"):
+        parameters("reduce", ["verify=three"])
