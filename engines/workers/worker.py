@@ -10,6 +10,7 @@ import faulthandler
 import os
 import queue
 import re
+import resource
 import signal
 import sys
 import threading
@@ -190,6 +191,10 @@ def _line(done: Done) -> bytes:
 def serve(root: Path, incoming: int, outgoing: int, parent: int = 0) -> NoReturn:
     """The life of a worker. ``root``: the session folder; ``parent``: the pool's pid, to notice that it has already gone."""
     faulthandler.enable(file=2)
+    with contextlib.suppress(
+        OSError, ValueError
+    ):  # a crash is an answer here; it need not fill the session with core files
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     protocol = Protocol(incoming, outgoing)
     _die_with(parent)
     root = root.absolute()

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import random
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -335,3 +337,59 @@ def test_no_file_descriptor_is_left_behind(tmp_path: Path) -> None:
 
     before, after = use(tmp_path, 1, work)
     assert after <= before
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_happens_every_probe_is_answered_once(tmp_path: Path, seed: int) -> None:
+    """Random probes that sleep, crash, hang and are cancelled, some exclusive, on three slots."""
+    draw = random.Random(seed)
+    deaths: list[Death] = []
+
+    async def one(pool: Pool) -> tuple[Inspect, Measurement | None]:
+        await asyncio.sleep(draw.random() * 1.5)
+        order = draw.choice(
+            [
+                "sleep=0.02",
+                "sleep=0.02",
+                "sleep=0.05",
+                "sleep=0.2",
+                "die=11",
+                "exit=1",
+                "idle-death",
+                "idle-death",
+                "hang",
+            ]
+        )
+        probe = ask(order, exclusive=draw.random() < 0.25)
+        task = asyncio.create_task(pool.run(probe, timeout=1.0))
+        if draw.random() < 0.2:
+            await asyncio.sleep(draw.random() * 0.3)
+            task.cancel()
+            return probe, (await asyncio.gather(task, return_exceptions=True))[0] if task.done() else None
+        return probe, await task
+
+    async def work(pool: Pool) -> list[tuple[Inspect, Measurement | None]]:
+        answers = await asyncio.gather(*(one(pool) for _ in range(24)))
+        while any(s.state == "busy" for s in pool.snapshot()):
+            await asyncio.sleep(0.02)
+        assert pool.waiting == 0
+        return answers
+
+    answers = use(tmp_path, 3, work, on_death=deaths.append)
+    expected = {"die=11": "crash", "exit=1": "crash", "hang": "timeout"}
+    known = [(p, m) for p, m in answers if isinstance(m, Measurement)]
+    assert len(known) > 12
+    assert all(m.status == expected.get(p.engine, "ok") for p, m in known)
+    spans = [(m.facts["begun"], m.facts["ended"], p.exclusive) for p, m in known if m.status == "ok"]
+    for begun, ended, exclusive in spans:
+        if exclusive:
+            assert all(e <= begun or b >= ended for b, e, _ in spans if (b, e) != (begun, ended))
+
+
+def test_the_pool_loads_nothing_heavy() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {PACKAGES!r}); import engines.workers.pool; "
+        "print([m for m in ('numpy', 'onnx', 'onnxruntime', 'engines.backends') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
