@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.compare.judge import badness, judge_whole, worst
+from engines.compare.judge import judge_whole, over, worst
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Measurement
@@ -12,7 +12,7 @@ from engines.steps.base import Case, Culprit, Findings, Finish, Note, StepContex
 from engines.steps.cause import Inner, name_cause
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import ConfirmOutcome
-from engines.steps.prepare import prepared
+from engines.steps.prepare import all_feeds, prepared, sign
 from engines.steps.reduce import Reduced, ReduceParams, reduction
 from engines.steps.statistics import interval
 
@@ -143,7 +143,7 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
 def _fails(ask: Inquiry, case: Case, m: Measurement) -> bool:
     if case.candidate.edits and case.signature is not None:
         scores = [s for r in m.results for s in r.outputs if s.name in case.signature.outputs]
-        return any(badness(s, ask.criterion) > ask.criterion.tolerance for s in scores)
+        return any(over(s, ask.criterion) for s in scores)
     return ask.verdict(m).failed
 
 
@@ -179,7 +179,7 @@ def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tup
     before = ask.findings
     all_patches = {*patches, *ranges.decode(before.patches)}
     all_kept = {*keep, *ranges.decode(before.keep)}
-    m: Measurement = yield ask.whole(all_samples(findings), patches=all_patches, keep=all_kept)
+    m: Measurement = yield ask.whole(all_feeds(findings), patches=all_patches, keep=all_kept)
     if m.status != "ok":
         return findings, None, False
     sample, _, error = worst(m.results, ask.criterion)
@@ -187,16 +187,7 @@ def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tup
     after = msgspec.structs.replace(findings, patches=ranges.encode(all_patches), keep=ranges.encode(all_kept))
     if not still or findings.signature is None:
         return after, error, still
-    result = next(r for r in m.results if r.sample == sample)
-    errors = {s.name: badness(s, ask.criterion) for s in result.outputs}
-    failing = {n: e for n, e in errors.items() if e > ask.criterion.tolerance}
-    signature = msgspec.structs.replace(
-        findings.signature,
-        sample=sample,
-        outputs=tuple(failing),
-        errors=failing,
-        nonfinite=any(s.new_nonfinite for s in result.outputs),
-    )
+    signature = sign(next(r for r in m.results if r.sample == sample), ask.criterion, sample)
     # A row that rows can be fed alone for is searched alone; else the feed that holds it.
     fed = sample if _separable(findings, sample) else sample.partition("/")[0]
     return msgspec.structs.replace(after, round_signature=signature, sample=fed), error, still
@@ -210,12 +201,6 @@ def _separable(findings: Findings, sample: str) -> bool:
 def _first_sample(findings: Findings) -> str:
     """The sample that the first culprit was found on."""
     return findings.culprits[0].case.sample if findings.culprits else findings.sample
-
-
-def all_samples(findings: Findings) -> tuple[str, ...]:
-    """The feeds that a result must hold on: all real ones, or the random one where none were given."""
-    real = tuple(s.id for s in findings.samples if s.id.startswith("real:"))
-    return real or tuple(s.id for s in findings.samples)
 
 
 def _message(case: Case, failures: int, looks: int, evidence: str, still: bool, known: bool) -> str:

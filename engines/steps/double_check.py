@@ -6,18 +6,19 @@ from engines.steps.base import Findings, Finish, StepContext, Steps, StepSpec
 from engines.steps.outcome import DoubleCheckOutcome
 from engines.steps.prepare import prepared
 
-# The reason that was met most -> the setting that would help.
-SUGGESTIONS = {
+# The reason that was met most -> the setting that would help. What needs a value (a tolerance, a metric, a regex) is for a
+# person to choose: the message names it, and the recommendation, which must work with nobody there, searches another way.
+HELPS = {
     "harmless": "metric",  # errors that reach nothing: another metric would not count them
     "milder": "tolerance",
     "amplified-downstream": "tolerance",
     "unrepresentable-input": "sample",
-    "build-failed": "linear",  # cuts by node order cannot be built: try subsets instead
-    "invalid-model": "linear",
-    "unsupported": "linear",
-    "refused": "linear",
-    "crash": "linear",
-    "timeout": "linear",
+    "build-failed": "search",  # cuts by node order cannot be built: try subsets instead
+    "invalid-model": "search",
+    "unsupported": "search",
+    "refused": "search",
+    "crash": "search",
+    "timeout": "search",
     "check-died": "regex",
     "varies": "seed",
 }
@@ -33,11 +34,8 @@ def double_check(ctx: StepContext) -> Steps[DoubleCheckOutcome]:
     counts = {str(k): int(v) for k, v in dict(ctx.settings.get("unresolved", {})).items() if v}
     left = max(0, params.visits - ctx.visit)
     most = max(counts, key=lambda reason: (counts[reason], reason), default="")
-    suggestion = SUGGESTIONS.get(most, "tolerance" if not counts else "linear")
-    if ctx.check and suggestion in ("metric", "tolerance"):
-        suggestion = "regex"
-    if left == 0:
-        suggestion = "stop"
+    helps = "regex" if ctx.check else HELPS.get(most, "tolerance")
+    suggestion = "stop" if left == 0 or ctx.settings.get("search") == "linear" else "linear"
     causes = ", ".join(f"{reason} {n}" for reason, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
     total = sum(counts.values())
     said = (
@@ -48,10 +46,11 @@ def double_check(ctx: StepContext) -> Steps[DoubleCheckOutcome]:
     return Finish(
         DoubleCheckOutcome(
             visits_left=left,
+            culprits=len(findings.culprits),
             unresolved=total,
             causes=causes,
             suggestion=suggestion,  # type: ignore[arg-type]
-            message=f"{said} {left} more tries.",
+            message=f"{said} Changing the {helps} would help most. {left} more tries.",
         ),
         findings,
     )

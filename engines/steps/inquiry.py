@@ -140,7 +140,7 @@ def inquiry(ctx: StepContext, findings: Findings) -> Sub:
     """Describe the working model and return an Inquiry. Raises StepRefused where no failure has been locked."""
     signature = findings.round_signature or findings.signature
     if signature is None or findings.criterion is None:
-        raise StepRefused("No failure has been measured yet on this model, so there is nothing to search for.")
+        raise StepRefused("The model passes here, so there is nothing to search for.", code=10)
     answer = yield Describe(
         model=findings.model, sample=findings.sample, inputs=findings.inputs, reference=ctx.reference
     )

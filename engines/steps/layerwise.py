@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from engines.compare.judge import badness, judge_whole, limit
+from engines.compare.judge import LARGE, SHARE, badness, judge_whole, limit, over
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Candidate, Measurement, Score
@@ -99,7 +99,7 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     for t in _first_nonfinite(ask.index, seen.inherited):
         rows[t]["first_nonfinite"] = True
     table = [rows[t] for t in sorted(rows)]
-    bad = [r for r in table if r["error"] is not None and r["error"] > ask.criterion.tolerance]
+    bad = [r for r in table if r["error"] is not None and r["error"] > limit(ask.criterion, r["name"])]
     first_bad = bad[0] if bad else None
     spread = observer == "reproduces" and not suspects
     top = suspects[0] if suspects else None
@@ -246,8 +246,9 @@ def _first_nonfinite(index: GraphIndex, inherited: dict[int, Score]) -> list[int
 
 def _moves(ask: Inquiry, m: Measurement) -> bool:
     """Whether the transplanted error is a sizeable part of the failure: over tolerance and at least a tenth of e0."""
-    worst = max((badness(s, ask.criterion) for r in m.results for s in r.effect), default=0.0)
-    return worst > ask.criterion.tolerance and worst >= min(ask.signature.error, 10.0) / 10
+    moved = [s for r in m.results for s in r.effect if s.name in ask.signature.outputs or not ask.signature.outputs]
+    worst = max((badness(s, ask.criterion) for s in moved), default=0.0)
+    return any(over(s, ask.criterion) for s in moved) and worst >= SHARE * min(ask.signature.error, LARGE)
 
 
 def _rounded(effect: float) -> float:

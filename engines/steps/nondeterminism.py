@@ -82,9 +82,9 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
 
 
 def _single_thread(ctx: StepContext, findings: Findings, rule: Criterion, runs: int) -> Sub:
-    declared = {o["name"] for o in ctx.engine_info.get("options", ())}
+    declared = {o["name"]: str(o.get("default")) for o in ctx.engine_info.get("options", ())}
     spec = parse(ctx.engine)
-    if "threads" not in declared or spec.get("threads") == "1":
+    if spec.get("threads", declared.get("threads", "1")) == "1":
         return "not-tried"
     m: Measurement = yield whole(
         ctx,

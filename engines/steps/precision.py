@@ -5,16 +5,15 @@ from collections.abc import Sequence
 import msgspec
 
 from engines.compare.criterion import Criterion, Verdict
-from engines.compare.judge import judge_whole, worst
+from engines.compare.judge import judge_whole, limit, worst
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Measurement
 from engines.steps.base import Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub, Workaround
-from engines.steps.confirm import all_samples
 from engines.steps.ddmin import ddmin
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import PrecisionOutcome
-from engines.steps.prepare import prepared
+from engines.steps.prepare import all_feeds, prepared
 
 
 class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,6 +39,11 @@ class Kept(msgspec.Struct, frozen=True):
 def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
     params = msgspec.convert(dict(ctx.params), PrecisionParams)
     findings = yield from prepared(ctx)
+    if findings.signature is None:
+        return Finish(
+            PrecisionOutcome(outcome="none-needed", message="Nothing needs higher precision: the model passes."),
+            findings,
+        )
     ask: Inquiry = yield from inquiry(ctx, findings)
     kept: Kept = yield from keep_higher(ask, params)
     workaround = as_workaround(ask, kept) if kept.outcome == "found" else None
@@ -72,7 +76,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams) -> Sub:
     capability = ask.ctx.engine_info.get("capabilities", {}).get("keep", {"present": True})
     if not capability["present"]:
         raise StepRefused(f"{ask.ctx.engine} cannot keep single nodes in higher precision: {capability['reason']}")
-    everywhere = all_samples(ask.findings)
+    everywhere = all_feeds(ask.findings)
     working = _hardest(ask.findings)
     tried: dict[tuple[tuple[str, ...], tuple[int, ...]], Measurement] = {}
 
@@ -195,8 +199,12 @@ def _likely_last(nodes: Sequence[int], findings: Findings) -> tuple[int, ...]:
     return (*(n for n in nodes if n not in seeds), *(n for n in nodes if n in seeds))
 
 
+def margin(criterion: Criterion, error: float) -> float:
+    """How many times the error fits into what is allowed (as badness: ``judge.limit``)."""
+    return min(HUGE, limit(criterion, "") / error) if error > 0 else HUGE
+
+
 def as_workaround(ask: Inquiry, kept: Kept) -> Workaround:
-    limit = ask.criterion.tolerance
     return Workaround(
         kind="precision",
         engine=ask.ctx.engine,
@@ -205,7 +213,7 @@ def as_workaround(ask: Inquiry, kept: Kept) -> Workaround:
         samples_ok=kept.samples_ok,
         samples_n=kept.samples_n,
         error=kept.error,
-        margin=min(HUGE, limit / kept.error) if kept.error > 0 else HUGE,
+        margin=margin(ask.criterion, kept.error),
         cost=f"{len(kept.keep)} of {len(ask.index.nodes)} nodes compute in FP32",
         minimal=kept.minimal,
     )

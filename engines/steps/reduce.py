@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from engines.compare.criterion import Signature, Verdict
-from engines.compare.judge import badness, judge_whole
+from engines.compare.judge import badness, judge_whole, over
 from engines.graph import ranges
 from engines.probe import HUGE, Candidate, Edit, Measurement
 from engines.steps.base import Case, Finish, Note, StepContext, Steps, StepSpec, Sub
@@ -37,6 +37,13 @@ class Reduced(msgspec.Struct, frozen=True):
 def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
     params = msgspec.convert(dict(ctx.params), ReduceParams)
     findings = yield from prepared(ctx)
+    if findings.signature is None:
+        return Finish(
+            ReduceOutcome(
+                verdict="not-reproduced", reason="the model passes here", message="The model passes: nothing to reduce."
+            ),
+            findings,
+        )
     ask: Inquiry = yield from inquiry(ctx, findings)
     reduced: Reduced = yield from reduction(ask, params)
     case = reduced.case
@@ -184,8 +191,7 @@ def _own_signature(ask: Inquiry, m: Measurement, verdict: Verdict) -> Signature 
     if not isinstance(m, Measurement) or not m.results:
         return None
     scores = m.results[0].outputs
-    over = {s.name: badness(s, ask.criterion) for s in scores}
-    failing = {n: e for n, e in over.items() if e > ask.criterion.tolerance}
+    failing = {s.name: badness(s, ask.criterion) for s in scores if over(s, ask.criterion)}
     return (
         Signature(
             kind="accuracy",
@@ -212,7 +218,7 @@ def _still(ask: Inquiry, m: Measurement, candidate: Candidate, signature: Signat
     errors = [badness(s, ask.criterion) for s in same]
     worst = max(errors, default=0.0)
     return (
-        worst > ask.criterion.tolerance
+        any(over(s, ask.criterion) for s in same)
         and worst >= min(signature.error, 1.0) / 10
         and any(s.new_nonfinite > 0 for s in same) == signature.nonfinite
         and (worst >= HUGE) == (signature.error >= HUGE)  # a reference of zeros makes any error infinitely large

@@ -9,11 +9,10 @@ from engines.graph import ranges
 from engines.probe import HUGE, Measurement
 from engines.spec import parse
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub, Workaround
-from engines.steps.confirm import all_samples
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import WorkaroundOutcome
-from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher, say
-from engines.steps.prepare import prepared
+from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher, margin, say
+from engines.steps.prepare import all_feeds, prepared
 
 TIMED = 10  # runs
 
@@ -64,6 +63,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             minimal=chosen.minimal if chosen else False,
             cost=chosen.cost if chosen else "",
             cause=findings.culprits[0].cause if findings.culprits else "unknown",
+            culprits=len(findings.culprits),
             message=message,
         ),
         msgspec.structs.replace(findings, workaround=chosen),
@@ -82,9 +82,9 @@ def _options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:
     if findings.optimizers:
         off = {*filter(None, spec.get("disabled_optimizers").split("+")), *findings.optimizers}
         options.append(("optimizer", str(spec.with_option("disabled_optimizers", "+".join(sorted(off))))))
-    declared = {o["name"] for o in ctx.engine_info.get("options", ())}
+    declared = {o["name"]: str(o.get("default")) for o in ctx.engine_info.get("options", ())}
     varies = findings.looks > 1 or any(c.cause == "nondeterminism" for c in findings.culprits)
-    if varies and "threads" in declared and spec.get("threads") != "1":
+    if varies and spec.get("threads", declared.get("threads", "1")) != "1":
         options.append(("threads", str(spec.with_option("threads", "1"))))
     hint = ctx.engine_info.get("capabilities", {}).get("precision-hint", {"present": False})
     if hint["present"] and not options:
@@ -99,7 +99,7 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
     results: list[Any] = []
     for attempt in range(params.builds):
         m: Measurement = yield ask.plain(
-            all_samples(findings), engine=engine, attempt=attempt, runs=runs, exclusive=runs > 1,
+            all_feeds(findings), engine=engine, attempt=attempt, runs=runs, exclusive=runs > 1,
         )  # fmt: skip
         if m.status != "ok":
             return None
@@ -129,7 +129,7 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
         samples_ok=sum(good),
         samples_n=len(good),
         error=error,
-        margin=min(HUGE, ask.criterion.tolerance / error) if error > 0 else HUGE,
+        margin=margin(ask.criterion, error),
         cost=_cost(before, after),
         minimal=True,
     )
@@ -144,7 +144,7 @@ def _cost(before: Measurement, after: Measurement) -> str:
 
 
 def _applied(ask: Inquiry, chosen: Workaround) -> Any:
-    return ask.whole(all_samples(ask.findings), engine=chosen.engine, patches=(), keep=ranges.decode(chosen.keep))
+    return ask.whole(all_feeds(ask.findings), engine=chosen.engine, patches=(), keep=ranges.decode(chosen.keep))
 
 
 SPEC = StepSpec(

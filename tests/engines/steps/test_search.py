@@ -37,7 +37,9 @@ def chain(n: int) -> GraphIndex:
 
 def inquiry(index: GraphIndex) -> Inquiry:
     signature = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=1e-2)
-    findings = Findings(model="m", inputs="i", sample="real:0", criterion=Criterion(tolerance=1e-2), signature=signature)
+    findings = Findings(
+        model="m", inputs="i", sample="real:0", criterion=Criterion(tolerance=1e-2), signature=signature
+    )
     ctx = StepContext(engine="e", reference="r", findings=findings)
     return Inquiry(ctx, findings, index, signature, Criterion(tolerance=1e-2), index.outputs)
 
@@ -130,7 +132,9 @@ def test_an_oracle_that_refuses_at_random_never_becomes_the_answer(n: int, seed:
     def oracle(nodes: frozenset[int]) -> Measurement:
         if nodes not in answers:
             truth = FAIL if culprits <= nodes else rng.choice([PASS, HARMLESS, MILDER, AMPLIFIED])
-            answers[nodes] = rng.choice([REFUSED, Measurement(status="crash", signal=11)]) if rng.random() < rate else truth
+            answers[nodes] = (
+                rng.choice([REFUSED, Measurement(status="crash", signal=11)]) if rng.random() < rate else truth
+            )
         return answers[nodes]
 
     found, _, _, trials = search(chain(n), oracle)

@@ -331,19 +331,33 @@ def test_engines_without_switches_say_why(answers: Any, walk: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unresolved", "check", "suggestion"),
+    ("unresolved", "check", "helps"),
     [
         ({}, "", "tolerance"),
-        ({"build-failed": 4, "harmless": 2}, "", "linear"),
+        ({"build-failed": 4, "harmless": 2}, "", "search"),
         ({"harmless": 3}, "", "metric"),
         ({"unrepresentable-input": 3}, "", "sample"),
         ({"harmless": 3}, "check.py", "regex"),
     ],
 )
-def test_the_commonest_reason_decides(answers: Any, walk: Any, unresolved: Any, check: str, suggestion: str) -> None:
+def test_the_commonest_reason_names_what_helps(
+    answers: Any, walk: Any, unresolved: Any, check: str, helps: str
+) -> None:
     done = walk(
         "double-check", answers.context(locked(answers), check=check, settings={"unresolved": unresolved}), None
     )
     outcome = done.finish.outcome
-    assert (outcome.suggestion, outcome.unresolved, outcome.visits_left) == (suggestion, sum(unresolved.values()), 2)
-    assert walk("double-check", answers.context(locked(answers), visit=3), None).finish.outcome.suggestion == "stop"
+    assert f"Changing the {helps} would help most" in outcome.message
+    assert (outcome.unresolved, outcome.visits_left) == (sum(unresolved.values()), 2)
+
+
+def test_with_nobody_there_another_search_is_tried_once(answers: Any, walk: Any) -> None:
+    """A value (a tolerance, a metric) needs a person; the recommendation must not repeat the same search for ever."""
+
+    def suggested(visit: int, **settings: Any) -> str:
+        done = walk("double-check", answers.context(locked(answers), visit=visit, settings=settings), None)
+        return str(done.finish.outcome.suggestion)
+
+    assert suggested(1) == "linear"
+    assert suggested(2, search="linear") == "stop"
+    assert suggested(3) == "stop"
