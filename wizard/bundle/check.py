@@ -10,7 +10,7 @@ from engines.compare.criterion import Criterion
 from engines.spec import parse
 from engines.steps.base import Culprit
 from wizard.bundle.runtime import runtime
-from wizard.report.words import listing
+from wizard.report.words import elide, listing
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Asked(msgspec.Struct, frozen=True):
 def script(culprit: Culprit, asked: Asked) -> str:
     """The text of check.py for one culprit."""
     values = [
-        ("CASE", listing(culprit.case.nodes)),
+        ("CASE", listing([elide(name, 60) for name in culprit.case.nodes])),
         ("ENGINE", asked.engine),
         ("FOUND_WITH", asked.found_with),
         *judged(culprit, asked),

@@ -3,7 +3,6 @@
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -105,29 +104,27 @@ def found_with(reading: Reading) -> str:
     return " ".join(filter(None, [spec, version])) + (f" on {device}" if device else "")
 
 
-def case_files(reading: Reading, culprits: tuple[Culprit, ...]) -> Iterator[dict[str, str]]:
-    """For each culprit its files in the bundle -> artifact digests.
+def case_files(reading: Reading, culprits: tuple[Culprit, ...]) -> list[dict[str, str]]:
+    """For each culprit its files in the bundle -> artifact digests; none where no step kept any.
 
     A confirm step's table ``bundle`` has the case as it was confirmed. The passing neighbour comes from the search before
     it, which kept one; without a confirm step the search's own case serves.
     """
-    found: list[dict[str, str]] = []
+    found: dict[str, dict[str, str]] = {}  # by the case's node ids
     good: dict[str, str] = {}
-    search: dict[str, str] = {}
     for visit in reading.state.route:
-        if "bundle" not in visit.tables:
+        case = visit.findings.case if visit.findings else None
+        if case is None or "bundle" not in visit.tables:
             continue
         rows = {row.get("role"): row.get("files") or {} for row in reading.table(visit.tables["bundle"])}
         if visit.step in ("extract", "reduce"):
-            good, search = {}, rows.get("case", {})
-        if "good" in rows:
-            good = rows["good"]
-        if visit.step == "confirm" and len(found) < len(culprits):
-            found.append(_named(rows.get("case") or search, good))
-            good, search = {}, {}
-    if search and len(found) < len(culprits):
-        found.append(_named(search, good))
-    yield from found + [{}] * (len(culprits) - len(found))
+            good = {}
+            found.setdefault(case.node_ids, _named(rows.get("case", {}), rows.get("good", {})))
+        good = rows.get("good") or good
+        if visit.step == "confirm" and rows.get("case"):
+            found[case.node_ids] = _named(rows["case"], good)
+            good = {}
+    return [found.get(culprit.case.node_ids, {}) for culprit in culprits]
 
 
 def _named(case: dict[str, str], good: dict[str, str]) -> dict[str, str]:

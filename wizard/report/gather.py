@@ -10,7 +10,7 @@ from wizard.bundle.commands import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.report.document import Culprit, Depth, Report, Stop, Verdict, Workaround
-from wizard.report.words import count, listing, margin, number
+from wizard.report.words import count, elide, listing, margin, number
 from wizard.session.state import State, Visit
 
 Table = list[dict[str, Any]]
@@ -152,7 +152,8 @@ def headline(
         return end.title if end else "The route was too long to go on"
     first = culprits[0]
     size = f"{first.nodes_after} of {count(_nodes_before(state), 'node')}"
-    fails = f"{size} {'fails' if first.nodes_after == 1 else 'fail'}: {listing(first.nodes, 4)} ({first.cause})"
+    names = listing([elide(name, 60) for name in first.nodes], 4)
+    fails = f"{size} {'fails' if first.nodes_after == 1 else 'fail'}: {names} ({first.cause})"
     more = f", and {count(len(culprits) - 1, 'further culprit')}" if len(culprits) > 1 else ""
     if verdict != "worked-around" or workaround is None:
         return f"{fails}{more}"
@@ -214,7 +215,9 @@ def summary(report: Report) -> list[str]:
             lines.append(f"    {c.evidence}")
     w = report.workaround
     if w is not None:
-        what = listing(w.keep_higher, 24) if w.keep_higher else listing(w.switched_off) if w.switched_off else w.engine
+        names = [elide(name, 60) for name in w.keep_higher or w.switched_off]
+        what = listing(names, 4) if names else w.engine
+        what = f"keep {count(len(names), 'node')} in higher precision: {what}" if w.keep_higher else what
         lines.append(f"  workaround ({w.kind}): {what}")
         lines.append(
             f"    right on {w.samples_ok} of {count(w.samples_n, 'sample')}, error {number(w.error)}, {margin(w.margin)}"

@@ -157,8 +157,8 @@ def session(tmp_path: Path) -> Path:
             recommended="yes",
         ),
         QuestionAnswered(node="reproduce", visit=1, answer="yes", by="recommended"),
-        *confirmed(2, tables[0], findings),
-        *confirmed(3, tables[1], findings),
+        *confirmed(2, tables[0], findings, 1),
+        *confirmed(3, tables[1], findings, 2),
         QuestionAsked(
             node="minimal-case",
             visit=2,
@@ -174,7 +174,8 @@ def session(tmp_path: Path) -> Path:
     return root
 
 
-def confirmed(run: int, table: str, findings: Findings) -> list:
+def confirmed(run: int, table: str, findings: Findings, number: int) -> list:
+    findings = msgspec.structs.replace(findings, case=culprit(number).case)
     outcome = {"nodes_before": 95, "nodes": 1, "confirmed": True}
     return [
         StepStarted(run=run, node="minimal-case", visit=run - 1, step="confirm", step_version=1, engine=ENGINE),
