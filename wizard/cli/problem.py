@@ -23,9 +23,7 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     model = model_file(arguments.model)
     sources = tuple(input_source(text) for text in arguments.inputs)
     defaults = Problem(model=str(model))
-    check = arguments.check or ""
-    if check:
-        checker(check)
+    check = checker(arguments.check) if arguments.check else ""
     for option, values in (("--fail-regex", arguments.fail_regex), ("--fail-code", arguments.fail_code)):
         if values and not check:
             raise Refusal(
@@ -33,7 +31,7 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
             )
     digests = {str(model): digest_file(model)}
     for source in sources:
-        path = Path(source_path(source))
+        path = Path(source_path(source if Path(source).exists() else source.partition("=")[2] or source))
         if path.is_file():
             digests[str(path)] = digest_file(path)
     return Problem(
@@ -77,7 +75,10 @@ def source_path(source: str) -> str:
 
 
 def input_source(text: str) -> str:
-    """An input source with its path made absolute. Raises Refusal (exit 2)."""
+    """An input source (``NAME=path`` names the input of a file with one array) with its path made absolute. Raises Refusal (exit 2)."""
+    given, named, rest = text.partition("=")
+    if named and not Path(text).expanduser().exists() and Path(source_path(rest)).expanduser().exists():
+        return f"{given}={input_source(rest)}"
     name = source_path(text)
     function = text[len(name) :]
     path = Path(name).expanduser()
@@ -112,8 +113,11 @@ def engine_spec(text: str, option: str) -> str:
     return str(spec)
 
 
-def checker(command: str) -> None:
-    """An external checker must be startable. Raises Refusal: exit 2 when it cannot be split, exit 4 when it cannot be started."""
+def checker(command: str) -> str:
+    """The external checker's command with the paths of files that exist made absolute, as it runs in a folder of its own.
+
+    Raises Refusal: exit 2 when it cannot be split, exit 4 when it cannot be started.
+    """
     try:
         words = shlex.split(command)
     except ValueError as problem:
@@ -123,6 +127,9 @@ def checker(command: str) -> None:
     if shutil.which(words[0]) is None:
         why = "is not executable" if Path(words[0]).exists() else "was not found"
         raise Refusal(MISSING, f"The checker '{words[0]}' {why}; give a command that can be started.")
+    return shlex.join(
+        str(Path(w).resolve()) if Path(w).is_file() and (i or "/" in w) else w for i, w in enumerate(words)
+    )
 
 
 def shape(text: str) -> tuple[str, tuple[int, ...]]:

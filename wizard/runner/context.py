@@ -108,7 +108,8 @@ def _applied(
     changes: dict[str, Any] = {}
     given = {name for name, value in latest.items() if value != ""}
     if given.intersection(_CRITERION) and findings.criterion is not None:
-        changes["criterion"] = criterion(problem, info)
+        quantized = findings.criterion.precision == "int8"
+        changes["criterion"] = criterion({**problem, "quantized": quantized}, info)
         changes["signature"] = None
         changes["round_signature"] = None
     if "seed" in given and findings.inputs:
