@@ -163,15 +163,16 @@ class Client:
     def _spawn(self, options: Options) -> None:
         text = msgspec.json.encode(options).decode()
         script = Path(__file__).with_name("__main__.py")
-        # A session folder is 0.5 s old at most when this is called; the runner opens its own log.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", str(script), str(self.folder), text],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=self.folder,
-            start_new_session=True,
-        )
+        (self.folder / "logs").mkdir(exist_ok=True)
+        with (self.folder / "logs" / "runner.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(script), str(self.folder), text],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                start_new_session=True,
+            )
         self.role = "controller"
         threading.Thread(target=self._greet, name="greet", daemon=True).start()
 

@@ -9,16 +9,22 @@ from engines.data.store import Store
 from engines.probe import AnyProbe, Measurement
 from wizard.session.events import AnyEvent
 from wizard.session.journal import Journal
+from wizard.session.problems import SessionProblem
 from wizard.session.state import State, advance, fold
 
 
 class Ledger:
-    """One session's journal, state and files. The only way to change the state is to write an event."""
+    """One session's journal, state and files. The only way to change the state is to write an event.
+
+    Raises SessionProblem for a journal that this version cannot fold."""
 
     def __init__(self, journal: Journal, store: Store) -> None:
         self.journal = journal
         self.store = store
-        self.state: State = fold(journal.events)
+        try:
+            self.state: State = fold(journal.events)
+        except ValueError as error:
+            raise SessionProblem(f"The session's journal cannot be taken up: {error}") from None
 
     def emit(self, event: AnyEvent) -> AnyEvent:
         """Write the event and take it in. Raises OSError where the disk says no."""

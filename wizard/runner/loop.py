@@ -174,7 +174,10 @@ class Runner:
             self._go_back(self._rewind)
         if self._stopping:
             raise Stopped
-        decision = decide(self._flow, self._ledger.state)
+        try:
+            decision = decide(self._flow, self._ledger.state)
+        except ValueError as error:
+            raise SessionProblem(f"The session does not fit its flow: {error}") from None
         match decision:
             case Ended():
                 raise _Close(decision.exit_code, "", decision.end)
@@ -259,7 +262,7 @@ class Runner:
         """Wait for a request. Raises _Close when nobody has been there for long."""
         self._changed.clear()
         left = None
-        if self._alone_since is not None and not self._detached:
+        if self._alone_since is not None:
             left = max(0.0, self._alone_since + IDLE - time.monotonic())
         try:
             await asyncio.wait_for(self._changed.wait(), left)

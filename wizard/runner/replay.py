@@ -98,7 +98,10 @@ def recording(folder: Path) -> Recording:
     """Read a session. Raises SessionProblem, FlowProblem."""
     about = folders.describe(folder)
     events = read(folder / NAME) if (folder / NAME).exists() else ()
-    final = fold(events)
+    try:
+        final = fold(events)
+    except ValueError as error:
+        raise SessionProblem(f"The session in {folder} cannot be replayed: {error}") from None
     runs = {v.run for v in final.route if v.stepped}
     asked = {v.question.seq for v in final.route if v.question is not None}
     before: dict[int, State] = {}
@@ -335,7 +338,8 @@ async def _again(
         name = key(asked, fingerprints.known)
         if name not in known:
             began = time.monotonic()
-            known[name] = await pool.run(asked, getattr(asked, "timeout", 0.0))
+            runs = asked.runs if isinstance(asked, Measure) else 1
+            known[name] = await pool.run(asked, getattr(asked, "timeout", 0.0) or item.visit.timeout * runs)
             if known[name].status == "cancelled":
                 raise SessionProblem(f"The replay was stopped after {time.monotonic() - began:.0f} s of a probe.")
         verdicts.append((_judged(item, known[name]), known[name]))

@@ -269,7 +269,8 @@ def test_the_runner_ends_when_the_program_that_started_it_is_killed(shapes):
     code = (
         "import sys, time; from pathlib import Path; from wizard.runner.client import Client\n"
         "from wizard.runner.options import Options\n"
-        "c = Client.start(Path(sys.argv[1]), Options(policy='person', offers=True)); print(c._process.pid, flush=True); time.sleep(60)"
+        "c = Client.start(Path(sys.argv[1]), Options(policy='person', offers=True))\n"
+        "print(c._process.pid, flush=True); time.sleep(60)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(shapes)], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None

@@ -1,8 +1,10 @@
 """The walk: the same decisions whatever is killed, however many jobs, in whatever order probes finish."""
 
 import asyncio
+import errno
 from pathlib import Path
 
+import msgspec
 import pytest
 from house import (
     PROBLEM,
@@ -32,6 +34,7 @@ def script(**answers: str | list[str]) -> Options:
     return Options(policy="script", answers=answers, detach=True)
 
 
+FOREIGN = msgspec.structs.replace(flow(), nodes={"first": flow().nodes["first"]})
 TWICE = {"third": ["again", "stop"]}
 
 
@@ -370,6 +373,35 @@ def test_our_own_fault_is_exit_70_with_the_session_safe(tmp_path):
     assert walk(tmp_path, Broken()) == 70
     assert "logs/runner.log" in state(tmp_path).closed.reason
     assert walk(tmp_path, Oracle()) == 0
+
+
+def test_a_full_disk_loses_nothing(tmp_path):
+    async def go() -> None:
+        made = runner(tmp_path, Oracle(), Options(detach=True))
+        real = made._ledger.journal._put
+        count = 0
+
+        def put(line: bytes) -> None:
+            nonlocal count
+            count += 1
+            if count > 15:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            real(line)
+
+        made._ledger.journal._put = put
+        with pytest.raises(OSError, match="No space"):
+            await made.run()
+
+    asyncio.run(go())
+    assert len(read(tmp_path / NAME)) == 15
+    assert walk(tmp_path, Oracle()) == 0
+    assert len(finished(tmp_path)) == len(set(finished(tmp_path)))
+
+
+def test_a_session_that_does_not_fit_its_flow_is_said(tmp_path):
+    assert walk(tmp_path, Oracle(), script(third="ask")) == 3
+    assert walk(tmp_path, Oracle(), flow=FOREIGN) == 4
+    assert "does not fit its flow" in state(tmp_path).closed.reason
 
 
 def test_an_unknown_step_is_said(tmp_path):

@@ -184,7 +184,8 @@ def test_a_killed_holder_holds_nothing(tmp_path):
 
 def test_clients_load_no_engine():
     code = (
-        "import sys, wizard.session.folder, wizard.runner.client, wizard.runner.process, wizard.runner.replay, engines.steps.registry\n"
+        "import sys, wizard.session.folder, wizard.runner.client, wizard.runner.process, wizard.runner.replay\n"
+        "import engines.steps.registry\n"
         "print([m for m in ('numpy', 'onnx', 'onnxruntime', 'openvino', 'tensorrt', 'textual') if m in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

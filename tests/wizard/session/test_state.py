@@ -122,8 +122,8 @@ def test_rewind_is_folding_fewer_events_with_everything_measured_still_known():
         assert state.route == fold(WALK[:to]).route
         assert state.phase == fold(WALK[:to]).phase
         assert ("k" in state.known) == (to > 7), "what ended unresolved after that point is asked again"
-    good = [event if not isinstance(event, e.ProbeFinished) else e.ProbeFinished(key="k", run=1, measurement=Measurement(), seq=event.seq)
-            for event in WALK]  # fmt: skip
+    fine = e.ProbeFinished(key="k", run=1, measurement=Measurement(), seq=7)
+    good = [fine if isinstance(event, e.ProbeFinished) else event for event in WALK]
     assert "k" in fold([*good, e.Rewound(to=2, seq=13)]).known
     assert fold([*WALK, e.Rewound(to=8, seq=13), e.Rewound(to=10, seq=14)]).route == (), (
         "a point that was set aside is no anchor"
@@ -220,7 +220,8 @@ def test_a_state_of_another_flow_is_said():
 SINGLE = [
     ("compare", {"verdict": "fails"}, 0), ("compare", {"verdict": "passes"}, 10), ("compare", {"verdict": "reference"}, 13),
     ("compare", {"verdict": "unresolved"}, 6), ("repeat", {"failures": 2}, 0), ("repeat", {"failures": 0}, 10),
-    ("reduce", {"verdict": "reduced"}, 0), ("reduce", {"verdict": "not-reproduced"}, 10), ("reduce", {"verdict": "unresolved"}, 6),
+    ("reduce", {"verdict": "reduced"}, 0), ("reduce", {"verdict": "not-reproduced"}, 10),
+    ("reduce", {"verdict": "unresolved"}, 6),
     ("layerwise", {"observer": "cannot-run"}, 0), ("workaround", {"holds": False}, 6), ("precision", {"outcome": "found"}, 0),
 ]  # fmt: skip
 

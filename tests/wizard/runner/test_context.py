@@ -1,0 +1,154 @@
+"""What a step is told: parameters, answers' settings, findings. And what may be run ahead."""
+
+import msgspec
+from house import ENGINE, PROBLEM, Oracle, SearchOutcome, flow, measure, search, spec
+
+from engines.compare.criterion import Criterion, Signature
+from engines.graph import ranges
+from engines.probe import Measure, SampleInfo
+from engines.steps.base import Findings, Finish, Note, StepContext
+from wizard.runner.context import step_context, with_settings
+from wizard.runner.speculation import ahead, speculable
+from wizard.session.state import State, Visit
+
+SPEC = spec("search", search, SearchOutcome)
+FOUND = Findings(
+    model="m",
+    inputs="i",
+    samples=(SampleInfo("real:0", "f"), SampleInfo("real:1", "f")),
+    sample="real:0",
+    criterion=Criterion(tolerance=0.01),
+    signature=Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}),
+)
+
+
+def context(settings: dict, **rest) -> StepContext:
+    visit = Visit("third", answer="again", settings=settings, findings=FOUND, causes={"crash": 2})
+    return step_context(PROBLEM, flow(), SPEC, State(route=(visit,)), node="second", visit=2, **{"params": {}, **rest})
+
+
+def test_parameters_come_from_the_flow_the_node_and_the_answers_in_that_order():
+    assert context({}).params == {"repeats": 3}
+    assert context({}, params={"repeats": 7, "size": 8}).params == {"repeats": 7, "size": 8}
+    assert context({"repeats": "9", "search": "linear"}, params={"repeats": 7}).params == {
+        "repeats": 9,
+        "search": "linear",
+    }
+    assert context({"repeats": ""}).params == {"repeats": 3}
+    assert context({"repeats": "many"}).params == {}
+
+
+def test_the_step_hears_of_settings_and_of_what_was_unresolved():
+    ctx = context({"search": "linear"})
+    assert ctx.settings == {"search": "linear", "unresolved": {"crash": 2}}
+    assert (ctx.engine, ctx.visit, ctx.problem["model"]) == (ENGINE, 2, PROBLEM.model)
+    assert ctx.findings == FOUND
+
+
+def test_another_tolerance_judges_anew_and_locks_the_failure_anew():
+    ctx = context({"tolerance": "0.25"})
+    assert ctx.problem["tolerance"] == {"": 0.25}
+    assert ctx.findings.criterion.tolerance == 0.25
+    assert ctx.findings.signature is None
+    assert ctx.findings.inputs == "i"
+    assert context({"metric": "cosine"}).findings.criterion.metric == "cosine"
+    assert context({"tolerance": ""}).findings == FOUND
+    assert context({"tolerance": "much"}).problem.get("tolerance", {}) == {}
+
+
+def test_another_seed_makes_the_inputs_anew():
+    ctx = context({"seed": "7"})
+    assert ctx.seed == 7
+    assert (ctx.findings.inputs, ctx.findings.samples, ctx.findings.signature) == ("", (), None)
+
+
+def test_another_sample_is_searched_on_if_there_is_one():
+    ctx = context({"sample": "real:1"})
+    assert ctx.findings.sample == ctx.findings.signature.sample == "real:1"
+    assert context({"sample": "real:9"}).findings == FOUND
+
+
+def test_settings_hold_for_later_steps_but_change_the_findings_once():
+    early = Visit("third", answer="again", settings={"tolerance": "0.25"}, findings=FOUND)
+    late = Visit("second", answer="yes", findings=msgspec.structs.replace(FOUND, sample="real:1"))
+    ctx = step_context(PROBLEM, flow(), SPEC, State(route=(early, late)), node="third", visit=2, params={})
+    assert ctx.problem["tolerance"] == {"": 0.25}
+    assert ctx.findings == late.findings
+
+
+def test_bounds_may_name_an_output():
+    plain = {"tolerance": {"": 0.1}}
+    assert with_settings(plain, {"tolerance": "a:b:0.5"})["tolerance"] == {"": 0.1, "a:b": 0.5}
+    assert with_settings(plain, {"fail_regex": "x"})["fail_regex"] == ["x"]
+    assert with_settings(plain, {"fail_code": "1, 2"})["fail_code"] == [1, 2]
+    assert with_settings(plain, {"unknown": 1, "model": "/other"}) == plain
+    assert plain == {"tolerance": {"": 0.1}}
+
+
+# -- running ahead ------------------------------------------------------------------------------------------------------
+
+
+def nodes(probe: Measure) -> tuple[int, ...]:
+    return ranges.decode(probe.candidate.nodes)
+
+
+def begin():
+    return search(StepContext(engine=ENGINE, reference="r", findings=Findings(), params={"size": 8}))
+
+
+def test_what_would_be_asked_next_under_either_verdict():
+    """The step waits for its first probe, the whole; if that fails it would ask for each half."""
+    found = ahead(begin, [], lambda _: None, 3)
+    assert nodes(found[0]) == (4, 5, 6, 7)
+    assert len(found) == len({p.candidate for p in found}) == 3
+    assert all(nodes(p) != tuple(range(8)) for p in found)
+
+
+def test_known_answers_are_walked_over():
+    oracle = Oracle(culprits=(1,))
+    known = {(4, 5, 6, 7)}
+
+    def answer(probe):
+        return oracle.answer(probe) if nodes(probe) in known else None
+
+    assert nodes(ahead(begin, [], answer, 1)[0]) == (0, 1, 2, 3)
+
+
+def test_history_is_followed_first():
+    oracle = Oracle(culprits=(1,))
+    steps, told, answer = begin(), [], None
+    for _ in range(5):
+        yielded = steps.send(answer)
+        answer = None if isinstance(yielded, Note) else oracle.answer(yielded)
+        told.append(answer)
+    while isinstance(yielded := steps.send(answer), Note):
+        answer = None
+        told.append(None)
+    current = nodes(yielded)
+    assert all(set(nodes(p)) != set(current) for p in ahead(begin, told, lambda _: None, 4))
+
+
+def test_exclusive_probes_and_steps_that_trip_end_the_way():
+    def exclusive():
+        yield measure((1,))
+        yield measure((2,), exclusive=True)
+        return Finish(SearchOutcome(), Findings())
+
+    def trips():
+        m = yield measure((1,))
+        yield measure((m.results[0].outputs,))
+        return Finish(SearchOutcome(), Findings())
+
+    def unasked():
+        m = yield measure((1,))
+        yield measure((2,), engine="never:seen=1")
+        return Finish(SearchOutcome(), m)
+
+    def unknown(probe):
+        raise KeyError(probe.engine)
+
+    assert ahead(exclusive, [], lambda _: None, 4) == []
+    assert ahead(trips, [], lambda _: None, 4) == []
+    assert ahead(unasked, [], unknown, 4) == []
+    assert not speculable(measure((1,), exclusive=True))
+    assert speculable(measure((1,)))
