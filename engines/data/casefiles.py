@@ -1,4 +1,4 @@
-"""A case's arrays once more in Polygraphy's JSON: ``python -P -m engines.data.casefiles DIR [RUNNER]``."""
+"""A case's arrays once more in Polygraphy's JSON: ``python -P -m engines.data.casefiles DIR...``."""
 
 import sys
 from pathlib import Path
@@ -17,15 +17,16 @@ def convert(folder: Path, runner: str = "reference") -> None:
 
 
 def main(words: list[str]) -> int:
-    """Convert one folder; one sentence on stderr where it cannot be done."""
-    if not 1 <= len(words) <= 2:
-        print("usage: python -P -m engines.data.casefiles DIR [RUNNER]", file=sys.stderr)
+    """Convert these folders; one sentence on stderr where one cannot be."""
+    if not words:
+        print("usage: python -P -m engines.data.casefiles DIR...", file=sys.stderr)
         return 2
-    try:
-        convert(Path(words[0]), *words[1:])
-    except (OSError, ValueError) as problem:
-        print(f"The case in {words[0]} cannot be written as JSON: {problem}", file=sys.stderr)
-        return 4
+    for word in words:
+        try:
+            convert(Path(word))
+        except (OSError, ValueError) as problem:
+            print(f"The case in {word} cannot be written as JSON: {problem}", file=sys.stderr)
+            return 4
     return 0
 
 

@@ -2,7 +2,7 @@
 
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engines.spec import parse
@@ -17,14 +17,12 @@ MODELS = ("model.onnx", "engine.onnx", "good.onnx", "inputs.npz", "expected.npz"
 def write_case(folder: Path, culprit: Culprit, files: Mapping[str, Path], asked: Asked) -> None:
     """Write the culprit's files into ``folder``, which is made. ``files``: name in the bundle -> where its bytes lie.
 
-    Raises OSError, MachineProblem where the values cannot be converted.
+    The JSON form of the values is ``values_as_json``'s. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in MODELS:
         if name in files:
             shutil.copyfile(files[name], folder / name)
-    if "inputs.npz" in files and "expected.npz" in files:
-        ask("engines.data.casefiles", str(folder), f"reference of {asked.engine}")
     check = folder / "check.py"
     check.write_text(script(culprit, asked), encoding="utf-8")
     check.chmod(0o755)
@@ -38,6 +36,13 @@ def write_case(folder: Path, culprit: Culprit, files: Mapping[str, Path], asked:
         ]
     text = "\n".join(["#!/bin/sh", "# Run these one by one, in this folder.", *lines]) + "\n"
     (folder / "commands.sh").write_text(text, encoding="utf-8")
+
+
+def values_as_json(folders: Sequence[Path]) -> None:
+    """``inputs.json`` and ``expected.json`` beside the archives of these cases, in one process for all. Raises MachineProblem."""
+    chosen = [str(f) for f in folders if (f / "inputs.npz").is_file() and (f / "expected.npz").is_file()]
+    if chosen:
+        ask("engines.data.casefiles", *chosen)
 
 
 def checker(command: str) -> list[str]:

@@ -9,7 +9,7 @@ import msgspec
 
 from engines.data.store import Store, atomic
 from engines.steps.base import Culprit
-from wizard.bundle.case import write_case
+from wizard.bundle.case import values_as_json, write_case
 from wizard.bundle.check import Asked
 from wizard.report import to_html, to_json, to_markdown
 from wizard.report.gather import confirmed
@@ -78,6 +78,7 @@ def _write(reading: Reading, folder: Path) -> None:
         timeout=problem.timeout,
     )
     store = Store(reading.folder)
+    places: list[Path] = []
     for number, (culprit, files) in enumerate(zip(culprits, case_files(reading, culprits), strict=True), 1):
         place = folder if number == 1 else folder / f"culprit-{number}"
         paths = {name: store.path(digest) for name, digest in files.items()}
@@ -85,6 +86,7 @@ def _write(reading: Reading, folder: Path) -> None:
         if missing:
             raise SessionProblem(f"The session's file for {missing[0]} is gone; copy the whole session folder.")
         write_case(place, culprit, paths, asked)
+        places.append(place)
         for name, text in (
             ("report.md", to_markdown(report)),
             ("report.html", to_html(report)),
@@ -94,6 +96,7 @@ def _write(reading: Reading, folder: Path) -> None:
         environment = msgspec.json.format(msgspec.json.encode(report.environment))
         (place / "environment.json").write_bytes(environment + b"\n")
         shutil.copyfile(reading.folder / journal.NAME, place / journal.NAME)
+    values_as_json(places)
 
 
 def found_with(reading: Reading) -> str:
