@@ -75,7 +75,7 @@ def source_path(source: str) -> str:
 
 
 def input_source(text: str) -> str:
-    """An input source, its path made absolute; ``NAME=path`` names the input of a file with one array. Raises Refusal (exit 2)."""
+    """An input source, its path absolute; ``NAME=path`` names the input of a file with one array. Raises Refusal (exit 2)."""
     given, named, rest = text.partition("=")
     if named and not Path(text).expanduser().exists() and Path(source_path(rest)).expanduser().exists():
         return f"{given}={input_source(rest)}"
