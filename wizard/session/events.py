@@ -1,4 +1,4 @@
-"""The journal's events. One JSON object a line, each with ``v, seq, ts, kind, crc``; public format (docs/reference)."""
+"""The journal's events. One JSON object a line, each with ``v, seq, ts, kind, crc``; public format (docs/session-format.md)."""
 
 from typing import Any, Literal, TypeAlias
 
