@@ -1,5 +1,6 @@
 """One screen draws every node: what will run (offer), running, what was measured and the question (ask)."""
 
+import time
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -20,6 +21,7 @@ from wizard.tui.widgets.lines import Panel, Text
 from wizard.tui.widgets.route import Crumb, Route
 from wizard.tui.widgets.work import Doing, Probes, Smallest, Tail
 
+TWICE = 1.0  # seconds within which the same key is taken for a slip
 FACES: tuple[Face, ...] = ("starting", "offer", "running", "ask", "stopped")
 # Actions that only make sense on some faces; the others are always there.
 WHERE: Mapping[str, tuple[Face, ...]] = {
@@ -72,6 +74,8 @@ class StepScreen(SessionScreen):
         "takes it. You may always choose otherwise, and go back later with rewind. Nothing you do here can lose a measurement."
     )
 
+    _drawn: tuple[str, str] = ("", "")
+    _pressed: tuple[str, str, float] = ("", "", 0.0)
     route = getters.query_one("#route", Route)
     crumb = getters.query_one("#crumb", Crumb)
     question = getters.query_one("#question", Panel)
@@ -123,7 +127,13 @@ class StepScreen(SessionScreen):
         self.route.show(scene.flow, route, here, DOING[face])
         self.crumb.show(scene.flow, route, here)
         number = len([v for v in route if v.answer]) + 1
-        self.question.name_it(f"Step {number}: {node.title if node else here}")
+        entries = scene.state.visits(here) + (visit is None)
+        again = f", visit {entries}" if entries > 1 else ""
+        self.question.name_it(f"Step {number}: {node.title if node else here}{again}")
+        if (here, face) != self._drawn:
+            self._drawn = (here, face)
+            self.page.scroll_home(animate=False)
+            self.call_after_refresh(self._follow)
         asking = visit.question.ask if visit and visit.question else (node.ask if node else "")
         self.query_one("#ask", Text).show(asking, "bold")
         explain = node.explain if node else ""
@@ -147,6 +157,11 @@ class StepScreen(SessionScreen):
         elif self.focused is self.answers:
             self.set_focus(None)
         self.refresh_bindings()
+
+    def _follow(self) -> None:
+        """Keep the place where we are in sight on a long route."""
+        rail = self.query_one("#rail", VerticalScroll)
+        rail.scroll_to(y=max(0, self.route.here_row - rail.size.height // 2), animate=False)
 
     def _trouble(self, scene: Scene) -> None:
         visit, parts = scene.visit, []
@@ -180,12 +195,12 @@ class StepScreen(SessionScreen):
         if scene.face != "running":
             return
         hunt, work = scene.hunt, scene.work
-        self.query_one("#doing", Doing).show(work, hunt.finished)
+        self.query_one("#doing", Doing).show(work, hunt)
         probes = self.query_one("#probes", Probes)
         probes.most = 8 if self.app.size.height >= 32 else 5
         probes.show(hunt.rows, scene.now)
         smallest = self.query_one("#smallest", Smallest)
-        smallest.show(hunt, work, scene.now)
+        smallest.show(hunt, work, scene.state.nodes, scene.now)
         self.query_one("#smallest-panel").display = smallest.known
         numbers = {row.key: row.number for row in hunt.rows}
         deaths = ["- " + death(event, numbers.get(event.key, 0)) for event in scene.state.deaths[-3:]]
@@ -193,15 +208,23 @@ class StepScreen(SessionScreen):
         self.query_one("#deaths-panel").display = bool(deaths)
         self.query_one("#tail", Tail).show(scene.log)
 
+    def _once(self, what: str) -> bool:
+        """False for a key that was pressed twice before the runner could answer the first."""
+        asked = (what, self.scene.node if self.scene else "", time.monotonic())
+        before, self._pressed = self._pressed, asked
+        return asked[:2] != before[:2] or asked[2] - before[2] > TWICE
+
     # Keys of this screen
 
     def action_go(self) -> None:
         """Run what is offered."""
-        self.host.request(requests.go())
+        if self._once("go"):
+            self.host.request(requests.go())
 
     def action_skip(self) -> None:
         """Do not run it."""
-        self.host.request(requests.skip())
+        if self._once("skip"):
+            self.host.request(requests.skip())
 
     def action_stop(self) -> None:
         """Soft stop."""
@@ -240,6 +263,8 @@ class StepScreen(SessionScreen):
         node = scene.at
         wanted = node.answers[event.answer].settings if node and event.answer in node.answers else {}
         if not wanted:
+            if not self._once(event.answer):
+                return
             self.host.request(requests.answer(visit.node, visit.visit, event.answer))
             return
         fields = [Field(name, prompt, required=True) for name, prompt in wanted.items()]

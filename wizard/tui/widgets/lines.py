@@ -1,5 +1,6 @@
 """A widget whose text depends on its width, so that names are elided in the middle and columns line up."""
 
+import re
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -10,6 +11,8 @@ from textual.widget import Widget
 
 from wizard.tui.glyphs import ASCII, UNICODE, Glyphs, in_ascii
 from wizard.tui.literal import clean, joined, literal
+
+TERM = re.compile(r"‹[^›\n]{1,60}›")  # a word that ``t`` explains
 
 
 class Lines(Widget):
@@ -104,7 +107,8 @@ def wrap(text: str, width: int, style: str = "") -> list[Content]:
     """Foreign or own text, wrapped at words; single line ends flow together, blank lines part paragraphs, indented lines stay."""
     rows: list[Content] = []
     for paragraph in paragraphs(clean(text, lines=True)):
-        rows += Content.styled(paragraph, style).wrap(width) if paragraph else [Content()]
+        content = Content.styled(paragraph, style).highlight_regex(TERM, style="bold $recommended")
+        rows += content.wrap(width) if paragraph else [Content()]
     return rows
 
 

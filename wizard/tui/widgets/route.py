@@ -36,6 +36,7 @@ def ahead(flow: Flow, visited: Sequence[str], here: str) -> list[str]:
 class Route(Lines):
     """Every visit with its answer, where we are, and what may follow."""
 
+    here_row = 0  # of the drawn text: where we are
     _state: tuple[Flow, tuple[Visit, ...], str, str] | None = None
 
     def show(self, flow: Flow, route: tuple[Visit, ...], here: str, doing: str) -> None:
@@ -62,6 +63,7 @@ class Route(Lines):
         for visit in past:
             mark = " (your choice)" if chosen_freely(visit) else ""
             stop(g.done, "$foreground", title(flow, visit.node), answer_text(visit) + mark)
+        self.here_row = len(rows)
         if here:
             stop(g.here, "bold $recommended", title(flow, here), doing, "bold")
         later = ahead(flow, [visit.node for visit in past], here) if here in flow.nodes else []

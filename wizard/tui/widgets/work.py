@@ -22,21 +22,22 @@ class Doing(Lines):
 
     _state: tuple[Work, int] = (Work(), 0)
 
-    def show(self, work: Work, finished: int) -> None:
-        """``finished``: probes with an answer in this run, counted from the journal."""
-        if (work, finished) != self._state:
-            self._state = (work, finished)
+    def show(self, work: Work, hunt: Hunt) -> None:
+        """The runner counts the probes that were asked for, known ones among them; those at work are not done yet."""
+        waiting = sum(row.state == "running" for row in hunt.rows)
+        state = (work, max(hunt.finished, work.done - waiting))
+        if state != self._state:
+            self._state = state
             self.changed()
 
     def lines(self, width: int) -> list[Content]:
-        work, finished = self._state
+        work, done = self._state
         g = self.glyphs
         rows = wrap(work.text or "starting", width)
-        done = max(work.done, finished)
         if work.expected > 0:
             total = max(work.expected, done)
             tail = f"{done} of about {total} probes"
-            if work.eta >= 0:
+            if work.eta >= 1:
                 tail += f", ~{duration(work.eta)} left"
             beside = width >= 60
             room = max(4, min(40, width - cell_len(tail) - 2)) if beside else width
@@ -70,17 +71,18 @@ class Probes(Lines):
         latest = list(reversed(self._rows[-self.most :]))
         if not latest:
             return [row([("no probe yet", "$quiet")])]
-        longest = max(cell_len(clean(probe.what)) for probe in latest) + 1
-        return [self._line(probe, width, longest) for probe in latest]
+        wanted = max(cell_len(clean(probe.what)) for probe in latest) + 1
+        detail = max(cell_len(clean(probe.detail)) for probe in latest)
+        return [self._line(probe, width, wanted, detail) for probe in latest]
 
-    def _line(self, probe: Row, width: int, longest: int) -> Content:
+    def _line(self, probe: Row, width: int, wanted: int, detail: int) -> Content:
         g = self.glyphs
         mark = g.running if probe.state == "running" else g.dot if probe.state == "done" else getattr(g, probe.state)
         seconds = probe.seconds if probe.state != "running" else max(0.0, self._now - probe.started)
         time = f"  {duration(seconds):>10}" if width >= 50 else ""
         head, verdict = f"{probe.number:>3}  ", f"{mark} {WORDS[probe.state]:<11}  "
         room = max(4, width - cell_len(head) - cell_len(verdict) - cell_len(time))
-        what = min(room, longest, max(8, room * 3 // 5))
+        what = min(room, wanted, max(room - detail, room // 2))
         return row([
             (head, "$quiet"),
             (fit(probe.what, what - 1, g.ellipsis) + " ", ""),
@@ -95,9 +97,10 @@ class Smallest(Lines):
 
     _state: tuple[tuple[tuple[int, float], ...], int, int] = ((), -1, 0)
 
-    def show(self, hunt: Hunt, work: Work, now: float) -> None:
-        """From the judged probes; the step's own word (``best``) where it knows a smaller one."""
-        state = (hunt.best, work.best, int(now))
+    def show(self, hunt: Hunt, work: Work, whole: int, now: float) -> None:
+        """From the judged probes, or the step's own word (``best``). ``whole``: nodes of the model, 0 unknown."""
+        smaller = tuple((nodes, ts) for nodes, ts in hunt.best if not whole or nodes < whole)
+        state = (smaller, work.best if not whole or work.best < whole else -1, int(now))
         if state != self._state:
             self._state = state
             self.changed()

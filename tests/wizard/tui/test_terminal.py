@@ -1,0 +1,145 @@
+"""The real program in a real terminal: a pseudo-terminal, the real runner, a real engine, a real bug."""
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pyte
+import pytest
+
+MODELS = Path(__file__).parents[2] / "models"
+ENGINE = "onnxruntime:optimization=all"
+
+
+class Terminal:
+    """A program on a pseudo-terminal, and the screen that a person would see."""
+
+    def __init__(self, words: list[str], home: Path, size: tuple[int, int]) -> None:
+        columns, rows = size
+        environment = {**os.environ, "NARROWDOWN_HOME": str(home / "sessions"), "XDG_STATE_HOME": str(home / "state")}
+        environment |= {"XDG_CONFIG_HOME": str(home / "config"), "TERM": "xterm-256color", "TEXTUAL_ANIMATIONS": "none"}
+        environment.pop("CI", None)
+        self.screen = pyte.Screen(columns, rows)
+        self._stream = pyte.Stream(self.screen)
+        start = "import sys; from wizard.cli import main; sys.exit(main())"
+        self.child = pexpect.spawn(
+            sys.executable,
+            ["-P", "-c", start, *words],
+            env=environment,
+            dimensions=(rows, columns),
+            encoding="utf-8",
+            cwd=str(home),
+        )
+
+    def look(self) -> str:
+        """The screen as text, after taking in what has come."""
+        try:
+            while True:
+                # pyte does not know the keyboard protocol's private sequences and would print their last letters.
+                self._stream.feed(re.sub(r"\x1b\[[<>=?][0-9;]*u", "", self.child.read_nonblocking(65536, 0.1)))
+        except (pexpect.TIMEOUT, pexpect.EOF):
+            return "\n".join(self.screen.display)
+
+    def until(self, *wanted: str, seconds: float = 60) -> str:
+        """Wait until one of these is on the screen, and give the screen."""
+        end = time.monotonic() + seconds
+        while True:
+            text = self.look()
+            if any(word in text for word in wanted):
+                return text
+            assert time.monotonic() < end, f"none of {wanted} came up:\n{text}"
+
+    def press(self, keys: str) -> None:
+        self.child.send(keys)
+
+    def code(self, seconds: float = 30) -> int:
+        """The exit status, after the program has ended."""
+        end = time.monotonic() + seconds
+        while self.child.isalive() and time.monotonic() < end:
+            self.look()
+        assert not self.child.isalive(), f"it did not leave:\n{self.look()}"
+        self.child.close()
+        return int(self.child.exitstatus if self.child.exitstatus is not None else -1)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture
+def terminals() -> Iterator[list[Terminal]]:
+    opened: list[Terminal] = []
+    yield opened
+    for terminal in opened:
+        terminal.child.close(force=True)
+
+
+def shapes(home: Path, size: tuple[int, int], terminals: list[Terminal]) -> Terminal:
+    words = ["open", str(MODELS / "shapes_cnn.onnx"), "--engine", ENGINE, "--inputs", str(MODELS / "shapes_cnn_in.npz")]
+    terminals.append(Terminal(words, home, size))
+    return terminals[-1]
+
+
+def test_from_a_wrong_model_to_its_workaround_by_enter_alone(home: Path, terminals: list[Terminal]) -> None:
+    terminal = shapes(home, (80, 24), terminals)
+    pressed: list[tuple[str, str]] = []
+    end, last = time.monotonic() + 150, 0.0
+    while "How you got here" not in (text := terminal.look()):
+        now = time.monotonic()
+        assert now < end, f"it never came to the end: {pressed}\n{text}"
+        face = "offer" if "Enter runs it" in text else "ask" if "Your answer" in text else ""
+        title = re.search(r"Step \d+: [^─]*", text)
+        # A frame may be read while it is being drawn, so what stays is pressed again.
+        if face and title and (pressed[-1:] != [(title[0], face)] or now - last > 4):
+            pressed.append((title[0], face))
+            last = now
+            terminal.press("\r")
+    assert "Pad" in text
+    assert "MaxPool" in text
+    assert "Pad_Fusion" in text
+    assert [face for _, face in pressed[:2]] == ["offer", "ask"]
+    assert len({title for title, _ in pressed}) >= 6
+    terminal.press("q")
+    assert terminal.code() == 0
+    (session,) = (home / "sessions").iterdir()
+    assert (session / "case" / "check.py").is_file()
+    assert (session / "report.html").is_file()
+
+
+def test_quitting_keeps_the_session_and_the_list_brings_it_back(home: Path, terminals: list[Terminal]) -> None:
+    terminal = shapes(home, (120, 40), terminals)
+    terminal.until("Enter runs it")
+    terminal.press("\r")
+    terminal.until("Yes, it fails here")
+    terminal.press("q")
+    assert terminal.code() == 130
+    (session,) = (home / "sessions").iterdir()
+    terminals.append(again := Terminal([], home, (100, 30)))
+    again.until(session.name)
+    again.press("\r")
+    text = again.until("Yes, it fails here")
+    assert "recommended" in text
+    again.press("b")
+    again.until("Your sessions")
+    again.press("q")
+    assert again.code() in (0, 130)
+
+
+def test_a_name_that_is_no_model_stays_in_setup(home: Path, terminals: list[Terminal]) -> None:
+    (home / "photo.onnx").write_bytes(b"\x89PNG")
+    terminals.append(terminal := Terminal([], home, (80, 24)))
+    terminal.until("n starts a new session")
+    terminal.press("n")
+    terminal.until("Engine under test")
+    terminal.press(str(home / "photo.onnx") + "\t")
+    terminal.until("not an ONNX model")
+    terminal.press("\x1b")
+    terminal.until("n starts a new session")
+    terminal.press("q")
+    assert terminal.code() == 0
+    assert not (home / "sessions").exists() or not list((home / "sessions").iterdir())
