@@ -4,12 +4,14 @@ import argparse
 import sys
 from pathlib import Path
 
+import msgspec
+
 from wizard import trust
 from wizard.cli.answers import read_answers
 from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, STOPPED, Refusal
 from wizard.cli.follow import Follower, Prompt
 from wizard.cli.problem import problem_from
-from wizard.flow.load import FlowProblem, Loaded
+from wizard.flow.load import FlowProblem, Loaded, shipped
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
@@ -37,9 +39,19 @@ def resume(arguments: argparse.Namespace) -> int:
         print(f"narrowdown: working on a repaired copy in {place}", file=sys.stderr)
     about = folders.describe(place)
     may_run(about.problem, arguments.yes_run_scripts)
-    flow = flow_of(place)
-    person = not arguments.answers and display_name(arguments, person=True) in ("tui",)
-    return walk(place, flow, arguments, person=person)
+    person = not arguments.answers and guided(place, display_name(arguments, person=True))
+    return walk(place, flow_of(place), arguments, person=person)
+
+
+def guided(place: Path, name: str) -> bool:
+    """Whether a person answers from here on: in the terminal UI always; on a text display at a terminal, unless the answers so
+    far were recommended or scripted ones."""
+    if name == "tui":
+        return True
+    if name not in ("plain", "rich") or not sys.stdin.isatty():
+        return False
+    answered = [visit.by for visit in folders.load(place).route if visit.by]
+    return not answered or "person" in answered
 
 
 def watch(arguments: argparse.Namespace) -> int:
@@ -79,6 +91,10 @@ def walk(place: Path, flow: Flow, arguments: argparse.Namespace, *, person: bool
         detach=arguments.detach,
     )
     if name == "tui" and person:
+        return terminal(place)
+    if name == "tui":
+        # The screens attach to a runner that is at work already, which must not end before they do.
+        Client.start(place, msgspec.structs.replace(options, detach=True), name="narrowdown run").close()
         return terminal(place)
     before = folders.load(place)
     client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}")
@@ -143,20 +159,20 @@ def session_folder(problem: Problem, flow_text: str, chosen: str | None) -> Path
 
 
 def checked_flow(name: str) -> Loaded:
-    """The flow, linted. Raises Refusal (exit 2) with file, line and column."""
-    from wizard.flow.check import check
-
+    """The flow; a file of the user's is linted (the shipped ones are by the tests). Raises Refusal with file, line, column."""
     try:
         loaded = load_flow(name)
     except FlowProblem as problem:
         raise Refusal(BAD_USAGE, str(problem)) from None
-    problems = check(loaded)
-    if problems:
+    if name in shipped():
+        return loaded
+    from wizard.flow.check import check
+
+    if problems := check(loaded):
         first, more = problems[0], len(problems) - 1
         rest = f" ({more} more: narrowdown flow check {name})" if more else ""
-        raise Refusal(
-            BAD_USAGE, f"{loaded.path}:{first.line}:{first.column}: {first.message} {first.suggestion}".rstrip() + rest
-        )
+        said = f"{loaded.path}:{first.line}:{first.column}: {first.message} {first.suggestion}".rstrip()
+        raise Refusal(BAD_USAGE, said + rest)
     return loaded
 
 
