@@ -367,7 +367,8 @@ class Pool:
                 await self._discard(slot)
 
     async def _start(self, slot: _Slot) -> None:
-        environment = {**os.environ}
+        # numpy's own threads would compete with the engine's, and make the evaluator's sums depend on the number of cores.
+        environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
         if self._environments:
             environment |= self._environments[(slot.number - 1) % len(self._environments)]
         if self._capture_bytes:
