@@ -1,6 +1,7 @@
 """The promises of the first version, each from the command line to the bundle."""
 
 import shutil
+import sys
 import zipfile
 from pathlib import Path
 
@@ -157,3 +158,25 @@ def test_scripted_answers_walk_the_same_route_as_a_person(narrowdown, shapes, tm
     second = narrowdown("show", guided, "--canonical")
     assert first.out == second.out
     assert "Pad_Fusion" in first.out
+
+
+def test_an_external_checker_finds_two_nodes(narrowdown, shapes, tmp_path, conftest) -> None:
+    model, _ = shapes
+    checker = tmp_path / "checker.py"
+    checker.write_text(
+        "import sys, onnx\nops = {n.op_type for n in onnx.load(sys.argv[1]).graph.node}\n"
+        "sys.exit(3 if {'Pad', 'MaxPool'} <= ops else 0)\n"
+    )
+    session, case = tmp_path / "s", tmp_path / "case"
+    ran = narrowdown(
+        "run", model, "--check", f"{sys.executable} {checker} {{model}}", "--fail-code", "3", "--session", session
+    )
+    assert ran.code == 0, ran.out[-3000:] + ran.err
+    report = narrowdown("report", session, "--format", "json").json()
+    assert report["nodes_after"] == 2
+    assert report["culprits"][0]["own"] is None
+    assert narrowdown("export", session, "-o", case).code == 0
+    assert sorted(n.op_type for n in onnx.load(case / "model.onnx").graph.node) == ["MaxPool", "Pad"]
+    assert conftest.check(case).returncode == 1
+    checker.write_text("")
+    assert conftest.check(case).returncode == 0

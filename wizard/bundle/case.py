@@ -11,7 +11,17 @@ from wizard.bundle.check import Asked, script
 from wizard.bundle.commands import commands
 from wizard.machine import ask
 
-MODELS = ("model.onnx", "engine.onnx", "good.onnx", "inputs.npz", "expected.npz", "actual.npz", "weights.bin")
+FILES = (
+    "model.onnx",
+    "engine.onnx",
+    "good.onnx",
+    "inputs.npz",
+    "expected.npz",
+    "actual.npz",
+    "weights.bin",
+    "inputs.json",
+    "expected.json",
+)
 
 
 def write_case(folder: Path, culprit: Culprit, files: Mapping[str, Path], asked: Asked) -> None:
@@ -20,7 +30,7 @@ def write_case(folder: Path, culprit: Culprit, files: Mapping[str, Path], asked:
     The JSON form of the values is ``values_as_json``'s. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name in MODELS:
+    for name in FILES:
         if name in files:
             shutil.copyfile(files[name], folder / name)
     check = folder / "check.py"

@@ -61,7 +61,7 @@ def model_file(text: str) -> Path:
     """The model's absolute path. Raises Refusal (exit 2) naming the nearest file of that folder."""
     path = Path(text).expanduser()
     if path.is_file():
-        return path.resolve()
+        return path.absolute()
     if path.is_dir():
         raise Refusal(BAD_USAGE, f"'{text}' is a folder; name the ONNX file inside it.")
     neighbours = _names(path.parent, "*.onnx")
@@ -88,7 +88,7 @@ def input_source(text: str) -> str:
     if path.is_file() and path.suffix.lower() not in INPUT_KINDS:
         kinds = ", ".join(INPUT_KINDS)
         raise Refusal(BAD_USAGE, f"'{name}' is not a kind of inputs file that can be read; give one of {kinds}.")
-    return f"{path.resolve()}{function}"
+    return f"{path.absolute()}{function}"
 
 
 def engine_under_test(text: str) -> str:
@@ -128,7 +128,7 @@ def checker(command: str) -> str:
         why = "is not executable" if Path(words[0]).exists() else "was not found"
         raise Refusal(MISSING, f"The checker '{words[0]}' {why}; give a command that can be started.")
     return shlex.join(
-        str(Path(w).resolve()) if Path(w).is_file() and (i or "/" in w) else w for i, w in enumerate(words)
+        str(Path(w).absolute()) if Path(w).is_file() and (i or "/" in w) else w for i, w in enumerate(words)
     )
 
 
@@ -189,7 +189,7 @@ def flow_name(text: str) -> str:
             raise Refusal(
                 BAD_USAGE, f"There is no flow file '{text}'.{nearest(path.name, _names(path.parent, '*.y*ml'))}"
             )
-        return str(path.resolve())
+        return str(path.absolute())
     return text
 
 

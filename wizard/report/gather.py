@@ -21,7 +21,7 @@ def gather(
 ) -> Report:
     """The document of a session, finished or not. ``table``: the rows of a step's table, by its artifact's digest."""
     findings = state.findings
-    culprits = tuple(culprit(c) for c in confirmed(findings))
+    culprits = tuple(culprit(c, compared=not problem.check) for c in confirmed(findings))
     first = culprits[0] if culprits else None
     reproduced = _outcome(state, "compare")
     criterion, signature = findings.criterion, findings.signature
@@ -78,14 +78,15 @@ def confirmed(findings: base.Findings) -> tuple[base.Culprit, ...]:
     return (base.Culprit(case=findings.case, cause="unknown", dir="case"),)
 
 
-def culprit(c: base.Culprit) -> Culprit:
+def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
+    """``compared`` False: an external checker judged, which measures no error."""
     case = c.case
     return Culprit(
         nodes=case.nodes,
         ops=case.ops,
         cause=c.cause,
         evidence=c.evidence,
-        own=case.own,
+        own=case.own if compared else None,
         effect=case.effect,
         sample=case.sample,
         nodes_after=len(case.nodes),
@@ -209,8 +210,10 @@ def summary(report: Report) -> list[str]:
         return []
     lines = [report.headline]
     for position, c in enumerate(report.culprits, 1):
-        own = f"own error {number(c.own)}" + (f", effect {number(c.effect)}" if c.effect is not None else "")
-        lines.append(f"  culprit {position}: {' + '.join(c.ops[:8])}  {c.cause}, {own}, fails {c.verified or '?'}")
+        facts = [c.cause]
+        facts += [f"own error {number(c.own)}"] if c.own is not None else []
+        facts += [f"effect {number(c.effect)}"] if c.effect is not None else []
+        lines.append(f"  culprit {position}: {' + '.join(c.ops[:8])}  {', '.join(facts)}, fails {c.verified or '?'}")
         if c.evidence:
             lines.append(f"    {c.evidence}")
     w = report.workaround
