@@ -4,7 +4,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
@@ -168,6 +168,7 @@ def foreign(name: str) -> list:
     ]
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1))
 def test_nothing_foreign_is_obeyed(name: str) -> None:
     said = text(foreign(name))

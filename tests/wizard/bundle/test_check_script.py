@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
@@ -171,6 +171,7 @@ def test_names_that_hold_anything(tmp_path: Path) -> None:
     assert (tmp_path / "check.py").read_text().isascii()
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(), st.text(), max_size=3))
 def test_any_value_survives_the_way_into_the_script(values: dict[str, str]) -> None:
     assert eval(ascii_only(repr(values))) == values

@@ -158,7 +158,7 @@ def test_html_never_obeys_a_name(name: str) -> None:
     assert name.splitlines()[0] in reader.text
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.text(min_size=1, max_size=30))
 def test_html_has_the_same_tags_whatever_the_names(name: str) -> None:
     assert [tag for tag, _ in parsed(to_html(report(name))).tags] == [
@@ -166,7 +166,7 @@ def test_html_has_the_same_tags_whatever_the_names(name: str) -> None:
     ]
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=30))
 def test_markdown_tables_keep_their_columns(name: str) -> None:
     for line in to_markdown(report(name)).split("\n"):
@@ -175,6 +175,7 @@ def test_markdown_tables_keep_their_columns(name: str) -> None:
             assert bars in (3, 8), line
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_code_spans_close(text: str) -> None:
     span = code(text)
@@ -259,6 +260,7 @@ def test_words() -> None:
     ]
 
 
+@settings(deadline=None)
 @given(st.text(), st.integers(3, 80))
 def test_elide_fits(text: str, width: int) -> None:
     assert len(elide(text, width)) <= max(width, 3)
