@@ -1,9 +1,9 @@
 """Delta debugging over a three-valued oracle, as a generator.
 
-After Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (2002): complements at a growing granularity.
-Subsets on their own are tried only at the coarsest granularity: callers cut by the graph's order first, so they seldom fail.
-The result was measured to fail, and every removal of a single item was asked about and did not; answers other than fail never
-count as fail.
+After Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (2002): complements at a growing granularity,
+swept from the first chunk to the last without starting over after a success, which makes large results cost about twice their
+size instead of its square. Subsets on their own are not tried: callers cut by the graph's order first. The result was measured
+to fail, and every removal of a single item was asked about and did not; answers other than fail never count as fail.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,20 +24,22 @@ def ddmin(items: Sequence[Item], test: Callable[[tuple[Item, ...]], Sub]) -> Sub
     failing = tuple(items)
     parts = 2
     while len(failing) > 1:
+        single = parts >= len(failing)
         chunks = _split(failing, parts)
-        smaller: tuple[Item, ...] | None = None
-        for i in range(len(chunks)):
-            rest = tuple(x for j, chunk in enumerate(chunks) if j != i for x in chunk)
+        before, survivors = len(failing), len(chunks)
+        for chunk in chunks:
+            rest = tuple(x for x in failing if x not in chunk)
+            if not rest:
+                continue
             verdict: Verdict = yield from test(rest)
             if verdict.failed:
-                smaller = rest
-                break
-        if smaller is not None:
-            failing, parts = smaller, max(2, parts - 1)
-        elif len(chunks) == len(failing):
+                failing, survivors = rest, survivors - 1
+        if not single:
+            parts = min(len(failing), 2 * survivors)  # halve what is left of each: one guilty item costs a bisection
+        elif len(failing) == before:
             break
         else:
-            parts = min(len(failing), parts * 2)
+            parts = len(failing)
     return failing
 
 

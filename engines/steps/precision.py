@@ -1,5 +1,6 @@
 """precision: the smallest set of nodes to keep in higher precision so that every sample passes."""
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -14,6 +15,8 @@ from engines.steps.ddmin import ddmin
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import PrecisionOutcome
 from engines.steps.prepare import all_feeds, prepared
+
+COARSE = 32  # nodes; larger sets are searched by modules first
 
 
 class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,7 +106,8 @@ def keep_higher(ask: Inquiry, params: PrecisionParams) -> Sub:
     strict = _stricter(ask.criterion, params.margin)
     aim = strict if (yield from passes(everything, strict, everywhere)).passed else ask.criterion
 
-    smallest, ended = everything, False
+    smallest = everything
+    accepted: tuple[tuple[int, ...], Measurement] | None = None
     for _ in range(params.rounds):
         start = everything
         for keep in _growing(ask.index, ask.findings, params.rings, smallest if smallest != everything else ()):
@@ -118,24 +122,31 @@ def keep_higher(ask: Inquiry, params: PrecisionParams) -> Sub:
             verdict: Verdict = yield from passes(tuple(sorted(items)), aim, samples)
             return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
 
+        def needed_groups(groups: tuple[tuple[int, ...], ...]) -> Sub:
+            return (yield from needed(tuple(n for group in groups for n in group)))
+
+        if len(start) > COARSE:
+            groups: tuple[tuple[int, ...], ...] = yield from ddmin(_groups(ask.index, start), needed_groups)
+            start = tuple(sorted(n for group in groups for n in group))
         smallest = tuple(sorted((yield from ddmin(_likely_last(start, ask.findings), needed))))
         final: Measurement = yield from measure(smallest, everywhere, save="workaround")
-        ended = judge_whole(final, ask.criterion).passed
-        if ended or len(tried) >= params.budget:
+        holds = judge_whole(final, ask.criterion).passed
+        # A set that passes everywhere is kept; one with the margin everywhere ends the search.
+        tighter = holds and accepted is not None
+        accepted = (smallest, final) if holds else accepted
+        if judge_whole(final, aim).passed or tighter or len(tried) >= params.budget:
             break
         # A sample that this set does not cure joins the search; the worst first, a few at a time.
-        over = [
-            r for r in final.results if judge_whole(msgspec.structs.replace(final, results=(r,)), ask.criterion).failed
-        ]
+        over = [r for r in final.results if judge_whole(msgspec.structs.replace(final, results=(r,)), aim).failed]
         over.sort(key=lambda r: -worst((r,), ask.criterion)[2])
         fed = [r.sample if _rows(ask.findings, r.sample) else r.sample.partition("/")[0] for r in over[:3]]
         if not set(fed) - set(working):
             break
         working = tuple(dict.fromkeys((*working, *fed)))
-    if not ended:
-        smallest = everything
-        final = yield from measure(everything, everywhere)
-    return result("found", smallest, final, minimal=ended and len(tried) < params.budget)
+    if accepted is None:
+        accepted = everything, (yield from measure(everything, everywhere))
+    keep, final = accepted
+    return result("found", keep, final, minimal=keep != everything and len(tried) < params.budget)
 
 
 def _hardest(findings: Findings) -> tuple[str, ...]:
@@ -187,6 +198,18 @@ def _growing(index: GraphIndex, findings: Findings, rings: int, known: tuple[int
     if module:
         tries.append(tuple(sorted(module | nodes)))
     return [t for t in dict.fromkeys(tries) if len(t) < len(index.nodes)]
+
+
+def _groups(index: GraphIndex, nodes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The nodes by the module that their names share; where names tell nothing, runs of about the square root of
+    their number."""
+    modules: dict[str, list[int]] = {}
+    for n in nodes:
+        modules.setdefault(_module(index.nodes[n].name), []).append(n)
+    if len(modules) > 2:
+        return tuple(tuple(m) for m in modules.values())
+    run = math.isqrt(len(nodes)) + 1
+    return tuple(nodes[i : i + run] for i in range(0, len(nodes), run))
 
 
 def _module(name: str) -> str:
