@@ -143,6 +143,7 @@ def describe(probe: AnyProbe | None) -> tuple[str, int]:
             what, nodes = _part(probe.candidate)
             extra = [f"keeping {_count(probe.keep)} in FP32"] if probe.keep else []
             extra += [f"watching {_count(probe.marks)} tensors"] if probe.marks else []
+            extra += [f"{probe.runs} runs"] if probe.runs > 1 else []
             extra += [f"again, {probe.attempt + 1}"] if probe.attempt else []
             return ", ".join([what, *extra]), nodes
         case Check():

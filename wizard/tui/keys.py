@@ -57,7 +57,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "interrupt", "stop", "ctrl+c", "Once: stop after this probe. Twice: stop now.", shown=False, everywhere=True
     ),
-    Action("retry", "retry", "R", "Start the session's runner again after it died.", shown=False),
+    Action("retry", "go on", "R", "Start the session's runner again after it died."),
     Action("scroll_up", "scroll up", "pageup", "Scroll the page.", shown=False),
     Action("scroll_down", "scroll down", "pagedown", "Scroll the page.", shown=False),
 )

@@ -55,15 +55,22 @@ class Library(Protocol):
 
 
 class Sessions:
-    """The sessions on this machine. ``jobs``, ``detach`` and ``yes`` (digests of scripts that may run) as on the command line."""
+    """The sessions on this machine. ``jobs``, ``detach`` and ``yes`` (digests of scripts that may run) as on the command line;
+    ``watch``: only look, start and steer nothing."""
 
     def __init__(
-        self, *, jobs: int = 0, detach: bool = False, retry_unresolved: bool = False, yes: Sequence[str] = ()
+        self,
+        *,
+        jobs: int = 0,
+        detach: bool = False,
+        retry_unresolved: bool = False,
+        yes: Sequence[str] = (),
+        watch: bool = False,
     ) -> None:
         self._options = Options(
             policy="person", offers=True, jobs=jobs, detach=detach, retry_unresolved=retry_unresolved
         )
-        self._yes = tuple(yes)
+        self._yes, self._watch = tuple(yes), watch
 
     def entries(self) -> Sequence[Summary]:
         """Below the folder where sessions live."""
@@ -82,8 +89,8 @@ class Sessions:
         """Scripts that nobody here agreed to are not run: then it is refused with what would run."""
         try:
             about = folders.describe(folder)
-            if not first and folders.load(folder).end:
-                return Client.attach(folder)
+            if self._watch or (not first and folders.load(folder).end):
+                return Client.attach(folder, "watch" if self._watch else "controller")
             if unknown := trust.strangers(about.problem, self._yes):
                 raise Refusal(NEEDS_PERSON, trust.sentence(unknown))
             return Client.open(folder, msgspec.structs.replace(self._options, first=tuple(map(dict, first))))

@@ -127,9 +127,9 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Evidence).show(
         {"message": name, "culprit": name, name: name, "profile": "1,2,3"}, ("culprit", name, "profile")
     )
-    app.query_one(Doing).show(work, 3)
+    app.query_one(Doing).show(work, hunt)
     app.query_one(Probes).show(rows, 9.0)
-    app.query_one(Smallest).show(hunt, work, 9.0)
+    app.query_one(Smallest).show(hunt, work, 0, 9.0)
     app.query_one(Tail).show([name, name])
     found = findings(name)
     app.query_one(Culprits).show(found)

@@ -151,30 +151,22 @@ async def test_ctrl_c_twice_stops_now(session: FakeSession, make_app: Make) -> N
     assert sorted(r["hard"] for r in session.sent) == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("key", "card"),
-    [
-        ("w", Reading),
-        ("t", Reading),
-        ("l", LogCard),
-        ("n", Fields),
-        ("r", Choose),
-        ("e", Fields),
-        ("question_mark", Reading),
-    ],
-)
-async def test_cards_open_and_escape_closes(
-    session: FakeSession, make_app: Make, key: str, card: type[Card[Any]]
-) -> None:
+CARDS: dict[str, type[Card[Any]]] = {
+    "w": Reading, "t": Reading, "l": LogCard, "m": PlainCard, "n": Fields, "r": Choose, "e": Fields, "question_mark": Reading,
+}  # fmt: skip
+
+
+async def test_cards_open_and_escape_closes(session: FakeSession, make_app: Make) -> None:
     s.asking(session)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: face(app) == "ask")
-        await pilot.press(key)
-        await settle(pilot, lambda: isinstance(app.screen, card))
-        await pilot.press("escape")
-        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
-        assert isinstance(app.focused, Answers)
+        for key, card in CARDS.items():
+            await pilot.press(key)
+            await settle(pilot, lambda card=card: isinstance(app.screen, card))
+            await pilot.press("escape")
+            await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+            assert isinstance(app.focused, Answers)
     assert session.sent == []
 
 

@@ -53,8 +53,9 @@ class SetupScreen(Hosted):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back", id="setup_back"),
-        Binding("down", "app.focus_next", "next field", show=False),
-        Binding("up", "app.focus_previous", "field before", show=False),
+        # Before the field sees them: what is typed or pasted right behind them must land in the next field.
+        Binding("enter,tab,down", "next", "next field", show=False, priority=True),
+        Binding("shift+tab,up", "previous", "field before", show=False, priority=True),
         Binding("f1", "keys_help", "help", show=True, id="setup_help"),
         *keys.bindings("interrupt"),
     ]
@@ -110,12 +111,6 @@ class SetupScreen(Hosted):
         if event.input.id and (event.input.value or event.input.id != "model"):
             self._check(event.input.id)
 
-    @on(Input.Submitted)
-    def _entered(self, event: Input.Submitted) -> None:
-        if event.input.id:
-            self._check(event.input.id)
-        self.focus_next()
-
     @work(group="check", exit_on_error=False)
     async def _check(self, name: str) -> None:
         """Check one field off the loop: a path may lie on a slow disk."""
@@ -155,6 +150,17 @@ class SetupScreen(Hosted):
             self.host.open_session(folder, replace=self)
         finally:
             self.query_one("#start", Button).disabled = False
+
+    def action_next(self) -> None:
+        """To the next field; on Start it starts."""
+        if isinstance(self.focused, Button):
+            self.focused.press()
+        else:
+            self.focus_next()
+
+    def action_previous(self) -> None:
+        """To the field before."""
+        self.focus_previous()
 
     def action_back(self) -> None:
         """To the sessions; what was typed is gone."""

@@ -168,6 +168,9 @@ class StepScreen(SessionScreen):
         if scene.trouble:
             parts.append(scene.trouble)
         if scene.face == "stopped":
+            reason = scene.work.text or (scene.state.closed.reason if scene.state.closed else "")
+            if reason and reason != "stopped" and not (visit and visit.error):
+                parts.append(reason)
             parts.append("Nothing works on this session now. Everything measured so far is kept: R goes on from here.")
         if scene.work.holder:
             parts.append(f"You are watching: {scene.work.holder} holds this session, so your answers would not count.")
