@@ -50,15 +50,22 @@ def kill_runner(session: Path) -> None:
     os.kill(opened[-1]["pid"], signal.SIGKILL)
 
 
-def test_kill_9_and_resume(narrowdown, sort, surroundings, tmp_path) -> None:
-    model, inputs = sort
-    words = ["--engine", "emulate:precision=fp16", "--inputs", inputs]
+@pytest.mark.parametrize(
+    ("name", "words", "probes"),
+    [
+        ("shapes", ["--tolerance", "1e-3"], 35),  # in the middle of a reduction
+        pytest.param("sort", ["--engine", "emulate:precision=fp16"], 60, marks=pytest.mark.slow),
+    ],
+)
+def test_kill_9_and_resume(narrowdown, surroundings, tmp_path, request, name, words, probes) -> None:
+    model, inputs = request.getfixturevalue(name)
+    words = [*words, "--inputs", inputs]
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     assert narrowdown("run", model, *words, "--session", straight).code == 0
 
     process = begin(["run", model, *words, "--session", broken], surroundings, tmp_path)
     try:
-        wait_for(broken, lambda found: sum(e["kind"] == "probe.finished" for e in found) >= 20, process)
+        wait_for(broken, lambda found: sum(e["kind"] == "probe.finished" for e in found) >= probes, process)
         kill_runner(broken)
         process.wait(timeout=30)
     finally:
@@ -71,14 +78,11 @@ def test_kill_9_and_resume(narrowdown, sort, surroundings, tmp_path) -> None:
     assert narrowdown("show", straight, "--canonical").out == narrowdown("show", broken, "--canonical").out
 
 
-def test_ctrl_c_stops_softly_and_leaves_nobody_behind(narrowdown, sort, surroundings, tmp_path) -> None:
-    model, inputs = sort
+def test_ctrl_c_stops_softly_and_leaves_nobody_behind(narrowdown, shapes, surroundings, tmp_path) -> None:
+    model, inputs = shapes
     session = tmp_path / "s"
-    process = begin(
-        ["run", model, "--engine", "emulate:precision=fp16", "--inputs", inputs, "--session", session],
-        surroundings,
-        tmp_path,
-    )
+    words = ["run", model, "--tolerance", "1e-3", "--inputs", inputs, "--session", session]
+    process = begin(words, surroundings, tmp_path)
     try:
         found = wait_for(session, lambda f: any(e["kind"] == "probe.finished" for e in f), process)
         runner = next(e["pid"] for e in found if e["kind"] == "session.opened")

@@ -54,14 +54,7 @@ def test_magika_in_fp16(narrowdown, magika, tmp_path, conftest) -> None:
     onnx.checker.check_model(case / "model.onnx")
     assert {n.op_type for n in onnx.load(case / "engine.onnx").graph.node} >= {"Cast"}
 
-
-def test_the_check_passes_once_the_fault_is_gone(narrowdown, magika, tmp_path, conftest) -> None:
-    model, inputs = magika
-    session, case = tmp_path / "s", tmp_path / "case"
-    narrowdown("run", model, "--engine", "emulate:precision=fp16", "--inputs", inputs, "--session", session)
-    assert narrowdown("export", session, "-o", case).code == 0
-    assert conftest.check(case).returncode == 1
-    shutil.copy(case / "model.onnx", case / "engine.onnx")  # a fixed engine: FP32 throughout
+    shutil.copy(case / "model.onnx", case / "engine.onnx")  # an engine without the fault: FP32 throughout
     assert conftest.check(case).returncode == 0
     (case / "engine.onnx").write_bytes(b"not a model")
     assert conftest.check(case).returncode == 2
