@@ -10,7 +10,7 @@ import msgspec
 from engines.data.store import Store, atomic
 from wizard import trust
 from wizard.cli import run
-from wizard.cli.exits import BAD_USAGE, MISSING, STOPPED, Refusal, nearest
+from wizard.cli.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, Refusal, nearest
 from wizard.cli.follow import Follower
 from wizard.cli.problem import problem_from
 from wizard.cli.results import result
@@ -53,6 +53,8 @@ def step(arguments: argparse.Namespace) -> int:
         print(f"narrowdown: the step made no model, so '{arguments.output}' was not written.", file=sys.stderr)
     if arguments.json:
         found = result(visit, reading.table, model, good, str(place))
+        if arguments.name == "reduce" and code == NOT_REPRODUCED:
+            found["verdict"] = "not-reproduced"  # refused before it began: the whole model did not fail
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
     elif arguments.display in ("auto", "plain", "rich"):
         for name, value in visit.outcome.items():
