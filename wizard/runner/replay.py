@@ -153,6 +153,9 @@ def _dry_step(rec: Recording, visit: Visit, steps: Mapping[str, StepSpec[Any]]) 
     spec = steps.get(visit.step)
     if spec is None:
         return _differs(row, "this narrowdown has no such step")
+    if spec.version != visit.step_version:
+        changed = f"version {visit.step_version} of the step recorded, {spec.version} now"
+        row = msgspec.structs.replace(row, detail=changed)
     state = rec.before[visit.run]
     after = rec.after[visit.run]
     ctx = step_context(
@@ -225,11 +228,27 @@ def decisive(rec: Recording) -> list[Decisive]:
     found = []
     for visit in rec.state.route:
         for row in _decisive_rows(rec, visit, store):
-            measurement = known_measurement(rec.state, row["key"], store)
+            measurement = known_measurement(rec.state, row["key"], store) or _alike(rec.state, row["probe"], store)
             found.append(
                 Decisive(visit, row["role"], row["probe"], measurement, _looks(visit) if row["role"] == "case" else 1)
             )
     return found
+
+
+def _alike(state: State, probe: AnyProbe, store: Store) -> Measurement | None:
+    """What the session measured of the same question asked in another manner: with its files kept, or alone on the machine."""
+
+    def plain(other: AnyProbe) -> AnyProbe:
+        changes: dict[str, Any] = {"attempt": 0, "exclusive": False, "timeout": 0.0, "save": ""}
+        return msgspec.structs.replace(other, **{k: v for k, v in changes.items() if hasattr(other, k)})
+
+    wanted = plain(probe)
+    for name, asked in state.asked.items():
+        if asked.probe is not None and type(asked.probe) is type(probe) and plain(asked.probe) == wanted:
+            measurement = known_measurement(state, name, store)
+            if measurement is not None:
+                return measurement
+    return None
 
 
 def _decisive_rows(rec: Recording, visit: Visit, store: Store) -> Iterator[dict[str, Any]]:

@@ -183,6 +183,16 @@ def test_the_socket_is_private_and_short(tmp_path, monkeypatch):
         public.rmdir()
 
 
+def test_several_slots_share_several_gpus(monkeypatch):
+    from wizard.runner.process import devices
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    assert devices(4) == [{"CUDA_VISIBLE_DEVICES": "2"}, {"CUDA_VISIBLE_DEVICES": "5"}]
+    assert devices(1) == []
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    assert devices(4) == []
+
+
 def test_the_socket_file_is_0600(place):
     with at_work(place, Options(policy="person")):
         client = attached(place)

@@ -118,6 +118,13 @@ def test_another_decision_is_a_difference_and_stops_unless_told(searched):
     assert [r.outcome for r in dry(searched, steps=STEPS, keep_going=True).rows] == ["same", "differs", "same", "same"]
 
 
+def test_another_version_of_a_step_is_said(searched):
+    newer = {**STEPS, "search": msgspec.structs.replace(STEPS["search"], version=2)}
+    found = dry(searched, steps=newer)
+    assert found.rows[2].detail == "version 1 of the step recorded, 2 now"
+    assert found.exit_code() == AS_EXPECTED
+
+
 def test_a_step_that_fell_over_or_is_gone_is_a_difference(searched):
     assert dry(searched, steps={"look": STEPS["look"]}, keep_going=True).rows[2].outcome == "differs"
 
@@ -147,7 +154,9 @@ def confirm(ctx: StepContext) -> Steps[LookOutcome]:
     yield case
     yield good
     fixed = msgspec.structs.replace(whole, engine="fake:off=a,precision=fp16")
-    yield fixed
+    yield msgspec.structs.replace(
+        fixed, save="workaround", attempt=3
+    )  # its files are kept: the same question in another manner
     assert found.status == "ok"
     return Finish(
         LookOutcome(verdict="fails"),
@@ -290,7 +299,8 @@ def test_a_session_without_measurements_is_a_sentence(tmp_path):
 def test_a_lost_table_falls_back_to_the_journal(confirmed):
     for visit in folders.load(confirmed).route:
         Store(confirmed).path(visit.tables["decisive"]).unlink()
-    assert len(again(confirmed).rows) == 4
+    # The workaround's own probe was never asked in that very form, so only its key is known.
+    assert sorted(row.role for row in again(confirmed).rows) == ["case", "good", "whole"]
 
 
 # -- the real thing -----------------------------------------------------------------------------------------------------
