@@ -55,6 +55,19 @@ def put_model(store: Store, name: str, model: ModelProto, weights_dir: str) -> d
     return {name: store.put(copy.SerializeToString(deterministic=True)), weights: digest}
 
 
+def with_shapes(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> ModelProto:
+    """A copy whose outputs without a shape have the one that was seen: ONNX's checker asks for one, engines do not."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for output in copy.graph.output:
+        kind = output.type.tensor_type
+        if output.name in shapes and output.type.HasField("tensor_type") and not kind.HasField("shape"):
+            kind.shape.SetInParent()
+            for size in shapes[output.name]:
+                kind.shape.dim.add().dim_value = int(size)
+    return copy
+
+
 class _Incoming:
     """A large artifact that is written piece by piece; it gets its name once it is whole."""
 

@@ -263,8 +263,10 @@ class _Measuring:
     def _save(self, ready: _Ready, feed: Feed, expected: Mapping[int, Array], actual: Mapping[int, Array]) -> None:
         """Keep what was built and what went in and out, for the case bundle."""
         self.progress("saving")
+        shapes = {output: expected[t].shape for output, t in ready.part.outputs.items() if t in expected}
         for name, model in (("model.onnx", ready.part.model), ("engine.onnx", ready.built.model)):
-            self.artifacts |= files.put_model(self.store, name, model, self.model.weights_dir)
+            shaped = files.with_shapes(model, shapes)
+            self.artifacts |= files.put_model(self.store, name, shaped, self.model.weights_dir)
         self.artifacts["inputs.npz"] = files.put_arrays(self.store, named(ready.part, feed.arrays))
         for name, arrays in (("expected.npz", expected), ("actual.npz", actual)):
             judged = {output: arrays[t] for output, t in ready.part.outputs.items() if t in arrays}

