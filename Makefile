@@ -6,12 +6,13 @@
 VENV = .venv
 BIN = $(VENV)/bin
 ARGS =
+INSTALL = editable
 
 demo: $(VENV)/.demo
 	@$(BIN)/narrowdown demo $(ARGS)
 
 test: lint
-	$(BIN)/python -m pytest $(ARGS)
+	@.ci/suite $(VENV) $(INSTALL) $(ARGS)
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow $(ARGS)
