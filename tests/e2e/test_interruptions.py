@@ -78,6 +78,53 @@ def test_kill_9_and_resume(narrowdown, surroundings, tmp_path, request, name, wo
     assert narrowdown("show", straight, "--canonical").out == narrowdown("show", broken, "--canonical").out
 
 
+def workers_of(runner: int) -> list[int]:
+    """Process ids of a runner's workers."""
+    children = Path(f"/proc/{runner}/task/{runner}/children").read_text().split()
+    return [int(pid) for pid in children]
+
+
+def test_a_killed_worker_costs_one_probe(narrowdown, surroundings, sort, tmp_path) -> None:
+    """A worker that dies of a signal in the middle of a search: one probe is lost, the screen says so, the case is found."""
+    model, inputs = sort
+    session = tmp_path / "s"
+    words = ["step", "reduce", model, "--engine", "emulate:precision=fp16", "--inputs", inputs, "--session", session]
+    process = begin(words, surroundings, tmp_path)
+
+    def searching(found: list[dict]) -> bool:
+        """A candidate of the search itself is being measured: some nodes only."""
+        asked = [e for e in found if e["kind"] == "probe.started"]
+        last = asked[-1] if asked else {}
+        nodes = ((last.get("probe") or {}).get("candidate") or {}).get("nodes", "*")
+        return nodes != "*" and found[-1]["kind"] == "probe.started"
+
+    try:
+        for _ in range(50):  # a probe may end between the look and the kill: then another one is waited for
+            found = wait_for(session, searching, process)
+            runner = next(e["pid"] for e in found if e["kind"] == "session.opened" and e.get("pid"))
+            for pid in workers_of(runner):
+                os.kill(pid, signal.SIGSEGV)
+            time.sleep(0.3)
+            if any(e["kind"] == "worker.died" and e.get("key") for e in events(session)):
+                break
+        out, err = process.communicate(timeout=180)
+    finally:
+        process.kill()
+    assert process.returncode == 0, out + err
+    assert "Traceback" not in out + err
+    deaths = [e for e in events(session) if e["kind"] == "worker.died" and e.get("key")]
+    assert len(deaths) == 1
+    assert deaths[0]["signal"] == signal.SIGSEGV
+    unresolved = [
+        e["key"]
+        for e in events(session)
+        if e["kind"] == "probe.finished" and (e.get("measurement") or {}).get("status", "ok") == "crash"
+    ]
+    assert unresolved == [deaths[0]["key"]]
+    assert "SIGSEGV" in out
+    assert "Pow" in out
+
+
 def test_ctrl_c_stops_softly_and_leaves_nobody_behind(narrowdown, shapes, surroundings, tmp_path) -> None:
     model, inputs = shapes
     session = tmp_path / "s"
