@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -109,6 +110,34 @@ def test_from_a_wrong_model_to_its_workaround_by_enter_alone(home: Path, termina
     (session,) = (home / "sessions").iterdir()
     assert (session / "case" / "check.py").is_file()
     assert (session / "report.html").is_file()
+    assert canonical(session) == canonical(headless(home)), "the screen and no screen walk the same route"
+
+
+def narrowdown(*words: str, home: Path) -> str:
+    """What the command prints, away from any terminal."""
+    start = "import sys; from wizard.cli import main; sys.exit(main())"
+    environment = {**os.environ, "NARROWDOWN_HOME": str(home / "headless"), "XDG_STATE_HOME": str(home / "state")}
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", start, *words],
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return ran.stdout
+
+
+def headless(home: Path) -> Path:
+    """The same problem with no screen, the recommended answers taken."""
+    session = home / "headless" / "s"
+    model, inputs = str(MODELS / "shapes_cnn.onnx"), str(MODELS / "shapes_cnn_in.npz")
+    narrowdown("run", model, "--engine", ENGINE, "--inputs", inputs, "--session", str(session), home=home)
+    return session
+
+
+def canonical(session: Path) -> str:
+    return narrowdown("show", str(session), "--canonical", home=session.parents[1])
 
 
 def test_quitting_keeps_the_session_and_the_list_brings_it_back(home: Path, terminals: list[Terminal]) -> None:
