@@ -9,6 +9,7 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.steps.base import Case, Finish, Note, StepContext, Steps, StepSpec, Sub, Suspect
 from engines.steps.inquiry import Inquiry, inquiry
+from engines.steps.layerwise import layerwise
 from engines.steps.outcome import ExtractOutcome
 from engines.steps.prepare import prepared
 from engines.steps.reduce import ReduceParams, settle
@@ -25,6 +26,10 @@ class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     params = msgspec.convert(dict(ctx.params), ExtractParams)
     findings = yield from prepared(ctx)
+    if not findings.suspects and not findings.spread and ctx.visit == 1 and not ctx.findings.samples:
+        # The step runs alone: what it needs to know, layerwise finds out.
+        finish = yield from layerwise(msgspec.structs.replace(ctx, findings=findings, params={}))
+        findings = finish.findings
     ask: Inquiry = yield from inquiry(ctx, findings)
     reason = "layerwise named no node"
     for suspect in findings.suspects[: params.most_suspects]:

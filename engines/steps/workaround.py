@@ -13,6 +13,7 @@ from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import WorkaroundOutcome
 from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher, margin, say
 from engines.steps.prepare import all_feeds, prepared
+from engines.steps.tactics import tactics
 
 TIMED = 10  # runs
 
@@ -26,6 +27,10 @@ class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     params = msgspec.convert(dict(ctx.params), WorkaroundParams)
     findings = yield from prepared(ctx)
+    if not findings.culprits and not ctx.findings.samples and not ctx.check:
+        # The step runs alone: whether an optimizer is guilty decides what there is to switch off.
+        finish = yield from tactics(msgspec.structs.replace(ctx, findings=findings, params={}))
+        findings = finish.findings
     ask: Inquiry = yield from inquiry(ctx, findings)
     files: dict[str, str] = {}
     chosen: Workaround | None = None
@@ -62,7 +67,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             margin=chosen.margin if chosen else None,
             minimal=chosen.minimal if chosen else False,
             cost=chosen.cost if chosen else "",
-            cause=findings.culprits[0].cause if findings.culprits else "unknown",
+            cause=findings.culprits[0].cause if findings.culprits else "optimizer" if findings.optimizers else "unknown",
             culprits=len(findings.culprits),
             message=message,
         ),

@@ -290,6 +290,8 @@ class Runner:
         ctx = self._context(decision, spec)
         if reason := "Skipped by you." if self._skip else self._lacks(ctx, spec):
             self._finished(started, "refused", reason, spec=spec)
+            if self._flow.id.startswith(SINGLE) and not self._skip:
+                raise _Close(MISSING, reason)
         else:
             await self._drive_step(started, ctx, spec)
 
