@@ -1,6 +1,7 @@
 """The JSON Schema of flow files, generated from the structs for editors. ``python -m wizard.flow.schema`` rewrites it."""
 
 from importlib.resources import files
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ def generate() -> str:
     """The schema as text, ready to be a file."""
     (top,), components = msgspec.json.schema_components([Flow], ref_template="#/$defs/{name}")
     components["Flow"]["properties"]["schema"] = {"const": FORMAT}
+    for made in components.values():
+        if "description" in made:  # a docstring's indentation is the compiler's affair from Python 3.13 on
+            made["description"] = cleandoc(made["description"])
     schema: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Narrowdown flow",
