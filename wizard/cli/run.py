@@ -59,7 +59,7 @@ def watch(arguments: argparse.Namespace) -> int:
     place = folders.find(arguments.session)
     name = display_name(arguments, person=False)
     if name == "tui":
-        return terminal(place)
+        return terminal(place, arguments, watching=True)
     flow = flow_of(place)
     client = Client.attach(place, "watch", name="narrowdown watch")
     try:
@@ -91,11 +91,11 @@ def walk(place: Path, flow: Flow, arguments: argparse.Namespace, *, person: bool
         detach=arguments.detach,
     )
     if name == "tui" and person:
-        return terminal(place)
+        return terminal(place, arguments)
     if name == "tui":
         # The screens attach to a runner that is at work already, which must not end before they do.
         Client.start(place, msgspec.structs.replace(options, detach=True), name="narrowdown run").close()
-        return terminal(place)
+        return terminal(place, arguments)
     before = folders.load(place)
     client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}")
     try:
@@ -211,10 +211,19 @@ def display(name: str, flow: Flow) -> Display:
     return PlainDisplay(flow, sys.stdout, colour=name == "rich" and sys.stdout.isatty())
 
 
-def terminal(place: Path) -> int:
+def terminal(place: Path, arguments: argparse.Namespace, *, watching: bool = False) -> int:
     """The terminal UI on one session."""
     from wizard.tui.app import run as run_terminal
+    from wizard.tui.library import Sessions
 
-    code = run_terminal(folder=place)
-    finish(place, code, text=True)
+    library = Sessions(
+        jobs=getattr(arguments, "jobs", 0),
+        detach=getattr(arguments, "detach", False),
+        retry_unresolved=getattr(arguments, "retry_unresolved", False),
+        yes=getattr(arguments, "yes_run_scripts", ()),
+        watch=watching,
+    )
+    code = run_terminal(folder=place, library=library)
+    if not watching:
+        finish(place, code, text=True)
     return code
