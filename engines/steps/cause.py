@@ -14,6 +14,7 @@ MASKERS = frozenset({"Add", "Sub", "Mul", "Where", "ConstantOfShape", "Expand"})
 DISCONTINUOUS = frozenset(
     {"TopK", "ArgMax", "ArgMin", "NonMaxSuppression", "Round", "Floor", "Ceil", "Resize", "Sign", "Greater", "Less"}
 )
+CANCELS = 20.0  # operands this much larger than their difference lose more than four bits
 MASK_MAGNITUDE = 1e8  # activations do not reach it; the usual mask constants (1e9, the largest float) do
 
 
@@ -28,6 +29,7 @@ class Inner(msgspec.Struct, frozen=True):
     op: str
     node: str
     score: Score
+    reads: tuple[str, ...] = ()  # names of the tensors that the node reads
 
 
 def name_cause(findings: Findings, case: Case, inner: Sequence[Inner], storage: str, suspect: Suspect | None) -> Cause:
@@ -53,6 +55,9 @@ def name_cause(findings: Findings, case: Case, inner: Sequence[Inner], storage: 
             "cancellation",
             f"The case passes when fed exactly and is off by {_say(case.own)} when its inputs are rounded to {storage}.",
         )
+    cancelled = _cancellation(inner)
+    if cancelled is not None:
+        return cancelled
     jumps = [i for i in inner if i.op in DISCONTINUOUS]
     if jumps:
         return Cause("rounding", f"{jumps[0].node} ({jumps[0].op}) turns a small difference into a jump.")
@@ -68,6 +73,23 @@ def name_cause(findings: Findings, case: Case, inner: Sequence[Inner], storage: 
             f"{_say(findings.signature.error)}.",
         )
     return Cause("unknown", f"{' + '.join(case.ops)} is off by {_say(case.own)}; nothing measured says why.")
+
+
+def _cancellation(inner: Sequence[Inner]) -> Cause | None:
+    """A difference far smaller than what it is taken of, wrong by more than its operands are."""
+    made = {i.score.name: i.score for i in inner}
+    for i in inner:
+        operands = [made[name] for name in i.reads if name in made]
+        if i.op not in ("Sub", "Add") or not operands or i.score.absmax <= 0:
+            continue
+        largest = max(operands, key=lambda s: s.absmax)
+        if largest.absmax > CANCELS * i.score.absmax and i.score.rel_l2 > CANCELS / 5 * max(s.rel_l2 for s in operands):
+            return Cause(
+                "cancellation",
+                f"{i.node} ({i.op}) takes the difference of values up to {largest.absmax:.3g}, which are off by "
+                f"{largest.rel_l2:.1g}, and leaves at most {i.score.absmax:.3g}, off by {i.score.rel_l2:.2g}.",
+            )
+    return None
 
 
 def _nonfinite(broken: Inner, storage: str) -> Cause:

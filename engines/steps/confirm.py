@@ -136,7 +136,8 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
             for t in made:
                 node = ask.index.made_by(t)
                 if node is not None and ask.index.tensors[t].name in scores:
-                    inner.append(Inner(node.op, ask.names([node.id])[0], scores[ask.index.tensors[t].name]))
+                    reads = tuple(ask.index.tensors[r].name for r in node.reads)
+                    inner.append(Inner(node.op, ask.names([node.id])[0], scores[ask.index.tensors[t].name], reads))
     return failures, saved, inner
 
 

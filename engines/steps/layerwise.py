@@ -1,13 +1,13 @@
 """layerwise: watch every tensor in one run, then ask which node's own error reaches the model's outputs.
 
-Three numbers for each tensor: *inherited* (its error in the marked run), *added* (the error of its node alone, fed reference
-values as the engine stores them) and *effect* (that error transplanted into the clean reference run). Only effect accuses:
-measured on real models, true culprits score 0.38 to 1.1 and harmless overflows 0.0000, while added error alone ties five
-infinities of which three are harmless.
+Three numbers for each tensor: *inherited* (its error in the marked run), *added* (the error of its node alone, fed
+reference values as the engine stores them) and *effect* (that error transplanted into the clean reference run). Only
+effect accuses: measured on real models, true culprits score 0.38 to 1.1 and harmless overflows 0.0000, while added
+error alone ties five infinities of which three are harmless.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -29,6 +29,7 @@ UNKNOWN_BYTES = 1 << 20
 class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_bytes: int = 512 << 20  # of marked tensors in one build
     most_suspects: int = 48  # whose effect is measured
+    levels: int = 3  # of producers that an amplifying node is tried with
     splits: int = 5  # how often a batch that cannot run is halved
 
 
@@ -48,8 +49,8 @@ def batches(index: GraphIndex, tensors: Sequence[int], limit_bytes: int) -> list
 
 
 def markable(index: GraphIndex) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(tensors that can be watched, tensors that cannot: sequences, strings and unknown types). The model's outputs are left
-    out."""
+    """(tensors that can be watched, tensors that cannot: sequences, strings and unknown types). The model's outputs are
+    left out."""
     final = set(index.outputs)
     made = [t for t in index.tensors if t.kind == "node" and t.name and t.id not in final]
     can = tuple(t.id for t in made if t.dtype not in ("", "sequence", "string", "optional"))
@@ -171,7 +172,8 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
 
 
 def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
-    """Each node alone, fed reference values: all nodes of a batch in one build, with every edge between them severed."""
+    """Each node alone, fed reference values: all nodes of a batch in one build, with every edge between them
+    severed."""
     index = ask.index
     added: dict[int, tuple[Score, Score | None]] = {}
     outputs = [t for t in sorted({*seen.inherited, *index.outputs}) if index.tensors[t].producer >= 0]
@@ -196,50 +198,72 @@ def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
 
 
 def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[int, tuple[Score, Score | None]]) -> Sub:
-    """Transplant the error of each node that adds any, worst first, into the clean reference run; rank by what arrives."""
+    """Transplant the error of each node that adds any, worst first, into the clean reference run; rank by what arrives.
+
+    Where no node alone moves the outputs, nodes that amplify the rounding of their inputs are tried together with what
+    made those inputs: a cancellation is wrong by all the rounding that leads to it.
+    """
     index, criterion = ask.index, ask.criterion
 
     def amount(t: int) -> float:
         return badness(added[t][0], criterion)
 
+    def amplifies(t: int) -> bool:
+        exact = added[t][1]
+        return exact is not None and amount(t) > AMPLIFIES * max(badness(exact, criterion), 1e-12)
+
     # A tenth of what is allowed, at a node, is the least that could matter; below it lies the rounding of a right engine.
-    over = [t for t in added if amount(t) > limit(criterion, index.tensors[t].name) / 10]
-    nodes = list(dict.fromkeys(index.tensors[t].producer for t in sorted(over, key=lambda t: (-amount(t), t))))
+    large = [t for t in added if amount(t) > limit(criterion, index.tensors[t].name) / 10]
+    worst = {index.tensors[t].producer: t for t in sorted(large, key=lambda t: (amount(t), -t))}
+    nodes = sorted(worst, key=lambda n: (-amount(worst[n]), worst[n]))[: params.most_suspects]
     suspects: list[Suspect] = []
     verdicts: dict[int, str] = {}
-    chosen = nodes[: params.most_suspects]
-    for done, n in enumerate(chosen):
-        yield Note(f"does the error of {ask.names([n])[0]} reach the outputs?", expected=len(chosen) - done)
-        m: Measurement = yield ask.ask(ask.candidate([n], outputs=[t for t in index.nodes[n].outputs if t in added]))
+
+    def measured(n: int, group: tuple[int, ...]) -> Sub:
+        """The suspect with the effect of its group's error, None where that does not move the outputs."""
+        yield Note(f"does the error of {ask.names([n])[0]} reach the outputs?", expected=len(nodes) - len(verdicts))
+        outputs = [t for t in index.nodes[n].outputs if t in added]
+        m: Measurement = yield ask.ask(ask.candidate(group, outputs=outputs))
         verdict = ask.verdict(m)
         verdicts[n] = verdict.reason
-        tensor = max((t for t in index.nodes[n].outputs if t in added), key=amount)
-        stored, exact = added[tensor]
-        if verdict.effect is None or not _moves(ask, m):
-            continue
-        amplifies = exact is not None and amount(tensor) > AMPLIFIES * max(badness(exact, criterion), 1e-12)
-        inherited = seen.inherited.get(tensor)
-        suspects.append(
-            Suspect(
-                node=n,
-                tensor=tensor,
-                nodes=ranges.encode([n, *(_producers(index, n) if amplifies else ())]),
-                own=amount(tensor),
-                effect=verdict.effect,
-                name=ask.names([n])[0],
-                inherited=badness(inherited, criterion) if inherited else 0.0,
-                added=amount(tensor),
-                added_exact=badness(exact, criterion) if exact is not None else None,
-                nonfinite=stored.new_nonfinite > 0,
-            )
+        stored, exact = added[worst[n]]
+        # What was fed was already infinite, and fed exactly the node is right: the culprit is whoever made that value.
+        fed_broken = any(r.unrepresentable for r in m.results) and exact is not None and not over(exact, criterion)
+        if verdict.effect is None or fed_broken or not _moves(ask, m):
+            return None
+        inherited = seen.inherited.get(worst[n])
+        return Suspect(
+            node=n,
+            tensor=worst[n],
+            nodes=ranges.encode({*group, *(_producers(index, [n]) if amplifies(worst[n]) else ())}),
+            own=amount(worst[n]),
+            effect=verdict.effect,
+            name=ask.names([n])[0],
+            inherited=badness(inherited, criterion) if inherited else 0.0,
+            added=amount(worst[n]),
+            added_exact=badness(exact, criterion) if exact is not None else None,
+            nonfinite=stored.new_nonfinite > 0,
         )
+
+    for n in nodes:
+        found = yield from measured(n, (n,))
+        suspects += [found] if found is not None else []
+    for n in nodes if not suspects else ():
+        group: tuple[int, ...] = (n,)
+        for _ in range(params.levels if amplifies(worst[n]) else 0):
+            group = tuple(sorted({*group, *_producers(index, group)}))
+            found = yield from measured(n, group)
+            if found is not None:
+                suspects.append(found)
+                break
     # The largest effect first; of equals (an overflow and all that it poisons) the first in the graph.
     suspects.sort(key=lambda s: (-_rounded(s.effect), s.node))
     return tuple(suspects), verdicts
 
 
 def _first_nonfinite(index: GraphIndex, inherited: dict[int, Score]) -> list[int]:
-    """Tensors that hold new non-finite values although all that their node reads is still finite, in topological order."""
+    """Tensors that hold new non-finite values although all that their node reads is still finite, in topological
+    order."""
     broken = {t for t, score in inherited.items() if score.new_nonfinite}
     return [t for t in sorted(broken) if not broken.intersection(index.nodes[index.tensors[t].producer].reads)]
 
@@ -252,12 +276,13 @@ def _moves(ask: Inquiry, m: Measurement) -> bool:
 
 
 def _rounded(effect: float) -> float:
-    """Effects within a tenth of each other count as equal: a non-finite value poisons its readers to the same degree."""
+    """Effects within a tenth of each other count as equal: a non-finite value poisons its readers to the same
+    degree."""
     return HUGE if effect >= HUGE else round(effect, 1 - math.floor(math.log10(effect)) - 1) if effect > 0 else 0.0
 
 
-def _producers(index: GraphIndex, node: int) -> tuple[int, ...]:
-    made = (index.made_by(t) for t in index.nodes[node].reads if index.tensors[t].floating)
+def _producers(index: GraphIndex, nodes: Iterable[int]) -> tuple[int, ...]:
+    made = (index.made_by(t) for n in nodes for t in index.nodes[n].reads if index.tensors[t].floating)
     return tuple(sorted({n.id for n in made if n is not None}))
 
 

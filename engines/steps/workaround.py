@@ -67,7 +67,11 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             margin=chosen.margin if chosen else None,
             minimal=chosen.minimal if chosen else False,
             cost=chosen.cost if chosen else "",
-            cause=findings.culprits[0].cause if findings.culprits else "optimizer" if findings.optimizers else "unknown",
+            cause=findings.culprits[0].cause
+            if findings.culprits
+            else "optimizer"
+            if findings.optimizers
+            else "unknown",
             culprits=len(findings.culprits),
             message=message,
         ),
