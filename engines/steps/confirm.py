@@ -34,6 +34,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         if reduced.case is None:
             raise StepRefused(f"There is no failing case to confirm: {reduced.reason}.")
         case, files = reduced.case, reduced.files
+    ask = ask.lowered(case.effect)
 
     failures, saved, inner = yield from _again(ask, case, params.repeats)
     low, high = interval(failures, params.repeats)
@@ -44,6 +45,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     patches, keep, fits = (yield from walk_forward(ask, case, params.most_patches)) if not ctx.check else ((), (), True)
     if not fits and ctx.engine_info.get("capabilities", {}).get("keep", {"present": False})["present"]:
         patches = ()  # its values cannot be fed: the next round keeps its nodes in FP32 instead
+        keep = yield from widened(ask, keep, params.most_patches)
     culprit = Culprit(
         case=case,
         cause=cause.name,
@@ -100,8 +102,7 @@ def joined(index: GraphIndex, earlier: tuple[Culprit, ...], new: Culprit) -> tup
     """The culprits with one more. The same cause at a neighbouring node, found on another sample, is the same culprit met further
     on (a square that overflows on one row, its sum on another): it widens what is to be kept and is not counted again."""
     nodes = set(ranges.decode(new.keep or new.case.node_ids))
-    feeds, leaves = index.boundary(nodes)
-    near = nodes | {index.tensors[t].producer for t in feeds} | {r for t in leaves for r in index.readers[t]}
+    near = _neighbours(index, nodes)
     for i, old in enumerate(earlier):
         kept = set(ranges.decode(old.keep or old.case.node_ids))
         if old.cause == new.cause and kept & near:
@@ -173,6 +174,43 @@ def walk_forward(ask: Inquiry, case: Case, most: int) -> Sub:
         nodes |= readers
         patches = (patches - stuck) | {t for r in readers for t in index.nodes[r].outputs if index.readers[t]}
     return tuple(sorted(patches)), tuple(sorted(nodes)), fits
+
+
+def widened(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub:
+    """The nodes to keep with those beside them that overflow on other samples: the square of a sum of squares on one row, its sum
+    on another. A neighbour joins when it gives non-finite values from finite ones while ``keep`` is kept.
+    """
+    index = ask.index
+    kept = {*keep, *ranges.decode(ask.findings.keep)}
+    for _ in range(most):
+        m: Measurement = yield ask.whole(all_feeds(ask.findings), keep=kept)
+        if m.status != "ok" or judge_whole(m, ask.criterion).passed:
+            break
+        sample = worst(m.results, ask.criterion)[0]
+        fed = sample if _separable(ask.findings, sample) else sample.partition("/")[0]
+        near = _neighbours(index, kept) - kept
+        marks = {t for n in near for t in (*index.nodes[n].outputs, *index.nodes[n].reads)}
+        made = {t for t in marks if index.tensors[t].producer >= 0}
+        seen: Measurement = yield ask.whole((fed,), keep=kept, marks=ranges.encode(made))
+        if seen.status != "ok":
+            break
+        broken = {index.by_name[s.name] for r in seen.results for s in (*r.marks, *r.outputs) if s.new_nonfinite}
+        fresh = {
+            n
+            for n in near
+            if broken.intersection(index.nodes[n].outputs) and not broken.intersection(index.nodes[n].reads)
+        }
+        if not fresh:
+            break
+        kept |= fresh
+    return tuple(sorted(kept - set(ranges.decode(ask.findings.keep)) | set(keep)))
+
+
+def _neighbours(index: GraphIndex, nodes: set[int]) -> set[int]:
+    """The nodes that make what these read or read what these make, and these."""
+    feeds, leaves = index.boundary(nodes)
+    made = {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
+    return nodes | made | {r for t in leaves for r in index.readers[t]}
 
 
 def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tuple[int, ...]) -> Sub:

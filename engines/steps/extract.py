@@ -61,7 +61,7 @@ def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams) -> Sub:
     """
     amplifier = ranges.decode(suspect.nodes) != (suspect.node,)
     for feed in ("exact", "stored") if amplifier else ("stored",):
-        trials = Trials(msgspec.structs.replace(ask, feed=feed), known={}, measured={})
+        trials = Trials(msgspec.structs.replace(ask.lowered(suspect.effect), feed=feed), known={}, measured={})
         nodes: NodeIds = frozenset(ranges.decode(suspect.nodes))
         for grown in range(params.most_growth + 1):
             yield Note(f"cutting out {len(nodes)} nodes around {ask.names([suspect.node])[0]}")

@@ -1,4 +1,5 @@
-"""How the searching steps phrase their probes: one model, one sample, one signature, parts of the graph as node sets."""
+"""How the searching steps phrase their probes: one model, one sample, one signature, parts of the graph as node
+sets."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -35,7 +36,8 @@ class Inquiry(msgspec.Struct, frozen=True):
     ) -> Candidate:
         """The cut of these nodes, with the outputs of earlier culprits patched wherever they are made inside.
 
-        What is judged: the tensors that a live node outside reads, or that are the model's own; patched ones carry no error.
+        What is judged: the tensors that a live node outside reads, or that are the model's own; patched ones carry no
+        error.
         """
         ids = set(nodes)
         patches = set(ranges.decode(self.findings.patches))
@@ -106,8 +108,8 @@ class Inquiry(msgspec.Struct, frozen=True):
         engine: str = "",
         **rest: object,
     ) -> Measure:
-        """The whole model on the engine, on these samples. Earlier culprits are cured unless ``patches`` (tensors fed with
-        reference values) and ``keep`` (nodes in FP32) say otherwise."""
+        """The whole model on the engine, on these samples. Earlier culprits are cured unless ``patches`` (tensors fed
+        with reference values) and ``keep`` (nodes in FP32) say otherwise."""
         probe = Measure(
             model=self.findings.model,
             inputs=self.findings.inputs,
@@ -127,6 +129,14 @@ class Inquiry(msgspec.Struct, frozen=True):
         if self.ctx.check:
             return judge_check(measurement, self.criterion)
         return judge(measurement, self.criterion, self.signature)
+
+    def lowered(self, effect: float | None) -> "Inquiry":
+        """The same with an e0 of at most ``effect``: for a culprit whose own effect is a part of the failure, the rest
+        being what the engine makes of it further down (an overflow that only the wrong values reach)."""
+        if effect is None or effect >= self.signature.error:
+            return self
+        errors = {name: min(error, effect) for name, error in self.signature.errors.items()}
+        return msgspec.structs.replace(self, signature=msgspec.structs.replace(self.signature, errors=errors))
 
     def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
         """Names for people: the node's own, else its op and first output."""

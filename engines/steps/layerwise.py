@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from engines.compare import judge
 from engines.compare.judge import LARGE, SHARE, badness, judge_whole, limit, over
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
@@ -30,6 +31,7 @@ class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_bytes: int = 512 << 20  # of marked tensors in one build
     most_suspects: int = 48  # whose effect is measured
     levels: int = 3  # of producers that an amplifying node is tried with
+    injected: int = 8  # nodes that are given their true values where none carries the failure
     splits: int = 5  # how often a batch that cannot run is halved
 
 
@@ -219,8 +221,8 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
     suspects: list[Suspect] = []
     verdicts: dict[int, str] = {}
 
-    def measured(n: int, group: tuple[int, ...]) -> Sub:
-        """The suspect with the effect of its group's error, None where that does not move the outputs."""
+    def measured(n: int, group: tuple[int, ...], at_least: float = SHARE) -> Sub:
+        """The suspect with the effect of its group's error, None where that is not this part of the failure."""
         yield Note(f"does the error of {ask.names([n])[0]} reach the outputs?", expected=len(nodes) - len(verdicts))
         outputs = [t for t in index.nodes[n].outputs if t in added]
         m: Measurement = yield ask.ask(ask.candidate(group, outputs=outputs))
@@ -229,7 +231,7 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
         stored, exact = added[worst[n]]
         # What was fed was already infinite, and fed exactly the node is right: the culprit is whoever made that value.
         fed_broken = any(r.unrepresentable for r in m.results) and exact is not None and not over(exact, criterion)
-        if verdict.effect is None or fed_broken or not _moves(ask, m):
+        if verdict.effect is None or fed_broken or not _moves(ask, m, at_least):
             return None
         inherited = seen.inherited.get(worst[n])
         return Suspect(
@@ -256,6 +258,23 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
             if found is not None:
                 suspects.append(found)
                 break
+    for n in nodes[: params.injected] if not suspects else ():
+        # Nothing carries a tenth of the failure through a right engine: which node, given its true values, makes this one right?
+        yield Note(f"is the model right once {ask.names([n])[0]} is?")
+        outputs = {t for t in index.nodes[n].outputs if t >= 0}
+        cured: Measurement = yield ask.whole(
+            (ask.findings.sample,), patches=outputs | set(ranges.decode(ask.findings.patches))
+        )
+        left = judge.worst(cured.results, criterion)[2]
+        if cured.status != "ok" or left > max(limit(criterion, ""), SHARE * min(ask.signature.error, LARGE)):
+            continue
+        group = (n,)
+        for _ in range(params.levels):
+            found = yield from measured(n, group, at_least=0.0)
+            if found is not None:
+                suspects.append(found)
+                break
+            group = tuple(sorted({*group, *_producers(index, group)}))
     # The largest effect first; of equals (an overflow and all that it poisons) the first in the graph.
     suspects.sort(key=lambda s: (-_rounded(s.effect), s.node))
     return tuple(suspects), verdicts
@@ -268,11 +287,11 @@ def _first_nonfinite(index: GraphIndex, inherited: dict[int, Score]) -> list[int
     return [t for t in sorted(broken) if not broken.intersection(index.nodes[index.tensors[t].producer].reads)]
 
 
-def _moves(ask: Inquiry, m: Measurement) -> bool:
-    """Whether the transplanted error is a sizeable part of the failure: over tolerance and at least a tenth of e0."""
+def _moves(ask: Inquiry, m: Measurement, at_least: float) -> bool:
+    """Whether the transplanted error moves the outputs over tolerance, and by this part of e0."""
     moved = [s for r in m.results for s in r.effect if s.name in ask.signature.outputs or not ask.signature.outputs]
     worst = max((badness(s, ask.criterion) for s in moved), default=0.0)
-    return any(over(s, ask.criterion) for s in moved) and worst >= SHARE * min(ask.signature.error, LARGE)
+    return any(over(s, ask.criterion) for s in moved) and worst >= at_least * min(ask.signature.error, LARGE)
 
 
 def _rounded(effect: float) -> float:
