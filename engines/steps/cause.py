@@ -38,9 +38,9 @@ def name_cause(findings: Findings, case: Case, inner: Sequence[Inner], storage: 
         guilty = ", ".join(findings.optimizers)
         return Cause("optimizer", f"Switching {guilty} off makes the model pass; switching only it on makes it fail.")
     if findings.looks > 1:
-        return Cause(
-            "nondeterminism", f"The same engine and input fail in some runs only ({case.verified} of the looks)."
-        )
+        seen = findings.signature
+        often = f"{seen.failures} of {seen.looks} runs" if seen is not None and seen.looks > 1 else "some runs"
+        return Cause("nondeterminism", f"One build gives other results for the same input: {often} fail.")
     broken = next((i for i in inner if i.score.new_nonfinite), None)
     if broken is not None:
         return _nonfinite(broken, storage)

@@ -161,7 +161,8 @@ def headline(
     if workaround.keep_higher:
         cure = f"keeping {count(len(workaround.keep_higher), 'node')} in higher precision"
     elif workaround.switched_off:
-        cure = f"switching off {listing(workaround.switched_off)}"
+        verb = "switching off" if workaround.kind in ("optimizer", "tactic") else "setting"
+        cure = f"{verb} {listing(workaround.switched_off)}"
     else:
         cure = f"running as {workaround.engine}"
     return f"{fails}{more}; {cure} makes {workaround.samples_ok} of {count(workaround.samples_n, 'sample')} right"
