@@ -131,7 +131,9 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
     if not ask.ctx.check:
         nodes = ranges.decode(case.node_ids)
         made = tuple(t for n in nodes for t in ask.index.nodes[n].outputs if t >= 0 and ask.index.tensors[t].name)
-        watched: Measurement = yield again(ask, case, 0, marks=made)
+        # The numbers that name the cause are the model's own: those of the part as it was cut, before it was shrunk.
+        cut = msgspec.structs.replace(case, candidate=msgspec.structs.replace(case.candidate, edits=()))
+        watched: Measurement = yield again(ask, cut, 0, marks=made)
         if watched.status == "ok" and watched.results:
             scores = {s.name: s for s in (*watched.results[0].outputs, *watched.results[0].marks)}
             for t in made:
@@ -181,17 +183,17 @@ def widened(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub:
     on another. A neighbour joins when it gives non-finite values from finite ones while ``keep`` is kept.
     """
     index = ask.index
-    kept = {*keep, *ranges.decode(ask.findings.keep)}
+    own, earlier = set(keep), set(ranges.decode(ask.findings.keep))
     for _ in range(most):
-        m: Measurement = yield ask.whole(all_feeds(ask.findings), keep=kept)
+        m: Measurement = yield ask.whole(all_feeds(ask.findings), keep=own | earlier)
         if m.status != "ok" or judge_whole(m, ask.criterion).passed:
             break
         sample = worst(m.results, ask.criterion)[0]
         fed = sample if _separable(ask.findings, sample) else sample.partition("/")[0]
-        near = _neighbours(index, kept) - kept
+        near = _neighbours(index, own) - own - earlier
         marks = {t for n in near for t in (*index.nodes[n].outputs, *index.nodes[n].reads)}
         made = {t for t in marks if index.tensors[t].producer >= 0}
-        seen: Measurement = yield ask.whole((fed,), keep=kept, marks=ranges.encode(made))
+        seen: Measurement = yield ask.whole((fed,), keep=own | earlier, marks=ranges.encode(made))
         if seen.status != "ok":
             break
         broken = {index.by_name[s.name] for r in seen.results for s in (*r.marks, *r.outputs) if s.new_nonfinite}
@@ -202,8 +204,8 @@ def widened(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub:
         }
         if not fresh:
             break
-        kept |= fresh
-    return tuple(sorted(kept - set(ranges.decode(ask.findings.keep)) | set(keep)))
+        own |= fresh
+    return tuple(sorted(own))
 
 
 def _neighbours(index: GraphIndex, nodes: set[int]) -> set[int]:

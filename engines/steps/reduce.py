@@ -14,6 +14,9 @@ from engines.steps.outcome import ReduceOutcome
 from engines.steps.prepare import prepared
 from engines.steps.search import NodeIds, Trials, minimise, one_minimal
 
+# Values that a fed tensor is filled with, to see whether the fault needs its own: the last one squares past what FP16 holds.
+SIMPLE = (1.0, -1.0, 300.0)
+
 
 class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     search: str = "bisect"  # or "linear": no cuts by node order, delta debugging over everything
@@ -100,7 +103,8 @@ def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) 
 
 
 def settle(ask: Inquiry, trials: Trials, nodes: NodeIds, minimal: bool, params: ReduceParams) -> Sub:
-    """Turn a failing node set into a case: exact feed beside stored, shrinks, k of n fresh builds, a passing neighbour, files."""
+    """Turn a failing node set into a case: exact feed beside stored, shrinks, k of n fresh builds, a passing
+    neighbour, files."""
     spent = 0
     candidate = ask.candidate(nodes)
     first = trials.known[nodes]
@@ -159,6 +163,9 @@ def shrink(ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signat
     for edit_set in _edits(ask, nodes):
         if spent >= budget:
             break
+        done = {(e.kind, e.tensor, e.axis) for e in candidate.edits}
+        if done.intersection((e.kind, e.tensor, e.axis) for e in edit_set):
+            continue  # a stronger edit of the same thing has held
         trial = msgspec.structs.replace(candidate, edits=(*candidate.edits, *edit_set))
         m: Measurement = yield ask.ask(trial)
         spent += 1
@@ -169,7 +176,7 @@ def shrink(ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signat
 
 def _edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
     """Shrinks worth trying, most worth first: dimensions that the fed tensors share, down to 1 (then by half), then
-    attributes."""
+    simple values."""
     index = ask.index
     feeds, _ = index.boundary(nodes)
     axes: dict[int, list[tuple[int, int]]] = {}
@@ -183,6 +190,8 @@ def _edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
             tuple(Edit("keep-rows", tensor=t, axis=axis, value=float(n)) for t, axis in places)
             for n in dict.fromkeys((1, size // 2))
         ]
+    floating = [t for t in feeds if index.tensors[t].floating]
+    edits += [(Edit("fill", tensor=t, value=value),) for t in floating for value in SIMPLE]
     return edits
 
 
