@@ -189,11 +189,12 @@ def widened(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub:
         if m.status != "ok" or judge_whole(m, ask.criterion).passed:
             break
         sample = worst(m.results, ask.criterion)[0]
-        fed = sample if _separable(ask.findings, sample) else sample.partition("/")[0]
         near = _neighbours(index, own) - own - earlier
         marks = {t for n in near for t in (*index.nodes[n].outputs, *index.nodes[n].reads)}
         made = {t for t in marks if index.tensors[t].producer >= 0}
-        seen: Measurement = yield ask.whole((fed,), keep=own | earlier, marks=ranges.encode(made))
+        seen: Measurement = yield ask.whole(
+            (_fed(ask.findings, sample),), keep=own | earlier, marks=ranges.encode(made)
+        )
         if seen.status != "ok":
             break
         broken = {index.by_name[s.name] for r in seen.results for s in (*r.marks, *r.outputs) if s.new_nonfinite}
@@ -229,14 +230,14 @@ def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tup
     if not still or findings.signature is None:
         return after, error, still
     signature = sign(next(r for r in m.results if r.sample == sample), ask.criterion, sample)
-    # A row that rows can be fed alone for is searched alone; else the feed that holds it.
-    fed = sample if _separable(findings, sample) else sample.partition("/")[0]
-    return msgspec.structs.replace(after, round_signature=signature, sample=fed), error, still
+    return msgspec.structs.replace(after, round_signature=signature, sample=_fed(findings, sample)), error, still
 
 
-def _separable(findings: Findings, sample: str) -> bool:
+def _fed(findings: Findings, sample: str) -> str:
+    """What to feed for a scored sample: its row alone where the search feeds rows alone, else the feed that holds it."""
     feed, _, row = sample.partition("/")
-    return bool(row) and "/" in findings.sample and any(s.id == feed and s.rows for s in findings.samples)
+    alone = bool(row) and "/" in findings.sample and any(s.id == feed and s.rows for s in findings.samples)
+    return sample if alone else feed
 
 
 def _first_sample(findings: Findings) -> str:

@@ -64,7 +64,6 @@ class _Watched(msgspec.Struct):
 
     inherited: dict[int, Score] = {}
     skipped: list[int] = []
-    improves: list[int] = []  # tensors of batches that cured the failure: their findings are void
     failing: int = 0
     ran: int = 0
     reason: str = ""
@@ -143,7 +142,7 @@ def profile(errors: Sequence[float], width: int = 60) -> str:
 def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
     """Marked runs, batch by batch; a batch that cannot run is halved to find what cannot be marked."""
     can, cannot = markable(ask.index)
-    seen = _Watched(inherited={}, skipped=list(cannot), improves=[])
+    seen = _Watched(inherited={}, skipped=list(cannot))
     # What earlier culprits fed is patched: only what still reaches the outputs is of interest.
     live = set(ask.everything)
     can = tuple(t for t in can if ask.index.tensors[t].producer in live)
@@ -168,8 +167,7 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
                 for score in m.results[0].marks
                 if score.name in ask.index.by_name
             )
-        else:
-            seen.improves.extend(batch)
+        # A batch that cures the failure says nothing about its tensors: what it saw is left out.
     return seen
 
 
