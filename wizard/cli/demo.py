@@ -1,7 +1,6 @@
 """``narrowdown demo [NAME]``: from nothing to a minimal case on this machine."""
 
 import argparse
-import sys
 
 from wizard import demo as demos
 from wizard.cli.exits import MISSING, Refusal
@@ -9,7 +8,7 @@ from wizard.cli.exits import MISSING, Refusal
 
 def demo(arguments: argparse.Namespace) -> int:
     """Live in the terminal when there is one, else the same route as text with the recommended answers."""
-    from wizard.cli import run
+    from wizard.cli import run, terminal
     from wizard.machine import MachineProblem
     from wizard.session import folder
 
@@ -17,7 +16,7 @@ def demo(arguments: argparse.Namespace) -> int:
         problem = demos.problem(arguments.name, folder.home().parent / "demo")
     except (demos.DemoMissing, MachineProblem) as missing:
         raise Refusal(MISSING, str(missing)) from None
-    interactive = sys.stdin.isatty() and sys.stdout.isatty() and arguments.display in ("auto", "tui")
-    if not interactive and arguments.display in ("auto", "plain", "rich"):
+    interactive = terminal.there() and arguments.display in ("auto", "tui")
+    if not (interactive and terminal.draws()) and arguments.display in ("auto", "plain", "rich"):
         print(demos.DEMOS[arguments.name].about, flush=True)
     return run.start(problem, arguments, person=interactive)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from wizard import trust
+from wizard.cli import terminal
 from wizard.cli.answers import read_answers
 from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, STOPPED, Refusal
 from wizard.cli.follow import Follower, Prompt
@@ -19,6 +20,7 @@ from wizard.problem import Problem
 from wizard.runner.client import Client
 from wizard.runner.options import Options, Policy
 from wizard.session import folder as folders
+from wizard.session import lock
 
 
 def open_(arguments: argparse.Namespace) -> int:
@@ -59,7 +61,7 @@ def watch(arguments: argparse.Namespace) -> int:
     place = folders.find(arguments.session)
     name = display_name(arguments, person=False)
     if name == "tui":
-        return terminal(place, arguments, watching=True)
+        return screens(place, arguments, watching=True)
     flow = flow_of(place)
     client = Client.attach(place, "watch", name="narrowdown watch")
     try:
@@ -91,11 +93,13 @@ def walk(place: Path, flow: Flow, arguments: argparse.Namespace, *, person: bool
         detach=arguments.detach,
     )
     if name == "tui" and person:
-        return terminal(place, arguments)
+        return screens(place, arguments)
     if name == "tui":
         # The screens attach to a runner that is at work already, which must not end before they do.
         Client.start(place, msgspec.structs.replace(options, detach=True), name="narrowdown run").close()
-        return terminal(place, arguments)
+        return screens(place, arguments)
+    if person and terminal.there() and arguments.display == "auto" and (excuse := terminal.excuse()):
+        print(f"narrowdown: {excuse}", file=sys.stderr)
     before = folders.load(place)
     client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}")
     try:
@@ -129,6 +133,12 @@ def finish(place: Path, code: int, *, text: bool) -> None:
         )
         return
     if not reading.state.end:
+        if lock.holder(place) is not None:
+            name = reading.description.id
+            print(
+                f"narrowdown: the work goes on: 'narrowdown resume {name}' comes back to it, 'narrowdown watch {name}' looks on.",
+                file=sys.stderr,
+            )
         return
     report = reading.report()
     (place / "report.html").write_text(to_html(report), encoding="utf-8")
@@ -194,12 +204,11 @@ def may_run(problem: Problem, yes: list[str]) -> None:
 def display_name(arguments: argparse.Namespace, *, person: bool) -> str:
     """``auto``: the terminal UI for a person at a terminal, else plain text."""
     chosen = str(arguments.display)
-    terminal_here = sys.stdin.isatty() and sys.stdout.isatty()
-    if chosen == "tui" and not terminal_here:
+    if chosen == "tui" and not terminal.there():
         raise Refusal(BAD_USAGE, "--display tui needs a terminal; --display plain asks the same questions as text.")
     if chosen != "auto":
         return chosen
-    return "tui" if person and terminal_here else "plain"
+    return "tui" if person and terminal.there() and terminal.draws() else "plain"
 
 
 def display(name: str, flow: Flow) -> Display:
@@ -211,19 +220,18 @@ def display(name: str, flow: Flow) -> Display:
     return PlainDisplay(flow, sys.stdout, colour=name == "rich" and sys.stdout.isatty())
 
 
-def terminal(place: Path, arguments: argparse.Namespace, *, watching: bool = False) -> int:
-    """The terminal UI on one session."""
+def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool = False) -> int:
+    """The terminal UI, on one session or on the list of them; then the same last words as on a text display."""
     from wizard.tui.app import run as run_terminal
     from wizard.tui.library import Sessions
 
     library = Sessions(
         jobs=getattr(arguments, "jobs", 0),
-        detach=getattr(arguments, "detach", False),
         retry_unresolved=getattr(arguments, "retry_unresolved", False),
         yes=getattr(arguments, "yes_run_scripts", ()),
         watch=watching,
     )
-    code = run_terminal(folder=place, library=library)
-    if not watching:
-        finish(place, code, text=True)
+    code, left = run_terminal(folder=place, library=library)
+    if left is not None and not watching:
+        finish(left, code, text=True)
     return code

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from wizard.cli import terminal
 from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, Refusal
 from wizard.cli.flow import write
 
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
 
 def home(arguments: argparse.Namespace) -> int:
     """``narrowdown`` alone: the sessions screen, or the list where there is no terminal."""
-    if sys.stdin.isatty() and sys.stdout.isatty():
-        from wizard.tui.app import run
+    if terminal.there() and terminal.draws():
+        from wizard.cli.run import screens
 
-        return run()
+        return screens(None, arguments)
+    if terminal.there():
+        print(f"narrowdown: {terminal.excuse()}", file=sys.stderr)
     arguments.json = False
     return sessions(arguments)
 

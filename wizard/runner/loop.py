@@ -677,6 +677,8 @@ class Runner:
             await asyncio.sleep(TICK)
             connected = connected or bool(self._controller)
             late = not connected and not self._detached and time.monotonic() - began > CONNECT
+            if not connected and self._alone_since is None and time.monotonic() - began > CONNECT:
+                self._alone_since = time.monotonic()  # a question does not wait for ever for one who never came
             if (self._abandoned() or late) and not self._stopping:
                 self.stop(hard=True, reason="the program that controlled the session ended")
 

@@ -1,6 +1,8 @@
 """The application: opens sessions, watches one at a time, hands its scene to the screens, carries their requests."""
 
+import asyncio
 import contextlib
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -88,6 +90,8 @@ class Narrowdown(App[int]):
 
     def on_mount(self) -> None:
         """User's keys, then the screen that was asked for."""
+        if not self.is_headless:  # told to end, it gives the terminal back as it was; the work goes on
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, STOPPED)
         self.set_keymap(self._keymap_read.keys)
         for problem in self._keymap_read.problems:
             self.say(problem, warning=True)
@@ -351,15 +355,17 @@ def _refusal(session: Session, request: requests.Request) -> str:
     return "" if reply.get("ok", True) else str(reply.get("error") or "The runner refused.")
 
 
-def run(folder: Path | None = None, setup: Problem | None = None, *, library: Library | None = None) -> int:
+def run(
+    folder: Path | None = None, setup: Problem | None = None, *, library: Library | None = None
+) -> tuple[int, Path | None]:
     """The terminal UI: a session's folder opens it, a PROBLEM fills the form, neither shows the sessions.
 
-    ``library``: ``Sessions(jobs=..., detach=..., yes=...)`` for options of the command line. Returns the session's exit code;
-    130 when it was stopped, 0 when it was left running or none was opened. Raises what was our own fault once the terminal is
-    itself again.
+    ``library``: ``Sessions(jobs=..., yes=...)`` for options of the command line. Returns the session's exit code
+    (130 when it was stopped, 0 when it was left running or none was opened) and the folder of the session that was on the screen
+    last. Raises what was our own fault once the terminal is itself again.
     """
     app = Narrowdown(library or Sessions(), folder=folder, setup=setup)
     code = app.run()
     if app.fault is not None:
         raise app.fault
-    return STOPPED if code is None else code
+    return STOPPED if code is None else code, app.watcher.session.folder if app.watcher else None

@@ -10,7 +10,7 @@ from textual.content import Content
 
 
 class Glyphs(msgspec.Struct, frozen=True):
-    """One set. ``levels`` are eight heights, lowest first; ``frame`` names the border that panels use."""
+    """One set. ``levels`` are eight heights, lowest first; ``across`` to ``close`` draw edges."""
 
     done: str
     here: str
@@ -31,15 +31,25 @@ class Glyphs(msgspec.Struct, frozen=True):
     between: str
     enter: str
     updown: str
+    up: str
+    mark: str
+    node: str
+    across: str
+    cross: str
+    left: str
+    right: str
+    close: str
 
 
 UNICODE = Glyphs(
     done="✓", here="▶", ahead="·", line="│", passes="✓", fails="✗", unresolved="?", running="…", caret="❯", arrow="→", dot="·",
     ellipsis="…", full="█", empty="░", levels="▁▂▃▄▅▆▇█", times="×", between="–", enter="↵", updown="↑↓",
+    up="▲", mark="◆", node="○", across="─", cross="┼", left="├", right="┤", close="┘",
 )  # fmt: skip
 ASCII = Glyphs(
     done="+", here=">", ahead=".", line="|", passes="+", fails="x", unresolved="?", running="~", caret=">", arrow="->", dot="-",
     ellipsis="..", full="#", empty=".", levels="_.-=+*%@", times="x", between="-", enter="Enter", updown="Up/Down",
+    up="^", mark="o", node="o", across="-", cross="+", left="+", right="+", close="'",
 )  # fmt: skip
 
 
@@ -48,6 +58,7 @@ _PLAIN = {
     "‹›": "<>",
     "→←": "><", "…": ".", "–—": "--", "│─": "|-", "├└┌┐┘┤┬┴┼": "+++++++++", "■": "#", "▶": ">", "·•": "--", "“”": '""',
     "‘’": "''", "×": "x", "≤≥": "<>", "✓✗": "+x", "❯": ">", "█░": "#.",
+    "▲◆○": "^oo", "▁▂▃▄▅▆▇": "_.-=+*%",
 }  # fmt: skip
 _TABLE = str.maketrans({a: b for odd, plain in _PLAIN.items() for a, b in zip(odd, plain, strict=True)})
 
@@ -58,10 +69,16 @@ def in_ascii(content: Content) -> Content:
 
 
 def choose(environment: Mapping[str, str] | None = None, encoding: str | None = None) -> Glyphs:
-    """ASCII when ``NARROWDOWN_ASCII`` asks for it or the locale cannot write UTF-8."""
+    """ASCII when ``NARROWDOWN_ASCII`` asks for it, where the locale cannot write UTF-8, and on a terminal older than that.
+
+    Python writes UTF-8 even where the locale is C, so that one is read from the environment; where nothing is said of a locale,
+    as in most containers, the terminal knows UTF-8.
+    """
     environment = os.environ if environment is None else environment
     if environment.get("NARROWDOWN_ASCII", "") not in ("", "0"):
         return ASCII
     if encoding is None:
         encoding = getattr(sys.__stdout__, "encoding", None) or locale.getpreferredencoding(False)
-    return UNICODE if "utf" in encoding.lower().replace("-", "") else ASCII
+    named = environment.get("LC_ALL") or environment.get("LANG") or ""
+    old = named in ("C", "POSIX") or environment.get("TERM", "").startswith("vt")
+    return UNICODE if "utf" in encoding.lower().replace("-", "") and not old else ASCII

@@ -55,21 +55,22 @@ class Library(Protocol):
 
 
 class Sessions:
-    """The sessions on this machine. ``jobs``, ``detach`` and ``yes`` (digests of scripts that may run) as on the command line;
-    ``watch``: only look, start and steer nothing."""
+    """The sessions on this machine. ``jobs`` and ``yes`` (digests of scripts that may run) as on the command line;
+    ``watch``: only look, start and steer nothing.
+
+    Runners are started detached: whatever becomes of the screen, a running step ends, and its question waits a while for
+    somebody to come back. Quitting is a request of its own.
+    """
 
     def __init__(
         self,
         *,
         jobs: int = 0,
-        detach: bool = False,
         retry_unresolved: bool = False,
         yes: Sequence[str] = (),
         watch: bool = False,
     ) -> None:
-        self._options = Options(
-            policy="person", offers=True, jobs=jobs, detach=detach, retry_unresolved=retry_unresolved
-        )
+        self._options = Options(policy="person", offers=True, jobs=jobs, detach=True, retry_unresolved=retry_unresolved)
         self._yes, self._watch = tuple(yes), watch
 
     def entries(self) -> Sequence[Summary]:
