@@ -1,0 +1,209 @@
+"""Pictures are pure: never wider than asked, ASCII in the ASCII set, true to their numbers, and safe with any name."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.graph.index import GraphIndex, Node, Tensor
+from wizard.tui import pictures
+from wizard.tui.glyphs import ASCII, UNICODE, Glyphs
+from wizard.tui.pictures import Look, Spot, Vicinity
+
+from .test_hostile import harmless, names
+
+SETS = (UNICODE, ASCII)
+errors = st.one_of(st.floats(0, 1e300), st.just(0.0), st.just(1e300))
+widths = st.integers(1, 160)
+looks = st.builds(Look, st.sampled_from(["passes", "fails", "unresolved", "running", "done"]), st.integers(0, 100_000))
+
+
+@st.composite
+def places(draw: st.DrawFn) -> Vicinity:
+    spots = []
+    for at in range(draw(st.integers(0, pictures.MOST))):
+        reads = draw(st.lists(st.integers(0, at - 1), unique=True, max_size=4)) if at else []
+        spots.append(Spot(draw(names), draw(names), tuple(sorted(reads)), draw(st.booleans()), draw(names)))
+    way = tuple(draw(st.lists(names, max_size=8)))
+    return Vicinity(tuple(spots), draw(st.integers(0, 9999)), draw(st.integers(0, 9999)), way, draw(names))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=300), st.lists(looks, max_size=300), places(), widths,
+    errors,
+    st.lists(st.tuples(names, st.none() | errors), max_size=6), st.floats(0, 1), st.integers(1, 8),
+)  # fmt: skip
+def test_no_picture_is_wider_than_asked_nor_acts_on_the_terminal(
+    logs: list[float], seen: list[Look], place: Vicinity, width: int, error: float,
+    bars: list[tuple[str, float | None]], share: float, height: int,
+) -> None:  # fmt: skip
+    for glyphs in SETS:
+        drawn = [
+            *pictures.depth(logs, width, glyphs, height=height, tolerance=error, here=len(logs) // 2),
+            *pictures.history(seen, width, glyphs, 500),
+            *pictures.bars(bars, width, glyphs, error),
+            *pictures.interval(2, 5, share / 2, share, width, glyphs),
+            *pictures.graph(place, width, glyphs),
+        ]
+        assert all(row.cell_length <= width for row in drawn)
+        assert all(harmless(row.plain) and "\n" not in row.plain for row in drawn)
+
+
+def text(rows: list[object]) -> str:
+    return "\n".join(str(row) for row in rows)
+
+
+def everything(glyphs: Glyphs, width: int) -> str:
+    return text([
+        *pictures.depth([-7, -6, -2, -1], width, glyphs, tolerance=1e-3, here=2),
+        *pictures.history([Look("fails", 9), Look("passes", 2), Look("unresolved"), Look("running")], width, glyphs, 9),
+        *pictures.bars([("arrives", 1e-5), ("added here", 0.4), ("later", None)], width, glyphs, 0.01),
+        *pictures.interval(5, 5, 0.48, 1.0, width, glyphs),
+        *pictures.graph(pictures.vicinity(diamond(), [1]), width, glyphs),
+    ])  # fmt: skip
+
+
+def test_the_ascii_set_draws_ascii_and_both_say_what_they_mean() -> None:
+    assert everything(ASCII, 80).isascii()
+    for glyphs in SETS:
+        for width in (60, 80, 120):
+            drawn = everything(glyphs, width)
+            for word in ("allowed", "the suspect", "fails", "cannot tell", "48%", "suspect", "arrives", "?"):
+                assert word in drawn, (word, width)
+
+
+def test_depth_shows_the_worst_of_each_column_over_the_line_of_the_tolerance() -> None:
+    logs = [-7.0] * 1000
+    logs[500] = 0.5
+    rows = [row.plain for row in pictures.depth(logs, 80, UNICODE, height=4, tolerance=1e-4, here=500)]
+    top, marked = rows[1], rows[-2]
+    assert sum(c in UNICODE.levels for c in top) == 1, "a single bad tensor never vanishes"
+    assert next(i for i, c in enumerate(top) if i > 8 and c != " ") == marked.index("▲"), "the mark stands below it"
+    line = next(row for row in rows if row.startswith("allowed"))
+    assert "–" in line
+    assert pictures.depth([-3.0], 80, UNICODE) == []
+    assert pictures.depth([], 80, UNICODE) == []
+
+
+@given(st.lists(looks, min_size=1, max_size=400), st.integers(30, 120))
+def test_history_counts_what_it_shows(seen: list[Look], width: int) -> None:
+    rows = [row.plain for row in pictures.history(seen, width, UNICODE, 500)]
+    verdicts = next(row for row in rows if row.startswith("verdict"))
+    shown = seen[-(width - 9) :]
+    assert len(verdicts) == 9 + len(shown)
+    assert verdicts.count("✗") == sum(look.state == "fails" for look in shown)
+    assert (f"of {len(seen)} probes" in rows[0]) == (len(seen) > len(shown))
+
+
+def test_bars_share_one_log_scale() -> None:
+    rows = [row.plain for row in pictures.bars([("a", 1e-6), ("b", 1e-3), ("c", 1.0)], 80, UNICODE, 0.01)]
+    sizes = [row.count("█") for row in rows[:3]]
+    assert 0 < sizes[0] < sizes[1] < sizes[2]
+    assert sizes[2] - sizes[1] == pytest.approx(sizes[1] - sizes[0], abs=1), "equal ratios are equal lengths"
+    assert sizes[1] < rows[3].count("–") < sizes[2]
+
+
+@pytest.mark.parametrize(("k", "n", "low", "high"), [(0, 10, 0.0, 0.31), (5, 5, 0.48, 1.0), (3, 9, 0.12, 0.65)])
+def test_interval_is_where_it_says(k: int, n: int, low: float, high: float) -> None:
+    head, line = (row.plain for row in pictures.interval(k, n, low, high, 111, UNICODE))
+    assert head.startswith(f"{k} of {n} failed")
+    bar = line.removeprefix("0 % ").removesuffix(" 100 %")
+    assert bar.index("◆") == pytest.approx(k / n * (len(bar) - 1), abs=1)
+    inside = [i for i, c in enumerate(bar) if c in "█◆"]
+    assert (inside[0], inside[-1]) == pytest.approx((low * (len(bar) - 1), high * (len(bar) - 1)), abs=1)
+    assert pictures.interval(0, 0, 0, 1, 80, UNICODE) == []
+
+
+# The neighbourhood
+
+
+def diamond() -> GraphIndex:
+    """x -> 0 Conv -> {1 Mul, 2 Sigmoid} -> 3 Add -> 4 .. 8 Relu chain -> y"""
+    made = [("x", "input", -1), *((f"t{i}", "node", i) for i in range(9))]
+    tensors = tuple(Tensor(i, name, "float32", kind, producer) for i, (name, kind, producer) in enumerate(made))  # type: ignore[arg-type]
+    reads = [(0,), (1,), (1,), (2, 3), (4,), (5,), (6,), (7,), (8,)]
+    ops = ["Conv", "Mul", "Sigmoid", "Add", *["Relu"] * 5]
+    nodes = tuple(Node(i, f"/n{i}", ops[i], "", reads[i], (i + 1,)) for i in range(9))
+    return GraphIndex("m", nodes, tensors, (0,), (9,))
+
+
+def test_a_neighbourhood_is_the_suspect_what_it_reads_and_who_reads_it() -> None:
+    place = pictures.vicinity(diamond(), [1])
+    assert [(s.op, s.suspect) for s in place.spots] == [("Conv", False), ("Mul", True), ("Add", False)]
+    assert [s.reads for s in place.spots] == [(), (0,), (1,)]
+    assert place.output == "t8"
+    assert place.way == ("Relu",) * 5
+    assert (place.before, place.after) == (0, 5)
+    assert place.spots[0].note == "reads input x"
+
+
+def test_a_neighbourhood_never_becomes_the_whole_graph() -> None:
+    wide = 200
+    tensors = (
+        Tensor(0, "x", "float32", "input", -1),
+        *(Tensor(i + 1, f"t{i}", "float32", "node", i) for i in range(wide + 1)),
+    )
+    nodes = (
+        Node(0, "hub", "Split", "", (0,), (1,)),
+        *(Node(i, f"n{i}", "Relu", "", (1,), (i + 1,)) for i in range(1, wide + 1)),
+    )
+    index = GraphIndex("m", nodes, tensors, (0,), tuple(range(2, wide + 2)))
+    assert len(pictures.vicinity(index, [0]).spots) <= pictures.MOST
+    assert len(pictures.vicinity(index, range(wide)).spots) <= pictures.MOST
+    assert pictures.vicinity(index, [9999]).spots == ()
+
+
+@given(places())
+def test_edges_of_the_drawing_are_the_edges_of_the_graph(place: Vicinity) -> None:
+    """Follow the columns of the drawing back: what each row reads is what the data says."""
+    reads = [spot.reads for spot in place.spots]
+    rows = pictures._gutters(reads, UNICODE, [False] * len(reads))
+    holder: dict[int, int] = {}
+    for at, gutter in enumerate(rows):
+        cells = gutter[::2]
+        own = cells.index("○")
+        horizontal = [i for i, c in enumerate(cells) if c in "├┤┘"]
+        found = {holder[c] for c in horizontal}
+        if own in holder:
+            found.add(holder.pop(own))
+        assert found == set(reads[at]), rows
+        for c in horizontal:
+            if cells[c] == "┘":
+                del holder[c]
+        if any(at in later for later in reads[at + 1 :]):
+            holder[own] = at
+
+
+def test_a_drawing_of_a_diamond() -> None:
+    place = pictures.vicinity(diamond(), [1, 2])
+    drawn = [row.plain.rstrip() for row in pictures.graph(place, 60, UNICODE)]
+    assert drawn[:4] == [
+        "○   Conv     /n0  reads input x",
+        "├─▶ Mul      /n1  suspect",
+        "▶ │ Sigmoid  /n2  suspect",
+        "○─┘ Add      /n3",
+    ]
+    assert drawn[4].startswith("… 5 nodes on; shortest way out: Relu → Relu")
+
+
+def test_looks_are_found_in_any_outcome_that_counted_them() -> None:
+    assert pictures.outcome_looks({"failures": 2, "builds": 5, "interval_low": 0.1, "interval_high": 0.8}) == (
+        2,
+        5,
+        0.1,
+        0.8,
+    )
+    same = {
+        "behaviour": "same-engine",
+        "failures": 2,
+        "builds": 1,
+        "runs": 5,
+        "interval_low": 0.1,
+        "interval_high": 0.8,
+    }
+    assert pictures.outcome_looks(same) == (2, 5, 0.1, 0.8)
+    assert pictures.outcome_looks({"failures": 2}) is None
+    assert pictures.level(0.0) == pictures.level(-1.0) == pictures.FLOOR
+    assert pictures.level(math.inf) == pictures.CEILING

@@ -1,0 +1,393 @@
+"""Pictures as text: error by depth, the probes of a search, error that arrives against error that is added, k of n with its
+interval, and the neighbourhood of the suspect.
+
+Pure functions: data, a width in cells and a glyph set give rows that are never wider. Every picture says in words what its
+glyphs stand for and reads without colour; in the ASCII set it is ASCII.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+from rich.cells import cell_len
+from textual.content import Content
+
+from engines.graph.index import GraphIndex
+from engines.probe import HUGE
+from wizard.report.words import count, number
+from wizard.tui import chart
+from wizard.tui.glyphs import Glyphs
+from wizard.tui.literal import clean, elide, fit, joined
+
+Part = tuple[str, str]
+FLOOR = -8.0  # log10 of the smallest error that is drawn; smaller ones and 0 lie on the ground
+CEILING = 2.0  # larger ones, infinity among them, touch the top
+
+
+def level(error: float) -> float:
+    """The log10 of an error, between FLOOR and CEILING."""
+    if not error > 0:
+        return FLOOR
+    return min(CEILING, max(FLOOR, math.log10(min(error, HUGE))))
+
+
+def _row(parts: Sequence[Part], width: int, mark: str) -> Content:
+    """A row of styled pieces, cut with ``mark`` where it is too long."""
+    found = joined(parts)
+    return found if found.cell_length <= width else joined([(elide(found.plain, width, mark), parts[0][1])])
+
+
+def _told(text: str, width: int) -> list[Content]:
+    """A sentence below a picture, wrapped."""
+    return list(joined([(text, "$quiet")]).wrap(max(1, width)))
+
+
+def depth(
+    logs: Sequence[float],
+    width: int,
+    glyphs: Glyphs,
+    *,
+    height: int = 5,
+    tolerance: float | None = None,
+    here: int = -1,
+) -> list[Content]:
+    """Error by depth: ``logs`` are log10 of the error of each tensor (or bin), first to last; the worst of each column shows.
+
+    ``height``: rows of bars. ``tolerance``: drawn as a line. ``here``: index in ``logs`` of the culprit, marked below.
+    Nothing for fewer than two values.
+    """
+    values = [min(CEILING, max(FLOOR, value)) for value in logs if math.isfinite(value)]
+    room = width - 8  # "  1e-6 |"
+    if len(values) < 2 or room < 4 or height < 1:
+        return []
+    wide = max(1, min(4, room // len(values)))  # cells of one value, where there are few
+    values = [value for value in values for _ in range(wide)]
+    here = here * wide if here >= 0 else -1
+    points = chart.resample(values, room)
+    limit = None if tolerance is None else level(tolerance)
+    marks = [*points, *([] if limit is None else [limit])]
+    low = math.floor(min(marks))
+    step = max(1, math.ceil((max(marks) - low) / height))  # decades a row, so that every label is a power of ten
+    height = min(height, max(1, math.ceil((max(marks) - low + 1e-9) / step)))
+    told = f"error by depth, first node to last; a row is {number(10.0**step)} times"
+    rows = [_row([(elide(told, width, glyphs.ellipsis), "$quiet")], width, "")]
+    for line in range(height - 1, -1, -1):
+        floor, ceiling = low + line * step, low + (line + 1) * step
+        at_limit = limit is not None and (floor <= limit < ceiling or (line == height - 1 and limit >= ceiling))
+        name = "allowed" if at_limit else f"1e{floor:.0f}"
+        parts: list[Part] = [(f"{name:>7}", "bold" if at_limit else "$quiet"), (glyphs.line, "$quiet")]
+        for value in points:
+            if value >= ceiling:
+                cell = glyphs.full
+            elif value > floor or (line == 0):
+                share = (value - floor) / step
+                cell = glyphs.levels[max(0, min(len(glyphs.levels) - 1, int(share * len(glyphs.levels))))]
+            else:
+                cell = glyphs.between if at_limit else " "
+            over = limit is not None and value > limit
+            parts.append((cell, "bold" if cell == glyphs.between else "$fails" if over else "$passes"))
+        rows.append(joined(parts))
+    foot = [" "] * len(points)
+    if 0 <= here < len(values):
+        foot[min(len(points) - 1, here * len(points) // len(values))] = glyphs.up
+        rows.append(_row([(" " * 8, ""), ("".join(foot), "bold $fails")], width, ""))
+        rows.append(_row([(" " * 8 + f"{glyphs.up} the suspect", "$quiet")], width, glyphs.ellipsis))
+    return rows
+
+
+class Look(msgspec.Struct, frozen=True):
+    """One probe in the history: ``state`` as in ``board.Row``; ``nodes`` 0 where it tried no part."""
+
+    state: str
+    nodes: int = 0
+
+
+def history(looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0) -> list[Content]:
+    """The probes of a search in order: a bar for the size of each part (log scale, from 1 node to ``whole``), its verdict
+    below. The last ones where there are more than fit; says how many came before."""
+    if not looks or width < 12:
+        return []
+    room = width - 9
+    shown = looks[-room:]
+    top = math.log(max([whole, *(look.nodes for look in shown)], default=1) + 1)
+    marks = {"passes": glyphs.passes, "fails": glyphs.fails, "unresolved": glyphs.unresolved, "running": glyphs.running}
+    styles = {"passes": "$passes", "fails": "$fails", "unresolved": "$unsure"}
+    sizes = "".join(
+        glyphs.levels[round(math.log(look.nodes + 1) / top * (len(glyphs.levels) - 1))] if look.nodes and top else " "
+        for look in shown
+    )
+    rows = []
+    if len(shown) < len(looks):
+        rows.append(
+            _row([(f"the last {len(shown)} of {count(len(looks), 'probe')}", "$quiet")], width, glyphs.ellipsis)
+        )
+    if sizes.strip():
+        rows.append(joined([(f"{'nodes':<9}", "$quiet"), (sizes, "")]))
+    rows.append(
+        joined([
+            (f"{'verdict':<9}", "$quiet"),
+            *((marks.get(look.state, glyphs.dot), styles.get(look.state, "$quiet")) for look in shown),
+        ])
+    )  # fmt: skip
+    known = [
+        (word, sum(look.state == state for look in looks))
+        for state, word in (
+            ("passes", "passes"),
+            ("fails", "fails"),
+            ("unresolved", "cannot tell"),
+            ("running", "running"),
+        )
+    ]
+    told = ", ".join(f"{marks[state]} {n} {word}" for (word, n), state in zip(known, marks, strict=True) if n)
+    if told:
+        rows += [joined([(" " * 9, "")]) + row for row in _told(told, width - 9)]
+    return rows
+
+
+def bars(
+    rows: Sequence[tuple[str, float | None]], width: int, glyphs: Glyphs, allowed: float | None = None
+) -> list[Content]:
+    """Errors as bars on one log scale, the tolerance among them: what arrives at a node against what it adds. ``None``: "?"."""
+    drawn = [*rows, *([("allowed", allowed)] if allowed else [])]
+    known = [level(value) for _, value in drawn if value is not None and value > 0]
+    if not known or width < 16:
+        return []
+    labels = min(max(cell_len(clean(label)) for label, _ in drawn), max(4, width // 3))
+    room = width - labels - 2 - 12
+    low, high = math.floor(min(known)) - 1, max(known)
+    found = []
+    for label, value in drawn:
+        text = number(value)
+        size = 0 if value is None or value <= 0 or room < 3 else round((level(value) - low) / (high - low) * room)
+        over = allowed is not None and value is not None and value > allowed
+        glyph, style = (
+            (glyphs.between, "bold") if label == "allowed" else (glyphs.full, "$fails" if over else "$passes")
+        )
+        found.append(
+            joined([
+                (fit(label, labels, glyphs.ellipsis) + "  ", "$quiet"),
+                (fit(text, 12, glyphs.ellipsis), "bold" if over else ""),
+                (glyph * size, style),
+            ])
+        )  # fmt: skip
+    return found
+
+
+def interval(k: int, n: int, low: float, high: float, width: int, glyphs: Glyphs) -> list[Content]:
+    """k of n with its 95 % interval on a line from 0 to 100 %. Nothing where nothing was looked at."""
+    if n <= 0 or not 0 <= low <= high <= 1:
+        return []
+    left, right = "0 % ", " 100 %"
+    room = max(3, width - len(left) - len(right))
+    at = [min(room - 1, max(0, round(share * (room - 1)))) for share in (low, min(1.0, max(0.0, k / n)), high)]
+    cells = [glyphs.between] * room
+    for i in range(at[0], at[2] + 1):
+        cells[i] = glyphs.full
+    cells[at[1]] = glyphs.mark
+    line = "".join(cells)
+    rows = _told(f"{k} of {n} failed: the true rate is {low:.0%} to {high:.0%}, with 95 % confidence", width)
+    if width >= len(left) + len(right) + 3:
+        a, b = at[0], at[2] + 1
+        rows.append(
+            joined(
+                [(left, "$quiet"), (line[:a], "$quiet"), (line[a:b], "$fails"), (line[b:], "$quiet"), (right, "$quiet")]
+            )
+        )
+    return rows
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """One node of a small graph. ``reads``: indices of earlier spots whose values it reads."""
+
+    op: str
+    name: str
+    reads: tuple[int, ...] = ()
+    suspect: bool = False
+    note: str = ""
+
+
+class Vicinity(msgspec.Struct, frozen=True):
+    """A suspect with its neighbours: never more than ``MOST`` spots. ``before`` and ``after``: nodes of the model that are not
+    drawn, upstream and downstream; ``way``: operators on the shortest way to an output, the drawn ones left out; ``outputs``:
+    where that way ends."""
+
+    spots: tuple[Spot, ...] = ()
+    before: int = 0
+    after: int = 0
+    way: tuple[str, ...] = ()
+    output: str = ""
+
+
+MOST = 12
+
+
+def vicinity(index: GraphIndex, suspects: Collection[int], most: int = MOST) -> Vicinity:
+    """The suspects, what they read and who reads them, as many as ``most``, and what lies between them and an output. Ids that
+    the graph does not have are left out."""
+    chosen = sorted(n for n in set(suspects) if 0 <= n < len(index.nodes))[: max(1, most - 4)]
+    if not chosen:
+        return Vicinity()
+    inside = set(chosen)
+    above: list[int] = []
+    below: list[int] = []
+    for n in chosen:
+        for t in index.nodes[n].reads:
+            p = index.tensors[t].producer
+            if p >= 0 and p not in inside and p not in above:
+                above.append(p)
+        for t in index.nodes[n].outputs:
+            below += [r for r in index.readers[t] if r not in inside and r not in below]
+    room = most - len(chosen)
+    keep_below = below[: max(1, room - min(len(above), room // 2))] if below else []
+    keep_above = above[: room - len(keep_below)]
+    keep_below = below[: room - len(keep_above)]
+    drawn = sorted(inside | set(keep_above) | set(keep_below))
+    place = {n: i for i, n in enumerate(drawn)}
+    final = set(index.outputs)
+    spots = []
+    for n in drawn:
+        node = index.nodes[n]
+        producers = [index.tensors[t].producer for t in node.reads]
+        fed = [index.tensors[t].name for t in node.reads if index.tensors[t].kind == "input"]
+        ends = [index.tensors[t].name for t in node.outputs if t in final]
+        notes = [f"reads input {fed[0]}"] if fed else []
+        notes += [f"output {ends[0]}"] if ends else []
+        reads = tuple(sorted({place[p] for p in producers if p in place}))
+        spots.append(Spot(node.op, node.name, reads, n in inside, ", ".join(notes)))
+    made = [t for n in chosen for t in index.nodes[n].outputs]
+    way, output = _way(index, made, set(drawn))
+    upstream = index.ancestors([t for n in chosen for t in index.nodes[n].reads])
+    downstream = index.descendants(made)
+    return Vicinity(
+        tuple(spots),
+        len(set(upstream) - set(drawn)),
+        len(set(downstream) - set(drawn)),
+        way,
+        output,
+    )
+
+
+def _way(index: GraphIndex, tensors: Sequence[int], drawn: Collection[int]) -> tuple[tuple[str, ...], str]:
+    """Operators on a shortest way from these tensors to an output, those that are drawn left out, and the output's name."""
+    final = set(index.outputs)
+    came: dict[int, int] = dict.fromkeys(tensors, -1)
+    frontier = list(tensors)
+    while frontier:
+        for t in frontier:
+            if t in final:
+                ops: list[str] = []
+                at = t
+                while at >= 0:
+                    node = index.made_by(at)
+                    if node is not None and node.id not in drawn:
+                        ops.append(node.op)
+                    at = came[at]
+                return tuple(reversed(ops)), index.tensors[t].name
+        following: list[int] = []
+        for t in frontier:
+            for reader in index.readers[t]:
+                for made in index.nodes[reader].outputs:
+                    if made not in came:
+                        came[made] = t
+                        following.append(made)
+        frontier = following
+    return (), ""
+
+
+def graph(place: Vicinity, width: int, glyphs: Glyphs) -> list[Content]:
+    """The neighbourhood drawn: one row a node, edges in columns at the left; a node right below another in the same column
+    reads it. The suspects carry a mark and the word."""
+    if not place.spots or width < 20:
+        return []
+    gutters = _gutters([spot.reads for spot in place.spots], glyphs, [spot.suspect for spot in place.spots])
+    wide = min(max(map(len, gutters)), max(4, width // 3))
+    column = min(max(cell_len(clean(spot.op)) for spot in place.spots), max(6, width // 4))
+    rows = []
+    if place.before:
+        rows.append(
+            _row([(f"{glyphs.ellipsis} {count(place.before, 'node')} before", "$quiet")], width, glyphs.ellipsis)
+        )
+    for spot, gutter in zip(place.spots, gutters, strict=True):
+        word = "  suspect" if spot.suspect else ""
+        note = f"  {clean(spot.note)}" if spot.note else ""
+        room = max(4, width - wide - column - 3 - len(word))
+        name = elide(spot.name or "(no name)", max(4, room - min(cell_len(note), room // 2)), glyphs.ellipsis)
+        style = "bold $fails" if spot.suspect else ""
+        rows.append(
+            _row(
+                [
+                    (fit(gutter, wide, glyphs.ellipsis) + " ", style or "$quiet"),
+                    (fit(spot.op, column, glyphs.ellipsis) + "  ", style),
+                    (name, style),
+                    (word, "bold $fails"),
+                    (
+                        elide(note, max(0, width - wide - column - 3 - cell_len(name) - len(word)), glyphs.ellipsis),
+                        "$quiet",
+                    ),
+                ],
+                width,
+                glyphs.ellipsis,
+            )
+        )
+    if place.way:
+        ops = [clean(op) for op in place.way]
+        ops = ops if len(ops) <= 5 else [*ops[:3], glyphs.ellipsis, ops[-1]]
+        way = f" {glyphs.arrow} ".join([*ops, clean(place.output)])
+        rows += _told(f"{glyphs.ellipsis} {count(place.after, 'node')} on; shortest way out: {way}", width)
+    elif place.after:
+        rows.append(_row([(f"{glyphs.ellipsis} {count(place.after, 'node')} on", "$quiet")], width, glyphs.ellipsis))
+    return rows
+
+
+def _gutters(reads: Sequence[Sequence[int]], glyphs: Glyphs, marked: Sequence[bool]) -> list[str]:
+    """The edge columns of each row. A column carries one node's values until its last reader; a node takes the column of an
+    input that ends with it, else a new one that the row before did not use."""
+    last: dict[int, int] = {}
+    for reader, sources in enumerate(reads):
+        for source in sources:
+            last[source] = max(last.get(source, 0), reader)
+    column: dict[int, int] = {}  # open source -> its column
+    before: set[int] = set()
+    rows = []
+    for at, sources in enumerate(reads):
+        mine = sorted(column[s] for s in sources if s in column)
+        ending = sorted(column[s] for s in sources if s in column and last[s] == at)
+        taken = set(column.values())
+        own = ending[0] if ending else next(c for c in range(len(reads) + 1) if c not in taken and c not in before)
+        span = range(min([own, *mine]), max([own, *mine]) + 1)
+        cells = []
+        for c in range(max([own, *taken], default=0) + 1):
+            run = glyphs.across if c in span and c + 1 in span else " "
+            if c == own:
+                mark = glyphs.here if marked[at] else glyphs.node
+            elif c in mine:
+                mark = (glyphs.close if c in ending else glyphs.right) if c > own else glyphs.left
+            elif c in taken:
+                mark = glyphs.cross if c in span else glyphs.line
+            else:
+                mark = glyphs.across if c in span else " "
+            cells.append(mark + run)
+        rows.append("".join(cells).rstrip())
+        column = {s: c for s, c in column.items() if last[s] > at}
+        before = {own}
+        if last.get(at, 0) > at:
+            column[at] = own
+    return rows
+
+
+def outcome_looks(outcome: Mapping[str, object]) -> tuple[int, int, float, float] | None:
+    """(k, n, low, high) of an outcome that counted failures, whatever step it came from; None for any other."""
+    k, low, high = outcome.get("failures"), outcome.get("interval_low"), outcome.get("interval_high")
+    same_engine = outcome.get("behaviour") == "same-engine"
+    n = next(
+        (outcome[name] for name in (("runs",) if same_engine else ("builds", "looks", "runs")) if outcome.get(name)), 0
+    )
+    if (
+        isinstance(k, int)
+        and isinstance(n, int)
+        and isinstance(low, int | float)
+        and isinstance(high, int | float)
+        and n
+    ):
+        return (k, n, float(low), float(high)) if k <= n else None
+    return None
