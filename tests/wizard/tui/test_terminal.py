@@ -8,63 +8,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pexpect
-import pyte
 import pytest
+
+from .terminal import Terminal
 
 MODELS = Path(__file__).parents[2] / "models"
 ENGINE = "onnxruntime:optimization=all"
-
-
-class Terminal:
-    """A program on a pseudo-terminal, and the screen that a person would see."""
-
-    def __init__(self, words: list[str], home: Path, size: tuple[int, int]) -> None:
-        columns, rows = size
-        environment = {**os.environ, "NARROWDOWN_HOME": str(home / "sessions"), "XDG_STATE_HOME": str(home / "state")}
-        environment |= {"XDG_CONFIG_HOME": str(home / "config"), "TERM": "xterm-256color", "TEXTUAL_ANIMATIONS": "none"}
-        environment.pop("CI", None)
-        self.screen = pyte.Screen(columns, rows)
-        self._stream = pyte.Stream(self.screen)
-        start = "import sys; from wizard.cli import main; sys.exit(main())"
-        self.child = pexpect.spawn(
-            sys.executable,
-            ["-P", "-c", start, *words],
-            env=environment,
-            dimensions=(rows, columns),
-            encoding="utf-8",
-            cwd=str(home),
-        )
-
-    def look(self) -> str:
-        """The screen as text, after taking in what has come."""
-        try:
-            while True:
-                # pyte does not know the keyboard protocol's private sequences and would print their last letters.
-                self._stream.feed(re.sub(r"\x1b\[[<>=?][0-9;]*u", "", self.child.read_nonblocking(65536, 0.1)))
-        except (pexpect.TIMEOUT, pexpect.EOF):
-            return "\n".join(self.screen.display)
-
-    def until(self, *wanted: str, seconds: float = 60) -> str:
-        """Wait until one of these is on the screen, and give the screen."""
-        end = time.monotonic() + seconds
-        while True:
-            text = self.look()
-            if any(word in text for word in wanted):
-                return text
-            assert time.monotonic() < end, f"none of {wanted} came up:\n{text}"
-
-    def press(self, keys: str) -> None:
-        self.child.send(keys)
-
-    def code(self, seconds: float = 30) -> int:
-        """The exit status, after the program has ended."""
-        end = time.monotonic() + seconds
-        while self.child.isalive() and time.monotonic() < end:
-            self.look()
-        assert not self.child.isalive(), f"it did not leave:\n{self.look()}"
-        self.child.close()
-        return int(self.child.exitstatus if self.child.exitstatus is not None else -1)
 
 
 @pytest.fixture

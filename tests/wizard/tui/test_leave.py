@@ -1,0 +1,165 @@
+"""Whatever becomes of the screen, the work goes on and can be come back to: by quitting, by losing the terminal, by a kill."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .terminal import Terminal
+
+MODELS = Path(__file__).parents[2] / "models"
+SHAPES = [str(MODELS / "shapes_cnn.onnx"), "--inputs", str(MODELS / "shapes_cnn_in.npz")]
+
+
+class Gate:
+    """A checker that finds every candidate wrong, but not before the gate is opened: a probe at work for as long as we like."""
+
+    def __init__(self, home: Path) -> None:
+        self.file = home / "closed"
+        self.file.touch()
+        self.words = [*SHAPES, "--check", f"sh -c 'while [ -e {self.file} ]; do sleep 0.05; done; exit 1' sh"]
+
+    def open(self) -> None:
+        self.file.unlink()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    made = Gate(tmp_path)
+    yield made
+    made.file.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """Start ``narrowdown`` with these words in a terminal of its own; all are closed in the end, and so is the runner."""
+    opened: list[Terminal] = []
+
+    def begin(*words: str, size: tuple[int, int] = (90, 30), **environ: str | None) -> Terminal:
+        opened.append(Terminal([*words], tmp_path, size, **environ))
+        return opened[-1]
+
+    yield begin
+    for terminal in opened:
+        terminal.child.close(force=True)
+    for session in (tmp_path / "sessions").glob("*/progress.json"):
+        if alive(runner := json.loads(session.read_bytes())["pid"]):
+            os.kill(runner, signal.SIGTERM)
+
+
+def the_session(home: Path) -> Path:
+    (session,) = (home / "sessions").iterdir()
+    return session
+
+
+def snapshot(session: Path) -> dict[str, Any]:
+    return json.loads((session / "progress.json").read_bytes())
+
+
+def events(session: Path, kind: str) -> list[dict[str, Any]]:
+    lines = (json.loads(line) for line in (session / "journal.jsonl").read_bytes().splitlines())
+    return [event for event in lines if event["kind"] == kind]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait(until: Callable[[], object], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.05)
+
+
+def left_alone(session: Path) -> bool:
+    """Wait until the runner has seen that its screen is gone, and for longer than a lost client is waited for where work
+    ends with it. Whether it is still there."""
+    wait(lambda: snapshot(session)["holder"] == "")
+    seen = snapshot(session)["ts"]
+    wait(lambda: snapshot(session)["ts"] > seen + 1.5)
+    return alive(snapshot(session)["pid"])
+
+
+def test_kill_9_of_the_screen(start: Callable[..., Terminal], gate: Gate, tmp_path: Path) -> None:
+    first = start("open", *gate.words)
+    first.until("Enter runs it")
+    first.press("\r")
+    first.until("stop now")
+    session = the_session(tmp_path)
+    runner = snapshot(session)["pid"]
+    first.child.kill(signal.SIGKILL)
+    assert left_alone(session)
+    second = start("resume", session.name)
+    second.until("stop now")
+    gate.open()
+    second.until("Yes, it fails here")
+    assert snapshot(session)["pid"] == runner, "the same runner, never restarted"
+    assert len(events(session, "session.opened")) == 1
+    second.press("q")
+    assert second.code() == 130
+    wait(lambda: not alive(runner))
+    keys = [event["key"] for event in events(session, "probe.finished")]
+    assert len(keys) == len(set(keys))
+    assert not events(session, "step.cancelled")
+
+
+def test_the_terminal_is_closed(start: Callable[..., Terminal], gate: Gate, tmp_path: Path) -> None:
+    terminal = start("open", *gate.words)
+    terminal.until("Enter runs it")
+    terminal.press("\r")
+    terminal.until("stop now")
+    session = the_session(tmp_path)
+    terminal.hang_up()
+    assert left_alone(session)
+    gate.open()
+    wait(lambda: events(session, "question.asked"))
+
+
+def test_quit_leaves_it_running_and_others_look_on(start: Callable[..., Terminal], gate: Gate, tmp_path: Path) -> None:
+    first = start("open", *gate.words)
+    first.until("Enter runs it")
+    first.press("\r")
+    first.until("stop now")
+    session = the_session(tmp_path)
+    looker = start("watch", session.name, "--display", "tui")
+    looker.until("holds this session")
+    looker.press("x")  # a watcher's keys change nothing
+    first.press("q")
+    first.until("Leave it running")
+    first.press("\r")
+    assert first.code() == 0
+    assert f"narrowdown resume {session.name}" in first.raw
+    assert not snapshot(session)["stopping"]
+    second = start("resume", session.name)
+    second.until("stop now")
+    gate.open()
+    second.until("Yes, it fails here")
+    looker.until("Yes, it fails here")
+    second.press("\r")
+    looker.until("Clean the model up")
+    second.until("Enter runs it")
+    second.press("q")
+    assert second.code() == 130
+    looker.press("q")
+    looker.code()
+
+
+def test_sigterm_gives_the_terminal_back(start: Callable[..., Terminal], gate: Gate, tmp_path: Path) -> None:
+    terminal = start("open", *gate.words)
+    terminal.until("Enter runs it")
+    terminal.press("\r")
+    terminal.until("stop now")
+    terminal.child.kill(signal.SIGTERM)
+    assert terminal.code() == 130
+    assert "\x1b[?1049l" in terminal.raw, "the alternate screen is left"
+    assert "resume" in terminal.raw
+    assert alive(snapshot(the_session(tmp_path))["pid"])
