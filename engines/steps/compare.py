@@ -1,19 +1,20 @@
 """compare (node ``reproduce``): does the failure show here, is the reference to be trusted, and what would a faultless engine
 give?"""
 
+import math
 from typing import Any
 
 import msgspec
 
 from engines.compare.criterion import Criterion
-from engines.compare.judge import badness, judge_check, judge_whole, worst
+from engines.compare.judge import badness, judge_check, judge_whole, limit, worst
 from engines.probe import HUGE, Measurement, SampleResult
 from engines.spec import parse
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
 from engines.steps.looks import Looks, look_again
 from engines.steps.outcome import CompareOutcome
-from engines.steps.prepare import loaded, lock, measured, whole
-from engines.steps.statistics import interval, unseen_rate
+from engines.steps.prepare import fed, loaded, lock, measured, whole
+from engines.steps.statistics import interval, ruled_out, settling
 
 # The reference is suspect when it is off by more than this part of the tolerance (and nearer to fault than the engine).
 SUSPECT = 0.1
@@ -32,6 +33,7 @@ class _Reference(msgspec.Struct, frozen=True):
     steady: bool = True
     error: float | None = None
     judge: str = ""
+    engine: float | None = None  # how far the engine is from the same judge
     suspect: bool = False
 
 
@@ -67,6 +69,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         precision=rule.precision,
         worst_output=output,
         worst_sample=sample,
+        margin=min(HUGE, limit(rule, output) / error) if error > 0 else HUGE,
         samples=len(m.results),
         samples_failing=sum(judge_whole(msgspec.structs.replace(m, results=(r,)), rule).failed for r in m.results),
         nonfinite=bool(findings.signature and findings.signature.nonfinite),
@@ -79,7 +82,13 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         failures=failures,
         interval_low=low,
         interval_high=high,
-        message=_message(verdict, error, rule, output, sample, looks, failures, reference),
+        more_looks=settling(looks)[1] if looks > 1 and not failures else 0,
+        message=" ".join(
+            (
+                _message(verdict, error, rule, output, sample, looks, failures, reference),
+                *ctx.engine_info.get("notes", ()),
+            )
+        ),
     )
     return Finish(
         outcome, findings, tables={"outputs": _table(m.results, rule)}, decisive={"whole": (whole(ctx, findings),)}
@@ -102,11 +111,11 @@ def explain(ctx: StepContext, error: float, emulated: float | None, rule: Criter
 def _judge_reference(ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement) -> Sub:
     """The reference against itself, and against float64 (or a second engine): is it off, and further off than the engine?"""
     rule = findings.criterion or Criterion()
-    feed = (findings.sample or worst(m.results, rule)[0] or findings.samples[0].id,)
+    feed = (findings.sample or fed(findings, worst(m.results, rule)[0]) or findings.samples[0].id,)
     yield Note("is the reference itself steady and right?")
     twice: Measurement = yield whole(ctx, findings, samples=feed, engine=ctx.reference, attempt=1)
-    moves = worst(twice.results, rule)[2] if twice.status == "ok" else 0.0
-    if moves > SUSPECT * rule.tolerance:
+    _, output, moves = worst(twice.results, rule) if twice.status == "ok" else ("", "", 0.0)
+    if moves > SUSPECT * limit(rule, output):
         return _Reference(steady=False, error=moves, judge="itself, a second time", suspect=True)
     for judge in (JUDGE, SECOND):
         if judge == JUDGE and m.nodes > params.judge_nodes:
@@ -116,12 +125,12 @@ def _judge_reference(ctx: StepContext, findings: Findings, params: CompareParams
         )
         if off.status != "ok" or not off.results:
             continue
-        error = worst(off.results, rule)[2]
-        if error <= SUSPECT * rule.tolerance:
+        _, output, error = worst(off.results, rule)
+        if error <= SUSPECT * limit(rule, output):
             return _Reference(error=error, judge=judge)
         engine: Measurement = yield whole(ctx, findings, samples=feed, reference=judge, timeout=params.judge_seconds)
-        nearer = engine.status == "ok" and worst(engine.results, rule)[2] < error
-        return _Reference(error=error, judge=judge, suspect=nearer)
+        distance = worst(engine.results, rule)[2] if engine.status == "ok" else None
+        return _Reference(error=error, judge=judge, engine=distance, suspect=distance is not None and distance < error)
     return _Reference()
 
 
@@ -191,22 +200,63 @@ def _message(
     reference: _Reference,
 ) -> str:
     if verdict == "reference":
-        off = f"{reference.error:.2g}" if reference.error is not None else "more than allowed"
-        return f"The reference itself is off by {off} against {reference.judge}, and further from it than the engine."
-    amount = "infinite or NaN where the reference is finite" if error >= HUGE else f"off by {error:.3g} ({rule.metric})"
-    allowed = f"allowed {rule.tolerance:.3g} for {rule.precision}"
+        return _suspect(reference, rule)
+    doubt = f" {_suspect(reference, rule)}" if (reference.error or 0.0) > SUSPECT * limit(rule, output) else ""
+    amount = _amount(error, rule)
+    allowed = f"{_allowed(rule, output)} for {rule.precision}"
     if verdict == "fails":
         often = f" in {failures} of {looks} runs" if looks > 1 else ""
-        return f"{output} is {amount} on {sample}{often}; {allowed}."
+        return f"{output} is {amount} on {sample}{often}; allowed {allowed}.{doubt}"
+    near = limit(rule, output) / error if error > 0 else HUGE
+    times = "more than 1000" if near > 1000 else f"{near:.3g}"
+    worst_of = (
+        f"the worst is {output} on {sample}, {amount}, {times} times below what is allowed ({allowed})"
+        if error > 0
+        else f"every output equals the reference's; allowed {allowed}"
+    )
     if looks > 1:
-        rate = 100 * unseen_rate(looks)
-        return f"No failure in {looks} runs (worst {error:.3g}, {allowed}); a fault rarer than {rate:.2g} % would not have shown."
-    return f"No failure: the worst output is {amount}; {allowed}."
+        said = f"No failure in {looks} runs: {worst_of}; {ruled_out(looks)}."
+    else:
+        said = f"No failure: {worst_of}."
+    return f"{said}{doubt}"
+
+
+def _suspect(reference: _Reference, rule: Criterion) -> str:
+    """What is wrong with the reference, and what to do about it."""
+    if not reference.steady:
+        return (
+            f"The reference itself is not steady: its second run is {_amount(reference.error or 0.0, rule)} against its "
+            "first. Choose another with --reference, or give it one thread."
+        )
+    engine = f", the engine by {reference.engine:.2g}" if reference.engine is not None else ""
+    return (
+        f"The reference itself is off by {reference.error or 0.0:.2g} against {reference.judge}{engine}. "
+        f"Run again with --reference {reference.judge} to judge by that one."
+    )
+
+
+def _amount(error: float, rule: Criterion) -> str:
+    """An error in the words of its metric."""
+    if error >= HUGE:
+        return "infinite or NaN where the reference is finite"
+    if rule.metric == "sqnr_db":
+        return f"at {-20 * math.log10(error):.3g} dB (sqnr_db)" if error > 0 else "exact (sqnr_db)"
+    if rule.metric == "elementwise":
+        return f"off by {error:.3g} times what atol and rtol allow"
+    return f"off by {error:.3g} ({rule.metric})"
+
+
+def _allowed(rule: Criterion, output: str) -> str:
+    """What an output may be off by, in the words of the metric."""
+    if rule.metric == "elementwise":
+        return f"atol {rule.atols.get(output, rule.atol):.3g}, rtol {rule.rtols.get(output, rule.rtol):.3g}"
+    tolerance = rule.tolerances.get(output, rule.tolerance)
+    return f"{tolerance:.3g} dB at least" if rule.metric == "sqnr_db" else f"{tolerance:.3g}"
 
 
 SPEC = StepSpec(
     name="compare",
-    version=1,
+    version=2,
     summary="Run the whole model on every sample and compare its outputs with the reference.",
     run=compare,
     outcome=CompareOutcome,

@@ -12,7 +12,7 @@ from engines.steps.base import Case, Culprit, Findings, Finish, Note, StepContex
 from engines.steps.cause import Inner, name_cause
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import ConfirmOutcome
-from engines.steps.prepare import all_feeds, prepared, sign
+from engines.steps.prepare import all_feeds, fed, prepared, sign
 from engines.steps.reduce import Reduced, ReduceParams, reduction
 from engines.steps.statistics import interval
 
@@ -235,9 +235,7 @@ def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tup
 
 def _fed(findings: Findings, sample: str) -> str:
     """What to feed for a scored sample: its row alone where the search feeds rows alone, else the feed that holds it."""
-    feed, _, row = sample.partition("/")
-    alone = bool(row) and "/" in findings.sample and any(s.id == feed and s.rows for s in findings.samples)
-    return sample if alone else feed
+    return fed(findings, sample) if "/" in findings.sample else sample.partition("/")[0]
 
 
 def _first_sample(findings: Findings) -> str:
@@ -251,7 +249,8 @@ def _message(case: Case, failures: int, looks: int, evidence: str, still: bool, 
         also = " This case was found before: patching it did not make the rest pass."
     elif still:
         also = " With it patched by reference values the model still fails: there is another culprit."
-    return f"{len(case.nodes)} nodes fail in {failures} of {looks} fresh builds. {evidence}{also}"
+    size = f"{len(case.nodes)} node fails" if len(case.nodes) == 1 else f"{len(case.nodes)} nodes fail"
+    return f"{size} in {failures} of {looks} fresh builds. {evidence}{also}"
 
 
 SPEC = StepSpec(

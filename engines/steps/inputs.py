@@ -4,10 +4,11 @@ import msgspec
 
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_whole, worst
-from engines.probe import HUGE, Measurement, SampleResult
+from engines.probe import Measurement, SampleResult
 from engines.steps.base import Findings, Finish, StepContext, Steps, StepSpec
 from engines.steps.outcome import InputsOutcome
 from engines.steps.prepare import prepared, whole
+from engines.steps.words import off_by
 
 
 class InputsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,18 +59,17 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
 
 
 def _message(verdict: str, rf: int, r: int, nf: int, n: int, re: float | None, ne: float | None) -> str:
+    random = f"{nf} of {n} (worst: {off_by(ne)})"
     if verdict == "none-given":
-        return f"No real inputs were given; random ones fail on {nf} of {n} (worst {_say(ne)})."
-    return f"Real inputs fail on {rf} of {r} samples (worst {_say(re)}), random ones on {nf} of {n} (worst {_say(ne)})."
-
-
-def _say(value: float | None) -> str:
-    return "?" if value is None else "non-finite" if value >= HUGE else f"{value:.3g}"
+        return f"No real inputs were given; random ones fail on {random}."
+    if not n:
+        return f"Real inputs fail on {rf} of {r} samples (worst: {off_by(re)}); the model takes no random ones."
+    return f"Real inputs fail on {rf} of {r} samples (worst: {off_by(re)}), random ones on {random}."
 
 
 SPEC = StepSpec(
     name="inputs",
-    version=1,
+    version=2,
     summary="Compare on real and on random inputs, side by side.",
     run=inputs,
     outcome=InputsOutcome,

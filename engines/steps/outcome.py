@@ -19,6 +19,7 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     precision: str = "fp32"
     worst_output: str = ""
     worst_sample: str = ""
+    margin: float | None = None  # how many times the worst error fits into what is allowed there
     samples: int = 0
     samples_failing: int = 0
     nonfinite: bool = False
@@ -31,6 +32,7 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0  # of them
     interval_low: float = 0.0
     interval_high: float = 1.0
+    more_looks: int = 0  # looks without a failure that would rule out the next rarer fault at 95 %
     message: str = ""
 
 
@@ -39,7 +41,9 @@ class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     nodes_before: int = 0
     nodes_after: int = 0
     error: float | None = None
+    error_before: float | None = None
     change: Literal["helps", "hurts", "none"] = "none"
+    goes_on: Literal["original", "sanitized"] = "original"  # which model the search goes on with
     reason: str = ""
     message: str = ""
 
@@ -65,7 +69,10 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     interval_high: float = 1.0
     bitwise_varies: bool = False
     more_builds: int = 0  # passing builds in a row that would settle it at 95 %
+    more_looks: int = 0  # the same for runs where none failed
     switchable: bool = False  # the engine can switch its optimizers or tactics: tactics is worth asking first
+    iterations: int = 0  # with ``until``: builds or checks, those without an answer among them
+    passed: int = 0  # of them
     message: str = ""
 
 
@@ -185,6 +192,7 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     cost: str = ""
     cause: str = "unknown"
     culprits: int | None = None  # with a minimal case
+    tried: str = ""  # what casts in the model do, where the engine is free to ignore them
     message: str = ""
 
 

@@ -54,21 +54,32 @@ def loaded(ctx: StepContext) -> Sub:
 
 
 def prepared(ctx: StepContext) -> Sub:
-    """Findings with the failure locked as well, where the model fails; without a signature where it passes."""
+    """Findings with the failure locked as well, where the model fails; without a signature where it passes.
+
+    On the sample that an answer has chosen, if one has; else on the worst one.
+    """
     findings: Findings = yield from loaded(ctx)
-    if findings.signature is None:
-        findings, measurement = yield from measured(ctx, findings)
-        findings = yield from lock(ctx, findings, measurement)
-    return findings
+    if findings.signature is not None:
+        return findings
+    chosen = str(ctx.settings.get("sample", ""))
+    if chosen and not ctx.check and any(s.id == chosen.partition("/")[0] for s in findings.samples):
+        only: Measurement = yield whole(ctx, findings, samples=(chosen,))
+        locked: Findings = yield from lock(ctx, findings, only)
+        return msgspec.structs.replace(locked, sample=chosen)
+    findings, measurement = yield from measured(ctx, findings)
+    locked = yield from lock(ctx, findings, measurement)
+    return locked
 
 
 def measured(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub:
-    """(findings, measurement) of the whole working model on every feed.
+    """(findings, measurement) of the whole working model on every feed; in many runs on the real ones where there are any, as
+    what comes and goes on random ones only is of no interest then.
 
     Random values may be ones that the model cannot take. Where they spoil the measurement and the user gave real inputs, those
     alone are measured, and the random feed is dropped for the rest of the session.
     """
-    m: Measurement = yield whole(ctx, findings, runs=runs, exclusive=runs > 1)
+    samples = all_feeds(findings) if runs > 1 else ()
+    m: Measurement = yield whole(ctx, findings, samples=samples, runs=runs, exclusive=runs > 1)
     real = tuple(s for s in findings.samples if s.id.startswith("real:"))
     if ctx.check or m.assumed or m.status == "ok" or not real or len(real) == len(findings.samples):
         return findings, m
@@ -142,6 +153,12 @@ def lock(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub:
         if judge_whole(alone, rule).failed and worst(alone.results, rule)[2] >= worst((result,), rule)[2] / 2:
             fed, result = name, alone.results[0]
     return msgspec.structs.replace(findings, signature=sign(result, rule, name), sample=fed)
+
+
+def fed(findings: Findings, sample: str) -> str:
+    """What to feed for a scored sample: its row alone where the feed's rows can be fed alone, else the whole feed."""
+    feed, _, row = sample.partition("/")
+    return sample if row and any(s.id == feed and s.rows for s in findings.samples) else feed
 
 
 def all_feeds(findings: Findings) -> tuple[str, ...]:

@@ -1,13 +1,16 @@
 """sanitize: fold constants, clean up, infer shapes, and see whether the failure is still there."""
 
+from typing import Literal
+
 import msgspec
 
-from engines.compare.criterion import Criterion
+from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import judge_whole, worst
 from engines.probe import Measurement, Sanitize
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
 from engines.steps.outcome import SanitizeOutcome
 from engines.steps.prepare import lock, measured, prepared, whole
+from engines.steps.words import off_by
 
 # Errors within a fifth of each other are called the same.
 SAME = 0.2
@@ -27,6 +30,8 @@ def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
         return Finish(outcome, before)
     base = SanitizeOutcome(nodes_before=int(done.facts["nodes_before"]), nodes_after=int(done.facts["nodes_after"]))
     became = f"{base.nodes_before} nodes became {base.nodes_after}"
+    if base.nodes_after == base.nodes_before:
+        became = "There was nothing to fold or to drop"
     yield Note(f"{became}; comparing again")
     clean = msgspec.structs.replace(before, model=str(done.facts["model"]), signature=None)
     clean, m = yield from measured(ctx, clean, runs=before.looks)
@@ -45,11 +50,15 @@ def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
         return Finish(msgspec.structs.replace(base, reason=reason, message=message), before)
 
     rule = before.criterion or Criterion()
-    old = before.signature.error if before.signature else 0.0
+    old = before.signature.error if before.signature else None
     new = after.error if after is not None else worst(m.results, rule)[2] if m.results else None
-    change = "none"
-    if new is not None and old:
-        change = "helps" if new < (1 - SAME) * old else "hurts" if new > (1 + SAME) * old else "none"
+    change = _change(old, new) if before.looks == 1 else "none"
+    base = msgspec.structs.replace(base, error=new, error_before=old, change=change)
+    if after is not None and change == "hurts":
+        # What cleaning up adds is another failure than the one that was asked about.
+        reason = f"the sanitized model is worse than the original ({_worse(before.signature, after)})"
+        message = f"{became}, but {reason}; going on with the original."
+        return Finish(msgspec.structs.replace(base, verdict="fails", reason=reason, message=message), before)
     if after is not None and before.signature is not None and before.looks > 1:
         # The rate was measured over more looks than these.
         counted = msgspec.structs.replace(after, failures=before.signature.failures, looks=before.signature.looks)
@@ -57,11 +66,27 @@ def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
     outcome = msgspec.structs.replace(
         base,
         verdict="passes" if after is None else "fails",
-        error=new,
-        change=change,
-        message=f"{became}; it {'passes now' if after is None else 'still fails'}.",
+        goes_on="original" if after is None else "sanitized",
+        message=_message(became, after, change, old),
     )
     return Finish(outcome, before if after is None else locked, decisive={"whole": (whole(ctx, clean),)})
+
+
+def _change(old: float | None, new: float | None) -> Literal["helps", "hurts", "none"]:
+    if new is None or not old:
+        return "none"
+    return "helps" if new < (1 - SAME) * old else "hurts" if new > (1 + SAME) * old else "none"
+
+
+def _worse(before: Signature | None, after: Signature) -> str:
+    return f"{off_by(after.error)}, the original {off_by(before.error if before else None)}"
+
+
+def _message(became: str, after: Signature | None, change: str, old: float | None) -> str:
+    if after is None:
+        return f"{became}; it passes now."
+    less = f", {off_by(after.error)} where it was {off_by(old)}" if change == "helps" else ""
+    return f"{became}; it still fails{less}."
 
 
 def _shows(ctx: StepContext, findings: Findings) -> Sub:
@@ -74,7 +99,7 @@ def _shows(ctx: StepContext, findings: Findings) -> Sub:
 
 SPEC = StepSpec(
     name="sanitize",
-    version=1,
+    version=2,
     summary="Fold constants and clean the model up, then compare again.",
     run=sanitize,
     outcome=SanitizeOutcome,

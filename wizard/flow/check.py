@@ -22,9 +22,10 @@ VERDICTS: Final = (
     "minimal-case", "worked-around", "not-reproduced", "fixed-by-sanitizing", "input-sensitive", "reference-suspect",
     "unresolved",
 )  # fmt: skip
-# What an answer may set beside parameters of steps: fields of the PROBLEM, and the sample to search on.
+# What an answer may set beside parameters of steps: fields of the PROBLEM, the sample to search on, the model to go on with.
 SETTINGS: Final = (
     "tolerance", "atol", "rtol", "metric", "fail_regex", "fail_code", "ignore_fail_code", "seed", "sample",
+    "working_model",
 )  # fmt: skip
 MOST_EXPLAIN: Final = 5  # lines: a newcomer reads no more
 _ORDER: Final[dict[str, Callable[[float, float], bool]]] = {

@@ -14,6 +14,7 @@ from typing import Any, Final
 from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from engines.probe import HUGE
 from wizard.report.words import duration as _duration
 from wizard.report.words import elide
 from wizard.report.words import number as _number
@@ -54,6 +55,12 @@ class Words(tuple[str, ...]):
 def number(value: Any) -> str:
     """Three significant digits: ``0.0123``, ``1.2e-7``; ``?`` where not measured."""
     return "?" if value is None else _number(_real(value, "number"))
+
+
+def off_by(value: Any) -> str:
+    """An error after "is" or "are": ``off by 0.0123``, ``infinite or NaN``; ``off by ?`` where not measured."""
+    finite = value is None or abs(_real(value, "off_by")) < HUGE
+    return f"off by {number(value)}" if finite else "infinite or NaN"
 
 
 def percent(value: Any) -> str:
@@ -102,7 +109,7 @@ def _real(value: Any, name: str) -> float:
 
 
 FILTERS: Final[dict[str, Callable[..., str]]] = {
-    "number": number, "percent": percent, "plural": plural, "duration": duration, "short": short,
+    "number": number, "off_by": off_by, "percent": percent, "plural": plural, "duration": duration, "short": short,
 }  # fmt: skip
 
 

@@ -1,20 +1,16 @@
 """What a step is told: the PROBLEM, the findings so far, and what the answers on the way here have set. Pure."""
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from engines.compare.tolerance import criterion
 from engines.spec import parse
 from engines.steps.base import Findings, StepContext, StepSpec
 from wizard.flow.model import Flow
 from wizard.problem import Problem
+from wizard.runner.settings import applied, settings_on, with_settings
 from wizard.session.state import State, Visit
-
-# Settings that change what counts as failing.
-_CRITERION = ("tolerance", "atol", "rtol", "metric", "fail_regex", "fail_code", "ignore_fail_code")
 
 
 def step_context(
@@ -42,7 +38,7 @@ def step_context(
     return StepContext(
         engine=engine,
         reference=reference,
-        findings=_applied(_findings(route), latest, plain, info),
+        findings=applied(_findings(route), latest, plain, info),
         params=_typed({k: v for k, v in chosen.items() if k in declared}, spec.params),
         engine_info=info,
         reference_info=state.engines.get(reference, {}),
@@ -63,11 +59,6 @@ def _before(state: State, node: str, visit: int) -> tuple[Visit, ...]:
     return route
 
 
-def settings_on(route: tuple[Visit, ...]) -> dict[str, Any]:
-    """What the answers on the route have set; later ones win."""
-    return {name: value for v in route for name, value in v.settings.items()}
-
-
 def _findings(route: tuple[Visit, ...]) -> Findings:
     return next((v.findings for v in reversed(route) if v.findings is not None), Findings())
 
@@ -75,49 +66,6 @@ def _findings(route: tuple[Visit, ...]) -> Findings:
 def _causes(route: tuple[Visit, ...]) -> dict[str, int]:
     """Unresolved candidates of the last step that had any, by reason."""
     return next((dict(v.causes) for v in reversed(route) if v.causes), {})
-
-
-def with_settings(problem: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The PROBLEM as plain data with answers' settings in place of what the user first gave.
-
-    Bounds are ``value`` or ``[output:]value``, as on the command line. What cannot be understood changes nothing.
-    """
-    changed = dict(problem)
-    for name, value in settings.items():
-        if value == "" or name not in Problem.__struct_fields__:
-            continue
-        with contextlib.suppress(ValueError, TypeError):
-            if name in ("tolerance", "atol", "rtol"):
-                output, _, number = str(value).rpartition(":")
-                changed[name] = {**changed.get(name, {}), output: float(number)}
-            elif name == "seed":
-                changed[name] = int(value)
-            elif name == "fail_regex":
-                changed[name] = [str(value)]
-            elif name in ("fail_code", "ignore_fail_code"):
-                changed[name] = [int(part) for part in str(value).replace(",", " ").split()]
-            elif name == "metric":
-                changed[name] = str(value)
-    return changed
-
-
-def _applied(
-    findings: Findings, latest: Mapping[str, Any], problem: Mapping[str, Any], info: Mapping[str, Any]
-) -> Findings:
-    """The findings with the last answer's settings worked in: another rule or another seed locks the failure anew."""
-    changes: dict[str, Any] = {}
-    given = {name for name, value in latest.items() if value != ""}
-    if given.intersection(_CRITERION) and findings.criterion is not None:
-        quantized = findings.criterion.precision == "int8"
-        changes["criterion"] = criterion({**problem, "quantized": quantized}, info)
-        changes["signature"] = None
-        changes["round_signature"] = None
-    if "seed" in given and findings.inputs:
-        changes |= {"inputs": "", "samples": (), "signature": None, "round_signature": None}
-    sample = str(latest.get("sample", ""))
-    if sample and findings.signature is not None and sample.partition("/")[0] in {s.id for s in findings.samples}:
-        changes |= {"sample": sample, "signature": msgspec.structs.replace(findings.signature, sample=sample)}
-    return msgspec.structs.replace(findings, **changes) if changes else findings
 
 
 def _typed(values: dict[str, Any], params: type[msgspec.Struct]) -> dict[str, Any]:

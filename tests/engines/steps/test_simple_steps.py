@@ -43,7 +43,7 @@ def sanitized(answers: Any, clean: Measurement, original: Measurement | None = N
     [
         (0.5, "fails", "none", "clean"),
         (0.2, "fails", "helps", "clean"),
-        (0.9, "fails", "hurts", "clean"),
+        (0.9, "fails", "hurts", "m"),  # what cleaning up adds was not asked about: on with the original
         (0.0, "passes", "helps", "m"),
     ],
 )
@@ -53,7 +53,8 @@ def test_sanitizing(answers: Any, walk: Any, error: float, verdict: str, change:
     outcome, found = done.finish.outcome, done.finish.findings
     assert (outcome.verdict, outcome.change, outcome.nodes_before, outcome.nodes_after) == (verdict, change, 9, 7)
     assert found.model == model
-    assert found.signature.error == (error or 0.5)
+    assert found.signature.error == (error if model == "clean" else 0.5)
+    assert outcome.goes_on == ("sanitized" if model == "clean" else "original")
 
 
 def test_what_could_not_be_sanitized_goes_on_with_the_original(answers: Any, walk: Any) -> None:

@@ -1,13 +1,15 @@
 """What a step is told: parameters, answers' settings, findings. And what may be run ahead."""
 
 import msgspec
+import pytest
 from house import ENGINE, PROBLEM, Oracle, SearchOutcome, flow, measure, search, spec
 
 from engines.compare.criterion import Criterion, Signature
 from engines.graph import ranges
 from engines.probe import Measure, SampleInfo
 from engines.steps.base import Findings, Finish, Note, StepContext
-from wizard.runner.context import step_context, with_settings
+from wizard.runner.context import step_context
+from wizard.runner.settings import applied, fault, settings_on, with_settings
 from wizard.runner.speculation import ahead, speculable
 from wizard.session.state import State, Visit
 
@@ -64,7 +66,7 @@ def test_another_seed_makes_the_inputs_anew():
 
 def test_another_sample_is_searched_on_if_there_is_one():
     ctx = context({"sample": "real:1"})
-    assert ctx.findings.sample == ctx.findings.signature.sample == "real:1"
+    assert (ctx.findings.sample, ctx.findings.signature) == ("real:1", None)
     assert context({"sample": "real:9"}).findings == FOUND
 
 
@@ -83,6 +85,48 @@ def test_bounds_may_name_an_output():
     assert with_settings(plain, {"fail_code": "1, 2"})["fail_code"] == [1, 2]
     assert with_settings(plain, {"unknown": 1, "model": "/other"}) == plain
     assert plain == {"tolerance": {"": 0.1}}
+
+
+def test_a_tolerance_of_an_elementwise_comparison_is_both_its_bounds():
+    assert with_settings({"atol": {"": 0.1}}, {"tolerance": "0.5"}) == {"atol": {"": 0.5}, "rtol": {"": 0.5}}
+
+
+def test_a_metric_of_another_kind_drops_the_tolerances_of_the_old_one_and_not_those_given_after_it():
+    plain = {"tolerance": {"": 0.001}}
+    assert with_settings(plain, {"metric": "cosine"}) == {**plain, "metric": "cosine"}
+    assert with_settings(plain, {"metric": "sqnr_db"}) == {"tolerance": {}, "metric": "sqnr_db"}
+    route = [Visit("third", settings=s) for s in ({"tolerance": "0.5"}, {"metric": "sqnr_db"}, {"tolerance": "30"})]
+    assert with_settings(plain, settings_on(route)) == {"tolerance": {"": 30.0}, "metric": "sqnr_db"}
+    assert with_settings(plain, settings_on(route[:2])) == {"tolerance": {}, "metric": "sqnr_db"}
+
+
+def test_the_original_model_again():
+    clean = msgspec.structs.replace(FOUND, model="clean", original="m")
+    again = applied(clean, {"working_model": "original"}, {}, {})
+    assert (again.model, again.signature) == ("m", None)
+    unchanged = msgspec.structs.replace(clean, model="m")
+    assert applied(unchanged, {"working_model": "original"}, {}, {}) == unchanged
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"tolerance": "much"}, "'much' is no tolerance"),
+        ({"atol": "y:-1"}, "'y:-1' is no atol"),
+        ({"tolerance": "inf"}, "'inf' is no tolerance"),
+        ({"metric": "cosin"}, "Did you mean 'cosine'?"),
+        ({"seed": "7.5"}, "'7.5' is no seed"),
+        ({"fail_code": "1, x"}, "exit codes"),
+        ({"fail_regex": "("}, "not a regular expression"),
+        ({"sample": "real:9"}, "There is no sample 'real:9' here; there are real:0"),
+        ({"sample": "real:0/x"}, "There is no sample"),
+        ({"tolerance": "", "metric": " "}, ""),
+        ({"tolerance": "y:1e-3", "metric": "ulp", "seed": "-4", "fail_code": "1,2", "sample": "real:1"}, ""),
+    ],
+)
+def test_a_value_that_means_nothing_is_named(settings: dict, said: str):
+    assert said in fault(settings, FOUND)
+    assert bool(said) == bool(fault(settings, FOUND))
 
 
 # -- running ahead ------------------------------------------------------------------------------------------------------

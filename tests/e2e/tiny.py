@@ -1,0 +1,142 @@
+"""Tiny models, each with one known fault under one engine (or none), and inputs that show it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+Array = np.ndarray
+OPSET = 17
+
+
+def weights(*shape: int, seed: int = 0, scale: float = 1.0) -> Array:
+    """float32, normally distributed."""
+    return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(np.float32)
+
+
+def save(
+    path: Path,
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, Sequence[int | str]],
+    outputs: Mapping[str, Sequence[int | str]],
+    constants: Mapping[str, Array] | None = None,
+    *,
+    dtype: int = TensorProto.FLOAT,
+    opset: int = OPSET,
+    domains: Sequence[str] = (),
+) -> Path:
+    """Write the model; nodes without a name are named after their output."""
+    for node in nodes:
+        node.name = node.name or f"/{node.output[0]}"
+    graph = helper.make_graph(
+        list(nodes),
+        path.stem,
+        [helper.make_tensor_value_info(name, dtype, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
+        [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
+    )
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def feeds(path: Path, **arrays: Array) -> Path:
+    np.savez(path, **arrays)
+    return path
+
+
+def faultless(folder: Path) -> Path:
+    """A small perceptron that every engine computes right, at every precision."""
+    node = helper.make_node
+    return save(
+        folder / "faultless.onnx",
+        [
+            node("Gemm", ["x", "w1", "b1"], ["hidden"]),
+            node("Relu", ["hidden"], ["kept"]),
+            node("Gemm", ["kept", "w2", "b2"], ["scores"]),
+            node("Softmax", ["scores"], ["y"]),
+        ],
+        {"x": [2, 16]},
+        {"y": [2, 4]},
+        {
+            "w1": weights(16, 32, scale=0.25),
+            "b1": weights(32, seed=1, scale=0.1),
+            "w2": weights(32, 4, seed=2, scale=0.2),
+            "b2": weights(4, seed=3, scale=0.1),
+        },
+    )
+
+
+def instance_norm(folder: Path) -> tuple[Path, Path]:
+    """(model, inputs) that ONNX Runtime's own InstanceNormalization computes wrong: 1000 + 0.01 x noise."""
+    model = save(
+        folder / "instance_norm.onnx",
+        [helper.make_node("InstanceNormalization", ["x", "scale", "bias"], ["y"], epsilon=1e-9)],
+        {"x": [1, 3, 32, 32]},
+        {"y": [1, 3, 32, 32]},
+        {"scale": np.ones(3, np.float32), "bias": np.zeros(3, np.float32)},
+    )
+    return model, feeds(folder / "instance_norm.npz", x=1000 + 0.01 * weights(1, 3, 32, 32))
+
+
+def constant_chain(folder: Path) -> Path:
+    """300 x 300 / 90000 is 1, by way of a value that FP16 does not hold; folded, it is only the 1."""
+    node = helper.make_node
+    return save(
+        folder / "constant_chain.onnx",
+        [
+            node("Mul", ["side", "side"], ["area"]),
+            node("Div", ["area", "whole"], ["share"]),
+            node("Mul", ["x", "share"], ["scaled"]),
+            node("Gemm", ["scaled", "w", "b"], ["y"]),
+        ],
+        {"x": [2, 16]},
+        {"y": [2, 4]},
+        {
+            "side": np.float32([300]),
+            "whole": np.float32([45000]),
+            "w": weights(16, 4, scale=0.25),
+            "b": weights(4, seed=1),
+        },
+    )
+
+
+def norm(folder: Path) -> Path:
+    """Pixels over their L2 norm: in FP16 the sum of squares overflows for 0..255 and not for 0..1."""
+    node = helper.make_node
+    return save(
+        folder / "norm.onnx",
+        [
+            node("Mul", ["x", "x"], ["squares"]),
+            node("ReduceSum", ["squares", "axes"], ["sum"], keepdims=1),
+            node("Sqrt", ["sum"], ["length"]),
+            node("Div", ["x", "length"], ["unit"]),
+            node("Gemm", ["unit", "w", "b"], ["y"]),
+        ],
+        {"x": [2, 64]},
+        {"y": [2, 4]},
+        {"axes": np.int64([1]), "w": weights(64, 4), "b": weights(4, seed=1)},
+    )
+
+
+def two_norms(folder: Path) -> Path:
+    """Two branches; in FP16 the first overflows in its sum of squares, the second is merely rounded."""
+    node = helper.make_node
+    return save(
+        folder / "two_norms.onnx",
+        [
+            node("Mul", ["x", "gain"], ["loud"]),
+            node("Mul", ["loud", "loud"], ["squares"]),
+            node("ReduceSum", ["squares", "axes"], ["sum"], keepdims=1),
+            node("Sqrt", ["sum"], ["length"]),
+            node("Div", ["loud", "length"], ["unit"]),
+            node("Gemm", ["unit", "w", "b"], ["y"]),
+            node("Gemm", ["x", "w", "b"], ["plain"]),
+            node("Tanh", ["plain"], ["z"]),
+        ],
+        {"x": ["batch", 64]},
+        {"y": ["batch", 4], "z": ["batch", 4]},
+        {"gain": np.float32([100]), "axes": np.int64([1]), "w": weights(64, 4), "b": weights(4, seed=1)},
+    )
