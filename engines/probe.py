@@ -100,7 +100,7 @@ class Sanitize(Probe, frozen=True, tag="sanitize"):
 class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     """Make the session's inputs from what the user gave and random data by role. -> facts: ``inputs`` digest,
     ``samples`` (list of SampleInfo), ``guesses``, ``warnings``. Refused (status ``refused``) with a sentence where they do
-    not fit."""
+    not fit. ``folder``: the user's folder, in which data loader scripts run."""
 
     model: str
     sources: tuple[str, ...] = ()  # absolute paths, "path.py:func" for scripts
@@ -109,6 +109,7 @@ class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     shapes: dict[str, tuple[int, ...]] = {}
     ranges: dict[str, tuple[float, float]] = {}  # "" is the default range
     random: bool = True  # also make one random-by-role feed
+    folder: str = ""
 
 
 class Measure(Probe, frozen=True, tag="measure"):
@@ -142,7 +143,12 @@ class Measure(Probe, frozen=True, tag="measure"):
 
 class Check(Probe, frozen=True, tag="check"):
     """Ask an external checker about a candidate: split by shell rules, no shell, a fresh folder. ``{model}``, ``{inputs}``,
-    ``{expected}``, ``{dir}`` are replaced. -> facts: returncode or signal, stdout/stderr tails, output artifact."""
+    ``{expected}``, ``{dir}`` are replaced. -> facts: returncode or signal, stdout and stderr (``left_out``: bytes missing from
+    their middles), output artifact.
+
+    ``folder``     the user's folder, whose entries the checker finds in its own as links.
+    ``artifacts``  files of the checker's folder that are kept, by name.
+    """
 
     model: str
     command: str
@@ -151,6 +157,7 @@ class Check(Probe, frozen=True, tag="check"):
     sample: str = ""
     reference: str = ""
     timeout: float = 0.0
+    folder: str = ""
     artifacts: tuple[str, ...] = ()
 
 

@@ -5,7 +5,8 @@ import msgspec
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Paths are absolute. ``tolerance``, ``atol`` and ``rtol`` map output names to values; ``""`` is the default for all
-    outputs."""
+    outputs. ``folder``: where the user stood, for a check or a data loader script. ``artifacts``: files that a check, or a
+    build, leaves behind and that are kept."""
 
     model: str
     engine: str = "onnxruntime:optimization=all"
@@ -23,6 +24,8 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     fail_code: tuple[int, ...] = ()
     ignore_fail_code: tuple[int, ...] = ()
     timeout: float = 0.0
+    folder: str = ""
+    artifacts: tuple[str, ...] = ()
     capture_bytes: int = 4 << 30
     flow: str = "accuracy"  # name of a shipped flow, or an absolute path
     digests: dict[str, str] = {}  # absolute path -> sha256 of the model, inputs and scripts as first seen

@@ -8,23 +8,28 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Literal
 
 import msgspec
 
 PLACEHOLDERS = ("model", "inputs", "expected", "dir")
+# The name that Polygraphy's reducer gives each candidate: checkers written for it find the model under this name too.
+DEBUG_MODEL = "polygraphy_debug.onnx"
 KEEP = 1 << 20  # bytes of each stream that are kept from its start, and as many from its end
 _HOLE = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 _GRACE = 2.0  # seconds between TERM and KILL after a timeout
+_MOST_LINKS = 10_000  # entries of the user's folder that a checker is shown
+_SCRIPT = 1 << 20  # bytes; larger files are not read as scripts
 _LINGER = 0.5  # seconds to wait for the last output once the checker itself has ended
 _PR_SET_PDEATHSIG = 1
 
 
 class CheckResult(msgspec.Struct, frozen=True):
     """How a checker ended: ``exited`` with ``returncode``, ``signalled`` by ``signal``, ``timeout``, or ``not-started`` with a
-    sentence in ``message``. ``stdout`` and ``stderr`` are its first and last ``KEEP`` bytes as text; ``seconds`` wall clock.
+    sentence in ``message``. ``stdout`` and ``stderr`` are its first and last ``KEEP`` bytes as text, ``left_out`` the bytes
+    between them; ``seconds`` wall clock.
     """
 
     status: Literal["exited", "signalled", "timeout", "not-started"]
@@ -32,6 +37,7 @@ class CheckResult(msgspec.Struct, frozen=True):
     signal: int = 0
     stdout: str = ""
     stderr: str = ""
+    left_out: int = 0
     seconds: float = 0.0
     message: str = ""
     words: tuple[str, ...] = ()
@@ -43,11 +49,44 @@ def needs(command: str) -> frozenset[str]:
     return frozenset({"model", *(name for word in _split(command) for name in _HOLE.findall(word))})
 
 
+def mentions_debug_model(command: str, folder: Path) -> bool:
+    """Whether the command, or a script that it names, speaks of ``polygraphy_debug.onnx``. Relative paths are below ``folder``.
+    Raises ``ValueError`` for a command that cannot be split."""
+    return any(DEBUG_MODEL in word or _holds(folder / word, DEBUG_MODEL.encode()) for word in _split(command))
+
+
+def _holds(path: Path, text: bytes) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        return path.is_file() and path.stat().st_size <= _SCRIPT and text in path.read_bytes()
+    return False
+
+
+def show(folder: Path, source: Path, hidden: Iterable[str] = ()) -> bool:
+    """Link what lies in the user's folder into the checker's, so that names below it mean there what they mean to the user.
+
+    What the checker's folder has already, and ``hidden`` (names that the checker itself will write), stay as they are. False
+    where the user's folder holds more than can be shown; one that is not there shows nothing.
+    """
+    kept = {DEBUG_MODEL, *hidden}
+    count = 0
+    with contextlib.suppress(OSError), os.scandir(source) as entries:
+        for entry in entries:
+            if entry.name in kept:
+                continue
+            if count == _MOST_LINKS:
+                return False
+            with contextlib.suppress(OSError):  # it is there already
+                (folder / entry.name).symlink_to(entry.path)
+                count += 1
+    return True
+
+
 def words(
     command: str, model_path: Path, inputs_path: Path | None, expected_path: Path | None, folder: Path
 ) -> list[str]:
     """The command split by shell rules, placeholders in any word replaced (once: a path that holds braces stays as it is), the
-    model appended where no word names it. Raises ``ValueError``: a sentence."""
+    model appended where no word names it (as ``{model}``, or by Polygraphy's name, under which it lies in the folder). Raises
+    ``ValueError``: a sentence."""
     values = {"model": model_path, "inputs": inputs_path, "expected": expected_path, "dir": folder}
 
     def fill(match: re.Match[str]) -> str:
@@ -58,7 +97,7 @@ def words(
 
     split = _split(command)
     filled = [_HOLE.sub(fill, word) for word in split]
-    if not any("{model}" in word for word in split):
+    if not any("{model}" in word or DEBUG_MODEL in word for word in split):
         filled.append(str(model_path))
     return filled
 
@@ -122,6 +161,7 @@ def run_check(
         signal=max(0, -process.returncode) if in_time else 0,
         stdout=out.text(),
         stderr=err.text(),
+        left_out=out.left_out + err.left_out,
         seconds=seconds,
         message="" if in_time else f"The checker gave no verdict within {timeout:g} s and was stopped.",
         words=tuple(line),
@@ -166,9 +206,13 @@ class _Bounded:
             del self._tail[:over]
             self._dropped += over
 
-    def text(self) -> str:
+    @property
+    def left_out(self) -> int:
         self._trim()
-        gap = f"\n[... {self._dropped} bytes left out ...]\n".encode() if self._dropped else b""
+        return self._dropped
+
+    def text(self) -> str:
+        gap = f"\n[... {self.left_out} bytes left out ...]\n".encode() if self.left_out else b""
         return bytes(self._head + gap + self._tail).decode(errors="replace")
 
 

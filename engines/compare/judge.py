@@ -106,8 +106,9 @@ def judge(measurement: Measurement, criterion: Criterion, signature: Signature) 
 
 def judge_check(measurement: Measurement, criterion: Criterion) -> Verdict:
     """An external checker, by Polygraphy's rules: an ignored exit code passes; a listed one fails (with a regex: only if that
-    matches too); a regex alone decides without the exit code; else any other exit code than 0 fails. A checker that died or
-    timed out is unresolved."""
+    matches too); a regex alone decides without the exit code; else any other exit code than 0 fails. Regexes search stdout with
+    stderr right behind it. A checker that died or timed out is unresolved, and so is one that printed too much to be searched
+    where a match would decide."""
     if measurement.assumed:
         return Verdict(measurement.assumed)
     if measurement.status != "ok":
@@ -120,8 +121,12 @@ def judge_check(measurement: Measurement, criterion: Criterion) -> Verdict:
     code = int(facts.get("returncode", 0))
     if code in criterion.ignore_fail_codes:
         return Verdict("pass", detail=f"exit code {code} is ignored")
-    text = f"{facts.get('stdout', '')}\n{facts.get('stderr', '')}"
+    text = f"{facts.get('stdout', '')}{facts.get('stderr', '')}"
     found = any(re.search(pattern, text) for pattern in criterion.fail_regex)
+    decides = criterion.fail_regex and (not criterion.fail_codes or code in criterion.fail_codes)
+    if decides and not found and facts.get("left_out"):
+        said = f"{facts['left_out']} bytes of what the check printed were not kept, and no regex matches in the rest"
+        return Verdict("unresolved", "error", detail=said)
     if criterion.fail_codes:
         failed = code in criterion.fail_codes and (found or not criterion.fail_regex)
     else:

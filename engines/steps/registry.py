@@ -18,9 +18,10 @@ from engines.steps import (
     workaround,
 )
 from engines.steps.base import StepSpec
+from engines.steps.surroundings import surrounded
 
 STEPS: dict[str, StepSpec[Any]] = {
-    module.SPEC.name: module.SPEC
+    module.SPEC.name: surrounded(module.SPEC)
     for module in (
         compare, sanitize, inputs, repeat, nondeterminism, tactics, layerwise, extract, reduce, double_check, confirm,
         workaround, precision,

@@ -1,26 +1,35 @@
 """repeat (node ``intermittent``): one build run again first, then fresh builds; k of n with an exact interval."""
 
+from typing import Any
+
 import msgspec
 
 from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.compare.judge import judge, judge_check, judge_whole
-from engines.probe import Measurement
-from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec
+from engines.probe import Measure, Measurement
+from engines.steps.base import Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec
 from engines.steps.looks import Looks, failed_runs, look_again
 from engines.steps.outcome import RepeatOutcome
 from engines.steps.prepare import prepared, whole
-from engines.steps.statistics import interval, looks_to_see, unseen_rate
+from engines.steps.statistics import interval, looks_to_see, ruled_out, settling
+from engines.steps.surroundings import TABLE, row
 
 
 class RepeatParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runs: int = 5  # of the one build
     builds: int = 5
     most_runs: int = 300
+    # Polygraphy's way: this many fresh builds (or checks), or until the first one that passes (``good``) or fails (``bad``).
+    until: str = ""
+    most_builds: int = 1000
 
 
 def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
     params = msgspec.convert(dict(ctx.params), RepeatParams)
+    most = iterations(params)
     findings: Findings = yield from prepared(ctx)
+    if params.until:
+        return (yield from _until(ctx, findings, params.until, most))
     if findings.signature is None and not ctx.check:
         findings, looks, _ = yield from look_again(ctx, findings, Looks(most=params.most_runs))
         if findings.signature is None:
@@ -85,7 +94,7 @@ def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: Re
         yield Note(f"{what} {attempt} of {params.builds}", expected=params.builds - attempt)
         probe = whole(ctx, findings, samples=(findings.sample,) if findings.sample else ())
         m: Measurement = yield msgspec.structs.replace(probe, attempt=attempt, exclusive=True)
-        verdict = _verdict(findings, m)
+        verdict = _verdict(ctx, findings, m)
         failing += verdict.failed
         answered += verdict.kind != "unresolved"
     low, high = interval(failing, answered)
@@ -104,11 +113,57 @@ def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: Re
     return Finish(outcome, findings)
 
 
-def _verdict(findings: Findings, m: Measurement) -> Verdict:
+def iterations(params: RepeatParams) -> int:
+    """How many builds ``until`` allows. Raises StepRefused (exit code 2) for what it does not know."""
+    if params.until in ("", "good", "bad"):
+        return params.most_builds
+    if params.until.isascii() and params.until.isdigit() and int(params.until):
+        return int(params.until)
+    raise StepRefused(f"'{params.until}' is neither good nor bad nor a number of builds of 1 or more.", code=2)
+
+
+def _until(ctx: StepContext, findings: Findings, until: str, most: int) -> Steps[RepeatOutcome]:
+    """Fresh builds, or the external check again, as often as ``until`` says."""
+    wanted = tuple(ctx.problem.get("artifacts", ()))
+    rows: list[dict[str, Any]] = []
+    counts = {"pass": 0, "fail": 0, "unresolved": 0}
+    stop = {"good": "pass", "bad": "fail"}.get(until, "")
+    what = "check" if ctx.check else "fresh build"
+    samples = (findings.sample,) if findings.sample else ()
+    while len(rows) < most and not (stop and counts[stop]):
+        yield Note(f"{what} {len(rows) + 1}", expected=-1 if stop else most - len(rows) - 1)
+        probe = whole(ctx, findings, samples=samples)
+        if isinstance(probe, Measure) and wanted:
+            probe = msgspec.structs.replace(probe, save="repeat")
+        probe = msgspec.structs.replace(probe, attempt=len(rows), exclusive=True)
+        m: Measurement = yield probe
+        verdict = _verdict(ctx, findings, m)
+        counts[verdict.kind] += 1
+        rows.append(row(len(rows), probe, m, verdict, wanted))
+    failing, answered = counts["fail"], counts["fail"] + counts["pass"]
+    low, high = interval(failing, answered)
+    differ = 0 < failing < answered
+    missed = f" None was {until} in the {most} that are allowed." if stop and not counts[stop] else ""
+    outcome = RepeatOutcome(
+        behaviour="unresolved" if not answered else "rebuilds-differ" if differ else "steady",
+        builds=answered,
+        failures=failing,
+        interval_low=low,
+        interval_high=high,
+        iterations=len(rows),
+        passed=counts["pass"],
+        message=f"{failing} of {answered} {what}s fail: {_percent(low, high)}.{missed}",
+    )
+    return Finish(outcome, findings, tables={TABLE: rows})
+
+
+def _verdict(ctx: StepContext, findings: Findings, m: Measurement) -> Verdict:
     rule, signature = findings.criterion or Criterion(), findings.signature
+    if ctx.check:
+        return judge_check(m, rule)
     if signature is None or signature.kind == "accuracy":
         return judge_whole(m, rule)
-    return judge_check(m, rule) if signature.kind == "check" else judge(m, rule, signature)
+    return judge(m, rule, signature)
 
 
 def _percent(low: float, high: float) -> str:
@@ -117,7 +172,7 @@ def _percent(low: float, high: float) -> str:
 
 SPEC = StepSpec(
     name="repeat",
-    version=1,
+    version=2,
     summary="Run the same build again, then build afresh, and count how often it fails.",
     run=repeat,
     outcome=RepeatOutcome,

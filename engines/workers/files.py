@@ -147,13 +147,40 @@ def plain(value: Array) -> Array:
     return value
 
 
-def write_model(store: Store, folder: Path, model: ModelProto, weights_dir: str) -> Path:
+def write_model(
+    store: Store, folder: Path, model: ModelProto, weights_dir: str, alias: str = "", *, here: bool = False
+) -> Path:
     """A file that ONNX's own loader opens: in ``folder``, weights inside, or, where those are large, beside the session's weights
-    files: no path leads upwards then, and nothing is copied. The second kind is the caller's to remove."""
+    files: no path leads upwards then, and nothing is copied. The second kind is the caller's to remove.
+
+    ``alias``: a second name that the first kind gets in ``folder``. ``here``: the model lies in ``folder`` under both names
+    whatever it costs, its large weights copied beside it.
+    """
+    path = folder / "model.onnx"
     if outside_bytes(model) < _COPY:
-        path = folder / "model.onnx"
         path.write_bytes(standing_alone(model, weights_dir).SerializeToString())
+    elif here:
+        path.write_bytes(_beside(folder, model, weights_dir).SerializeToString())
+    else:
+        path = store.models / f"check-{os.getpid()}-{secrets.token_hex(4)}.onnx"
+        path.write_bytes(model.SerializeToString())
         return path
-    path = store.models / f"check-{os.getpid()}-{secrets.token_hex(4)}.onnx"
-    path.write_bytes(model.SerializeToString())
+    if alias:
+        (folder / alias).hardlink_to(path)
     return path
+
+
+def _beside(folder: Path, model: ModelProto, weights_dir: str) -> ModelProto:
+    """A copy whose weights lie in ``folder/weights.bin``: the bytes that it uses, no others."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    with (folder / "weights.bin").open("wb") as file:
+        for tensor in external.tensors(copy.graph):
+            if external.is_external(tensor):
+                location, offset, _ = external.pointer(tensor)
+                size = external.byte_size(tensor.data_type, tensor.dims)
+                file.write(bytes(-file.tell() % external.ALIGN))
+                external.point(tensor, "weights.bin", file.tell(), size)
+                for piece in external.chunks(external.resolve(weights_dir, location), offset, size):
+                    file.write(piece)
+    return copy

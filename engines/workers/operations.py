@@ -24,7 +24,6 @@ from engines.workers import files, measure
 from engines.workers.part import Feed, Part, named
 
 Say = Callable[[str], None]
-_END = 128 << 10  # characters of a checker's output, from either end, that travel with the measurement
 _STATUSES = frozenset(get_args(Status))
 
 
@@ -117,7 +116,9 @@ def _check(probe: Check, store: Store, progress: Say) -> Measurement:
         asked = command.needs(probe.command)
         feed = _feed_for_check(part, probe.sample, asked)
         piece = part.cut(feed.arrays, feed.constants)
-        path = files.write_model(store, folder, piece.model, model.weights_dir)
+        user = Path(probe.folder) if probe.folder else folder
+        named_so = command.mentions_debug_model(probe.command, user)
+        path = files.write_model(store, folder, piece.model, model.weights_dir, command.DEBUG_MODEL, here=named_so)
         inputs = expected = None
         if "inputs" in asked:
             inputs = folder / "inputs.json"
@@ -126,9 +127,14 @@ def _check(probe: Check, store: Store, progress: Say) -> Measurement:
             expected = folder / "expected.json"
             right = part.expected(probe.sample, feed, part.judged)
             polygraphy.write_outputs(expected, [{n: files.plain(right[t]) for n, t in piece.outputs.items()}])
+        whole = (
+            command.show(folder, user, (name.partition("/")[0] for name in probe.artifacts)) if probe.folder else True
+        )
         progress("checking")
         ran = command.run_check(probe.command, path, inputs, expected, folder, probe.timeout)
-        return _checked(probe, ran, store, folder, nodes=sum(n >= 0 for n in piece.node_ids))
+        measurement = _checked(probe, ran, store, folder, nodes=sum(n >= 0 for n in piece.node_ids))
+        missing = () if whole else (f"'{user}' holds too many files for the checker to see them all.",)
+        return msgspec.structs.replace(measurement, notes=missing)
     except ValueError as error:
         return Measurement(status="refused", message=str(error))
     finally:
@@ -158,8 +164,9 @@ def _checked(probe: Check, ran: command.CheckResult, store: Store, folder: Path,
         "timed_out": ran.status == "timeout",
         "returncode": ran.returncode,
         "signal": ran.signal,
-        "stdout": _ends(ran.stdout),
-        "stderr": _ends(ran.stderr),
+        "stdout": ran.stdout,
+        "stderr": ran.stderr,
+        "left_out": ran.left_out,
         "command": list(ran.words),
     }
     status: Status = "unsupported" if ran.status == "not-started" else "timeout" if ran.status == "timeout" else "ok"
@@ -171,8 +178,3 @@ def _checked(probe: Check, ran: command.CheckResult, store: Store, folder: Path,
     return Measurement(
         status=status, message=ran.message, facts=facts, artifacts=artifacts, run_seconds=ran.seconds, nodes=nodes
     )
-
-
-def _ends(text: str) -> str:
-    """The start and the end of a long text: a journal is no place for all of it."""
-    return text if len(text) <= 2 * _END else f"{text[:_END]}\n[...]\n{text[-_END:]}"

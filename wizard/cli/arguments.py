@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -54,7 +55,7 @@ class Command(NamedTuple):
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse the words after ``narrowdown``; ``.command`` is the function to call. Raises Refusal (exit 2)."""
-    tops, rest = parser(), list(words)
+    tops, rest = parser(), one_each(words)
     arguments, unknown = tops.parse_known_args(rest)
     if unknown:
         chosen: Parser = getattr(arguments, "parser", tops)
@@ -158,11 +159,57 @@ def parser() -> Parser:
         default=[],
         help="a parameter of the step (repeatable)",
     )
+    stepped.add_argument(
+        "--until", metavar="good|bad|N", help="repeat: until the first one that passes or fails, or N times"
+    )
+    stepped.add_argument(
+        "--artifacts",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="files that each check (or build) leaves, to be sorted by its verdict",
+    )
+    stepped.add_argument(
+        "--art-dir",
+        "--artifacts-dir",
+        metavar="DIR",
+        default="narrowdown_artifacts",
+        help="where good/, bad/ and unresolved/ are made; default: narrowdown_artifacts",
+    )
 
     shows = command("demo", "demo", "demo", "a real model with a real failure on this machine, no GPU")
     shows.add_argument("name", nargs="?", default="magika", choices=DEMOS, metavar="NAME", help=", ".join(DEMOS))
     _running(shows)
     return top
+
+
+_NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
+# Options that other tools let several values follow, and what such a value looks like.
+_SEVERAL = {
+    "--fail-code": r"\d+",
+    "--ignore-fail-code": r"\d+",
+    "--val-range": r"(.+:)?\[.*\]",
+    "--input-shapes": r".+:\[.*\]",
+    **dict.fromkeys(("--atol", "--rtol", "--tolerance"), rf"(.+:)?{_NUMBER}"),
+}
+
+
+def one_each(words: Sequence[str]) -> list[str]:
+    """``--fail-code 1 2`` as ``--fail-code 1 --fail-code 2``: words that can only be a further value of the option before."""
+    told: list[str] = []
+    option, values = "", 0
+    for word in words:
+        if word.startswith("-") and word in _SEVERAL:
+            option, values = word, 0
+        elif option and values and re.fullmatch(_SEVERAL[option], word, re.IGNORECASE):
+            told.append(option)
+        elif option and not values:
+            values = 1
+        else:
+            option = ""
+        told.append(word)
+    return told
 
 
 class _Version(str):

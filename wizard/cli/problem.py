@@ -6,15 +6,18 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from engines import options
 from engines.compare.criterion import METRICS
 from engines.data.store import digest_file
-from engines.spec import parse
+from engines.spec import EngineSpec, parse
 from wizard.cli.exits import BAD_USAGE, MISSING, Refusal, nearest
 from wizard.problem import Problem
 
+DEBUG_MODEL = (
+    "polygraphy_debug.onnx"  # what Polygraphy's reducer calls each candidate: an old one that lies about is not meant
+)
 INPUT_KINDS = (".json", ".npz", ".npy", ".py", ".png", ".jpg", ".jpeg")
 
 
@@ -24,20 +27,33 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     sources = tuple(input_source(text) for text in arguments.inputs)
     defaults = Problem(model=str(model))
     check = checker(arguments.check) if arguments.check else ""
-    for option, values in (("--fail-regex", arguments.fail_regex), ("--fail-code", arguments.fail_code)):
+    reading = {
+        "--fail-regex": arguments.fail_regex,
+        "--fail-code": arguments.fail_code,
+        "--ignore-fail-code": arguments.ignore_fail_code,
+    }
+    for option, values in reading.items():
         if values and not check:
             raise Refusal(
                 BAD_USAGE, f"{option} says how to read an external checker: give its command with --check too."
             )
+    if arguments.fail_code and arguments.ignore_fail_code:
+        raise Refusal(
+            BAD_USAGE, "--fail-code lists all failures already: give either that or --ignore-fail-code, not both."
+        )
     digests = {str(model): digest_file(model)}
     for source in sources:
         path = Path(source_path(source if Path(source).exists() else source.partition("=")[2] or source))
         if path.is_file():
             digests[str(path)] = digest_file(path)
+    engine = engine_under_test(arguments.engine) if arguments.engine else defaults.engine
+    reference = engine_spec(arguments.reference, "--reference") if arguments.reference else defaults.reference
+    for spec in (parse(engine), parse(reference)):
+        digests |= {spec.get(name): digest_file(Path(spec.get(name))) for name in spec_files(spec)}
     return Problem(
         model=str(model),
-        engine=engine_under_test(arguments.engine) if arguments.engine else defaults.engine,
-        reference=engine_spec(arguments.reference, "--reference") if arguments.reference else defaults.reference,
+        engine=engine,
+        reference=reference,
         inputs=sources,
         seed=arguments.seed,
         input_shapes=dict(shape(text) for text in arguments.input_shapes),
@@ -51,6 +67,8 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         fail_code=tuple(arguments.fail_code),
         ignore_fail_code=tuple(arguments.ignore_fail_code),
         timeout=arguments.timeout,
+        folder=str(Path.cwd()) if check or any(".py" in source for source in sources) else "",
+        artifacts=tuple(artifact(name) for name in getattr(arguments, "artifacts", ())),
         capture_bytes=arguments.capture_bytes or defaults.capture_bytes,
         flow=flow_name(arguments.flow),
         digests=digests,
@@ -110,7 +128,20 @@ def engine_spec(text: str, option: str) -> str:
         raise Refusal(MISSING, f"{option}: {declared.refusal}; 'narrowdown engines' lists what there is.")
     if declared.package and importlib.util.find_spec(declared.package) is None:
         raise Refusal(MISSING, f"{option}: {spec.name} is not installed here; {declared.install} brings it.")
+    for name in spec_files(spec):
+        path = Path(spec.get(name)).expanduser()
+        if not path.is_file():
+            near = nearest(path.name, _names(path.parent, "*.onnx"))
+            raise Refusal(
+                BAD_USAGE, f"{option}: {name}={spec.get(name)}: there is no such file.{near or ' Check the path.'}"
+            )
+        spec = spec.with_option(name, str(path.absolute()))
     return str(spec)
+
+
+def spec_files(spec: EngineSpec) -> list[str]:
+    """Names of the options that the spec gives and that are files."""
+    return [o.name for o in options.DECLARED[spec.name].options if o.type == "file" and spec.get(o.name)]
 
 
 def checker(command: str) -> str:
@@ -128,8 +159,20 @@ def checker(command: str) -> str:
         why = "is not executable" if Path(words[0]).exists() else "was not found"
         raise Refusal(MISSING, f"The checker '{words[0]}' {why}; give a command that can be started.")
     return shlex.join(
-        str(Path(w).absolute()) if Path(w).is_file() and (i or "/" in w) else w for i, w in enumerate(words)
+        str(Path(w).absolute()) if Path(w).is_file() and (i or "/" in w) and Path(w).name != DEBUG_MODEL else w
+        for i, w in enumerate(words)
     )
+
+
+def artifact(name: str) -> str:
+    """A file that a checker writes into the folder that it runs in, or that a build leaves. Raises Refusal (exit 2)."""
+    path = PurePath(name)
+    if not path.name or path.is_absolute() or ".." in path.parts:
+        raise Refusal(
+            BAD_USAGE,
+            f"--artifacts: '{name}' is not a file below the folder that the check runs in; name it from there.",
+        )
+    return str(path)
 
 
 def shape(text: str) -> tuple[str, tuple[int, ...]]:

@@ -1,6 +1,7 @@
 """``narrowdown step NAME MODEL``: one step alone, as a session of one node."""
 
 import argparse
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -8,8 +9,9 @@ from pathlib import Path
 import msgspec
 
 from engines.data.store import Store, atomic
+from engines.steps.surroundings import TABLE
 from wizard import trust
-from wizard.cli import run
+from wizard.cli import artifacts, run
 from wizard.cli.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, Refusal, nearest
 from wizard.cli.follow import Follower
 from wizard.cli.problem import problem_from
@@ -29,7 +31,7 @@ def step(arguments: argparse.Namespace) -> int:
     """Run it, say what it found; ``--json``: the object alone on stdout, all else on stderr."""
     if arguments.detach:
         raise Refusal(BAD_USAGE, "A step alone cannot be detached; 'narrowdown run --detach' can.")
-    params = parameters(arguments.name, arguments.params)
+    params = parameters(arguments.name, wanted(arguments))
     problem = msgspec.structs.replace(problem_from(arguments), flow=PREFIX + arguments.name)
     text = single_flow(arguments.name, params)
     place = run.session_folder(problem, text, arguments.session)
@@ -38,7 +40,7 @@ def step(arguments: argparse.Namespace) -> int:
     since = folders.load(place).seq
     client = Client.open(place, Options(jobs=arguments.jobs), name=f"narrowdown step {arguments.name}")
     try:
-        code = Follower(client, _display(arguments, flow), since=since).run()
+        code = Follower(client, _display(arguments, flow), since=since, name=folders.spoken(place)).run()
     finally:
         client.close()
     if code == STOPPED:
@@ -51,6 +53,14 @@ def step(arguments: argparse.Namespace) -> int:
     model, good = models(reading, visit, arguments.output)
     if arguments.output and model is None:
         print(f"narrowdown: the step made no model, so '{arguments.output}' was not written.", file=sys.stderr)
+    rows = reading.table(visit.tables.get(TABLE, ""))
+    if rows and arguments.artifacts:
+        for said in artifacts.sort(
+            rows, arguments.artifacts, Store(place), Path(arguments.art_dir).expanduser(), reading.description.created
+        ):
+            print(f"narrowdown: {said}", file=sys.stderr)
+    if rows and arguments.display != "none":
+        print(artifacts.tally(rows), file=sys.stderr if arguments.json or arguments.display == "json" else sys.stdout)
     if arguments.json:
         found = result(visit, reading.table, model, good, str(place))
         if arguments.name == "reduce" and code == NOT_REPRODUCED:
@@ -64,6 +74,23 @@ def step(arguments: argparse.Namespace) -> int:
             print(f"  {'model':20} {model}")
         print(f"  {'session':20} {place}")
     return code
+
+
+def wanted(arguments: argparse.Namespace) -> list[str]:
+    """``--with``, and the options that are parameters of some steps. Raises Refusal (exit 2) where they do not go together."""
+    if arguments.until and arguments.name != "repeat":
+        raise Refusal(BAD_USAGE, f"--until is for the step repeat; {arguments.name} knows itself when it is done.")
+    if arguments.artifacts and not arguments.check and not (arguments.name == "repeat" and arguments.until):
+        raise Refusal(
+            BAD_USAGE,
+            "--artifacts sorts what each check leaves, so it needs --check; without one, only 'step repeat --until' has builds "
+            "to sort.",
+        )
+    if not arguments.until:
+        return list(arguments.params)
+    if arguments.until not in ("good", "bad") and not re.fullmatch("0*[1-9][0-9]*", arguments.until):
+        raise Refusal(BAD_USAGE, f"--until: '{arguments.until}' is neither good nor bad nor a number of 1 or more.")
+    return [*arguments.params, f"until={arguments.until}"]
 
 
 def parameters(name: str, given: list[str]) -> dict[str, str]:

@@ -161,8 +161,9 @@ def test_how_a_checker_ends(opened, command: str, status: str, fact) -> None:
 
 def test_much_output_is_bounded_and_kept_beside(opened) -> None:
     session = opened("shapes_cnn")
-    m = check(session, python("print('begin'); print('x' * 1_500_000); print('the end')"))
-    assert len(m.facts["stdout"]) < 300_000
+    m = check(session, python("print('begin'); print('x' * 3_000_000); print('the end')"))
+    assert len(m.facts["stdout"]) < 2_100_000
+    assert 900_000 < m.facts["left_out"] < 1_000_000
     assert m.facts["stdout"].startswith("begin")
     assert m.facts["stdout"].rstrip().endswith("the end")
     assert len(session.store.get(m.artifacts["output"])) > 1_500_000

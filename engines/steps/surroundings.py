@@ -1,0 +1,78 @@
+"""What probes that run the user's own programs are told beside their question: the folder to run in, the files to keep.
+
+A step does not think of these: whatever it asks is completed on its way out. Where files are kept, every distinct check is a
+row of the table ``iterations``, in the order asked: what it was about, its verdict, and what it left behind.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from engines.compare.criterion import Verdict
+from engines.compare.judge import judge_check
+from engines.compare.tolerance import criterion
+from engines.probe import AnyProbe, Check, LoadInputs, Measurement
+from engines.steps.base import Finish, Note, StepContext, Steps, StepSpec
+
+TABLE = "iterations"
+
+
+def surrounded(spec: StepSpec[Any]) -> StepSpec[Any]:
+    """The same step, its probes completed from the PROBLEM (``folder``, ``artifacts``)."""
+    return msgspec.structs.replace(spec, run=_completed(spec.run))
+
+
+def row(iteration: int, probe: AnyProbe, m: Measurement, verdict: Verdict, artifacts: Iterable[str]) -> dict[str, Any]:
+    """One iteration as the table has it. ``artifacts``: the names that are wanted; those that were made are there."""
+    return {
+        "iteration": iteration,
+        "attempt": probe.attempt,
+        "nodes": m.nodes,
+        "verdict": verdict.kind,
+        "detail": verdict.detail or m.message,
+        "seconds": m.build_seconds + m.run_seconds,
+        "artifacts": {name: m.artifacts[name] for name in artifacts if name in m.artifacts},
+    }
+
+
+def _completed(run: Callable[[StepContext], Steps[Any]]) -> Callable[[StepContext], Steps[Any]]:
+    def completed(ctx: StepContext) -> Steps[Any]:
+        wanted = tuple(ctx.problem.get("artifacts", ()))
+        rule = criterion(ctx.problem, ctx.engine_info)
+        rows: dict[Check, dict[str, Any]] = {}
+        steps = run(ctx)
+        answer: Any = None
+        try:
+            while True:
+                try:
+                    asked = steps.send(answer)
+                except StopIteration as end:
+                    finish: Finish[Any] = end.value
+                    break
+                if isinstance(asked, Note):
+                    answer = yield asked
+                    continue
+                asked = _complete(asked, ctx)
+                answer = yield asked
+                if wanted and isinstance(asked, Check):
+                    question = msgspec.structs.replace(asked, exclusive=False)
+                    rows.setdefault(question, row(len(rows), asked, answer, judge_check(answer, rule), wanted))
+        finally:
+            steps.close()
+        decisive = {role: tuple(_complete(p, ctx) for p in probes) for role, probes in finish.decisive.items()}  # type: ignore[arg-type]
+        tables = {TABLE: list(rows.values()), **finish.tables} if rows else finish.tables
+        return msgspec.structs.replace(finish, decisive=decisive, tables=tables)
+
+    return completed
+
+
+def _complete(probe: AnyProbe, ctx: StepContext) -> AnyProbe:
+    folder = str(ctx.problem.get("folder", ""))
+    match probe:
+        case Check():
+            kept = dict.fromkeys((*probe.artifacts, *ctx.problem.get("artifacts", ())))
+            return msgspec.structs.replace(probe, folder=folder, artifacts=tuple(kept))
+        case LoadInputs():
+            return msgspec.structs.replace(probe, folder=folder)
+    return probe
