@@ -4,8 +4,8 @@ An engine lives in a worker process only. It is given a *cut* model (plain ONNX,
 of nodes to keep in higher precision, and does to it what its options say.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -31,7 +31,8 @@ class EngineInfo(msgspec.Struct, frozen=True):
     ``precision`` is what it computes in (decides the default tolerance); ``storage`` the dtype that inner float tensors have in
     it (``float32``, ``float16``, ``bfloat16``: cut tensors are fed rounded to it). ``fingerprint`` changes whenever results may:
     engine, version, options, device, driver, CPU features, threads. ``capabilities``: build, run, mark, keep (precision per
-    node), optimizers (can be switched), tactics, rebuild (a new build may differ), threads.
+    node), optimizers (can be switched), tactics, rebuild (a new build may differ), threads. ``notes``: sentences on what the
+    engine really does here where its name or its options promise something else.
     """
 
     name: str
@@ -45,6 +46,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     options: tuple[Option, ...] = ()
     optimizers: tuple[str, ...] = ()  # names that may be switched off, where that is possible
     slots: int = 1  # how many builds fit this device at once, memory aside
+    notes: tuple[str, ...] = ()
 
 
 class EngineFault(Exception):
@@ -64,7 +66,10 @@ class BuildRequest(msgspec.Struct, frozen=True):
 
     ``keep``: indices into ``model.graph.node`` to keep in FP32. ``marks``: names of tensors to make readable beside the graph
     outputs (already graph outputs of ``model`` for engines whose only way is that). ``feeds_shapes``: shapes of the inputs
-    that will be run.
+    that will be run. ``attempt`` above 0 is a repetition: nothing that an earlier build learned may decide it.
+
+    Engines that choose kernels by timing: with ``record`` the build's ``facts`` hold its choices by layer; ``force`` makes the
+    choice of a layer, ``forbid`` names choices that it may not make. ``say`` is told how far a long build is.
     """
 
     model: onnx.ModelProto
@@ -73,12 +78,21 @@ class BuildRequest(msgspec.Struct, frozen=True):
     marks: tuple[str, ...] = ()
     feed_shapes: Mapping[str, tuple[int, ...]] = {}
     attempt: int = 0
+    record: bool = False
+    force: Mapping[str, str] = {}
+    forbid: Mapping[str, tuple[str, ...]] = {}
+    say: Callable[[str], None] | None = None
 
 
 class Built(Protocol):
-    """A runnable engine. ``run`` returns every graph output by name (and the marks). Freed with ``close``."""
+    """A runnable engine. ``run`` returns every graph output by name (and the marks that it can give out). Freed with ``close``.
+
+    ``facts``: what is known of the build, as plain data; ``choices`` and ``refused`` where tactics were recorded or forced,
+    ``unobservable`` (tensor -> why) for marks that it cannot give out, ``kept`` (node -> what became of its precision).
+    """
 
     model: onnx.ModelProto  # what really ran: casts in
+    facts: Mapping[str, Any]
 
     def run(self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str] = ()) -> dict[str, np.ndarray]: ...
 

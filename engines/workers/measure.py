@@ -20,7 +20,7 @@ from engines.graph.problem import ModelProblem
 from engines.graph.ranges import ALL, decode, encode
 from engines.probe import HUGE, Candidate, Measure, Measurement, SampleResult, Score
 from engines.workers import files
-from engines.workers.part import Array, Feed, Part, Say, build, by_id, named
+from engines.workers.part import Array, Feed, Part, Say, by_id, named
 
 _KEPT_BUILDS = 4
 _CHUNK = 1 << 20  # elements at a time where float64 copies are made
@@ -87,17 +87,20 @@ class _Measuring:
         self.artifacts: dict[str, str] = {}
 
     def answer(self) -> Measurement:
-        count = max(1, self.probe.runs)
+        count = max(0, self.probe.runs)
         results: list[list[SampleResult]] = [[] for _ in range(count)]
         differs = [False] * count
         nodes = 0
+        facts: dict[str, Any] = {"runs": count} if count > 1 else {}
         for sample in self.probe.samples:
             feed = self.part.feed(sample)
             if self.probe.feed == "stored":
                 self._store(feed)
-            expected = self.part.expected(sample, feed, (*self.part.judged, *self.marks))
+            expected = self.part.expected(sample, feed, (*self.part.judged, *self.marks)) if count else {}
             ready = self._build(feed)
             nodes = sum(n >= 0 for n in ready.part.node_ids)
+            if self.probe.record or self.probe.runs == 0:
+                facts["build"] = dict(ready.built.facts)
             first: dict[int, Array] = {}
             compared: list[SampleResult] = []
             for run in range(count):
@@ -114,11 +117,11 @@ class _Measuring:
             if self.probe.save and not self.artifacts:
                 self._save(ready, feed, expected, first)
         return Measurement(
-            results=tuple(results[0]),
+            results=tuple(results[0]) if results else (),
             # Hundreds of runs are mostly one and the same: those that differ from the first are kept.
             runs=tuple(tuple(r) for r, other in zip(results, differs, strict=True) if other),
             varies=any(differs),
-            facts={"runs": count} if count > 1 else {},
+            facts=facts,
             artifacts=self.artifacts,
             notes=tuple(dict.fromkeys(self.notes)),
             build_seconds=self.build_seconds,
@@ -158,7 +161,10 @@ class _Measuring:
     def _build(self, feed: Feed) -> _Ready:
         probe = self.probe
         what = (probe.model, probe.candidate, self.part.judged, self.marks)
-        how = (self.engine.info.fingerprint, self.engine.info.spec, probe.keep, probe.attempt)
+        how = (
+            self.engine.info.fingerprint, self.engine.info.spec, probe.keep, probe.attempt, probe.record, probe.force, probe.forbid,
+            probe.reference,
+        )  # fmt: skip
 
         def cut() -> Cut:
             return self.part.cut(feed.arrays, feed.constants, self.marks)
@@ -167,7 +173,10 @@ class _Measuring:
             self.progress("building")
             begun = time.monotonic()
             part = _cuts.get(_key(what, feed.arrays, feed.constants), cut)
-            built = build(self.engine, self.model, part, feed.arrays, self.keep, probe.attempt)
+            built = self.part.build(
+                probe.engine, part, feed.arrays, self.keep, attempt=probe.attempt, record=probe.record,
+                force=probe.force, forbid=probe.forbid, say=self.progress,
+            )  # fmt: skip
             return _Ready(part, built, time.monotonic() - begun)
 
         ready = self.builds.get(_key((*what, *how), feed.arrays, feed.constants), make)
@@ -197,7 +206,14 @@ class _Measuring:
             return [tuple(column[row] for column in columns) for row in range(max(1, split))]
 
         outputs = scores({t: (actual.get(t), expected[t]) for t in self.part.judged})
-        marks = scores({t: (actual.get(t), expected[t]) for t in self.marks})
+        # What an engine cannot give out (a shape or a boolean, on some) says nothing about the node that made it.
+        unseen = [t for t in self.marks if t not in actual]
+        if unseen:
+            first = self.index.tensors[unseen[0]].name
+            self.notes.append(
+                f"{len(unseen)} tensors could not be observed, '{first}' first: the engine does not give them out."
+            )
+        marks = scores({t: (actual[t], expected[t]) for t in self.marks if t in actual})
         effects = scores(effect)
         return [
             SampleResult(
@@ -255,7 +271,7 @@ class _Measuring:
 
         def make() -> _Ready:
             piece = part.cut(arrays, constants)
-            return _Ready(piece, build(engine, self.model, piece, arrays), 0.0)
+            return _Ready(piece, part.build(probe.reference, piece, arrays), 0.0)
 
         ready = _slices.get(_key(question, arrays, constants), make)
         return by_id(ready.part, ready.built.run(named(ready.part, arrays)))

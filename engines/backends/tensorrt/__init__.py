@@ -1,0 +1,85 @@
+"""NVIDIA TensorRT and TensorRT-RTX: one engine in two libraries.
+
+``library`` finds what the installed version can do, ``settings`` what is asked of it, ``network`` parses the model, ``configure``
+makes the builder's configuration, ``choices`` records and forces what the builder chooses, ``layers`` reads back what it built,
+``execution`` runs it.
+"""
+
+from typing import Any
+
+from engines import options
+from engines.backends import machine
+from engines.backends.base import Capability, EngineInfo, EngineMissing
+from engines.backends.tensorrt import cuda, library
+from engines.backends.tensorrt.engine import Engine
+from engines.backends.tensorrt.settings import COMPUTED, STORED, Settings, strongly_typed
+from engines.spec import EngineSpec
+
+__all__ = ["make"]
+
+_INSTALL = "NVIDIA's driver and a GPU are needed"
+
+
+def make(spec: EngineSpec) -> Engine:
+    """The engine of a spec. Raises ``EngineMissing`` where the library or the GPU that it needs is not here, ``ValueError``
+    for a wrong spec or for an option that the installed version lacks, with the reason."""
+    chosen = options.values(spec)
+    gpu, why_no_gpu = cuda.device()
+    if gpu is None and spec.name == "tensorrt":
+        # TensorRT ends the whole process where its builder finds no GPU, so it is not even asked.
+        raise EngineMissing(f"TensorRT finds no GPU here ({why_no_gpu}). {_INSTALL}; its engines are built on the GPU.")
+    found = library.load(spec.name)
+    settings = Settings.of(spec.name, chosen, found, gpu)
+    strong = strongly_typed(settings, found)
+    runnable = _runs(spec.name, gpu, why_no_gpu, settings)
+    low = settings.precision in ("fp16", "bf16", "int8", "fp8")
+    device = (
+        f"{gpu.name} (compute capability {gpu.capability})" if gpu else f"no GPU, building for {settings.capability}"
+    )
+    facts: dict[str, Any] = {**chosen, "capability": settings.capability}
+    info = EngineInfo(
+        name=spec.name,
+        spec=str(spec),
+        version=found.version,
+        device=device,
+        precision=COMPUTED[settings.precision],
+        storage=STORED[settings.precision] if strong or settings.precision in ("fp16", "bf16") else "float32",
+        fingerprint=machine.fingerprint(
+            spec.name, found.version, facts, device, driver=gpu.driver if gpu else "", strong=str(strong)
+        ),
+        capabilities={
+            "build": Capability(True),
+            "run": runnable,
+            "mark": runnable if not runnable.present else Capability(True),
+            "keep": Capability(
+                low and not (strong and settings.precision in ("int8", "fp8")),
+                "" if low else f"with precision={settings.precision} no layer is below the model's own types; nothing to keep.",
+            ),
+            "optimizers": Capability(False, "TensorRT has no switches for its single fusions."),
+            "tactics": found.tactics,
+            "rebuild": Capability(True),
+            "threads": Capability(False, "TensorRT computes on the GPU."),
+            "strongly-typed": Capability(found.strong, "" if found.strong else found.lacks("strongly typed networks")),
+            "weakly-typed": Capability(found.weak, "" if found.weak else found.lacks("weakly typed precision flags")),
+            "debug-tensors": Capability(found.debug, "" if found.debug else found.lacks("debug tensors")),
+            "unfused-debug-tensors": Capability(
+                found.unfused_debug, "" if found.unfused_debug else found.lacks("unfused debug tensors (10.12 brought them)")
+            ),
+            "editable-timing-cache": Capability(
+                found.editable_cache, "" if found.editable_cache else found.lacks("the editable timing cache (10.8 brought it)")
+            ),
+        },
+        options=options.DECLARED[spec.name].options,
+        slots=1,
+    )  # fmt: skip
+    return Engine(info, found, settings, strong, runnable)
+
+
+def _runs(name: str, gpu: "cuda.Device | None", why: str, settings: Settings) -> Capability:
+    if gpu is None:
+        return Capability(False, f"there is no GPU here ({why}); engines can be built and inspected, not run.")
+    if name == "tensorrt_rtx" and not cuda.is_rtx(gpu):
+        return Capability(False, f"TensorRT-RTX runs on RTX GPUs only, and this is {gpu.name}; use --engine tensorrt.")
+    if settings.capability not in ("current", f"sm{gpu.capability.replace('.', '')}"):
+        return Capability(False, f"the engine is built for {settings.capability}, and this GPU is {gpu.capability}.")
+    return Capability(True)

@@ -1,0 +1,138 @@
+"""A builder's configuration from the settings, and why a build failed."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engines.backends.base import EngineFault
+from engines.backends.tensorrt.library import Library
+from engines.backends.tensorrt.settings import FLAGS, Settings
+
+_NO_MEMORY = re.compile(
+    r"out ?of ?memory|insufficient memory|cannot allocate|failed to allocate|bad_alloc", re.IGNORECASE
+)
+_NO_TACTIC = re.compile(r"could not find any implementation for node (.*?)(?:\.|$)", re.IGNORECASE)
+_CODE = re.compile(r"^(?:IBuilder::\w+: )?Error Code \d+: [\w ]+ \((.*)\)?$|^\[\w+\.cpp::\w+::\d+\] ")
+
+
+def configure(
+    found: Library, builder: Any, network: Any, settings: Settings, strong: bool, shapes: Mapping[str, tuple[int, ...]]
+) -> Any:
+    """Precision flags, memory, level, profiles. ``shapes``: of the inputs as they will be fed. Raises ``EngineFault``."""
+    trt = found.trt
+    config = builder.create_builder_config()
+    if settings.precision == "fp32" and found.has_flag("TF32"):
+        config.clear_flag(trt.BuilderFlag.TF32)
+    if not strong:
+        for flag in FLAGS[settings.precision]:
+            config.set_flag(getattr(trt.BuilderFlag, flag))
+    if settings.workspace:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace)
+    if settings.level >= 0:
+        config.builder_optimization_level = settings.level
+    if settings.tactic_sources is not None:
+        chosen = sum(1 << int(getattr(trt.TacticSource, name)) for name in settings.tactic_sources)
+        config.set_tactic_sources(chosen)
+    if settings.capability != "current":
+        config.num_compute_capabilities = 1
+        config.set_compute_capability(getattr(trt.ComputeCapability, settings.capability.upper()), 0)
+    # What the inspector says of a layer, its nodes and its kernel, it says only of engines that were built to say it.
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+    _profile(found, builder, network, config, settings, shapes)
+    return config
+
+
+def constrain(found: Library, config: Any, how: str) -> None:
+    """Obey or prefer the precisions that layers ask for. Raises ``EngineFault`` where this version cannot."""
+    if not found.constraints:
+        raise EngineFault("unsupported", found.lacks("layer precisions; use typing=strong"))
+    flags = found.trt.BuilderFlag
+    if how != "none":
+        config.set_flag(flags.OBEY_PRECISION_CONSTRAINTS if how == "obey" else flags.PREFER_PRECISION_CONSTRAINTS)
+
+
+def watch(found: Library, config: Any, say: Callable[[str], None]) -> Any:
+    """Report the phases of a build through ``say``; the monitor, which must live as long as the build."""
+    if not found.monitor:
+        return None
+
+    base = found.trt.IProgressMonitor
+
+    class Monitor(base):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            base.__init__(self)
+            self.steps: dict[str, int] = {}
+
+        def phase_start(self, phase: str, _parent: str | None, steps: int) -> None:
+            self.steps[phase] = steps
+
+        def step_complete(self, phase: str, step: int) -> bool:
+            if steps := self.steps.get(phase):
+                say(f"building: {phase}, {step + 1} of {steps}")
+            return True
+
+        def phase_finish(self, phase: str) -> None:
+            self.steps.pop(phase, None)
+
+    monitor = Monitor()
+    config.progress_monitor = monitor
+    return monitor
+
+
+def fault(found: Library) -> EngineFault:
+    """Why the last build gave nothing, from the log."""
+    errors = found.log.errors()
+    said = next((e for e in errors if _NO_TACTIC.search(e)), errors[0] if errors else "it gave no reason")
+    text = _plain(said)
+    if any(_NO_MEMORY.search(e) for e in errors) and not _NO_TACTIC.search(said):
+        return EngineFault("out-of-memory", f"{found.title} ran out of memory while it built: {text}.")
+    return EngineFault("build-failed", f"{found.title} could not build the engine: {text}.")
+
+
+def _plain(line: str) -> str:
+    """An error line without the place in NVIDIA's source that wrote it."""
+    text = re.sub(r"\[\w+\.(?:cpp|h)(?:::\w+)*::\d+\]", "", line)
+    text = re.sub(r"^\s*(?:IBuilder::\w+: )?(?:\d+: )?Error Code \d+: ", "", text)
+    text = re.sub(r"\(In \w+ at \S+:\d+\)", "", text)
+    return " ".join(text.split()).strip(" .()")[:300]
+
+
+def _profile(
+    found: Library, builder: Any, network: Any, config: Any, settings: Settings, shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    """One optimization profile: shapes that were given for an input, else those it will be fed with."""
+    profile = builder.create_optimization_profile()
+    dynamic = False
+    for i in range(network.num_inputs):
+        tensor = network.get_input(i)
+        fed = tuple(shapes.get(tensor.name, tensor.shape))
+        if tensor.is_shape_tensor:
+            dynamic = True
+            count = fed[0] if fed else 1
+            profile.set_shape_input(tensor.name, [0] * count, [1] * count, [_LARGEST] * count)
+        elif any(d < 0 for d in tensor.shape):
+            dynamic = True
+            low = settings.smallest.get(tensor.name, fed)
+            usual = settings.usual.get(tensor.name, fed)
+            high = settings.largest.get(tensor.name, fed)
+            if not len(low) == len(usual) == len(high) == len(tensor.shape):
+                raise EngineFault(
+                    "refused",
+                    f"The input '{tensor.name}' has {len(tensor.shape)} dimensions; the shapes given for it have others.",
+                )
+            outside = [d for d, (a, f, b) in enumerate(zip(low, fed, high, strict=True)) if not a <= f <= b]
+            if outside:
+                raise EngineFault(
+                    "refused",
+                    f"The input '{tensor.name}' is fed with {fed}, outside of its profile from {low} to {high}; widen "
+                    "min_shapes and max_shapes.",
+                )
+            try:
+                profile.set_shape(tensor.name, low, usual, high)
+            except (RuntimeError, ValueError) as error:
+                raise EngineFault("refused", f"The shapes of input '{tensor.name}' do not fit: {error}.") from error
+    if dynamic and config.add_optimization_profile(profile) < 0:
+        raise EngineFault("refused", f"{found.title} refuses the shapes: {' '.join(found.log.errors()[-1:])}.")
+
+
+_LARGEST = 1 << 16  # of a value that decides a shape, where nothing is known of it

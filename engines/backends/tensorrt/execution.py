@@ -1,0 +1,146 @@
+"""A built engine on the GPU: inputs up, one run, outputs down."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from engines.backends.base import EngineFault
+from engines.backends.tensorrt.cuda import Stream
+from engines.backends.tensorrt.library import Library
+from engines.graph import external
+
+Array = np.ndarray[Any, Any]
+
+_KINDS = {
+    "FLOAT": onnx.TensorProto.FLOAT, "HALF": onnx.TensorProto.FLOAT16, "BF16": onnx.TensorProto.BFLOAT16,
+    "INT8": onnx.TensorProto.INT8, "UINT8": onnx.TensorProto.UINT8, "INT32": onnx.TensorProto.INT32,
+    "INT64": onnx.TensorProto.INT64, "BOOL": onnx.TensorProto.BOOL, "FP8": onnx.TensorProto.FLOAT8E4M3FN,
+}  # fmt: skip
+
+
+class Execution:
+    """An engine with its context. ``run`` gives arrays by output name. ``facts``: what the builder chose."""
+
+    def __init__(
+        self, found: Library, engine: Any, model: onnx.ModelProto, names: Mapping[str, str], facts: Mapping[str, Any]
+    ) -> None:
+        """``names``: model output -> engine output. Raises ``EngineFault``."""
+        self.model = model
+        self.facts = facts
+        self._found, self._engine, self._names = found, engine, dict(names)
+        found.log.clear()
+        self._context: Any = engine.create_execution_context()
+        if self._context is None:
+            errors = " ".join(found.log.errors()[-1:])
+            status = "out-of-memory" if "memory" in errors.lower() else "error"
+            raise EngineFault(
+                status, f"{found.title} could not prepare the engine to run: {errors or 'no reason given'}."
+            )
+        self._stream = Stream()
+        mode = found.trt.TensorIOMode
+        tensors = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
+        self._inputs = [t for t in tensors if engine.get_tensor_mode(t) == mode.INPUT]
+        self._outputs = {t: _dtype(engine, t) for t in tensors if engine.get_tensor_mode(t) == mode.OUTPUT}
+        self._held: list[Any] = []
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
+        """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
+        if self._context is None:
+            raise EngineFault("refused", "This engine was closed.")
+        if missing := [i.name for i in self.model.graph.input if i.name not in feeds]:
+            raise EngineFault("refused", f"The input '{missing[0]}' was not fed.")
+        wanted = list(outputs) or list(self._names)
+        if unknown := [name for name in wanted if name not in self._names]:
+            raise EngineFault("refused", f"The engine has no output '{unknown[0]}'.")
+        self._found.log.clear()
+        self._feed(feeds)
+        growing = self._rooms()
+        if not self._context.execute_async_v3(self._stream.handle):
+            raise self._fault("run the engine")
+        self._stream.wait()
+        return {name: self._fetch(self._names[name], growing) for name in wanted}
+
+    def close(self) -> None:
+        if self._context is not None:
+            self._context = self._engine = None
+            self._stream.close()
+
+    def _feed(self, feeds: Mapping[str, Array]) -> None:
+        context, engine = self._context, self._engine
+        self._held = []
+        for name in self._inputs:
+            value = feeds[name]
+            wanted = _dtype(engine, name)
+            if value.dtype != wanted:
+                value = value.astype(wanted)
+            if not context.set_input_shape(name, tuple(value.shape)):
+                raise self._fault(f"take input '{name}' with shape {tuple(value.shape)}")
+            if engine.get_tensor_location(name) == self._found.trt.TensorLocation.HOST:
+                held = np.ascontiguousarray(value)
+                self._held.append(held)  # read in the middle of the run
+                context.set_tensor_address(name, held.ctypes.data)
+            else:
+                context.set_tensor_address(name, self._stream.put(name, value))
+
+    def _rooms(self) -> dict[str, Any]:
+        """A place for every output; where the shape is known only afterwards, one that grows, by name."""
+        growing: dict[str, Any] = {}
+        for name, dtype in self._outputs.items():
+            shape = tuple(self._context.get_tensor_shape(name))
+            if self._engine.get_tensor_location(name) == self._found.trt.TensorLocation.HOST:
+                held: Array = np.zeros([max(1, d) for d in shape], dtype)
+                growing[name] = held
+                self._context.set_tensor_address(name, held.ctypes.data)
+            elif any(d < 0 for d in shape):
+                growing[name] = _growing(self._found, self._stream, name)
+                self._context.set_output_allocator(name, growing[name])
+            else:
+                size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+                self._context.set_tensor_address(name, self._stream.room(name, size))
+        return growing
+
+    def _fetch(self, name: str, growing: Mapping[str, Any]) -> Array:
+        place = growing.get(name)
+        if isinstance(place, np.ndarray):
+            return np.array(place)
+        shape = tuple(place.shape) if place is not None else tuple(self._context.get_tensor_shape(name))
+        return self._stream.get(name, shape, self._outputs[name])
+
+    def _fault(self, what: str) -> EngineFault:
+        errors = " ".join(self._found.log.errors()[-1:])
+        status = "out-of-memory" if "memory" in errors.lower() else "error"
+        return EngineFault(status, f"{self._found.title} could not {what}: {errors or 'it gave no reason'}.")
+
+
+def _dtype(engine: Any, name: str) -> np.dtype[Any]:
+    """numpy's (or ml_dtypes') type of a tensor. Raises ``EngineFault`` for one that cannot leave the GPU as an array."""
+    kind = engine.get_tensor_dtype(name).name
+    if kind not in _KINDS:
+        raise EngineFault("unsupported", f"The tensor '{name}' is of type {kind}, which cannot be given out.")
+    return external.dtype_of(_KINDS[kind])
+
+
+def _growing(found: Library, stream: Stream, name: str) -> Any:
+    """Memory for an output whose size depends on values."""
+    base = found.trt.IOutputAllocator
+
+    class Growing(base):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            base.__init__(self)
+            self.shape: tuple[int, ...] = ()
+
+        def reallocate_output(self, _tensor: str, _memory: int, size: int, _alignment: int) -> int:
+            try:
+                return stream.room(name, size)
+            except EngineFault:
+                return 0
+
+        def reallocate_output_async(self, tensor: str, memory: int, size: int, alignment: int, _handle: int) -> int:
+            return self.reallocate_output(tensor, memory, size, alignment)
+
+        def notify_shape(self, _tensor: str, shape: Sequence[int]) -> None:
+            self.shape = tuple(shape)
+
+    return Growing()

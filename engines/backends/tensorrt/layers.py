@@ -1,0 +1,74 @@
+"""What was built, read back from the engine: its layers, the ONNX nodes in each, the types that it gives."""
+
+import contextlib
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from engines.backends.tensorrt.library import Library
+from engines.backends.tensorrt.network import node_names
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """A layer of a built engine. ``nodes`` empty: the engine does not say which ONNX nodes it holds."""
+
+    name: str
+    kind: str = ""
+    nodes: tuple[str, ...] = ()
+    tactic: str = ""
+    outputs: tuple[str, ...] = ()  # "name FP16"
+
+
+def read(found: Library, engine: Any) -> tuple[Layer, ...]:
+    """Layers in the order in which they run; empty where the engine does not tell."""
+    text = ""
+    with contextlib.suppress(RuntimeError, AttributeError):
+        inspector = engine.create_engine_inspector()
+        text = inspector.get_engine_information(found.trt.LayerInformationFormat.JSON)
+    return layers_of(text)
+
+
+def layers_of(text: str) -> tuple[Layer, ...]:
+    """Layers of the inspector's JSON. Text that is none, or says only names, gives what there is."""
+    try:
+        found = json.loads(text).get("Layers", [])
+    except (ValueError, AttributeError):
+        return ()
+    return tuple(_layer(entry) for entry in found)
+
+
+def precision_of(kept: Collection[str], layers: Collection[Layer]) -> dict[str, str]:
+    """What became of nodes that were to stay in FP32: ``applied`` (their layer gives FP32), ``ignored`` (a layer of its own
+    gives less), ``fused`` (swallowed by a layer of several nodes that gives less), ``unknown`` (in no layer that says so)."""
+    seen: dict[str, str] = {}
+    for layer in layers:
+        wide = not any(_narrow(output) for output in layer.outputs)
+        for node in layer.nodes:
+            if node in kept:
+                became = "applied" if wide else "fused" if len(layer.nodes) > 1 else "ignored"
+                # A node of several layers is applied where all of them give FP32.
+                seen[node] = became if seen.get(node, "applied") == "applied" else seen[node]
+    return {node: seen.get(node, "unknown") for node in kept}
+
+
+def _narrow(output: str) -> bool:
+    kind = output.rpartition(" ")[2].upper()
+    return any(word in kind for word in ("FP16", "HALF", "BF16", "INT8", "FP8"))
+
+
+def _layer(entry: Any) -> Layer:
+    if not isinstance(entry, Mapping):
+        return Layer(str(entry))
+    return Layer(
+        name=str(entry.get("Name", "")),
+        kind=str(entry.get("LayerType", "")),
+        nodes=node_names(str(entry.get("Metadata", ""))),
+        tactic=str(entry.get("TacticName") or entry.get("TacticValue") or ""),
+        outputs=tuple(
+            f"{o.get('Name', '')} {str(o.get('Format/Datatype') or o.get('Datatype') or '').rpartition(' ')[2]}"
+            for o in entry.get("Outputs", ())
+            if isinstance(o, Mapping)
+        ),
+    )

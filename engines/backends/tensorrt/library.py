@@ -1,0 +1,111 @@
+"""The installed TensorRT or TensorRT-RTX: what it has, asked by attribute, and what it says while it works.
+
+Versions differ by what their bindings hold (docs/tensorrt.md has the table); the version number alone decides nothing here.
+"""
+
+import contextlib
+import ctypes
+import functools
+import importlib
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from engines.backends.base import Capability, EngineMissing
+
+_LINES = 400
+
+
+class Library:
+    """One library, loaded once a process: its module, its log, and which of the newer and older abilities it has."""
+
+    def __init__(self, name: str, trt: Any) -> None:
+        self.name = name
+        self.title = "TensorRT-RTX" if name == "tensorrt_rtx" else "TensorRT"
+        self.trt = trt
+        self.version = str(trt.__version__)
+        self.rtx = name == "tensorrt_rtx"
+        flags = trt.BuilderFlag
+        self.weak = hasattr(flags, "FP16")
+        # From 11 on, and in RTX, every network is strongly typed; the flag is gone or has no effect.
+        self.strong = self.rtx or not self.weak or hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
+        self.constraints = hasattr(flags, "OBEY_PRECISION_CONSTRAINTS") and hasattr(trt.ILayer, "precision")
+        self.selector = hasattr(trt, "IAlgorithmSelector") and hasattr(trt.IBuilderConfig, "algorithm_selector")
+        # RTX has the name, but chooses its kernels on the user's machine: the flag does nothing there.
+        self.editable_cache = (
+            not self.rtx and hasattr(flags, "EDITABLE_TIMING_CACHE") and hasattr(trt, "TimingCacheKey")
+        )
+        self.debug = hasattr(trt.INetworkDefinition, "mark_debug") and hasattr(trt, "IDebugListener")
+        self.unfused_debug = hasattr(trt.INetworkDefinition, "mark_unfused_tensors_as_debug_tensors")
+        self.monitor = hasattr(trt, "IProgressMonitor") and hasattr(trt.IBuilderConfig, "progress_monitor")
+        self.log = Log(trt)
+        with contextlib.suppress(AttributeError):
+            trt.init_libnvinfer_plugins(self.log.logger, "")
+        self._plugins: set[str] = set()
+
+    @property
+    def tactics(self) -> Capability:
+        """Whether the choice of kernels can be recorded and forced."""
+        if self.selector or self.editable_cache:
+            return Capability(True)
+        why = (
+            "it chooses kernels on the user's GPU"
+            if self.rtx
+            else "it has neither algorithm selector nor editable timing cache"
+        )
+        return Capability(False, f"{self.title} {self.version} cannot show or force its choice of kernels: {why}.")
+
+    def has_flag(self, flag: str) -> bool:
+        return hasattr(self.trt.BuilderFlag, flag)
+
+    def lacks(self, what: str) -> str:
+        return f"{self.title} {self.version} has no {what}."
+
+    def plug(self, paths: Sequence[str]) -> None:
+        """Load libraries of plugins, once each. Raises ``EngineMissing``."""
+        for path in paths:
+            if path in self._plugins:
+                continue
+            if not Path(path).is_file():
+                raise EngineMissing(f"There is no library of plugins '{path}'; give its path.")
+            try:
+                ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+            except OSError as error:
+                raise EngineMissing(f"The library of plugins '{path}' does not load: {error}") from error
+            self._plugins.add(path)
+
+
+class Log:
+    """What the library says: warnings and errors, the newest last."""
+
+    def __init__(self, trt: Any) -> None:
+        severity = trt.ILogger
+        lines: deque[tuple[int, str]] = deque(maxlen=_LINES)
+
+        class Logger(trt.ILogger):  # type: ignore[misc]
+            def __init__(self) -> None:
+                trt.ILogger.__init__(self)
+
+            def log(self, level: Any, text: str) -> None:
+                if level in (severity.INTERNAL_ERROR, severity.ERROR, severity.WARNING):
+                    lines.append((0 if level != severity.WARNING else 1, " ".join(text.split())))
+
+        self.logger: Any = Logger()
+        self._lines = lines
+
+    def clear(self) -> None:
+        self._lines.clear()
+
+    def errors(self) -> list[str]:
+        """Error lines since ``clear``, in order."""
+        return [text for level, text in self._lines if level == 0]
+
+    def warnings(self) -> list[str]:
+        return [text for level, text in self._lines if level == 1]
+
+
+@functools.cache
+def load(name: str) -> Library:
+    """The library, loaded. Raises ``ImportError`` or ``OSError`` where it cannot be."""
+    return Library(name, importlib.import_module(name))

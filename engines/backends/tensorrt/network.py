@@ -1,0 +1,137 @@
+"""From ONNX to TensorRT's network: parser errors as sentences, what can be observed, which layers stand for which node."""
+
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from engines.backends.base import EngineFault
+from engines.backends.tensorrt.library import Library
+
+_MOST_ERRORS = 3
+_NODE = re.compile(r"\[ONNX Layer: ([^\]]*)\]")
+_UNSUPPORTED = re.compile(
+    r"unsupported|not supported|no importer registered|plugin not found|does not support|no op", re.IGNORECASE
+)
+_SOURCE = re.compile(r"^In node \d+ with name: .*?\): |^In function \S+: *|^\S+\.(?:cpp|h|hpp):\d+:? *")
+
+
+class Parsed:
+    """A network with what it must outlive: TensorRT's network refers to the parser's weights."""
+
+    def __init__(self, network: Any, parser: Any, observed: tuple[str, ...], skipped: dict[str, str]) -> None:
+        self.network = network
+        self._parser = parser
+        self.observed = observed
+        self.skipped = skipped  # tensor -> why it cannot be observed
+
+
+def named(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, int]]:
+    """The model with a name of its own for every node (layers carry the name of their node), and the position of each name.
+    The same object where all names differ already."""
+    names = [n.name for n in model.graph.node]
+    if all(names) and len(set(names)) == len(names):
+        return model, {name: i for i, name in enumerate(names)}
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    positions: dict[str, int] = {}
+    taken = set(names)
+    for i, node in enumerate(copy.graph.node):
+        name = node.name
+        while not name or name in positions or (name != node.name and name in taken):
+            name = f"{node.name or node.op_type}__{i}" if name in ("", node.name) else f"{name}_"
+        node.name = name
+        positions[name] = i
+    return copy, positions
+
+
+def parse(
+    found: Library, builder: Any, model: onnx.ModelProto, weights_dir: str, marks: Sequence[str], strong: bool
+) -> Parsed:
+    """Parse a model whose external weights lie in ``weights_dir``; ``marks`` are outputs that are observed, not judged: those
+    that TensorRT cannot give out are dropped. Raises ``EngineFault`` (unsupported, invalid-model)."""
+    trt = found.trt
+    flags = 0
+    creation = trt.NetworkDefinitionCreationFlag
+    if strong and hasattr(creation, "STRONGLY_TYPED"):
+        flags |= 1 << int(creation.STRONGLY_TYPED)
+    if int(found.version.split(".")[0]) < 10 and not found.rtx:
+        flags |= 1 << int(creation.EXPLICIT_BATCH)
+    network = builder.create_network(flags)
+    parser = trt.OnnxParser(network, found.log.logger)
+    found.log.clear()
+    # The path is where the parser looks for external weights.
+    if not parser.parse(model.SerializeToString(), str(Path(weights_dir or ".") / "model.onnx")):
+        errors = [parser.get_error(i) for i in range(parser.num_errors)]
+        raise _refused(found, errors)
+    skipped: dict[str, str] = {}
+    for tensor in [network.get_output(i) for i in range(network.num_outputs)]:
+        if tensor.name not in marks:
+            continue
+        if tensor.is_shape_tensor:
+            skipped[tensor.name] = "a shape"
+        elif tensor.dtype == trt.bool:
+            skipped[tensor.name] = "a boolean"
+        else:
+            continue
+        network.unmark_output(tensor)
+    return Parsed(network, parser, tuple(m for m in marks if m not in skipped), skipped)
+
+
+def node_names(metadata: str) -> tuple[str, ...]:
+    """The ONNX nodes that a layer stands for, from its metadata: ``[ONNX Layer: a]``, joined where layers were fused."""
+    return tuple(dict.fromkeys(_NODE.findall(metadata or "")))
+
+
+def keep_higher(found: Library, network: Any, names: Collection[str]) -> int:
+    """Ask for FP32 in the layers of these nodes (weakly typed networks); how many layers were asked.
+
+    Constant and shape layers, and layers with no float output, have nothing to ask for.
+    """
+    trt = found.trt
+    floats = {trt.float32, trt.float16}
+    if hasattr(trt, "bfloat16"):
+        floats.add(trt.bfloat16)
+    wanted = frozenset(names)
+    asked = 0
+    for i in range(network.num_layers):
+        layer = network.get_layer(i)
+        if layer.type in (trt.LayerType.CONSTANT, trt.LayerType.SHAPE):
+            continue
+        if not wanted.intersection(node_names(layer.metadata) or (layer.name,)):
+            continue
+        outputs = [layer.get_output(k) for k in range(layer.num_outputs)]
+        if not any(o is not None and o.dtype in floats and not o.is_shape_tensor for o in outputs):
+            continue
+        layer.precision = trt.float32
+        for k, output in enumerate(outputs):
+            if output is not None and output.dtype in floats and not output.is_shape_tensor:
+                layer.set_output_type(k, trt.float32)
+        asked += 1
+    return asked
+
+
+def _refused(found: Library, errors: Sequence[Any]) -> EngineFault:
+    said = [_sentence(e) for e in errors[:_MOST_ERRORS]] or found.log.errors()[-1:] or ["it gave no reason"]
+    more = f" ({len(errors) - _MOST_ERRORS} more errors)" if len(errors) > _MOST_ERRORS else ""
+    text = "; ".join(said)
+    unsupported = any("UNSUPPORTED" in str(e.code()).upper() for e in errors) or bool(_UNSUPPORTED.search(text))
+    return EngineFault(
+        "unsupported" if unsupported else "invalid-model", f"{found.title}'s parser refuses the model: {text}{more}."
+    )
+
+
+def _sentence(error: Any) -> str:
+    """One error of the parser in one line: the node, then what is wrong with it."""
+    text = " ".join(str(error.desc()).split())
+    while (cut := _SOURCE.sub("", text)) != text:
+        text = cut
+    text = text.rstrip(". ")[:300]
+    # Before 10.0 the parser named no node.
+    node = getattr(error, "node_name", lambda: "")() or ""
+    operator = getattr(error, "node_operator", lambda: "")() or ""
+    if not node and not operator:
+        return text
+    return f"node '{node}' ({operator}): {text}" if node else f"a {operator} without a name: {text}"
