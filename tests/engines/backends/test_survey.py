@@ -75,8 +75,9 @@ def test_an_engine_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.
     assert "pip install" in row["reason"]
 
 
-def test_tensorrt_is_known_and_said_to_be_missing() -> None:
-    for name in ("tensorrt", "tensorrt_rtx"):
-        assert backends.check(name).name == name
-        with pytest.raises(EngineMissing, match="not available in this version"):
-            backends.make(name)
+@pytest.mark.parametrize(("name", "extra"), [("tensorrt", "tensorrt"), ("tensorrt_rtx", "rtx")])
+def test_tensorrt_is_known_and_said_to_be_missing(name: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "importable", lambda _package: False)
+    assert backends.check(name).name == name
+    with pytest.raises(EngineMissing, match=rf"pip install 'narrowdown\[{extra}\]'"):
+        backends.make(name)
