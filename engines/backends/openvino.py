@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing
 from engines.backends.marks import with_outputs
 from engines.graph import external
+from engines.graph.problem import ModelProblem
+from engines.graph.typed import to_precision
 from engines.spec import EngineSpec
 
 Array = np.ndarray[Any, Any]
@@ -42,6 +44,7 @@ class Compiled:
 
     def __init__(self, model: onnx.ModelProto, compiled: Any) -> None:
         self.model = model
+        self.facts: Mapping[str, Any] = {}
         self._compiled = compiled
         self._request: Any = compiled.create_infer_request()
         self._inputs = [i.name for i in model.graph.input]
@@ -88,10 +91,17 @@ class Engine:
         self._core, self._device, self._config = core, device, config
 
     def build(self, request: BuildRequest) -> Compiled:
-        """Read and compile. Raises ``EngineFault``; also where nodes are to be kept, which OpenVINO cannot do."""
-        if request.keep and self.info.precision != "fp32":
-            raise EngineFault("unsupported", f"OpenVINO: {self.info.capabilities['keep'].reason}")
+        """Read and compile. Raises ``EngineFault``.
+
+        Nodes to keep stand on FP32 islands of a typed model, with casts at their borders. OpenVINO is free to ignore that: its
+        hint is for the whole model, and it retypes what computes in FP32.
+        """
         model = with_outputs(request.model, request.marks)
+        if request.keep and self.info.precision != "fp32":
+            try:
+                model = to_precision(model, request.weights_dir, self.info.precision, request.keep)
+            except ModelProblem as error:
+                raise EngineFault("unsupported", f"OpenVINO: {error}") from error
         with _beside(model, request.weights_dir) as path:
             try:
                 read = self._core.read_model(path)
@@ -126,6 +136,7 @@ def make(spec: EngineSpec) -> Engine:
         # What it really computes in is known only once something is compiled: a hint that the device lacks is dropped silently.
         compiled = core.compile_model(core.read_model(_smallest()), device, config)
         hint = compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
+        notes = _notes(chosen["precision"], hint, native, _without(core, native)) if device == "CPU" else ()
     except RuntimeError as error:
         raise EngineMissing(f"OpenVINO's device '{device}' does not work here: {_said(error)}") from error
     precision, storage = _PRECISION.get(hint, ("fp32", "float32"))
@@ -146,11 +157,12 @@ def make(spec: EngineSpec) -> Engine:
             "mark": Capability(True),
             "keep": Capability(
                 False,
-                "its precision is one hint for the whole model; use precision=f32, or put casts into the model."
+                "its precision is one hint for the whole model, which overrules casts in the model; use precision=f32."
                 if low
                 else f"it computes in FP32 here (precision={chosen['precision']}), so there is nothing to keep.",
             ),
             "precision-hint": Capability(low, "" if low else "it computes in FP32 already."),
+            "casts": Capability(low, "" if low else "it computes in FP32 already."),
             "optimizers": Capability(False, "OpenVINO has no switches for its single transformations."),
             "tactics": Capability(False, "OpenVINO's CPU device does not choose kernels by timing."),
             "rebuild": Capability(False, "OpenVINO compiles the same model in the same way."),
@@ -158,8 +170,40 @@ def make(spec: EngineSpec) -> Engine:
         },
         options=options.DECLARED[spec.name].options,
         slots=machine.slots(chosen["threads"]),
+        notes=notes,
     )
     return Engine(info, core, device, config)
+
+
+def _without(core: Any, native: Collection[str]) -> bool:
+    """Whether the CPU device computes in BF16 although the processor has no instructions for it."""
+    if "bf16" in native:
+        return False
+    compiled = core.compile_model(core.read_model(_smallest()), "CPU", {"INFERENCE_PRECISION_HINT": "bf16"})
+    return str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()) == "bf16"
+
+
+def _notes(asked: str, ran: str, native: Collection[str], without: bool) -> tuple[str, ...]:
+    """What people expect of this engine and do not get on this processor. ``asked``: the option ``precision``; ``ran``: the type
+    that the CPU device computes in; ``native``: the types that the processor has instructions for; ``without``: BF16 works all
+    the same."""
+    lacks = "this CPU has no BF16 instructions (AVX512_BF16 or AMX)"
+    if asked == "default" and ran == "f32" and "bf16" not in native:
+        other = "precision=bf16 computes in BF16 without them, slowly" if without else "try emulate:precision=bf16"
+        return (
+            f"OpenVINO computed in FP32: {lacks}, with which its default would be BF16, so a failure of that default cannot be "
+            f"shown here; {other}.",
+        )
+    if asked == ran == "bf16" and "bf16" not in native:
+        return (f"OpenVINO computed in BF16 without instructions for it, slowly: {lacks}.",)
+    if asked in ("bf16", "f16") and ran == "f32":
+        why = lacks if asked == "bf16" else "this CPU has no FP16 instructions (AVX512_FP16 or AMX_FP16)"
+        emulation = {"bf16": "bf16", "f16": "fp16"}[asked]
+        return (
+            f"OpenVINO computed in FP32, not in the {emulation.upper()} that was asked for: {why}, so a failure of that "
+            f"precision cannot be shown here; try emulate:precision={emulation}.",
+        )
+    return ()
 
 
 @contextlib.contextmanager

@@ -59,7 +59,7 @@ class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
 
     case: Case
     # overflow | epsilon-underflow | cancellation | mask-constant | accumulation | optimizer | rounding | index-overflow |
-    # integer-narrowing | reference | nondeterminism | kernel | unknown
+    # integer-narrowing | reference | nondeterminism | fusion | kernel | unknown
     cause: str
     evidence: str = ""  # one sentence with the numbers that show it
     patches: str = ""  # tensor ids that cut this culprit off when fed with reference values
@@ -96,6 +96,7 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     margin: float = 0.0  # tolerance / error, >= 1 when it holds
     cost: str = ""
     minimal: bool = False
+    tried: str = ""  # what casts in the model do, where the engine is free to ignore them: one sentence
 
 
 class Findings(msgspec.Struct, frozen=True, omit_defaults=True):

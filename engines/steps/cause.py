@@ -32,8 +32,16 @@ class Inner(msgspec.Struct, frozen=True):
     reads: tuple[str, ...] = ()  # names of the tensors that the node reads
 
 
-def name_cause(findings: Findings, case: Case, inner: Sequence[Inner], storage: str, suspect: Suspect | None) -> Cause:
-    """``inner``: every tensor made inside the case, topological. The first rule that has numbers to show wins."""
+def name_cause(
+    findings: Findings,
+    case: Case,
+    inner: Sequence[Inner],
+    storage: str,
+    suspect: Suspect | None,
+    watched: float | None = None,
+) -> Cause:
+    """``inner``: every tensor made inside the case, topological; none where watching them cures the case, which is then off by
+    ``watched`` only. The first rule that has numbers to show wins."""
     if findings.optimizers:
         guilty = ", ".join(findings.optimizers)
         return Cause("optimizer", f"Switching {guilty} off makes the model pass; switching only it on makes it fail.")
@@ -41,6 +49,12 @@ def name_cause(findings: Findings, case: Case, inner: Sequence[Inner], storage: 
         seen = findings.signature
         often = f"{seen.failures} of {seen.looks} runs" if seen is not None and seen.looks > 1 else "some runs"
         return Cause("nondeterminism", f"One build gives other results for the same input: {often} fail.")
+    if watched is not None:
+        return Cause(
+            "fusion",
+            f"With its inner tensors watched the case is off by {_say(watched)} instead of {_say(case.own)}: what the engine does "
+            f"between these {len(case.ops)} nodes, joined, is at fault, and no inner number can say more.",
+        )
     broken = next((i for i in inner if i.score.new_nonfinite), None)
     if broken is not None:
         return _nonfinite(broken, storage)

@@ -36,10 +36,10 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         case, files = reduced.case, reduced.files
     ask = ask.lowered(case.effect)
 
-    failures, saved, inner = yield from _again(ask, case, params.repeats)
+    failures, saved, inner, watched = yield from _again(ask, case, params.repeats)
     low, high = interval(failures, params.repeats)
     suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
-    cause = name_cause(findings, case, inner, ctx.engine_info.get("storage", "float32"), suspect)
+    cause = name_cause(findings, case, inner, ctx.engine_info.get("storage", "float32"), suspect, watched)
     case = msgspec.structs.replace(case, verified=f"{failures}/{params.repeats}")
 
     patches, keep, fits = (yield from walk_forward(ask, case, params.most_patches)) if not ctx.check else ((), (), True)
@@ -119,8 +119,8 @@ def again(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[i
 
 
 def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
-    """(failures, saved files, inner tensors): the case in ``repeats`` fresh builds, the first kept, then once with its inside
-    watched."""
+    """(failures, saved files, inner tensors, own error when watched): the case in ``repeats`` fresh builds, the first kept, then once
+    with its inside watched. Where watching cures it the inner tensors say nothing and are left out; else the last is None."""
     failures, saved = 0, dict[str, str]()
     for attempt in range(repeats):
         yield Note(f"building the case afresh, {attempt + 1} of {repeats}", expected=repeats - attempt)
@@ -134,6 +134,9 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
         # The numbers that name the cause are the model's own: those of the part as it was cut, before it was shrunk.
         cut = msgspec.structs.replace(case, candidate=msgspec.structs.replace(case.candidate, edits=()))
         watched: Measurement = yield again(ask, cut, 0, marks=made)
+        verdict = ask.verdict(watched)
+        if watched.status == "ok" and failures and len(nodes) > 1 and ask.findings.looks == 1 and not verdict.failed:
+            return failures, saved, [], verdict.own
         if watched.status == "ok" and watched.results:
             scores = {s.name: s for s in (*watched.results[0].outputs, *watched.results[0].marks)}
             for t in made:
@@ -141,7 +144,7 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
                 if node is not None and ask.index.tensors[t].name in scores:
                     reads = tuple(ask.index.tensors[r].name for r in node.reads)
                     inner.append(Inner(node.op, ask.names([node.id])[0], scores[ask.index.tensors[t].name], reads))
-    return failures, saved, inner
+    return failures, saved, inner, None
 
 
 def _fails(ask: Inquiry, case: Case, m: Measurement) -> bool:
@@ -229,8 +232,17 @@ def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tup
     after = msgspec.structs.replace(findings, patches=ranges.encode(all_patches), keep=ranges.encode(all_kept))
     if not still or findings.signature is None:
         return after, error, still
-    signature = sign(next(r for r in m.results if r.sample == sample), ask.criterion, sample)
-    return msgspec.structs.replace(after, round_signature=signature, sample=_fed(findings, sample)), error, still
+    result, feed = next(r for r in m.results if r.sample == sample), _fed(findings, sample)
+    if feed == sample and "/" in sample:
+        # A row may fail in its batch only; then the batch is what the next round searches on.
+        yield Note(f"does {sample} still fail alone?")
+        alone: Measurement = yield ask.whole((sample,), patches=all_patches, keep=all_kept)
+        if alone.status == "ok" and judge_whole(alone, ask.criterion).failed:
+            result = alone.results[0]
+        else:
+            feed = sample.partition("/")[0]
+    signature = sign(result, ask.criterion, sample)
+    return msgspec.structs.replace(after, round_signature=signature, sample=feed), error, still
 
 
 def _fed(findings: Findings, sample: str) -> str:

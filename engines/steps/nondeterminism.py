@@ -13,7 +13,7 @@ from engines.steps.layerwise import batches, markable
 from engines.steps.looks import Looks, failed_runs, look_again
 from engines.steps.outcome import NondeterminismOutcome
 from engines.steps.prepare import prepared, whole
-from engines.steps.statistics import unseen_rate
+from engines.steps.statistics import ruled_out
 
 
 class NondeterminismParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,8 +102,7 @@ def _single_thread(ctx: StepContext, findings: Findings, rule: Criterion, runs: 
 def _message(found: bool, node: str, failures: int, runs: int, single: str) -> str:
     threads = {"cures": " One thread cures it.", "no": " One thread does not cure it.", "not-tried": ""}[single]
     if not found:
-        rate = 100 * unseen_rate(runs)
-        return f"No tensor differs between {runs} runs; a rate below {rate:.2g} % would not have shown.{threads}"
+        return f"No tensor differs between {runs} runs; {ruled_out(runs)}.{threads}"
     return f"{node} gives other values for the same inputs: {failures} of {runs} runs fail.{threads}"
 
 

@@ -74,14 +74,16 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
 def _never(looks: int) -> RepeatOutcome:
     """Nothing failed, however often it was looked at."""
     low, high = interval(0, looks)
-    rate = f"a fault rarer than {100 * unseen_rate(looks):.2g} % would not have shown"
-    message = f"It fails in 0 of {looks} runs of one build; {rate}." if looks else "The model did not run again."
+    message = (
+        f"It fails in 0 of {looks} runs of one build; {ruled_out(looks)}." if looks else "The model did not run again."
+    )
     return RepeatOutcome(
         behaviour="steady" if looks else "unresolved",
         builds=1,
         runs=looks,
         interval_low=low,
         interval_high=high,
+        more_looks=settling(looks)[1] if looks else 0,
         message=message,
     )
 

@@ -34,6 +34,24 @@ def unseen_rate(looks: int) -> float:
     return min(1.0, 3 / looks) if looks else 1.0
 
 
+def settling(looks: int, confidence: float = CONFIDENCE) -> tuple[float, int]:
+    """(rate, more looks): the next power of ten below what ``looks`` passing looks have ruled out, and how many more in a row would
+    rule out a fault as rare as that with this confidence."""
+    rate = 0.1
+    while looks_to_see(rate, confidence) <= looks:
+        rate = round(rate / 10, 12)
+    return rate, looks_to_see(rate, confidence) - looks
+
+
+def ruled_out(looks: int) -> str:
+    """What ``looks`` looks without a failure leave possible, and how many more would settle it; a clause without a full stop."""
+    rate, more = settling(looks)
+    return (
+        f"a fault rarer than {100 * unseen_rate(looks):.3g} % would not have shown; {more:,} more looks without a failure would "
+        f"rule out, with {100 * CONFIDENCE:.0f} % confidence, one that shows in {100 * rate:g} % of the runs"
+    )
+
+
 def _at_most(k: int, n: int, p: float) -> float:
     """P(X <= k) for X binomial(n, p), summed in logarithms so that n in the thousands stays exact enough."""
     if p <= 0:

@@ -35,6 +35,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     files: dict[str, str] = {}
     chosen: Workaround | None = None
     message = "Nothing that this engine can switch was found to help."
+    tried: str = yield from _casts(ask)
     for kind, engine in _options(ctx, findings):
         yield Note(f"trying {engine}")
         chosen = yield from _verify(ask, params, kind, engine)
@@ -52,6 +53,9 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             chosen = as_workaround(ask, kept)
     elif chosen is None and capability["reason"]:
         message = f"{message} Keeping nodes in higher precision: {capability['reason']}"
+    if tried:
+        message = f"{tried} {message}"
+        chosen = msgspec.structs.replace(chosen, tried=tried) if chosen else None
     holds = chosen is not None and chosen.samples_ok == chosen.samples_n
     return Finish(
         WorkaroundOutcome(
@@ -73,6 +77,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             if findings.optimizers
             else "unknown",
             culprits=len(findings.culprits),
+            tried=tried,
             message=message,
         ),
         msgspec.structs.replace(findings, workaround=chosen),
@@ -99,6 +104,25 @@ def _options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:
     if hint["present"] and not options:
         options.append(("option", str(spec.with_option("precision", "f32"))))
     return options
+
+
+def _casts(ask: Inquiry) -> Sub:
+    """What casts in the model do where the engine takes them but retypes as it likes: one sentence; nothing where that is no
+    question here. The nodes are those of the minimal cases, up to where their values fit again."""
+    capabilities = ask.ctx.engine_info.get("capabilities", {})
+    keep = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
+    if ask.ctx.check or not keep or not capabilities.get("casts", {"present": False})["present"]:
+        return ""
+    size = f"the {len(keep)} nodes of the {'case' if len(ask.findings.culprits) == 1 else 'cases'}"
+    yield Note(f"casts in the model around {size}")
+    m: Measurement = yield ask.whole(all_feeds(ask.findings), patches=(), keep=keep)
+    if m.status != "ok":
+        return f"Casts in the model could not be tried: {m.message}"
+    error = worst(m.results, ask.criterion)[2]
+    off = "not finite" if error >= HUGE else f"off by {error:.3g}"
+    if judge_whole(m, ask.criterion).passed:
+        return f"Casts in the model cure it too: with {size} kept in FP32 by casts it is {off}."
+    return f"Casts in the model do not cure it: with {size} kept in FP32 by casts it is still {off}."
 
 
 def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> Sub:
@@ -148,8 +172,13 @@ def _cost(before: Measurement, after: Measurement) -> str:
     """How long a run takes with and without, from TIMED runs each: a rough guide."""
     if before.run_seconds <= 0 or after.run_seconds <= 0:
         return ""
-    now, then = (1000 * m.run_seconds / TIMED for m in (after, before))
-    return f"a run takes about {now:.2g} ms, before {then:.2g} ms"
+    now, then = (_time(m.run_seconds / TIMED) for m in (after, before))
+    return f"a run takes about {now}, before {then}"
+
+
+def _time(seconds: float) -> str:
+    """Two significant digits of a time from milliseconds on."""
+    return f"{seconds:.2g} s" if seconds >= 0.995 else f"{float(f'{1000 * seconds:.2g}'):g} ms"
 
 
 def _applied(ask: Inquiry, chosen: Workaround) -> Any:
@@ -158,7 +187,7 @@ def _applied(ask: Inquiry, chosen: Workaround) -> Any:
 
 SPEC = StepSpec(
     name="workaround",
-    version=1,
+    version=2,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,

@@ -41,6 +41,10 @@ def card(engine: dict[str, Any]) -> str:
                     f"{key}: {value.get('reason', '')}", 100, initial_indent="  cannot   ", subsequent_indent=" " * 11
                 )
             )
+    lines += [
+        textwrap.fill(str(note), 100, initial_indent="  note     ", subsequent_indent=" " * 11)
+        for note in engine.get("notes", ())
+    ]
     for option in engine.get("options", ()):
         choices = (
             f" ({'|'.join(map(str, option['choices']))})"
