@@ -9,7 +9,7 @@ import msgspec
 from engines.compare.criterion import Criterion
 from engines.compare.judge import badness, judge_check, judge_whole, limit, worst
 from engines.probe import HUGE, Measurement, SampleResult
-from engines.spec import parse
+from engines.spec import of_the_same, parse
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
 from engines.steps.looks import Looks, look_again
 from engines.steps.outcome import CompareOutcome
@@ -117,8 +117,8 @@ def _judge_reference(ctx: StepContext, findings: Findings, params: CompareParams
     _, output, moves = worst(twice.results, rule) if twice.status == "ok" else ("", "", 0.0)
     if moves > SUSPECT * limit(rule, output):
         return _Reference(steady=False, error=moves, judge="itself, a second time", suspect=True)
-    for judge in (JUDGE, SECOND):
-        if judge == JUDGE and m.nodes > params.judge_nodes:
+    for judge in (of_the_same(JUDGE, ctx.reference), of_the_same(SECOND, ctx.reference)):
+        if parse(judge).name == "reference" and m.nodes > params.judge_nodes:
             continue
         off: Measurement = yield whole(
             ctx, findings, samples=feed, engine=ctx.reference, reference=judge, timeout=params.judge_seconds
@@ -214,11 +214,8 @@ def _message(
         if error > 0
         else f"every output equals the reference's; allowed {allowed}"
     )
-    if looks > 1:
-        said = f"No failure in {looks} runs: {worst_of}; {ruled_out(looks)}."
-    else:
-        said = f"No failure: {worst_of}."
-    return f"{said}{doubt}"
+    more = f" in {looks} runs: {worst_of}; {ruled_out(looks)}" if looks > 1 else f": {worst_of}"
+    return f"No failure{more}.{doubt}"
 
 
 def _suspect(reference: _Reference, rule: Criterion) -> str:

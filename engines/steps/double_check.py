@@ -22,6 +22,24 @@ HELPS = {
     "check-died": "regex",
     "varies": "seed",
 }
+# The reasons as people read them, after a number of parts.
+WORDS = {
+    "harmless": "with an error that reaches no output",
+    "milder": "with an error far below the whole model's",
+    "amplified-downstream": "with an error that only grows further down",
+    "unrepresentable-input": "fed a value that does not fit the engine's precision",
+    "build-failed": "that the engine could not build",
+    "invalid-model": "that are no valid model",
+    "unsupported": "that the engine does not support",
+    "refused": "that could not be run",
+    "crash": "that crashed the engine",
+    "timeout": "that took too long",
+    "out-of-memory": "that ran out of memory",
+    "check-died": "on which the check died",
+    "varies": "that came out differently each time",
+    "reference-failed": "that the reference could not run",
+}
+LEFT = {0: "This was the last try.", 1: "One more try is left."}
 
 
 class DoubleCheckParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,32 +51,42 @@ def double_check(ctx: StepContext) -> Steps[DoubleCheckOutcome]:
     findings: Findings = yield from prepared(ctx)
     counts = {str(k): int(v) for k, v in dict(ctx.settings.get("unresolved", {})).items() if v}
     left = max(0, params.visits - ctx.visit)
+    passes = findings.signature is None
     most = max(counts, key=lambda reason: (counts[reason], reason), default="")
-    helps = "regex" if ctx.check else HELPS.get(most, "tolerance")
-    suggestion = "stop" if left == 0 or ctx.settings.get("search") == "linear" else "linear"
-    causes = ", ".join(f"{reason} {n}" for reason, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-    total = sum(counts.values())
-    said = (
-        f"{total} probes were neither pass nor fail: {causes}."
-        if total
-        else "Every probe passed or failed; none was unresolved."
-    )
+    tried = left == 0 or ctx.settings.get("search") == "linear"
     return Finish(
         DoubleCheckOutcome(
             visits_left=left,
             culprits=len(findings.culprits),
-            unresolved=total,
-            causes=causes,
-            suggestion=suggestion,  # type: ignore[arg-type]
-            message=f"{said} Changing the {helps} would help most. {left} more tries.",
+            unresolved=sum(counts.values()),
+            causes=", ".join(f"{reason} {n}" for reason, n in _ranked(counts)),
+            suggestion="stop" if tried or passes else "linear",
+            message=f"{_said(counts, 'regex' if ctx.check else HELPS.get(most, 'tolerance'), passes)} "
+            f"{LEFT.get(left, f'{left} more tries are left.')}",
         ),
-        findings,
+        # What was reduced to did not fail like the whole, so it is no case.
+        msgspec.structs.replace(findings, case=None),
     )
+
+
+def _ranked(counts: dict[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _said(counts: dict[str, int], helps: str, passes: bool) -> str:
+    if passes:
+        return "With these settings the whole model passes, so nothing is left to reduce: a stricter setting is needed."
+    total = sum(counts.values())
+    if not total:
+        return f"Every part that was tried either passed or failed. Changing the {helps} would help most."
+    why = ", ".join(f"{n} {WORDS.get(reason, f'({reason})')}" for reason, n in _ranked(counts))
+    parts = "1 part" if total == 1 else f"{total} parts"
+    return f"{parts} of the model neither passed nor failed: {why}. Changing the {helps} would help most."
 
 
 SPEC = StepSpec(
     name="double-check",
-    version=1,
+    version=2,
     summary="Look at what was unresolved, and choose what to change before reducing again.",
     run=double_check,
     outcome=DoubleCheckOutcome,

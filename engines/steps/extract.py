@@ -102,7 +102,8 @@ def _outcome(case: Case, grown: int, ask: Inquiry) -> ExtractOutcome:
         effect=case.effect,
         grown=grown,
         needs_higher_inputs=case.needs_higher_inputs,
-        message=f"{len(case.nodes)} of {len(ask.index.nodes)} nodes, alone, fail in the same way "
+        message=f"{len(case.nodes)} of {len(ask.index.nodes)} nodes, alone, "
+        f"{'fails' if len(case.nodes) == 1 else 'fail'} in the same way "
         f"({case.verified} builds).{higher}",
     )
 

@@ -239,9 +239,9 @@ def _message(reduced: Reduced, ask: Inquiry) -> str:
         return f"Nothing to reduce: {reduced.reason}."
     case = reduced.case
     more = " It needs its inputs in higher precision: fed exactly it passes." if case.needs_higher_inputs else ""
-    return (
-        f"{len(case.nodes)} of {len(ask.index.nodes)} nodes fail in the same way ({case.verified} fresh builds).{more}"
-    )
+    fail = "fails" if len(case.nodes) == 1 else "fail"
+    size = f"{len(case.nodes)} of {len(ask.index.nodes)} nodes {fail}"
+    return f"{size} in the same way ({case.verified} fresh builds).{more}"
 
 
 SPEC = StepSpec(

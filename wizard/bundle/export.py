@@ -59,7 +59,7 @@ def _put(made: Path, target: Path) -> None:
 
 def _write(reading: Reading, folder: Path) -> None:
     report = reading.report()
-    culprits = confirmed(reading.state.findings)
+    culprits = confirmed(reading.state, reading.flow)
     if not culprits:
         raise NothingToExport(
             f"The session {reading.description.id} has found no failing case yet, so there is nothing to export; "

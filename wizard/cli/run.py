@@ -8,7 +8,7 @@ import msgspec
 
 from wizard import trust
 from wizard.cli import terminal
-from wizard.cli.answers import read_answers
+from wizard.cli.answers import Script, read_answers
 from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, STOPPED, Refusal
 from wizard.cli.follow import Follower, Prompt
 from wizard.cli.problem import problem_from
@@ -65,7 +65,7 @@ def watch(arguments: argparse.Namespace) -> int:
     flow = flow_of(place)
     client = Client.attach(place, "watch", name="narrowdown watch")
     try:
-        code = Follower(client, display(name, flow)).run(controls=False)
+        code = Follower(client, display(name, flow), name=folders.spoken(place)).run(controls=False)
     finally:
         client.close()
     return code
@@ -82,11 +82,12 @@ def start(problem: Problem, arguments: argparse.Namespace, *, person: bool) -> i
 def walk(place: Path, flow: Flow, arguments: argparse.Namespace, *, person: bool) -> int:
     """Start the runner, or attach to the one at work, and follow it to its end; then write what is handed on."""
     name = display_name(arguments, person=person)
-    answers = read_answers(arguments.answers, flow) if getattr(arguments, "answers", None) else {}
-    policy: Policy = "person" if person else "script" if answers else "recommended"
+    script = read_answers(arguments.answers, flow) if getattr(arguments, "answers", None) else Script({}, {})
+    policy: Policy = "person" if person else "script" if script.answers else "recommended"
     options = Options(
         policy=policy,
-        answers=answers,
+        answers=script.answers,
+        settings=script.settings,
         jobs=arguments.jobs,
         offers=person and name == "tui",
         retry_unresolved=getattr(arguments, "retry_unresolved", False),
@@ -108,9 +109,12 @@ def walk(place: Path, flow: Flow, arguments: argparse.Namespace, *, person: bool
             return FOUND
         shown = display(name, flow)
         prompt = Prompt(flow) if person else None
-        code = Follower(client, shown, prompt=prompt, since=before.seq).run()
+        follower = Follower(client, shown, prompt=prompt, since=before.seq, name=folders.spoken(place))
+        code = follower.run()
     finally:
         client.close()
+    if follower.watched:
+        return code  # whoever holds the session writes what is handed on
     finish(place, code, text=name in ("plain", "rich"))
     return code
 
@@ -150,7 +154,7 @@ def finish(place: Path, code: int, *, text: bool) -> None:
     except (SessionProblem, MachineProblem, OSError) as problem:
         print(f"narrowdown: the bundle could not be written: {problem}", file=sys.stderr)
     if text:
-        for line in summary(report):
+        for line in summary(report)[0 if report.culprits else 1 :]:  # the display has said what kind of end it is
             print(visible(line))
         if case:
             print(f"  case     {case}  (python {case}/check.py shows the fault again)")

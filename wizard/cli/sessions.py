@@ -77,7 +77,7 @@ def show(arguments: argparse.Namespace) -> int:
         print(f"{position:3}  {stop.node:16} {visible(stop.text):48} {stop.by:12} {spent}")
         if stop.message:
             print(f"       {visible(stop.message)}")
-    print(*map(visible, summary(report) or [report.headline]), sep="\n")
+    print(*map(visible, summary(report)), sep="\n")
     return FOUND
 
 

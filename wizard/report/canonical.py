@@ -17,7 +17,7 @@ def canonical(state: State, flow: Flow) -> str:
     for visit in state.route:
         lines += _visit(visit)
     findings = state.findings
-    for position, culprit in enumerate(confirmed(findings), 1):
+    for position, culprit in enumerate(confirmed(state, flow), 1):
         case = culprit.case
         lines.append(
             f"culprit {position}: {culprit.cause}; nodes {case.node_ids}; sample {case.sample}; verified {case.verified}"

@@ -44,6 +44,7 @@ class Workaround(msgspec.Struct, frozen=True):
     margin: float | None
     cost: str
     minimal: bool
+    tried: str
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -104,6 +105,11 @@ class Report(msgspec.Struct, frozen=True):
     commands: tuple[str, ...]
     seconds: float
     probes: int
+    # Where nothing failed: how many times the worst error fits into what is allowed, and where it was met.
+    margin: float | None = None
+    worst_output: str = ""
+    worst_sample: str = ""
+    advice: str = ""  # what the end means, and what to do now
 
 
 def to_json(report: Report) -> str:

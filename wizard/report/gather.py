@@ -21,7 +21,7 @@ def gather(
 ) -> Report:
     """The document of a session, finished or not. ``table``: the rows of a step's table, by its artifact's digest."""
     findings = state.findings
-    culprits = tuple(culprit(c, compared=not problem.check) for c in confirmed(findings))
+    culprits = tuple(culprit(c, compared=not problem.check) for c in confirmed(state, flow))
     first = culprits[0] if culprits else None
     reproduced = _outcome(state, "compare")
     criterion, signature = findings.criterion, findings.signature
@@ -57,6 +57,10 @@ def gather(
         commands=tuple(commands(parse(problem.engine), criterion, first.inputs)) if first and criterion else (),
         seconds=sum(visit.seconds for visit in state.route),
         probes=sum(visit.probes for visit in state.route),
+        margin=reproduced.get("margin") if signature is None else None,
+        worst_output=str(reproduced.get("worst_output") or ""),
+        worst_sample=str(reproduced.get("worst_sample") or ""),
+        advice=flow.ends[state.end].explain.strip() if state.end in flow.ends else "",
     )
 
 
@@ -68,12 +72,15 @@ def reached(state: State, flow: Flow) -> Verdict:
     findings = state.findings
     if end is not None and findings.workaround is not None:
         return "worked-around"
-    return "minimal-case" if end is not None and confirmed(findings) else "unresolved"
+    return "minimal-case" if end is not None and confirmed(state, flow) else "unresolved"
 
 
-def confirmed(findings: base.Findings) -> tuple[base.Culprit, ...]:
-    """The culprits; where none was confirmed, the case that a search left, its cause unknown."""
-    if findings.culprits or findings.case is None:
+def confirmed(state: State, flow: Flow) -> tuple[base.Culprit, ...]:
+    """The culprits; where none was confirmed, the case that a search left, its cause unknown. A case with which the session
+    ended unresolved was not accepted as one."""
+    findings, end = state.findings, flow.ends.get(state.end)
+    rejected = end is not None and end.verdict == "unresolved"
+    if findings.culprits or findings.case is None or rejected:
         return findings.culprits
     return (base.Culprit(case=findings.case, cause="unknown", dir="case"),)
 
@@ -115,6 +122,7 @@ def _workaround(w: base.Workaround | None, engine: str) -> Workaround | None:
         margin=min(w.margin, HUGE),
         cost=w.cost,
         minimal=w.minimal,
+        tried=w.tried,
     )
 
 
@@ -148,7 +156,7 @@ def headline(
         here = state.here
         node = flow.nodes.get(here.node) if here else None
         return f"The session is at: {node.title}" if node else "The session has only begun"
-    if not culprits:
+    if not culprits or verdict == "unresolved":
         end = flow.ends.get(state.end)
         return end.title if end else "The route was too long to go on"
     first = culprits[0]
@@ -206,10 +214,12 @@ def _nodes_before(state: State) -> int:
 
 
 def summary(report: Report) -> list[str]:
-    """What was found, in a few lines of plain text; none where no part of the model is at fault."""
-    if not report.culprits:
-        return []
+    """What was found, in a few lines of plain text: the headline, what it rests on, what to do with it."""
     lines = [report.headline]
+    if not report.culprits:
+        last = report.route[-1] if report.route else None
+        said = [last.because or last.message] if last and report.end else []
+        return [*lines, *(f"  {line}" for line in (*said, *report.advice.splitlines()))]
     for position, c in enumerate(report.culprits, 1):
         facts = [c.cause]
         facts += [f"own error {number(c.own)}"] if c.own is not None else []

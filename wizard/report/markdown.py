@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from wizard.report.document import Culprit, Report
-from wizard.report.words import count, duration, listing, margin, number, visible
+from wizard.report.words import count, duration, listing, margin, number, switch, visible
 
 
 def to_markdown(report: Report) -> str:
@@ -24,6 +24,7 @@ def to_markdown(report: Report) -> str:
 
 
 def summary(report: Report) -> str:
+    nearest = f"{code(report.worst_output)} on {code(report.worst_sample)}, {margin(report.margin)}"
     rows = [
         ("verdict", report.verdict + ("" if report.end else " (the session has not ended)")),
         ("model", code(report.model)),
@@ -32,12 +33,14 @@ def summary(report: Report) -> str:
         ("error, allowed", f"{report.metric} {number(report.error)}, {number(report.tolerance)}"),
         ("failing outputs", listing([code(name) for name in report.failing_outputs])),
         ("samples failing", f"{report.samples_failing} of {report.samples}"),
-        ("cause", literal(report.cause) or "?"),
-        ("size", f"{report.nodes_after} of {count(report.nodes_before, 'node')}" if report.nodes_after else "?"),
+        *([("nearest to failing", nearest)] if report.margin is not None and report.worst_output else []),
+        *([("cause", literal(report.cause) or "?")] if report.culprits else []),
+        *([("size", f"{report.nodes_after} of {count(report.nodes_before, 'node')}")] if report.nodes_after else []),
         ("time", f"{duration(report.seconds)}, {count(report.probes, 'probe')}"),
     ]
     text = table(("", ""), rows)
-    return f"{text}\n\n{literal(report.explanation)}" if report.explanation else text
+    said = [literal(line) for line in (report.explanation, report.advice) if line]
+    return "\n\n".join([text, *said])
 
 
 def culprit(c: Culprit, position: int, total: int) -> str:
@@ -77,12 +80,12 @@ def workaround(report: Report) -> str:
     if w.keep_higher:
         rows.append(("keep in higher precision", listing([code(name) for name in w.keep_higher], 40)))
     if w.switched_off:
-        rows.append(("switch off", listing([code(name) for name in w.switched_off])))
+        rows.append((switch(w.kind), listing([code(name) for name in w.switched_off])))
     if w.cost:
         rows.append(("cost", literal(w.cost)))
     rows.append(("smallest set", "yes" if w.minimal else "not proven"))
     title = "## The workaround" if w.holds else "## The workaround does not hold on every sample"
-    return f"{title}\n\n{table(('', ''), rows)}"
+    return "\n\n".join([f"{title}\n\n{table(('', ''), rows)}", *([literal(w.tried)] if w.tried else [])])
 
 
 def route(report: Report) -> str:

@@ -25,6 +25,7 @@ from wizard.runner.drive import Drive, Fingerprints, Prober, Stopped
 from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options
 from wizard.runner.server import Client, Reply, Request
+from wizard.runner.settings import fault
 from wizard.session.decide import Ask, Ended, RunStep, decide
 from wizard.session.events import (
     AnyEvent,
@@ -232,7 +233,9 @@ class Runner:
             known = ", ".join(offer.id for offer in ask.answers)
             raise _Close(BAD_INPUT, f"'{given}' is not an answer of '{ask.node}'; its answers are {known}.")
         listed = self._options.settings.get(ask.node, [])
-        settings = listed[ask.visit - 1] if given and ask.visit <= len(listed) else {}
+        settings = listed[min(ask.visit, len(listed)) - 1] if given and listed else {}
+        if said := fault(settings, self._ledger.state.findings):
+            raise _Close(BAD_INPUT, f"The answer '{given}' of '{ask.node}' cannot be given: {said}")
         return self._answered(ask, given or ask.recommended, "script" if given else "recommended", settings=settings)
 
     def _answered(
@@ -565,6 +568,8 @@ class Runner:
         if answer not in {offer.id for offer in ask.answers}:
             return _no(f"'{answer}' is not one of the answers: {', '.join(offer.id for offer in ask.answers)}.")
         settings = {str(name): value for name, value in dict(request.get("settings") or {}).items()}
+        if said := fault(settings, self._ledger.state.findings):
+            return _no(said)
         self._answer = self._answered(ask, answer, "person", str(request.get("note", ""))[:8000], settings)
         return _YES
 

@@ -7,9 +7,9 @@ import pytest
 
 from engines.compare.criterion import Signature
 from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import Check, Describe, Measure, Measurement, SampleResult, Sanitize, Score
+from engines.probe import Candidate, Check, Describe, Measure, Measurement, SampleResult, Sanitize, Score
 from engines.spec import parse
-from engines.steps.base import Described
+from engines.steps.base import Case, Described
 
 LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01)
 
@@ -362,3 +362,21 @@ def test_with_nobody_there_another_search_is_tried_once(answers: Any, walk: Any)
     assert suggested(1) == "linear"
     assert suggested(2, search="linear") == "stop"
     assert suggested(3) == "stop"
+
+
+def test_what_stood_in_the_way_is_said_in_words_and_no_case_is_left(answers: Any, walk: Any) -> None:
+    case = Case(candidate=Candidate(nodes="1"), sample="real:0")
+    found = msgspec.structs.replace(locked(answers), case=case)
+    settings = {"unresolved": {"milder": 2, "crash": 1}}
+    done = walk("double-check", answers.context(found, visit=2, settings=settings), None)
+    why = "2 with an error far below the whole model's, 1 that crashed the engine"
+    said = f"3 parts of the model neither passed nor failed: {why}. Changing the tolerance would help most."
+    assert done.finish.outcome.message == f"{said} One more try is left."
+    assert done.finish.findings.case is None
+
+
+def test_a_model_that_passes_under_the_new_settings_is_not_searched_again(answers: Any, walk: Any) -> None:
+    found = msgspec.structs.replace(locked(answers), signature=None)
+    done = walk("double-check", answers.context(found), lambda _probe: answers.measured(("real:0", 0.0)))
+    assert done.finish.outcome.suggestion == "stop"
+    assert "the whole model passes" in done.finish.outcome.message
