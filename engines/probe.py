@@ -107,7 +107,7 @@ class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     source_digests: tuple[str, ...] = ()
     seed: int = 1
     shapes: dict[str, tuple[int, ...]] = {}
-    ranges: dict[str, tuple[float, float]] = {}  # "" is the default range
+    ranges: dict[str, tuple[int | float, int | float]] = {}  # "" is the default range
     random: bool = True  # also make one random-by-role feed
     folder: str = ""
 

@@ -14,7 +14,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     inputs: tuple[str, ...] = ()
     seed: int = 1
     input_shapes: dict[str, tuple[int, ...]] = {}
-    val_range: dict[str, tuple[float, float]] = {}
+    val_range: dict[str, tuple[int | float, int | float]] = {}
     metric: str = ""
     atol: dict[str, float] = {}
     rtol: dict[str, float] = {}

@@ -4,8 +4,10 @@ Sources are paths: Polygraphy's JSON (or a folder of it), ``.npz`` (arrays by in
 input each, ``NAME=path`` names it), and data loader scripts ``path.py[:function]`` that yield feeds.
 """
 
+import contextlib
 import difflib
 import importlib.util
+import itertools
 import sys
 import traceback
 import uuid
@@ -20,23 +22,27 @@ from engines.data.problem import InputProblem
 
 IMAGES = (".png", ".jpg", ".jpeg")
 KINDS = (".json", ".npz", ".npy", ".py", *IMAGES)
-_MOST_FEEDS = 10_000  # of one script: a loader without an end must not fill the disk
+# Of one script: a loader without an end must neither fill the disk nor keep every probe busy for hours.
+_MOST_FEEDS = 1_000
+_MOST_BYTES = 4 << 30
 
 Array = np.ndarray[Any, Any]
 
 
 class Given(NamedTuple):
     """Arrays of one feed as the file holds them. ``alone``: one array for one input; other files complete the feed; its name is
-    empty where neither the user nor the file's name tells it."""
+    empty where neither the user nor the file's name tells it. ``warning``: what is to be said about the source from here on."""
 
     source: str  # for people: a file's name
     arrays: Mapping[str, Array]
     alone: bool = False
     image: bool = False
+    warning: str = ""
 
 
-def read(source: str, names: Iterable[str]) -> Iterator[Given]:
-    """The feeds of a source. ``names``: the model's inputs, to tell ``NAME=path`` and file names. Raises ``InputProblem``."""
+def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]:
+    """The feeds of a source. ``names``: the model's inputs, to tell ``NAME=path`` and file names. ``folder``: where a script
+    runs, if it is there, else the script's own folder. Raises ``InputProblem``."""
     known = tuple(names)
     name, path = _named(source, known)
     path, function = _script(path)
@@ -45,7 +51,9 @@ def read(source: str, names: Iterable[str]) -> Iterator[Given]:
     if not file.exists():
         raise InputProblem(f"There is no inputs file '{path}'.")
     if kind == ".py":
-        yield from _from_script(file, function or "load_data")
+        yield from _from_script(
+            file, function or "load_data", folder if folder and Path(folder).is_dir() else str(file.absolute().parent)
+        )
     elif file.is_dir() or kind == ".json":
         for feed in polygraphy.read_inputs(file):
             yield Given(file.name, feed)
@@ -117,8 +125,9 @@ def _image(file: Path) -> Array:
     return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
-def _from_script(file: Path, function: str) -> Iterator[Given]:
-    """Feeds of a data loader script. Its folder is importable while it runs, and its module is forgotten afterwards."""
+def _from_script(file: Path, function: str, folder: str) -> Iterator[Given]:
+    """Feeds of a data loader script. Its folder is importable while it runs, and its module is forgotten afterwards. Its code,
+    and nothing else, runs in ``folder``."""
     name = f"_narrowdown_loader_{uuid.uuid4().hex}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -128,7 +137,8 @@ def _from_script(file: Path, function: str) -> Iterator[Given]:
     sys.path.insert(0, str(file.parent))
     try:
         try:
-            spec.loader.exec_module(module)
+            with contextlib.chdir(folder):
+                spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
             raise InputProblem(_blame(file, error)) from error
         loader = getattr(module, function, None)
@@ -138,17 +148,18 @@ def _from_script(file: Path, function: str) -> Iterator[Given]:
             raise InputProblem(
                 f"'{file.name}' has no function '{function}'{f': did you mean {near}?' if near else '.'}"
             )
-        yield from _iterate(file, function, loader)
+        yield from _iterate(file, function, loader, folder)
     finally:
         sys.modules.pop(name, None)
         if str(file.parent) in sys.path:
             sys.path.remove(str(file.parent))
 
 
-def _iterate(file: Path, function: str, loader: Any) -> Iterator[Given]:
+def _iterate(file: Path, function: str, loader: Any, folder: str) -> Iterator[Given]:
     try:
-        made = loader()
-        feeds = iter([made] if isinstance(made, Mapping) else made)
+        with contextlib.chdir(folder):
+            made = loader()
+            feeds = iter([made] if isinstance(made, Mapping) else made)
     except TypeError as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
             raise InputProblem(_blame(file, error)) from error
@@ -157,25 +168,32 @@ def _iterate(file: Path, function: str, loader: Any) -> Iterator[Given]:
         ) from error
     except (Exception, SystemExit) as error:
         raise InputProblem(_blame(file, error)) from error
-    for count in range(_MOST_FEEDS + 1):
+    size = 0
+    for count in itertools.count():
         try:
-            feed = next(feeds)
+            with contextlib.chdir(folder):
+                feed = next(feeds)
         except StopIteration:
             if not count:
                 raise InputProblem(f"{function}() in '{file.name}' gave no feed at all.") from None
             return
         except (Exception, SystemExit) as error:
             raise InputProblem(_blame(file, error)) from error
-        if count == _MOST_FEEDS:
-            raise InputProblem(
-                f"{function}() in '{file.name}' gives more than {_MOST_FEEDS:,} feeds; let it end earlier."
+        if count == _MOST_FEEDS or size > _MOST_BYTES:
+            yield Given(
+                file.name,
+                {},
+                warning=f"{function}() in '{file.name}' gives more than {count:,} feeds: the first {count:,} are used.",
             )
+            return
         if not isinstance(feed, Mapping):
             raise InputProblem(
                 f"{function}() in '{file.name}' must yield dicts of arrays by input name, but feed {count} is "
                 f"a {type(feed).__name__}."
             )
-        yield Given(file.name, {str(k): _as_array(v, str(k), file) for k, v in feed.items()})
+        arrays = {str(k): _as_array(v, str(k), file) for k, v in feed.items()}
+        size += sum(array.nbytes for array in arrays.values())
+        yield Given(file.name, arrays)
 
 
 def _as_array(value: Any, name: str, file: Path) -> Array:

@@ -1,7 +1,8 @@
 """Random inputs by role: what an input is *for* decides which random values make sense.
 
 Token ids stay below their vocabulary, masks are 0 and 1, positions count up, images lie in 0..1. Everything guessed is said in a
-sentence. Which role an input has follows from the graph first (who reads it), then from its name.
+sentence. Which role an input has follows from the graph first (who reads it), then from its name. Where the user gives a range,
+that decides instead: see ``draws``.
 """
 
 import zlib
@@ -14,7 +15,7 @@ import numpy as np
 from engines.graph.index import GraphIndex, Node
 
 Array = np.ndarray[Any, Any]
-Kind = Literal["range", "ids", "mask", "positions", "lengths", "image", "normal", "unit", "text", "choice"]
+Kind = Literal["ids", "mask", "positions", "lengths", "image", "normal", "unit", "text", "choice"]
 
 # Sizes for dimensions that nothing tells about, by what the dimension's name holds; first match.
 SIZES: tuple[tuple[tuple[str, ...], int], ...] = (
@@ -46,14 +47,12 @@ class Role(msgspec.Struct, frozen=True):
     because: str = ""
 
 
-def role(index: GraphIndex, tensor: int, span: tuple[float, float] | None = None) -> Role:
-    """The role of an input. ``span`` is what the user said with ``--val-range``: it decides alone, except for strings."""
+def role(index: GraphIndex, tensor: int) -> Role:
+    """The role of an input for which the user gave no range."""
     info = index.tensors[tensor]
     words = info.name.lower()
     if info.dtype == "string":
         return Role("text", because="the word 'text' everywhere")
-    if span is not None:
-        return Role("range", *span)
     masks = "mask" in words
     if info.dtype == "bool":
         return (
@@ -104,7 +103,7 @@ def values(role: Role, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], 
             return np.full(shape, longest, dtype)
         case "normal":
             return rng.standard_normal(shape, np.float32).astype(dtype)
-        case "ids" | "range" if dtype.kind in "iub":
+        case "ids" if dtype.kind in "iub":
             low, high = int(np.ceil(role.low)), int(np.floor(role.high))
             return rng.integers(low, max(low, high), shape, np.int64, endpoint=True).astype(dtype)
         case _:

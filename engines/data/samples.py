@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from engines.data import files, roles
+from engines.data import draws, files, roles
 from engines.data.problem import InputProblem
 from engines.data.store import Store, digest_file
 from engines.graph.index import Tensor
@@ -143,8 +143,10 @@ class _Loading:
         """Whole feeds in the order of the sources, then those put together from files of one input each."""
         parts: dict[str, list[tuple[str, Array]]] = {}
         for source in self.probe.sources:
-            for given in files.read(source, self.wanted):
-                if given.alone:
+            for given in files.read(source, self.wanted, self.probe.folder):
+                if given.warning:
+                    self.warnings[given.warning] = None
+                elif given.alone:
                     name, array = self._one(given)
                     parts.setdefault(name, []).append((given.source, array))
                 else:
@@ -274,7 +276,11 @@ class _Loading:
         """A feed by role: shapes that the user gave, else those of the first real feed, else guessed ones."""
         shapes: dict[str, tuple[int, ...]] = {}
         symbols: dict[str, int] = {}
+        made: dict[str, Array] = self._shape_values()
         for name, wanted in self.wanted.items():
+            if name in made:
+                shapes[name] = made[name].shape
+                continue
             told = tuple(self.probe.shapes.get(name, real.get(name, ())))
             if name not in self.probe.shapes and name not in real:
                 continue
@@ -292,19 +298,36 @@ class _Loading:
             if name not in shapes:
                 shapes[name] = self._guessed_shape(wanted, symbols)
         longest = max((n for s in shapes.values() for n in s[1:]), default=1)
-        made: dict[str, Array] = {}
-        for name, wanted in self.wanted.items():
+        dtypes = {n: np_dtype(w.tensor.dtype) for n, w in self.wanted.items() if w.tensor.dtype != "string"}
+        for name in self.wanted:
             if math.prod(shapes[name]) > _MOST_ELEMENTS:
                 raise InputProblem(
                     f"Random values of the shape {list(shapes[name])} for '{name}' would not fit into memory."
                 )
-            span = self.probe.ranges.get(name, self.probe.ranges.get(""))
-            role = roles.role(self.index, wanted.tensor.id, span)
-            if role.because:
+        drawn = [
+            draws.Wanted(name, dtype, shapes[name], self.probe.ranges.get(name, self.probe.ranges.get("")))
+            for name, dtype in dtypes.items()
+            if name not in made
+        ]
+        made.update(draws.ranged(drawn, self.probe.seed))
+        for name, wanted in self.wanted.items():
+            if name not in made:
+                role = roles.role(self.index, wanted.tensor.id)
                 self._say(self.guesses, f"'{name}': {role.because}.")
-            dtype = np.dtype(np.str_) if wanted.tensor.dtype == "string" else np_dtype(wanted.tensor.dtype)
-            made[name] = roles.values(role, name, dtype, shapes[name], self.probe.seed, longest)
-        return made
+                dtype = dtypes.get(name, np.dtype(np.str_))
+                made[name] = roles.values(role, name, dtype, shapes[name], self.probe.seed, longest)
+        return {name: made[name] for name in self.wanted}
+
+    def _shape_values(self) -> dict[str, Array]:
+        """Inputs that hold a shape themselves: a vector of integers with one element for each dimension given for it."""
+        values: dict[str, Array] = {}
+        for name, told in self.probe.shapes.items():
+            wanted = self.wanted[name]
+            whole = wanted.tensor.dtype.startswith(("int", "uint"))
+            if whole and wanted.dims is not None and wanted.dims == (len(told),):
+                values[name] = np.array(told, np_dtype(wanted.tensor.dtype))
+                self._say(self.guesses, f"'{name}' was taken for a shape: its values are {list(told)}.")
+        return values
 
     def _guessed_shape(self, wanted: _Wanted, symbols: dict[str, int]) -> tuple[int, ...]:
         name = wanted.tensor.name

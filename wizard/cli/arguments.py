@@ -10,7 +10,7 @@ from wizard.cli.exits import BAD_USAGE, Refusal, nearest
 
 STEPS = (
     "sanitize", "compare", "inputs", "repeat", "nondeterminism", "tactics", "layerwise", "extract", "reduce", "confirm",
-    "workaround", "precision",
+    "workaround", "precision", "quantization",
 )  # fmt: skip
 DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
 DEMOS = ("magika", "shapes", "sort", "pillars")
@@ -239,6 +239,16 @@ def _count(text: str) -> int:
     return value
 
 
+def _seed(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 2**32:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 0 to {2**32 - 1}")
+    return value
+
+
 def _seconds(text: str) -> float:
     try:
         value = float(text)
@@ -303,7 +313,7 @@ def _problem(made: Parser) -> None:
         "--reference", metavar="ENGINE", help="default: onnxruntime, FP32, no optimizations, one thread"
     )
     problem.add_argument("--inputs", metavar="FILE|SCRIPT.py[:func]", action="append", default=[], help="repeatable")
-    problem.add_argument("--seed", type=int, default=1, metavar="N", help="of the random inputs; default: 1")
+    problem.add_argument("--seed", type=_seed, default=1, metavar="N", help="of the random inputs; default: 1")
     problem.add_argument("--input-shapes", metavar="name:[d,d]", action="append", default=[])
     problem.add_argument("--val-range", metavar="name:[lo,hi]", action="append", default=[])
     problem.add_argument("--metric", metavar="NAME", help="rel_l2 unless told")

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import math
 import re
 import shlex
 import shutil
@@ -183,16 +184,27 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
     return match["name"], tuple(int(part) for part in match["dims"].split(",") if part.strip())
 
 
-def value_range(text: str) -> tuple[str, tuple[float, float]]:
-    """``name:[lo,hi]``, or ``[lo,hi]`` for every input (the name ``""``)."""
+def value_range(text: str) -> tuple[str, tuple[int | float, int | float]]:
+    """``name:[lo,hi]``, or ``[lo,hi]`` for every input (the name ``""``). Whole numbers stay exact. Raises Refusal."""
     match = re.fullmatch(r"(?:(?P<name>.+):)?\[(?P<low>[^,]+),(?P<high>[^,]+)\]", text)
     try:
-        low, high = (float(match["low"]), float(match["high"])) if match else (1.0, 0.0)
+        low, high = (_number(match["low"]), _number(match["high"])) if match else (1, 0)
     except ValueError:
-        low, high = 1.0, 0.0
-    if match is None or not low <= high:
-        raise Refusal(BAD_USAGE, f"--val-range: '{text}' is not name:[low,high] with low at most high.")
+        low, high = 1, 0
+    # NaN fails each comparison.
+    if match is None or not (low <= high and abs(low) < math.inf and abs(high) < math.inf):
+        raise Refusal(
+            BAD_USAGE, f"--val-range: '{text}' is not name:[low,high] with two finite numbers, low at most high."
+        )
     return match["name"] or "", (low, high)
+
+
+def _number(text: str) -> int | float:
+    try:
+        whole = int(text)
+    except ValueError:
+        return float(text)
+    return whole if -(2**63) <= whole < 2**64 else float(whole)  # what JSON and every integer type can hold
 
 
 def bounds(option: str, texts: Iterable[str]) -> dict[str, float]:

@@ -108,7 +108,7 @@ def options(problem: Problem) -> tuple[str, ...]:
     for name, shape in problem.input_shapes.items():
         words += ["--input-shapes", f"{name}:[{','.join(map(str, shape))}]"]
     for name, (low, high) in problem.val_range.items():
-        words += ["--val-range", f"{name}:[{low:g},{high:g}]"]
+        words += ["--val-range", f"{name}:[{low},{high}]" if name else f"[{low},{high}]"]
     words += ["--metric", problem.metric] if problem.metric else []
     for option, limits in (("--atol", problem.atol), ("--rtol", problem.rtol), ("--tolerance", problem.tolerance)):
         for name, limit in limits.items():

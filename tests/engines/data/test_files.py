@@ -64,11 +64,39 @@ def test_a_bad_script_is_a_sentence(tmp_path: Path, text: str, says: str) -> Non
         list(files.read(str(script(tmp_path, text)), ["x"]))
 
 
-def test_a_loader_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_MOST_FEEDS", 5)
+@pytest.mark.parametrize(("limit", "value"), [("_MOST_FEEDS", 5), ("_MOST_BYTES", 39)])
+def test_a_loader_without_end_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    monkeypatch.setattr(files, limit, value)
     text = "def load_data():\n  while True: yield {'x': 1.0}\n"
-    with pytest.raises(InputProblem, match=r"more than 5 feeds"):
-        list(files.read(str(script(tmp_path, text)), ["x"]))
+    *feeds, last = files.read(str(script(tmp_path, text)), ["x"])
+    assert [set(given.arrays) for given in feeds] == [{"x"}] * 5
+    assert last.warning == "load_data() in 'loader.py' gives more than 5 feeds: the first 5 are used."
+
+
+def test_a_loader_that_ends_at_the_bound_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_MOST_FEEDS", 2)
+    text = "def load_data():\n  return [{'x': 1.0}, {'x': 2.0}]\n"
+    assert [given.warning for given in files.read(str(script(tmp_path, text)), ["x"])] == ["", ""]
+
+
+def test_a_script_runs_where_the_user_stood(tmp_path: Path) -> None:
+    """Every part of it: the module, the function and each step of a generator; and nothing else does."""
+    here, before = tmp_path / "here", Path.cwd()
+    here.mkdir()
+    (here / "value.txt").write_text("3.5")
+    text = (
+        "first = open('value.txt').read()\n"
+        "def load_data():\n  yield {'x': float(first)}\n  yield {'x': float(open('value.txt').read())}\n"
+    )
+    path = script(tmp_path, text)
+    for given in files.read(str(path), ["x"], str(here)):
+        assert given.arrays["x"] == 3.5
+        assert Path.cwd() == before
+    (tmp_path / "value.txt").write_text("4.5")
+    gone = files.read(str(path), ["x"], str(tmp_path / "gone"))
+    assert [float(given.arrays["x"]) for given in gone] == [4.5, 4.5]
 
 
 def test_files_that_are_not_what_they_say(tmp_path: Path) -> None:

@@ -76,13 +76,6 @@ def test_logarithms_get_positive_values(make: Any) -> None:
     assert roles.values(role, "x", np.dtype(np.float32), (100,), 1).min() >= 0
 
 
-def test_the_users_range_decides_alone(make: Any) -> None:
-    model = make({"mask": (INT64, ["n"])})
-    role = roles.role(model.index, 0, (3.0, 5.0))
-    assert set(roles.values(role, "mask", np.dtype(np.int64), (100,), 1).tolist()) == {3, 4, 5}
-    assert role.because == ""
-
-
 @given(st.integers(0, 50), st.integers(1, 40))
 def test_masks_keep_something_in_every_row(seed: int, width: int) -> None:
     mask = roles.values(roles.Role("mask"), "m", np.dtype(np.int64), (5, width), seed)
