@@ -32,6 +32,7 @@ class Session:
     ) -> None:
         self.script, self.code, self.snapshot, self.ok = list(script), code, snapshot, ok
         self.sent: list[dict[str, Any]] = []
+        self.role, self.holder = "controller", ""
 
     def poll(self) -> tuple[Any, ...]:
         if not self.script:

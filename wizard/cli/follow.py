@@ -16,7 +16,13 @@ PATIENCE = 2.0  # seconds that a runner which is gone may take to have its last 
 
 
 class Followed(Protocol):
-    """The session's client, as far as it is needed here."""
+    """The session's client, as far as it is needed here. ``role``: whether its requests count; ``holder``: whose do."""
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def holder(self) -> str: ...
 
     def poll(self) -> tuple[AnyEvent, ...]: ...
 
@@ -73,7 +79,9 @@ class Prompt:
 
 
 class Follower:
-    """Follows one runner until it ends. ``since``: events up to this number are from before and are not shown again."""
+    """Follows one runner until it ends. ``since``: events up to this number are from before and are not shown again; ``name``
+    of the session, for what is said of it. ``watched``: another program holds the session, or did, and this one only looked.
+    """
 
     def __init__(
         self,
@@ -82,21 +90,30 @@ class Follower:
         *,
         prompt: Prompt | None = None,
         since: int = 0,
+        name: str = "SESSION",
         say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
     ) -> None:
         self._client, self._display, self._prompt, self._since = client, display, prompt, since
-        self._say = say
+        self._name, self._say = name, say
+        self.watched = False
+        self._free = 0.0  # since when nobody holds the session that this one watches
+        self._told = False
         self._open: QuestionAsked | None = None
         self._closed: SessionClosed | None = None
         self._interrupts = 0
         self._left_to_nobody = False
 
     def run(self, *, controls: bool = True) -> int:
-        """The session's exit code. ``controls`` False: only watch; Ctrl-C leaves and stops nothing."""
+        """The session's exit code. ``controls`` False: only watch; Ctrl-C leaves and stops nothing. So it is, too, where
+        another program holds the session, which is said."""
         gone = 0.0
+        self.watched = not controls
         try:
             while True:
                 try:
+                    if controls and self._client.role == "watch":
+                        controls = False
+                        self._watch_only()
                     if self._look() and self._closed is not None:
                         return self._ended()
                     if not self._client.alive():
@@ -120,8 +137,27 @@ class Follower:
         events = self._client.poll()
         for event in events:
             self._take(event)
-        self._display.progress(self._client.progress())
+        snapshot = self._client.progress()
+        self._display.progress(snapshot)
+        self._widowed(bool(snapshot and snapshot.get("free")))
         return bool(events)
+
+    def _widowed(self, free: bool) -> None:
+        """Say once that whoever held the session has gone, unless its runner ends with it."""
+        self._free = (self._free or time.monotonic()) if free and self.watched else 0.0
+        if self._free and not self._told and time.monotonic() - self._free > PATIENCE and self._client.alive():
+            self._told = True
+            self._say(
+                "narrowdown: the program that held the session has gone, and the work goes on; "
+                f"'narrowdown resume {self._name}' takes it over."
+            )
+
+    def _watch_only(self) -> None:
+        self.watched = True
+        self._say(
+            f"narrowdown: '{visible(self._client.holder or 'another program')}' holds this session, so this one only watches; "
+            f"once that has ended, 'narrowdown resume {self._name}' takes over."
+        )
 
     def _take(self, event: AnyEvent) -> None:
         match event:
@@ -175,12 +211,16 @@ class Follower:
             return NEEDS_PERSON
         if closed.exit_code and closed.reason and closed.exit_code != STOPPED:
             self._say(f"narrowdown: {visible(closed.reason)}")
+        elif self.watched and not closed.end:
+            why = closed.reason if closed.reason not in ("", "stopped") else "it was stopped"
+            self._say(f"narrowdown: the session rests ({visible(why)}); 'narrowdown resume {self._name}' takes over.")
         return closed.exit_code
 
     def _lost(self) -> int:
         """The runner is gone and has not closed the session: it was killed, or it refused to begin and has said why."""
         said = self._client.progress() or {}
         text = str(said.get("text") or "") if said.get("phase") == "stopped" else ""
-        lost = "The runner ended unexpectedly. What was measured is kept: 'narrowdown resume' goes on."
+        takes = "takes over" if self.watched else "goes on"
+        lost = f"The runner ended unexpectedly. What was measured is kept: 'narrowdown resume {self._name}' {takes}."
         self._say(f"narrowdown: {visible(text) or lost}")
         return self._client.exit_code() or OUR_FAULT

@@ -36,7 +36,7 @@ class Client:
     """One session, watched and steered.
 
     ``role``: ``controller`` for the one client whose requests change something. ``holder``: the controller's name, when
-    it is another.
+    it is, or was, another.
     """
 
     def __init__(self, folder: Path, *, name: str = "") -> None:
@@ -44,6 +44,7 @@ class Client:
         self.name = name or f"process {os.getpid()}"
         self.role: Role = "watch"
         self.holder = ""
+        self._wanted: Role = "controller"
         self._tail = Tail(self.folder / NAME)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,8 +72,9 @@ class Client:
 
     @classmethod
     def attach(cls, folder: Path, role: Role = "controller", *, name: str = "") -> "Client":
-        """Look at a session, and control it where a runner is at work that nobody else controls."""
+        """Look at a session, and control it where a runner is at work that nobody else controls; with ``watch`` never."""
         client = cls(folder, name=name)
+        client._wanted = role
         describe(client.folder)
         if client.alive():
             with contextlib.suppress(OSError, SessionProblem):
@@ -81,9 +83,16 @@ class Client:
 
     @classmethod
     def open(cls, folder: Path, options: Options | None = None, *, name: str = "") -> "Client":
-        """Attach to the session's runner where there is one, else start one."""
-        if lock.holder(folder) is not None:
-            return cls.attach(folder, name=name)
+        """Attach to the session's runner where there is one, else start one. A runner that is about to end, because the
+        program that it worked for is gone, is waited for and followed by a new one."""
+        end = time.monotonic() + _START
+        while lock.holder(folder) is not None:
+            client = cls.attach(folder, name=name)
+            ending = client._socket is None or bool(client.send({"do": "status"}).get("stopping"))
+            if not ending or (client.role == "watch" and client.holder) or time.monotonic() > end:
+                return client
+            client.close()
+            time.sleep(0.05)
         return cls.start(folder, options, name=name)
 
     @cached_property
@@ -102,15 +111,19 @@ class Client:
 
     def progress(self) -> dict[str, Any] | None:
         """The runner's latest snapshot (``wizard.runner.progress.Snapshot``) as plain data, and who else controls it:
-        ``watching``, ``holder``.
+        ``watching``, ``holder``; ``free``: another one did and has gone. Then the next request of a client that asked for control
+        takes over.
 
         None where there is none.
         """
         found = progress.read(self.folder)
         if found is None:
             return None
-        watching = self.role == "watch" and bool(found.get("holder"))
-        return {**found, "watching": watching, "holder": found.get("holder", "") if watching else ""}
+        holder = str(found.get("holder", ""))
+        self.holder = holder or self.holder if self.role == "watch" else ""
+        watching = self.role == "watch" and (bool(holder) or self._wanted == "watch")
+        free = self.role == "watch" and bool(self.holder) and not holder
+        return {**found, "watching": watching, "holder": (holder or "its runner") if watching else "", "free": free}
 
     def send(self, request: dict[str, Any]) -> dict[str, Any]:
         """One request and its reply: ``{"ok": true}``, or ``{"ok": false, "error": sentence}``. Never raises for a
@@ -118,10 +131,12 @@ class Client:
         with self._lock:
             if self._socket is None:
                 try:
-                    self._connect_locked("controller", _START)
+                    self._connect_locked(self._wanted, _START)
                 except (OSError, SessionProblem) as problem:
                     return {"ok": False, "error": f"No runner is at work on this session ({problem})."}
             try:
+                if self.role == "watch" and self._wanted == "controller":
+                    self._hello("controller")  # whoever held it may have gone
                 return self._ask(request)
             except (OSError, ValueError):
                 self._disconnect()
@@ -145,7 +160,8 @@ class Client:
 
     def exit_code(self) -> int | None:
         """The exit code of the runner that has ended; None where it still works, or was killed."""
-        if self._process is not None:
+        # A runner of ours that found the session held by another says nothing about how the session ended.
+        if self._process is not None and self.role == "controller":
             code = self._process.poll()
             if code is not None and code >= 0:
                 return code
@@ -202,6 +218,9 @@ class Client:
                     raise
                 time.sleep(0.02)
         self._socket, self._lines = connection, connection.makefile("rb")
+        self._hello(role)
+
+    def _hello(self, role: Role) -> None:
         reply = self._ask({"do": "hello", "role": role, "name": self.name})
         self.role = reply["role"]
         self.holder = "" if self.role == "controller" else str(reply.get("holder", ""))

@@ -5,6 +5,7 @@ import hashlib
 import os
 import platform
 import secrets
+import shlex
 import shutil
 import socket
 import time
@@ -168,6 +169,11 @@ def find(name: str, root: Path | None = None) -> Path:
     if path.exists():
         raise NoSuchSession(f"'{name}' is there but is not a session: it has no {DESCRIPTION}.")
     raise NoSuchSession(f"There is no session '{name}' in {place}; 'narrowdown sessions' lists them.")
+
+
+def spoken(folder: Path) -> str:
+    """What a command line calls the session: its id where ``find`` knows it by that, else its path, quoted for a shell."""
+    return folder.name if folder.parent == home() else shlex.quote(str(folder))
 
 
 def sessions(root: Path | None = None) -> list[Summary]:

@@ -5,15 +5,25 @@ from typing import Literal
 
 import msgspec
 
-from wizard.flow.commands import by_hand, values
+from wizard.flow.commands import Command, by_hand, values
 from wizard.flow.model import Flow, FlowNode
 from wizard.problem import Problem
 from wizard.session.decide import Ask, Ended, RunStep, decide
-from wizard.session.events import Offered, WorkerDied
+from wizard.session.events import Offered
 from wizard.session.state import State, Visit
 from wizard.tui.board import Hunt
+from wizard.tui.sight import Sight
 
 Face = Literal["starting", "offer", "running", "ask", "ended", "stopped"]
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """What one worker does: ``text`` is its last phrase (building, running, ...)."""
+
+    worker: int = 0
+    state: str = ""
+    text: str = ""
+    seconds: float = 0.0
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -29,6 +39,9 @@ class Work(msgspec.Struct, frozen=True):
     paused: bool = False
     stopping: bool = False
     holder: str = ""  # who else controls the session; "" when we do
+    free: bool = False  # whoever controlled it has gone, and the next request takes over
+    log: str = ""  # of the probe that runs, below the session folder
+    workers: tuple[Slot, ...] = ()
 
 
 class Scene(msgspec.Struct, frozen=True):
@@ -42,6 +55,8 @@ class Scene(msgspec.Struct, frozen=True):
     alive: bool = True
     log: tuple[str, ...] = ()
     files: tuple[str, ...] = ()  # of the case bundle, below the session folder
+    sight: Sight = Sight()  # what the pictures show
+    trace: tuple[str, ...] = ()  # the end of the runner's own log, where narrowdown itself failed
     problem: Problem = Problem(model="")
     trouble: str = ""  # why the session cannot be read just now, one sentence
     now: float = 0.0
@@ -116,17 +131,8 @@ def chosen_freely(visit: Visit) -> bool:
     return visit.question is not None and bool(visit.answer) and visit.answer != visit.question.recommended
 
 
-def commands(scene: Scene) -> str:
-    """The commands of other tools that do this node's work by hand, one a paragraph; "" where there are none."""
+def commands(scene: Scene) -> tuple[Command, ...]:
+    """The commands that do this node's work by hand, one a tool; none where the flow names none."""
     if scene.at is None:
-        return ""
-    made = by_hand(scene.at, values(scene.problem, scene.state.findings))
-    several = len(made) > 1
-    return "\n\n".join((f"# {c.tool}\n" if several else "") + (c.text or f"# {c.problem}") for c in made)
-
-
-def death(event: WorkerDied, number: int = 0) -> str:
-    """A worker's death in one line; ``number`` is its probe's in the table."""
-    how = f"signal {event.signal}" if event.signal else f"exit status {event.returncode}"
-    where = f" in probe {number}" if number else ""
-    return f"worker {event.worker} died: {how}{where}; " + (event.detail or "another was started")
+        return ()
+    return tuple(by_hand(scene.at, values(scene.problem, scene.state.findings)))
