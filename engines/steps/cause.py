@@ -52,9 +52,13 @@ def name_cause(
     if watched is not None:
         return Cause(
             "fusion",
-            f"With its inner tensors watched the case is off by {_say(watched)} instead of {_say(case.own)}: what the engine does "
-            f"between these {len(case.ops)} nodes, joined, is at fault, and no inner number can say more.",
+            f"With its inner tensors watched the case is off by {_say(watched)} instead of {_say(case.own)}: what the engine "
+            f"does between these {len(case.ops)} nodes, joined, is at fault, and no inner number can say more.",
         )
+    odd = next((i for i in inner if i.score.problem), None)
+    if odd is not None:
+        what = "no output" if odd.score.problem == "missing" else "an output of another shape than the reference's"
+        return Cause("kernel", f"{odd.node} ({odd.op}) gives {what}.")
     broken = next((i for i in inner if i.score.new_nonfinite), None)
     if broken is not None:
         return _nonfinite(broken, storage)

@@ -18,6 +18,7 @@ from engines.steps.statistics import interval, ruled_out, settling
 
 # The reference is suspect when it is off by more than this part of the tolerance (and nearer to fault than the engine).
 SUSPECT = 0.1
+PROBLEMS = {"missing": "missing", "shape": "of another shape than the reference's"}
 JUDGE = "reference:precision=fp64"
 SECOND = "openvino:precision=f32"
 
@@ -85,7 +86,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         more_looks=settling(looks)[1] if looks > 1 and not failures else 0,
         message=" ".join(
             (
-                _message(verdict, error, rule, output, sample, looks, failures, reference),
+                _message(verdict, error, rule, output, sample, looks, failures, reference, _problem(m.results, output)),
                 *ctx.engine_info.get("notes", ()),
             )
         ),
@@ -175,7 +176,9 @@ def _ended(findings: Findings, m: Measurement, rule: Criterion) -> Finish[Compar
             precision=rule.precision,
             looks=1,
             failures=int(fails),
-            message=m.message,
+            message=f"{m.message} Choose one that can with --reference."
+            if m.status == "reference-failed"
+            else m.message,
         ),
         findings,
     )
@@ -198,11 +201,12 @@ def _message(
     looks: int,
     failures: int,
     reference: _Reference,
+    problem: str = "",
 ) -> str:
     if verdict == "reference":
         return _suspect(reference, rule)
     doubt = f" {_suspect(reference, rule)}" if (reference.error or 0.0) > SUSPECT * limit(rule, output) else ""
-    amount = _amount(error, rule)
+    amount = PROBLEMS.get(problem) or _amount(error, rule)
     allowed = f"{_allowed(rule, output)} for {rule.precision}"
     if verdict == "fails":
         often = f" in {failures} of {looks} runs" if looks > 1 else ""
@@ -216,6 +220,11 @@ def _message(
     )
     more = f" in {looks} runs: {worst_of}; {ruled_out(looks)}" if looks > 1 else f": {worst_of}"
     return f"No failure{more}.{doubt}"
+
+
+def _problem(results: tuple[SampleResult, ...], output: str) -> str:
+    """What keeps the output from being compared at all, on any sample: a key of ``PROBLEMS``, or ``""``."""
+    return next((s.problem for r in results for s in r.outputs if s.name == output and s.problem), "")
 
 
 def _suspect(reference: _Reference, rule: Criterion) -> str:

@@ -37,7 +37,7 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
     if real:
         verdict = (
             "no"
-            if real_failing and random_failing
+            if real_failing and (random_failing or not random)
             else "only-real"
             if real_failing
             else "helps"

@@ -26,8 +26,8 @@ def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
     yield Note("folding constants")
     done: Measurement = yield Sanitize(model=before.model)
     if done.status != "ok":
-        outcome = SanitizeOutcome(reason=done.message, message=f"The model could not be sanitized: {done.message}")
-        return Finish(outcome, before)
+        reason = f"ONNX-GraphSurgeon fails on it ({done.message.removeprefix('could not sanitize: ').rstrip('.')})"
+        return Finish(SanitizeOutcome(reason=reason, message=f"The model could not be sanitized: {reason}."), before)
     base = SanitizeOutcome(nodes_before=int(done.facts["nodes_before"]), nodes_after=int(done.facts["nodes_after"]))
     became = f"{base.nodes_before} nodes became {base.nodes_after}"
     if base.nodes_after == base.nodes_before:

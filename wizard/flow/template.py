@@ -58,9 +58,9 @@ def number(value: Any) -> str:
 
 
 def off_by(value: Any) -> str:
-    """An error after "is" or "are": ``off by 0.0123``, ``infinite or NaN``; ``off by ?`` where not measured."""
+    """An error after "is" or "are": ``off by 0.0123``, ``infinite, NaN or misshapen``; ``off by ?`` where not measured."""
     finite = value is None or abs(_real(value, "off_by")) < HUGE
-    return f"off by {number(value)}" if finite else "infinite or NaN"
+    return f"off by {number(value)}" if finite else "infinite, NaN or misshapen"
 
 
 def percent(value: Any) -> str:
