@@ -20,7 +20,7 @@ class Option(msgspec.Struct, frozen=True):
     ``default`` None: it follows from the other options, as ``help`` says."""
 
     name: str
-    type: Literal["str", "int", "float", "bool", "list"]
+    type: Literal["str", "int", "float", "bool", "list", "file"]
     default: Any
     help: str
     choices: tuple[str, ...] = ()
@@ -44,7 +44,14 @@ class Declaration(msgspec.Struct, frozen=True):
 
 
 _THREADS = Option("threads", "int", 1, "Threads inside one operator; 0: one a core.", least=0, most=1024)
-_LATER = "is not available in this version of Narrowdown yet"
+# What a Q/DQ model was before it was quantized; ``engines.data.originals`` does it, whatever the engine.
+QUANTIZATION = (
+    Option(
+        "quantization", "str", "as-is", "bypass: the model without its QuantizeLinear/DequantizeLinear pairs.",
+        ("as-is", "bypass"),
+    ),
+    Option("model", "file", "", "The float original of a Q/DQ model: its pairs bypassed, with the weights of this ONNX file."),
+)  # fmt: skip
 
 _ONNXRUNTIME = Declaration(
     "onnxruntime",
@@ -68,6 +75,7 @@ _ONNXRUNTIME = Declaration(
         ),
         Option("deterministic", "bool", False, "Ask for deterministic kernels where there is a choice."),
         Option("custom_ops", "list", (), "Libraries of custom operators, joined with +."),
+        *QUANTIZATION,
     ),
 )  # fmt: skip
 _REFERENCE = Declaration(
@@ -82,6 +90,7 @@ _REFERENCE = Declaration(
             "What floats are: fp32 leaves the model's own types, the others convert it; kept nodes stay FP32.",
             ("fp32", "fp16", "bf16", "fp64"),
         ),
+        *QUANTIZATION,
     ),
 )  # fmt: skip
 _EMULATE = Declaration(
@@ -105,6 +114,68 @@ _OPENVINO = Declaration(
         ),
         Option("device", "str", "CPU", "An OpenVINO device, such as CPU or GPU.0."),
         Option("threads", "int", 1, "Threads of the CPU device; 0: OpenVINO's own choice.", least=0, most=1024),
+        *QUANTIZATION,
+    ),
+)  # fmt: skip
+_SHARED = (
+    Option("workspace", "int", 0, "Most scratch memory of a layer, in MiB; 0: all of the GPU's memory.", least=0),
+    Option(
+        "optimization_level", "int", None, "Builder optimization level; default: the version's own.", least=0, most=5
+    ),
+    Option("plugins", "list", (), "Libraries of plugins, joined with +."),
+    Option(
+        "timing_cache",
+        "str",
+        "shared",
+        "Whether builds share what they timed; repeated builds never do.",
+        ("shared", "off"),
+    ),
+    Option("min_shapes", "list", (), "Smallest shapes of dynamic inputs, as x:1x3x64x64+y:1; default: as fed."),
+    Option("opt_shapes", "list", (), "Usual shapes, for which kernels are chosen; default: as fed."),
+    Option("max_shapes", "list", (), "Largest shapes; default: as fed."),
+)
+_TENSORRT = Declaration(
+    "tensorrt",
+    "NVIDIA TensorRT on a GPU.",
+    "tensorrt",
+    package="tensorrt",
+    install="pip install 'narrowdown[tensorrt]'",
+    options=(
+        Option(
+            "precision", "str", "tf32",
+            "What layers may compute in. tf32: TensorRT's own default; model: exactly the model's types (strongly typed).",
+            ("tf32", "fp32", "fp16", "bf16", "int8", "fp8", "model"),
+        ),
+        Option(
+            "typing", "str", "auto",
+            "weak: precision is a flag and TensorRT chooses for each layer; strong: the model is converted, casts and all. "
+            "auto: weak where the installed version has it.",
+            ("auto", "weak", "strong"),
+        ),
+        Option(
+            "constraints", "str", "obey", "Whether layers kept in FP32 must be, in weakly typed builds.",
+            ("obey", "prefer", "none"),
+        ),
+        Option("tactic_sources", "list", (), "Where kernels come from, joined with +, such as CUBLAS+CUDNN; default: its own."),
+        *_SHARED,
+    ),
+)  # fmt: skip
+_TENSORRT_RTX = Declaration(
+    "tensorrt_rtx",
+    "NVIDIA TensorRT-RTX: builds on any machine, runs on RTX GPUs.",
+    "tensorrt_rtx",
+    package="tensorrt_rtx",
+    install="pip install 'narrowdown[rtx]'",
+    options=(
+        Option(
+            "precision", "str", "model", "model: exactly the model's types; fp16 and bf16: the model is converted first.",
+            ("model", "fp32", "tf32", "fp16", "bf16"),
+        ),
+        Option(
+            "compute_capability", "str", "current", "What to build for; current with no GPU: sm89 (Ada).",
+            ("current", "sm75", "sm80", "sm86", "sm89", "sm120", "sm121"),
+        ),
+        *_SHARED,
     ),
 )  # fmt: skip
 _FAKE = Declaration(
@@ -142,14 +213,8 @@ DECLARED: Mapping[str, Declaration] = {
         _REFERENCE,
         _EMULATE,
         _OPENVINO,
-        Declaration(
-            "tensorrt", "NVIDIA TensorRT on a GPU.", "", package="tensorrt", install="pip install 'narrowdown[tensorrt]'",
-            refusal=f"TensorRT {_LATER}",
-        ),
-        Declaration(
-            "tensorrt_rtx", "NVIDIA TensorRT-RTX.", "", package="tensorrt_rtx", install="pip install 'narrowdown[rtx]'",
-            refusal=f"TensorRT-RTX {_LATER}",
-        ),
+        _TENSORRT,
+        _TENSORRT_RTX,
         Declaration(
             "command", "An external checker in place of engine and comparison.", "",
             refusal="'command' is not an engine to build with: give the checker with --check",

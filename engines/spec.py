@@ -35,3 +35,17 @@ def parse(text: str) -> EngineSpec:
             raise ValueError(f"'{key.strip()}' is given twice in '{text}'.")
         options[key.strip()] = value.strip()
     return EngineSpec(name.strip(), tuple(sorted(options.items())))
+
+
+def unquantized(text: str) -> bool:
+    """Whether the spec asks for a Q/DQ model as it was before it was quantized."""
+    spec = parse(text)
+    return bool(spec.get("model")) or spec.get("quantization") == "bypass"
+
+
+def of_the_same(text: str, other: str) -> str:
+    """The spec ``text``, asked for the same float original of a Q/DQ model as ``other`` is."""
+    spec, asked = parse(text), parse(other)
+    for key in ("model", "quantization"):
+        spec = spec.with_option(key, asked.get(key))
+    return str(spec)

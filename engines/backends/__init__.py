@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engines.options import DECLARED, Declaration, check
@@ -39,6 +40,16 @@ def make(spec: str | EngineSpec) -> "Engine":
             f"{declared.name} is installed but does not load ({_line(error)}); install it again: {declared.install}."
         ) from error
     engine: Engine = module.make(checked)
+    if original := checked.get("model"):
+        import msgspec
+
+        from engines.data.store import digest_file
+
+        try:
+            content = digest_file(Path(original))
+        except OSError as error:
+            raise EngineMissing(f"The float original '{original}' cannot be read ({error.strerror}).") from error
+        engine.info = msgspec.structs.replace(engine.info, fingerprint=f"{engine.info.fingerprint}-{content[:16]}")
     return engine
 
 

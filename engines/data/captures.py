@@ -20,12 +20,13 @@ import numpy as np
 from engines import backends, spec
 from engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
 from engines.backends.builds import Kept, outside_bytes, shut
-from engines.data import samples
+from engines.data import originals, samples
 from engines.data.store import Store
 from engines.graph import load
 from engines.graph.cut import Cut, cut
 from engines.graph.index import GraphIndex, Tensor
 from engines.graph.load import StoredModel
+from engines.graph.problem import ModelProblem
 from engines.probe import Candidate
 
 DEFAULT_BUDGET = 4 << 30  # bytes on disk, all captures of a session
@@ -247,14 +248,18 @@ class _Captures:
 
         def make() -> tuple[Cut, Built]:
             part = cut(model, Candidate(), {}, types, index.outputs, marks)
+            original = originals.whole(self._store, model, self._reference)
+            part = originals.floated(self._store, model, part, self._reference)
             by_name = {name: types[t][1] for name, t in part.feeds.items()}
-            request = BuildRequest(part.model, model.weights_dir, marks=tuple(part.marks), feed_shapes=by_name)
+            # What the whole model gives comes from the float original itself, where there is one.
+            asked = part.model if original is None or marks else original.proto
+            request = BuildRequest(asked, model.weights_dir, marks=tuple(part.marks), feed_shapes=by_name)
             return part, self._engine.build(request)
 
         try:
             part, built = _builds.get(key, make)
             got = built.run({name: self._feed[index.tensors[t].name] for name, t in part.feeds.items()})
-        except EngineFault as error:
+        except (EngineFault, ModelProblem) as error:
             raise ReferenceFailed(f"The reference {self._reference} could not run the model: {error}") from error
         except KeyError as error:
             raise ReferenceFailed(f"The sample {self._sample} holds no input {error}.") from error

@@ -157,7 +157,13 @@ def inquiry(ctx: StepContext, findings: Findings) -> Sub:
     )
     if not isinstance(answer, Described):
         raise StepRefused(f"The reference run of the whole model did not work: {answer.message}")
-    index = answer.index
+    return inquire(ctx, findings, answer.index, signature)
+
+
+def inquire(ctx: StepContext, findings: Findings, index: GraphIndex, signature: Signature) -> Inquiry:
+    """An Inquiry over an index that is known already. Raises StepRefused where nothing says what counts as failing."""
+    if findings.criterion is None:
+        raise StepRefused("Nothing says yet what counts as failing; compare first.")
     watched = tuple(index.by_name[name] for name in signature.outputs if name in index.by_name)
     live = index.ancestors(index.outputs, stop=ranges.decode(findings.patches))
     return Inquiry(ctx, findings, index, signature, findings.criterion, watched or index.outputs, live=live)

@@ -207,3 +207,25 @@ class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     margin: float | None = None
     builds: int = 0
     message: str = ""
+
+
+class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """quantization: the layers of a Q/DQ model against the float one. SQNR in dB, 999 where nothing is lost."""
+
+    outcome: Literal["found", "none-needed", "not-enough"] = "not-enough"
+    layers: int = 0  # quantized by pairs
+    whole: int = 0  # nodes that cannot be left in float: quantized in themselves, or fed codes of unknown origin
+    worst: str = ""  # the layer with the lowest SQNR alone
+    worst_db: float | None = None
+    keep: int = 0  # layers to leave in float
+    names: str = ""
+    minimal: bool = False
+    samples_ok: int = 0
+    samples: int = 0
+    error: float | None = None  # with those layers in float; without any where none is needed
+    tolerance: float = 0.0
+    margin: float | None = None
+    builds: int = 0
+    weights: Literal["original", "dequantized"] = "dequantized"  # of the reference
+    reference: str = ""
+    message: str = ""

@@ -9,12 +9,15 @@ from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole, limit, worst
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
+from engines.graph.quantized import layers, movable
 from engines.probe import HUGE, Measurement
+from engines.spec import unquantized
 from engines.steps.base import Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub, Workaround
 from engines.steps.ddmin import ddmin
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import PrecisionOutcome
 from engines.steps.prepare import all_feeds, prepared
+from engines.steps.ranking import Ranked, prefixes, rank
 
 COARSE = 32  # nodes; larger sets are searched by modules first
 
@@ -72,13 +75,18 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
     )
 
 
-def keep_higher(ask: Inquiry, params: PrecisionParams) -> Sub:
+def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ...]] = ()) -> Sub:
     """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search; then seeds
     (the culprits, up to where their values fit again), grown until all samples pass; then delta debugging down, least
-    likely nodes first."""
-    capability = ask.ctx.engine_info.get("capabilities", {}).get("keep", {"present": True})
-    if not capability["present"]:
-        raise StepRefused(f"{ask.ctx.engine} cannot keep single nodes in higher precision: {capability['reason']}")
+    likely nodes first. ``tries``: growing sets to begin with in place of the culprits, in each the likeliest nodes first.
+
+    In a Q/DQ model on an engine that computes each node in its own type, what can be kept is a quantized layer; against the
+    float model those that lose the most are tried first."""
+    everything = keepable(ask)
+    if not tries and len(everything) < len(ask.index.nodes) and unquantized(ask.ctx.reference):
+        rows: tuple[Ranked, ...] = yield from rank(ask, layers(ask.index))
+        tries = prefixes(rows)
+    likely = tuple(reversed(tries[-1])) if tries else _seeds(ask.findings)
     everywhere = all_feeds(ask.findings)
     working = _hardest(ask.findings)
     tried: dict[tuple[tuple[str, ...], tuple[int, ...]], Measurement] = {}
@@ -100,17 +108,24 @@ def keep_higher(ask: Inquiry, params: PrecisionParams) -> Sub:
 
     if (yield from passes((), ask.criterion, everywhere)).passed:
         return result("none-needed", (), tried[everywhere, ()])
-    everything = tuple(range(len(ask.index.nodes)))
     if not (yield from passes(everything, ask.criterion, everywhere)).passed:
         return result("not-enough", everything, tried[everywhere, everything])
     strict = _stricter(ask.criterion, params.margin)
     aim = strict if (yield from passes(everything, strict, everywhere)).passed else ask.criterion
 
+    def passing(items: tuple[int, ...]) -> Sub:
+        """The same for every sample and the tolerance itself."""
+        if len(tried) >= params.budget:
+            return Verdict("pass")
+        verdict: Verdict = yield from passes(tuple(sorted(items)), ask.criterion, everywhere)
+        return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
+
     smallest = everything
     accepted: tuple[tuple[int, ...], Measurement] | None = None
     for _ in range(params.rounds):
         start = everything
-        for keep in _growing(ask.index, ask.findings, params.rings, smallest if smallest != everything else ()):
+        known = smallest if smallest != everything else ()
+        for keep in _starts(ask, everything, tries or _growing(ask.index, ask.findings, params.rings, known), known):
             if (yield from passes(keep, aim, working)).passed:
                 start = keep
                 break
@@ -128,7 +143,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams) -> Sub:
         if len(start) > COARSE:
             groups: tuple[tuple[int, ...], ...] = yield from ddmin(_groups(ask.index, start), needed_groups)
             start = tuple(sorted(n for group in groups for n in group))
-        smallest = tuple(sorted((yield from ddmin(_likely_last(start, ask.findings), needed))))
+        smallest = tuple(sorted((yield from ddmin(_likely_last(start, likely), needed))))
         final: Measurement = yield from measure(smallest, everywhere, save="workaround")
         holds = judge_whole(final, ask.criterion).passed
         # A set that passes everywhere is kept; one with the margin everywhere ends the search.
@@ -146,7 +161,36 @@ def keep_higher(ask: Inquiry, params: PrecisionParams) -> Sub:
     if accepted is None:
         accepted = everything, (yield from measure(everything, everywhere))
     keep, final = accepted
+    if aim is not ask.criterion and not judge_whole(final, aim).passed and keep != everything:
+        # The margin cannot be had on every sample: what stands in the set for its sake only, goes.
+        keep = tuple(sorted((yield from ddmin(_likely_last(keep, likely), passing))))
+        final = yield from measure(keep, everywhere, save="workaround")
     return result("found", keep, final, minimal=keep != everything and len(tried) < params.budget)
+
+
+def keepable(ask: Inquiry) -> tuple[int, ...]:
+    """The nodes that can be kept in higher precision here. Raises StepRefused where there are none."""
+    capability = ask.ctx.engine_info.get("capabilities", {}).get("keep", {"present": True})
+    if capability["present"]:
+        return tuple(range(len(ask.index.nodes)))
+    found = tuple(layer.node for layer in layers(ask.index) if movable(ask.index, layer))
+    if not found:
+        raise StepRefused(f"{ask.ctx.engine} cannot keep single nodes in higher precision: {capability['reason']}")
+    return found
+
+
+def _starts(
+    ask: Inquiry, everything: tuple[int, ...], tries: Sequence[tuple[int, ...]], known: tuple[int, ...]
+) -> list[tuple[int, ...]]:
+    """The sets to begin with, of what can be kept, growing, each with what was needed so far. A pair stands for the layers
+    that it serves."""
+    can = set(everything)
+    serves: dict[int, set[int]] = {}
+    for layer in layers(ask.index) if len(can) < len(ask.index.nodes) else ():
+        for n in layer.around:
+            serves.setdefault(n, set()).add(layer.node)
+    sets = [{m for n in t for m in ({n} | serves.get(n, set())) & can} | set(known) for t in tries]
+    return [t for t in dict.fromkeys(tuple(sorted(s)) for s in sets) if 0 < len(t) < len(everything)]
 
 
 def _hardest(findings: Findings) -> tuple[str, ...]:
@@ -216,10 +260,11 @@ def _module(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def _likely_last(nodes: Sequence[int], findings: Findings) -> tuple[int, ...]:
-    """Delta debugging drops early items first: put the nodes least likely to be needed first."""
-    seeds = set(_seeds(findings))
-    return (*(n for n in nodes if n not in seeds), *(n for n in nodes if n in seeds))
+def _likely_last(nodes: Sequence[int], likely: Sequence[int]) -> tuple[int, ...]:
+    """Delta debugging drops early items first: put the nodes least likely to be needed first. ``likely``: the likeliest
+    last."""
+    inside = set(nodes)
+    return (*(n for n in nodes if n not in set(likely)), *(n for n in likely if n in inside))
 
 
 def margin(criterion: Criterion, error: float) -> float:
@@ -262,6 +307,5 @@ SPEC = StepSpec(
     run=precision,
     outcome=PrecisionOutcome,
     params=PrecisionParams,
-    needs=("keep",),
     expected=lambda _ctx, nodes: 10 + 4 * nodes.bit_length(),
 )

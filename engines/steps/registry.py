@@ -11,6 +11,7 @@ from engines.steps import (
     layerwise,
     nondeterminism,
     precision,
+    quantization,
     reduce,
     repeat,
     sanitize,
@@ -24,6 +25,6 @@ STEPS: dict[str, StepSpec[Any]] = {
     module.SPEC.name: surrounded(module.SPEC)
     for module in (
         compare, sanitize, inputs, repeat, nondeterminism, tactics, layerwise, extract, reduce, double_check, confirm,
-        workaround, precision,
+        workaround, precision, quantization,
     )
 }  # fmt: skip

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from engines.backends.base import BuildRequest, Built, Engine, EngineFault
+from engines.backends.base import BuildRequest, Built, EngineFault
 from engines.backends.builds import shut
-from engines.data import captures, samples
+from engines.data import captures, originals, samples
 from engines.data.captures import ReferenceFailed
 from engines.data.problem import InputProblem
 from engines.data.store import Store
 from engines.graph.cut import Cut, cut, feeds_of, node_ids, outputs_of
 from engines.graph.load import StoredModel
 from engines.graph.problem import ModelProblem
+from engines.graph.quantized import is_quantized
 from engines.graph.ranges import ALL, decode
 from engines.probe import Candidate, Edit
 
@@ -26,8 +27,8 @@ Say = Callable[[str], None]
 
 @dataclass
 class Feed:
-    """What a candidate is fed for one sample, by tensor id. ``constants`` are baked in and not fed; ``exact`` holds the values of
-    rounded tensors as they were; ``rounded`` and ``unrepresentable`` are those of a ``SampleResult``."""
+    """What a candidate is fed for one sample, by tensor id. ``constants`` are baked in and not fed; ``exact`` holds the
+    values of rounded tensors as they were; ``rounded`` and ``unrepresentable`` are those of a ``SampleResult``."""
 
     arrays: dict[int, Array] = field(default_factory=dict)
     constants: dict[int, Array] = field(default_factory=dict)
@@ -57,7 +58,8 @@ class Part:
             raise ModelProblem(f"The candidate of {len(self.nodes)} nodes has no output to judge.")
 
     def values(self, tensors: Sequence[int], sample: str) -> dict[int, Array]:
-        """The sample's own inputs and captured reference values, by tensor id. Raises ``InputProblem``, ``ReferenceFailed``."""
+        """The sample's own inputs and captured reference values, by tensor id. Raises ``InputProblem``,
+        ``ReferenceFailed``."""
         kinds = self.index.tensors
         own = _own(self.store.root, self.inputs, sample)
         found: dict[int, Array] = {}
@@ -100,7 +102,7 @@ class Part:
         marks = tuple(t for t in tensors if t not in self.judged)
         try:
             part = self.cut(exact, feed.constants, marks)
-            built = build(captures.engine(self.reference), self.model, part, exact)
+            built = self.build(self.reference, part, exact)
             try:
                 return by_id(part, built.run(named(part, exact)))
             finally:
@@ -113,21 +115,27 @@ class Part:
         types = {t: (a.dtype, tuple(a.shape)) for t, a in (*arrays.items(), *constants.items())}
         return cut(self.model, self.candidate, constants, types, self.judged, marks)
 
-
-def build(
-    engine: Engine, model: StoredModel, part: Cut, arrays: Mapping[int, Array], keep: frozenset[int] = frozenset(),
-    attempt: int = 0,
-) -> Built:  # fmt: skip
-    """Build a cut. ``keep``: node ids of the whole model. Raises ``EngineFault``."""
-    request = BuildRequest(
-        model=part.model,
-        weights_dir=model.weights_dir,
-        keep=frozenset(i for i, n in enumerate(part.node_ids) if n in keep),
-        marks=tuple(part.marks),
-        feed_shapes={name: tuple(arrays[t].shape) for name, t in part.feeds.items()},
-        attempt=attempt,
-    )
-    return engine.build(request)
+    def build(
+        self, spec: str, part: Cut, arrays: Mapping[int, Array], keep: frozenset[int] = frozenset(), **how: Any
+    ) -> Built:
+        """Build a cut on the engine of a spec. ``keep``: node ids of the whole model to keep in higher precision; quantized
+        ones lose their Q/DQ pairs, whatever the engine. ``how``: further fields of the request. Raises ``EngineFault``,
+        ``ModelProblem``."""
+        engine = captures.engine(spec)
+        part = originals.floated(self.store, self.model, part, spec)
+        if keep and is_quantized(self.index):
+            part = originals.kept(self.store, self.model, part, keep, self.reference)
+            if not engine.info.capabilities["keep"].present:
+                keep = frozenset()
+        request = BuildRequest(
+            model=part.model,
+            weights_dir=self.model.weights_dir,
+            keep=frozenset(i for i, n in enumerate(part.node_ids) if n in keep),
+            marks=tuple(part.marks),
+            feed_shapes={name: tuple(arrays[t].shape) for name, t in part.feeds.items()},
+            **how,
+        )
+        return engine.build(request)
 
 
 def named(part: Cut, arrays: Mapping[int, Array]) -> dict[str, Array]:

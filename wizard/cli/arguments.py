@@ -138,6 +138,14 @@ def parser() -> Parser:
     engines = command("engines", "engines", "engines", "each engine: version, device, capabilities, options")
     engines.add_argument("--json", action="store_true")
 
+    differing = command(
+        "diff-tactics", "diff_tactics", "diff_tactics", "which tactics did only the failing builds choose?"
+    )
+    differing.add_argument("--dir", default="", help="a folder with good/ and bad/; default: the one you are in")
+    differing.add_argument("--good", metavar="PLACE", help="a folder of good replays, or one file")
+    differing.add_argument("--bad", metavar="PLACE", help="a folder of bad replays, or one file")
+    differing.add_argument("--json", action="store_true")
+
     flows = command("flow", "flow", "flow", "check or draw a flow file")
     flows.add_argument("action", choices=("check", "show"))
     flows.add_argument("file", metavar="FILE", help="a flow file, or the name of a shipped flow")

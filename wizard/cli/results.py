@@ -8,7 +8,7 @@ from wizard.session.state import Visit
 
 Table = list[dict[str, Any]]
 HAS_NEIGHBOUR = frozenset({"extract", "reduce", "confirm"})
-MAKES_MODELS = HAS_NEIGHBOUR | {"sanitize", "precision", "workaround"}
+MAKES_MODELS = HAS_NEIGHBOUR | {"sanitize", "precision", "workaround", "quantization"}
 
 
 def result(
@@ -103,6 +103,15 @@ def _precision(_visit: Visit, outcome: dict[str, Any], _findings: Findings, tabl
     return {**outcome, "keep_higher": names, "samples_n": outcome.get("samples", 0)}
 
 
+def _quantization(
+    _visit: Visit, outcome: dict[str, Any], _findings: Findings, tables: dict[str, Table]
+) -> dict[str, Any]:
+    names = [row["node"] for row in tables.get("keep", [])]
+    rest = {key: value for key, value in outcome.items() if key not in ("layers", "keep", "names", "samples")}
+    counts = {"layers_n": outcome.get("layers", 0), "samples_n": outcome.get("samples", 0)}
+    return {**rest, **counts, "leave_in_float": names, "layers": tables.get("layers", [])}
+
+
 MAKERS: Mapping[str, Callable[[Visit, dict[str, Any], Findings, dict[str, Table]], dict[str, Any]]] = {
     "reduce": _reduce,
     "extract": _extract,
@@ -112,4 +121,5 @@ MAKERS: Mapping[str, Callable[[Visit, dict[str, Any], Findings, dict[str, Table]
     "repeat": _repeat,
     "precision": _precision,
     "workaround": _precision,
+    "quantization": _quantization,
 }

@@ -12,6 +12,7 @@ _ENDS: Final[Mapping[str, tuple[str, tuple[tuple[Any, str], ...]]]] = {
     "repeat": ("failures", ((0, "not-reproduced"),)),
     "reduce": ("verdict", (("not-reproduced", "not-reproduced"), ("unresolved", "unresolved"))),
     "precision": ("outcome", (("none-needed", "not-reproduced"), ("not-enough", "unresolved"))),
+    "quantization": ("outcome", (("none-needed", "not-reproduced"), ("not-enough", "unresolved"))),
     "confirm": ("confirmed", ((False, "unresolved"),)),
     "workaround": ("holds", ((False, "unresolved"),)),
     "extract": ("reproduced", ((False, "unresolved"),)),

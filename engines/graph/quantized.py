@@ -1,0 +1,114 @@
+"""Q/DQ models as steps see them: which node is quantized by which pairs, and which operators are quantized in themselves.
+
+A *pair* is a QuantizeLinear and a DequantizeLinear behind it; a stored weight has the second alone. A *layer* is a node
+that reads what a DequantizeLinear gives: its inputs are quantized. To leave a layer in float means that it reads what was
+there before the pairs; what it gives is quantized where the next quantized layer reads it, as quantizers do it with a layer
+that they exclude.
+"""
+
+import msgspec
+
+from engines.graph.index import GraphIndex, Node
+
+QUANTIZE = "QuantizeLinear"
+DYNAMIC = "DynamicQuantizeLinear"
+DEQUANTIZE = "DequantizeLinear"
+# ONNX Runtime keeps its own operators of the same names, for types that ONNX's once lacked.
+_DOMAINS = frozenset({"", "com.microsoft"})
+_IN_THEMSELVES = frozenset(
+    {
+        "ConvInteger", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "MatMulNBits",
+        "MatMulBnb4", "QGemm", "QAttention", "QEmbedLayerNormalization", "QOrderedMatMul", "QOrderedAttention", "QMoE",
+        "GatherBlockQuantized",
+    }
+)  # fmt: skip
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """A node whose inputs are quantized. ``dequantizers``: the DequantizeLinear nodes that it reads, ascending; ``around``:
+    these, the quantizers behind them, up to the float tensors, and the node itself. The model's own output behind a pair is
+    a layer of its own, whose ``node`` is the DequantizeLinear."""
+
+    node: int
+    dequantizers: tuple[int, ...]
+    around: tuple[int, ...]
+
+
+def is_quantize(node: Node) -> bool:
+    return node.op in (QUANTIZE, DYNAMIC) and node.domain in _DOMAINS
+
+
+def is_dequantize(node: Node) -> bool:
+    return node.op == DEQUANTIZE and node.domain in _DOMAINS
+
+
+def source(index: GraphIndex, dequantizer: int) -> int:
+    """The tensor that the pair of this DequantizeLinear quantizes, directly before it; -1 where the codes are stored, fed,
+    or made by something else than a QuantizeLinear."""
+    codes = index.nodes[dequantizer].inputs[0]
+    made = index.made_by(codes)
+    if made is None or not is_quantize(made) or made.outputs[0] != codes:
+        return -1
+    return made.inputs[0]
+
+
+def stored(index: GraphIndex, dequantizer: int) -> bool:
+    """Whether its codes are a weight."""
+    return index.tensors[index.nodes[dequantizer].inputs[0]].kind == "weight"
+
+
+def opaque(index: GraphIndex, dequantizer: int) -> bool:
+    """Whether nothing says what was quantized: its codes come from an operator or from outside."""
+    return source(index, dequantizer) < 0 and not stored(index, dequantizer)
+
+
+def layers(index: GraphIndex) -> tuple[Layer, ...]:
+    """Every layer, in topological order."""
+    found: list[Layer] = []
+    final = set(index.outputs)
+    for node in index.nodes:
+        if is_quantize(node):
+            continue
+        if is_dequantize(node):
+            own: tuple[int, ...] = (node.id,) if final.intersection(node.outputs) else ()
+        else:
+            made = (index.made_by(t) for t in node.reads)
+            own = tuple(sorted({m.id for m in made if m is not None and is_dequantize(m)}))
+        if own:
+            found.append(Layer(node.id, own, tuple(sorted({node.id, *_behind(index, own)}))))
+    return tuple(found)
+
+
+def movable(index: GraphIndex, layer: Layer) -> bool:
+    """Whether the layer can be left in float: something says of each of its quantized inputs what it was, or (a stored
+    weight) what it is worth."""
+    return not any(opaque(index, d) for d in layer.dequantizers)
+
+
+def in_themselves(index: GraphIndex) -> tuple[int, ...]:
+    """Ids of the nodes that compute on codes by themselves (QLinearConv, MatMulInteger, ...): no pair can be taken from
+    them."""
+    return tuple(n.id for n in index.nodes if n.op.startswith("QLinear") or n.op in _IN_THEMSELVES)
+
+
+def is_quantized(index: GraphIndex) -> bool:
+    """Whether the model has any Q/DQ layer."""
+    return any(is_dequantize(n) for n in index.nodes)
+
+
+def _behind(index: GraphIndex, dequantizers: tuple[int, ...]) -> set[int]:
+    """The dequantizers, their quantizers, and those of pairs right before them."""
+    seen: set[int] = set()
+    todo = list(dequantizers)
+    while todo:
+        d = todo.pop()
+        if d in seen:
+            continue
+        seen.add(d)
+        before = source(index, d)
+        if before >= 0:
+            seen.add(index.tensors[index.nodes[d].inputs[0]].producer)
+            made = index.made_by(before)
+            if made is not None and is_dequantize(made):
+                todo.append(made.id)
+    return seen

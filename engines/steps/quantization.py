@@ -1,0 +1,190 @@
+"""quantization: which layers of a Q/DQ model lose the most, and the fewest to leave in float so that every sample passes.
+
+Each layer is measured three ways. *Alone*: its pairs and itself, fed the float model's values, everything else in float:
+what its own quantization costs. *Cumulative*: its output in the quantized model as it is. *Effect*: what arrives at the
+model's outputs when nothing but this layer is quantized. SQNR ranks the layers for people; the effect says where the search
+for the set begins.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from engines.compare.criterion import Signature
+from engines.graph.index import GraphIndex
+from engines.graph.quantized import in_themselves, layers, movable, stored
+from engines.probe import HUGE, Describe
+from engines.spec import parse, unquantized
+from engines.steps.base import Described, Finish, StepContext, StepRefused, Steps, StepSpec
+from engines.steps.inquiry import Inquiry, inquire
+from engines.steps.outcome import QuantizationOutcome
+from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher
+from engines.steps.prepare import all_feeds, prepared
+from engines.steps.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, prefixes, rank, scales
+
+
+class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    batch_bytes: int = BATCH_BYTES
+    most_effects: int = MOST_EFFECTS
+    budget: int = 400  # builds of the search
+    rounds: int = 8  # how often samples that a set does not cure are added to the search
+    margin: float = 2.0  # tolerance over error that is aimed at
+
+
+def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
+    params = msgspec.convert(dict(ctx.params), QuantizationParams)
+    if ctx.check:
+        raise StepRefused(
+            "An external check judges whole models and cannot measure single layers; leave --check out.", 2
+        )
+    ctx = on_float(ctx)
+    findings = yield from prepared(ctx)
+    sample = findings.sample or all_feeds(findings)[0]
+    answer = yield Describe(model=findings.model, sample=sample, inputs=findings.inputs, reference=ctx.reference)
+    if not isinstance(answer, Described):
+        raise StepRefused(f"The reference run of the float model did not work: {answer.message}")
+    index = answer.index
+    found = layers(index)
+    opaque = in_themselves(index)
+    if not found:
+        raise StepRefused(_none(index, opaque), 2)
+    findings = msgspec.structs.replace(findings, sample=sample)
+    ask = inquire(ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample))
+    rows: tuple[Ranked, ...] = yield from rank(ask, found, params.batch_bytes, params.most_effects)
+    # Where nothing fails this costs nothing more: the whole model was measured already.
+    kept: Kept = yield from keep_higher(ask, _search(params), tries=prefixes(rows))
+    workaround = as_workaround(ask, kept) if kept.outcome == "found" else None
+    worst = rows[0]
+    outcome = QuantizationOutcome(
+        outcome=kept.outcome,  # type: ignore[arg-type]
+        layers=len(found),
+        whole=len(opaque) + sum(not movable(index, layer) for layer in found),
+        worst=ask.names([worst.layer.node])[0],
+        worst_db=worst.db,
+        keep=len(kept.keep),
+        names=", ".join(ask.names(kept.keep)),
+        minimal=kept.minimal,
+        samples_ok=kept.samples_ok,
+        samples=kept.samples_n,
+        error=kept.error if kept.error < HUGE else None,
+        tolerance=ask.criterion.tolerance,
+        margin=workaround.margin if workaround else None,
+        builds=kept.builds,
+        weights="original" if parse(ctx.reference).get("model") else "dequantized",
+        reference=ctx.reference,
+        message=_message(ask, kept, rows, opaque, len(found)),
+    )
+    notes = findings.notes + _notes(ctx, index, opaque)
+    return Finish(
+        outcome,
+        msgspec.structs.replace(
+            findings, workaround=workaround or findings.workaround, notes=tuple(dict.fromkeys(notes))
+        ),
+        tables={
+            "layers": [row_of(ask, r, kept.keep) for r in rows],
+            "keep": [{"node": n} for n in ask.names(kept.keep)],
+            "bundle": [{"role": "workaround", "files": kept.files}] if kept.files else [],
+        },
+        decisive={"workaround": (ask.whole(all_feeds(findings), patches=(), keep=kept.keep),)} if workaround else {},
+    )
+
+
+def on_float(ctx: StepContext) -> StepContext:
+    """The context with the float model as its reference: the user's own choice, else the pairs bypassed. A failure that was
+    locked against another reference is measured anew."""
+    if unquantized(ctx.reference):
+        return ctx
+    reference = str(parse(ctx.reference).with_option("quantization", "bypass"))
+    findings = msgspec.structs.replace(
+        ctx.findings, signature=None, round_signature=None, sample="", patches="", keep=""
+    )
+    return msgspec.structs.replace(ctx, reference=reference, findings=findings)
+
+
+def _search(params: QuantizationParams) -> PrecisionParams:
+    return PrecisionParams(budget=params.budget, rounds=params.rounds, margin=params.margin)
+
+
+def row_of(ask: Inquiry, row: Ranked, keep: Iterable[int]) -> dict[str, Any]:
+    """One line of the table."""
+    index, layer = ask.index, row.layer
+    node = index.nodes[layer.node]
+    codes = sorted({index.tensors[index.nodes[d].inputs[0]].dtype or "?" for d in layer.dequantizers})
+    return {
+        "layer": ask.names([node.id])[0],
+        "op": node.op,
+        "output": index.tensors[node.outputs[0]].name,
+        "sqnr_db": row.db,
+        "cumulative_db": row.cumulative_db,
+        "weights_db": row.weights_db,
+        "inputs_db": row.inputs_db,
+        "effect": row.effect,
+        "effect_db": row.effect_db,
+        "codes": "+".join(codes),
+        "scales": scales(index, layer),
+        "left_in_float": node.id in set(keep),
+        "movable": movable(index, layer),
+    }
+
+
+def _none(index: GraphIndex, opaque: Sequence[int]) -> str:
+    if opaque:
+        return (
+            f"This model is quantized in operators ({_count(index, opaque)}), not in Q/DQ pairs: each computes on codes by "
+            "itself, and none can be left in float. Export it in Q/DQ form to rank its layers."
+        )
+    return (
+        "This model has no QuantizeLinear/DequantizeLinear pairs, so there is nothing to rank; give the quantized model, and the "
+        "float one as --reference onnxruntime:model=FLOAT.onnx."
+    )
+
+
+def _notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> tuple[str, ...]:
+    notes = []
+    if opaque:
+        notes.append(f"Quantized in themselves and left whole: {_count(index, opaque)}.")
+    if not parse(ctx.reference).get("model") and any(stored(index, d) for x in layers(index) for d in x.dequantizers):
+        notes.append(
+            "The weights are stored as codes, so what their rounding cost cannot be seen: the reference uses them as they are "
+            "worth. Give the float model as --reference onnxruntime:model=FLOAT.onnx to see it."
+        )
+    return tuple(notes)
+
+
+def _count(index: GraphIndex, nodes: Sequence[int]) -> str:
+    ops: dict[str, int] = {}
+    for n in nodes:
+        ops[index.nodes[n].op] = ops.get(index.nodes[n].op, 0) + 1
+    return ", ".join(f"{count} {op}" for op, count in sorted(ops.items()))
+
+
+def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[int], total: int) -> str:
+    worst = rows[0]
+    name = ask.names([worst.layer.node])[0]
+    lowest = f"The lowest SQNR alone has {name}: {worst.db:.1f} dB." if worst.db is not None else ""
+    if kept.outcome == "none-needed":
+        return f"Quantization costs less than is allowed: no layer needs to stay in float. {lowest}".strip()
+    if kept.outcome == "not-enough":
+        rest = "the pairs are not the cause."
+        if opaque:
+            rest = f"{_count(ask.index, opaque)} compute on codes in themselves and stay quantized."
+        elif parse(ask.ctx.reference).get("model"):
+            rest = "the pairs are not the cause, or the model was not quantized from this float original."
+        return f"Even with all {total} layers in float the error is {kept.error:.3g}: {rest} {lowest}".strip()
+    names = ", ".join(ask.names(kept.keep))
+    return (
+        f"{len(kept.keep)} of {total} quantized layers left in float make {kept.samples_ok} of {kept.samples_n} samples pass "
+        f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}. {lowest}"
+    )
+
+
+SPEC = StepSpec(
+    name="quantization",
+    version=1,
+    summary="Rank the layers of a Q/DQ model by SQNR, and find the fewest to leave in float so that every sample passes.",
+    run=quantization,
+    outcome=QuantizationOutcome,
+    params=QuantizationParams,
+    expected=lambda _ctx, nodes: 20 + 4 * nodes.bit_length(),
+)

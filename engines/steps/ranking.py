@@ -1,0 +1,143 @@
+"""Which layers of a Q/DQ model lose the most to quantization: each alone, in the whole, and at the model's outputs."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from engines.compare.judge import badness
+from engines.graph import ranges
+from engines.graph.index import GraphIndex
+from engines.graph.quantized import Layer, stored
+from engines.probe import SILENT_DB, Candidate, Measurement, Score
+from engines.steps.base import Note, Sub
+from engines.steps.inquiry import Inquiry
+from engines.steps.layerwise import batches
+
+BATCH_BYTES = 256 << 20  # of layer outputs in one build
+MOST_EFFECTS = 48  # layers whose effect is measured, the lowest SQNR first
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """One layer and what was measured of it. ``db``, ``cumulative_db``: SQNR of its output in dB, alone and in the
+    quantized model; ``weights_db``, ``inputs_db``: of what its own pairs make of its weights and of what it is fed, the
+    worst of each. ``effect``: badness on the model's outputs with this layer alone quantized, ``effect_db`` the same as
+    SQNR. None where not measured."""
+
+    layer: Layer
+    db: float | None = None
+    cumulative_db: float | None = None
+    weights_db: float | None = None
+    inputs_db: float | None = None
+    effect: float | None = None
+    effect_db: float | None = None
+
+
+def rank(ask: Inquiry, found: Sequence[Layer], batch_bytes: int = BATCH_BYTES, most_effects: int = MOST_EFFECTS) -> Sub:
+    """The layers, the lowest SQNR alone first; those that could not be measured last."""
+    alone: dict[int, Score] = {}
+    pairs: dict[int, Score] = {}
+    cumulative: dict[int, Score] = {}
+    for batch in _batches(ask.index, found, batch_bytes):
+        yield Note(f"{len(batch)} layers, each alone, fed the float model's values")
+        alone |= _by_tensor(ask, (yield ask.ask(_each_alone(ask.index, batch), effect=False)))
+        yield Note("what the pairs make of weights and inputs")
+        pairs |= _by_tensor(ask, (yield ask.ask(_pairs(ask.index, batch), effect=False)))
+        yield Note("the layers in the quantized model as it is")
+        marks = {t for layer in batch for t in ask.index.nodes[layer.node].outputs} - set(ask.index.outputs)
+        seen: Measurement = yield ask.whole((ask.findings.sample,), marks=ranges.encode(marks))
+        cumulative |= _by_tensor(ask, seen)
+    rows = [_ranked(ask.index, layer, alone, cumulative, pairs) for layer in found]
+    rows.sort(key=_by_db)
+    for i, row in enumerate(rows[:most_effects]):
+        name = ask.names([row.layer.node])[0]
+        yield Note(f"does the loss in {name} reach the outputs?", expected=min(len(rows), most_effects) - i)
+        m: Measurement = yield ask.ask(ask.candidate(row.layer.around, outputs=ask.index.nodes[row.layer.node].outputs))
+        scores = [s for r in m.results for s in r.effect]
+        if m.status == "ok" and scores:
+            effect = max(badness(s, ask.criterion) for s in scores)
+            rows[i] = msgspec.structs.replace(row, effect=effect, effect_db=min(s.sqnr_db for s in scores))
+    return tuple(rows)
+
+
+def _each_alone(index: GraphIndex, batch: Sequence[Layer]) -> Candidate:
+    """All layers of a batch in one build, each fed the float model's values: nothing that a layer gives is read by
+    another."""
+    nodes = sorted({n for layer in batch for n in layer.around})
+    outputs = sorted({t for layer in batch for t in index.nodes[layer.node].outputs})
+    read = {t for n in nodes for t in index.nodes[n].reads}
+    return Candidate(
+        nodes=ranges.encode(nodes), outputs=ranges.encode(outputs), severed=ranges.encode(read.intersection(outputs))
+    )
+
+
+def _pairs(index: GraphIndex, batch: Sequence[Layer]) -> Candidate:
+    """The pairs of a batch without its layers."""
+    own = {d for layer in batch for d in layer.dequantizers}
+    nodes = sorted({n for layer in batch for n in layer.around if n in own or n != layer.node})
+    outputs = sorted({t for d in own for t in index.nodes[d].outputs})
+    return Candidate(nodes=ranges.encode(nodes), outputs=ranges.encode(outputs))
+
+
+def _batches(index: GraphIndex, found: Sequence[Layer], limit: int) -> list[tuple[Layer, ...]]:
+    """Layers in order, packed by the bytes of what they give."""
+    by_output = {index.nodes[layer.node].outputs[0]: layer for layer in found}
+    return [tuple(by_output[t] for t in batch) for batch in batches(index, tuple(by_output), limit)]
+
+
+def _by_tensor(ask: Inquiry, m: Measurement) -> dict[int, Score]:
+    """Scores by tensor id; none where the probe could not be answered."""
+    if m.status != "ok" or not m.results:
+        return {}
+    return {
+        ask.index.by_name[s.name]: s
+        for s in (*m.results[0].outputs, *m.results[0].marks)
+        if s.name in ask.index.by_name
+    }
+
+
+def _ranked(
+    index: GraphIndex, layer: Layer, alone: dict[int, Score], cumulative: dict[int, Score], pairs: dict[int, Score]
+) -> Ranked:
+    outputs = index.nodes[layer.node].outputs
+    weights = [t for d in layer.dequantizers if _of_weights(index, d) for t in index.nodes[d].outputs]
+    inputs = [t for d in layer.dequantizers if not _of_weights(index, d) for t in index.nodes[d].outputs]
+    return Ranked(
+        layer, _least(alone, outputs), _least(cumulative, outputs), _least(pairs, weights), _least(pairs, inputs),
+    )  # fmt: skip
+
+
+def _of_weights(index: GraphIndex, dequantizer: int) -> bool:
+    """Whether a pair is fed weights: stored codes, or a float weight that is quantized in the model."""
+    if stored(index, dequantizer):
+        return True
+    made = index.made_by(index.nodes[dequantizer].inputs[0])
+    return made is not None and index.tensors[made.inputs[0]].kind == "weight"
+
+
+def _least(scores: dict[int, Score], tensors: Iterable[int]) -> float | None:
+    """The lowest SQNR of these tensors; non-finite values where the reference is finite count as none at all."""
+    found = [-SILENT_DB if scores[t].new_nonfinite else scores[t].sqnr_db for t in tensors if t in scores]
+    return min(found, default=None)
+
+
+def _by_db(row: Ranked) -> tuple[bool, float, int]:
+    return (row.db is None, row.db or 0.0, row.layer.node)
+
+
+def prefixes(rows: Sequence[Ranked]) -> list[tuple[int, ...]]:
+    """Sets of nodes to try, growing: the layers with the largest effect, the lowest SQNR where it was not measured; each
+    has twice as many as the last, the most telling first."""
+    order = [r.layer.node for r in sorted(rows, key=lambda r: (r.effect is None, -(r.effect or 0.0), *_by_db(r)))]
+    return [tuple(order[: 2**k]) for k in range(len(order).bit_length() + 1)]
+
+
+def scales(index: GraphIndex, layer: Layer) -> str:
+    """How the layer's weights are scaled: ``per-tensor``, ``per-channel``, ``blocks``, ``""`` for a layer without weights."""
+    found = set()
+    for d in layer.dequantizers:
+        shape = index.tensors[index.nodes[d].inputs[1]].shape
+        codes = index.tensors[index.nodes[d].inputs[0]]
+        if _of_weights(index, d) and shape is not None and not codes.dtype.endswith("int32"):
+            many = [s for s in shape if s != 1]
+            found.add("per-tensor" if not many else "per-channel" if len(shape) == 1 else "blocks")
+    return "+".join(sorted(found))
