@@ -85,14 +85,16 @@ class Client:
     def open(cls, folder: Path, options: Options | None = None, *, name: str = "") -> "Client":
         """Attach to the session's runner where there is one, else start one. A runner that is about to end, because the
         program that it worked for is gone, is waited for and followed by a new one."""
-        end = time.monotonic() + _START
-        while lock.holder(folder) is not None:
+        if lock.holder(folder) is not None:
             client = cls.attach(folder, name=name)
-            ending = client._socket is None or bool(client.send({"do": "status"}).get("stopping"))
-            if not ending or (client.role == "watch" and client.holder) or time.monotonic() > end:
+            status = client.send({"do": "status"}) if client._socket is not None else {"ok": False}
+            ending = not status["ok"] or (bool(status.get("stopping")) and client.role == "controller")
+            if not ending:
                 return client
-            client.close()
-            time.sleep(0.05)
+            client.close()  # with nobody there it ends soon
+            end = time.monotonic() + _START
+            while lock.holder(folder) is not None and time.monotonic() < end:
+                time.sleep(0.02)
         return cls.start(folder, options, name=name)
 
     @cached_property

@@ -684,7 +684,7 @@ class Runner:
             late = not connected and not self._detached and time.monotonic() - began > CONNECT
             if not connected and self._alone_since is None and time.monotonic() - began > CONNECT:
                 self._alone_since = time.monotonic()  # a question does not wait for ever for one who never came
-            if (self._abandoned() or late) and not self._stopping:
+            if (self._abandoned() or late) and self._stopping != "hard":
                 self.stop(hard=True, reason="the program that controlled the session ended")
 
     def _snapshot(self) -> None:

@@ -16,6 +16,7 @@ import pytest
 from house import PROBLEM, Oracle, runner, state
 
 from engines.data.store import digest_file
+from engines.probe import Measure
 from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.runner import loop as loops
@@ -305,3 +306,50 @@ def test_a_damaged_flow_is_said_in_the_snapshot(shapes):
     assert said["phase"] == "stopped"
     assert "flow.yaml" in said["text"]
     client.close()
+
+
+def test_one_who_only_watches_never_takes_over(place, monkeypatch):
+    monkeypatch.setattr(loops, "GRACE", 0.1)
+    with at_work(place, Options(policy="person", detach=True)) as codes:
+        first = attached(place, name="Ada")
+        until(first, "ask")
+        watcher, second = attached(place, "watch", name="Eve"), Client.attach(place, name="Bob")
+        assert watcher.progress()["watching"]
+        first.close()
+        end = time.monotonic() + 5
+        while not second.progress()["free"] and time.monotonic() < end:
+            time.sleep(0.02)
+        assert second.progress()["free"], "the one who held it has gone"
+        for asked in ({"do": "answer", "answer": "no"}, {"do": "stop"}, {"do": "rewind", "to": "first"}):
+            assert not watcher.send(asked)["ok"]
+        watcher._disconnect()  # as after a broken connection: it comes back as what it was
+        assert not watcher.send({"do": "stop"})["ok"]
+        assert watcher.role == "watch"
+        assert watcher.progress()["watching"], "still, though nobody holds it"
+        assert second.send({"do": "answer", "answer": "no"})["ok"], "who asked for control has it now"
+        assert second.role == "controller"
+        assert not second.progress()["free"]
+        assert second.wait(10) == 10
+        for client in (watcher, second):
+            client.close()
+    assert codes == [10]
+
+
+def test_a_runner_that_is_ending_is_waited_for(place, monkeypatch):
+    """A resume in the second after its predecessor was killed does not die with the old runner."""
+    monkeypatch.setattr(loops, "GRACE", 0.3)
+    oracle = Oracle()
+    oracle.hold = asyncio.Event()  # never set: a probe that takes long
+    with at_work(place, Options(), oracle) as codes:
+        client = attached(place, name="Ada")
+        end = time.monotonic() + 10
+        while not any(isinstance(probe, Measure) for probe in oracle.ran):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert client.send({"do": "stop"})["ok"]
+        client.close()
+        started: list[bool] = []
+        monkeypatch.setattr(Client, "start", classmethod(lambda cls, *a, **k: started.append(codes != []) or client))
+        Client.open(place)
+        assert started
+    assert codes == [130]
