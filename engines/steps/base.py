@@ -59,7 +59,7 @@ class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
 
     case: Case
     # overflow | epsilon-underflow | cancellation | mask-constant | accumulation | optimizer | rounding | index-overflow |
-    # integer-narrowing | reference | nondeterminism | fusion | kernel | unknown
+    # integer-narrowing | quantization | reference | nondeterminism | fusion | kernel | unknown
     cause: str
     evidence: str = ""  # one sentence with the numbers that show it
     patches: str = ""  # tensor ids that cut this culprit off when fed with reference values

@@ -49,6 +49,9 @@ def name_cause(
         seen = findings.signature
         often = f"{seen.failures} of {seen.looks} runs" if seen is not None and seen.looks > 1 else "some runs"
         return Cause("nondeterminism", f"One build gives other results for the same input: {often} fail.")
+    lost = _quantization(inner, case)
+    if lost is not None:
+        return lost
     if watched is not None:
         return Cause(
             "fusion",
@@ -91,6 +94,21 @@ def name_cause(
             f"{_say(findings.signature.error)}.",
         )
     return Cause("unknown", f"{' + '.join(case.ops)} is off by {_say(case.own)}; nothing measured says why.")
+
+
+def _quantization(inner: Sequence[Inner], case: Case) -> Cause | None:
+    """Codes that are the reference's, and yet are not worth what was quantized: the reference is the float model, and the steps of
+    this pair are too wide for its values."""
+    other = {i.score.name for i in inner if not i.score.equal}
+    pairs = [i for i in inner if i.op == "DequantizeLinear" and not i.score.equal and not other.intersection(i.reads)]
+    if not pairs:
+        return None
+    worst = min(pairs, key=lambda i: i.score.sqnr_db)
+    return Cause(
+        "quantization",
+        f"{worst.node} gives its values back with an SQNR of {worst.score.sqnr_db:.1f} dB (largest {worst.score.absmax:.3g}, off by up "
+        f"to {worst.score.max_abs:.2g}); what reads them is off by {_say(case.own)}.",
+    )
 
 
 def _cancellation(inner: Sequence[Inner]) -> Cause | None:

@@ -282,9 +282,17 @@ def as_workaround(ask: Inquiry, kept: Kept) -> Workaround:
         samples_n=kept.samples_n,
         error=kept.error,
         margin=margin(ask.criterion, kept.error),
-        cost=f"{len(kept.keep)} of {len(ask.index.nodes)} nodes compute in FP32",
+        cost=counted(ask, kept),
         minimal=kept.minimal,
     )
+
+
+def counted(ask: Inquiry, kept: Kept) -> str:
+    """How many of how many of what, as ``5 of 46 quantized layers in float``."""
+    can = keepable(ask)
+    if len(can) < len(ask.index.nodes):
+        return f"{len(kept.keep)} of {len(can)} quantized layers in float"
+    return f"{len(kept.keep)} of {len(can)} nodes in FP32"
 
 
 def say(ask: Inquiry, kept: Kept) -> str:
@@ -294,15 +302,14 @@ def say(ask: Inquiry, kept: Kept) -> str:
         return f"Even with everything in FP32 the error is {kept.error:.3g}: precision is not the cause."
     names = ", ".join(ask.names(kept.keep))
     return (
-        f"Keeping {len(kept.keep)} of {len(ask.index.nodes)} nodes in FP32 makes {kept.samples_ok} of {kept.samples_n} "
-        "samples pass "
+        f"Keeping {counted(ask, kept)} makes {kept.samples_ok} of {kept.samples_n} samples pass "
         f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}."
     )
 
 
 SPEC = StepSpec(
     name="precision",
-    version=1,
+    version=2,
     summary="Find the smallest set of nodes to keep in FP32 so that every sample passes.",
     run=precision,
     outcome=PrecisionOutcome,
