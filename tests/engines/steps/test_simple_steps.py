@@ -7,9 +7,10 @@ import pytest
 
 from engines.compare.criterion import Signature
 from engines.graph.index import GraphIndex, Node, Tensor
+from engines.graph.ranges import decode
 from engines.probe import Candidate, Check, Describe, Measure, Measurement, SampleResult, Sanitize, Score
 from engines.spec import parse
-from engines.steps.base import Case, Described
+from engines.steps.base import Case, Described, StepRefused
 
 LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01)
 
@@ -205,6 +206,81 @@ def test_a_check_is_repeated(answers: Any, walk: Any) -> None:
         3,
         5,
     )
+
+
+@pytest.mark.parametrize(
+    ("until", "asked", "behaviour"),
+    [
+        ("1", "p", "steady"),
+        ("3", "ppf", "rebuilds-differ"),
+        ("bad", "ppf", "rebuilds-differ"),
+        ("good", "p", "steady"),
+    ],
+)
+@pytest.mark.parametrize("check", ["check.py", ""])
+def test_repeat_until(answers: Any, walk: Any, until: str, asked: str, behaviour: str, check: str) -> None:
+    """Fresh builds or checks, every third of which fails, counted from the very first."""
+
+    def answer(probe: Any) -> Measurement:
+        fails = probe.attempt % 3 == 2
+        if check:
+            return Measurement(facts={"returncode": int(fails)}, artifacts={"a": "d"}, nodes=5)
+        assert isinstance(probe, Measure)
+        assert probe.save == ("repeat" if probe.exclusive else "")
+        return answers.measured(("real:0", 0.5 if fails else 0.0), artifacts={"a": "d"}, nodes=5)
+
+    ctx = answers.context(check=check, params={"until": until}, problem={"artifacts": ["a", "b"]})
+    done = walk("repeat", ctx, answer)
+    outcome, rows = done.finish.outcome, done.finish.tables["iterations"]
+    assert [row["verdict"][0] for row in rows] == list(asked)
+    assert [row["iteration"] for row in rows] == list(range(len(asked)))
+    assert all(row["artifacts"] == {"a": "d"} for row in rows)
+    assert (outcome.iterations, outcome.passed, outcome.failures) == (len(asked), asked.count("p"), asked.count("f"))
+    assert outcome.behaviour == behaviour
+
+
+def test_repeat_until_gives_up(answers: Any, walk: Any) -> None:
+    params = {"until": "bad", "most_builds": 4}
+    done = walk("repeat", answers.context(check="c", params=params), lambda p: Measurement(facts={"returncode": 0}))
+    assert (done.finish.outcome.iterations, done.finish.outcome.failures) == (4, 0)
+    assert "None was bad in the 4 that are allowed." in done.finish.outcome.message
+
+
+def test_repeat_until_counts_what_gave_no_answer(answers: Any, walk: Any) -> None:
+    ctx = answers.context(check="c", params={"until": "3"})
+    done = walk("repeat", ctx, lambda p: Measurement(facts={"returncode": 0, "signal": 11 * (p.attempt == 1)}))
+    assert [row["verdict"] for row in done.finish.tables["iterations"]] == ["pass", "unresolved", "pass"]
+    assert (done.finish.outcome.iterations, done.finish.outcome.builds, done.finish.outcome.passed) == (3, 2, 2)
+
+
+@pytest.mark.parametrize("until", ["soon", "0", "-3", "1.5", "²"])
+def test_repeat_until_what(answers: Any, walk: Any, until: str) -> None:
+    with pytest.raises(StepRefused, match="neither good nor bad") as refused:
+        walk("repeat", answers.context(check="c", params={"until": until}), answers.opening)
+    assert refused.value.code == 2
+
+
+def test_checks_run_where_the_user_stood_and_keep_what_was_named(answers: Any, walk: Any) -> None:
+    """Whatever step asks, and in what a replay measures again."""
+    findings = msgspec.structs.replace(locked(answers), signature=Signature(kind="check", sample="real:0"))
+    index = CHAIN
+
+    def answer(probe: Any) -> Any:
+        if isinstance(probe, Describe):
+            return Described(index, Measurement())
+        assert (probe.folder, probe.artifacts[-1]) == ("/home/user", "a.txt")
+        nodes = probe.candidate.nodes
+        return Measurement(facts={"returncode": int(nodes == "*" or 1 in decode(nodes))})
+
+    problem = {"folder": "/home/user", "artifacts": ["a.txt"]}
+    done = walk("reduce", answers.context(findings, check="c", problem=problem), answer)
+    assert done.finish.outcome.nodes_after == 1
+    rows = done.finish.tables["iterations"]
+    assert [row["iteration"] for row in rows] == list(range(len(rows)))
+    checks = [msgspec.structs.replace(p, exclusive=False) for p in done.probes if isinstance(p, Check)]
+    assert len(rows) == len(dict.fromkeys(checks))
+    (case,) = done.finish.decisive["case"]
+    assert (case.folder, case.artifacts) == ("/home/user", ("a.txt",))
 
 
 # -- nondeterminism

@@ -1,0 +1,57 @@
+"""What checks leave, sorted by verdict."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engines.data.store import Store
+from wizard.cli.artifacts import sort, tally
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> list[dict[str, Any]]:
+    store = Store(tmp_path)
+    verdicts = ("pass", "fail", "unresolved", "fail")
+    return [
+        {"iteration": i, "verdict": verdict, "artifacts": {"logs/look.txt": store.put(f"look {i}".encode())}}
+        for i, verdict in enumerate(verdicts)
+    ]
+
+
+def test_names_and_folders(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    assert sort(rows, ["logs/look.txt"], Store(tmp_path), tmp_path / "art", began=0.0) == []
+    found = {str(p.relative_to(tmp_path / "art")): p.read_text() for p in (tmp_path / "art").rglob("*") if p.is_file()}
+    stamps = {name.split("look_")[1].rpartition("_N")[0] for name in found}
+    assert len(stamps) == 1
+    stamp = stamps.pop()
+    assert len(stamp) == len("01-01-70_00-00-00")
+    assert found == {
+        f"good/look_{stamp}_N0.txt": "look 0",
+        f"bad/look_{stamp}_N1.txt": "look 1",
+        f"unresolved/look_{stamp}_N2.txt": "look 2",
+        f"bad/look_{stamp}_N3.txt": "look 3",
+    }
+
+
+def test_sorting_again_changes_nothing(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    place = tmp_path / "art"
+    assert sort(rows, ["logs/look.txt"], Store(tmp_path), place, began=5.0) == []
+    assert sort(rows, ["logs/look.txt"], Store(tmp_path), place, began=5.0) == []
+    (changed,) = place.glob("good/*")
+    changed.write_text("mine")
+    (said,) = sort(rows, ["logs/look.txt"], Store(tmp_path), place, began=5.0)
+    assert "other content" in said
+    assert changed.read_text() == "mine"
+    assert len([p for p in place.rglob("*") if p.is_file()]) == 4
+
+
+def test_what_was_not_there_is_said_once(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    (said,) = sort(rows, ["none.txt"], Store(tmp_path), tmp_path / "art", began=0.0)
+    assert said == "The artifact 'none.txt' was not there 4 times: was it meant to be made?"
+    assert not (tmp_path / "art").exists()
+
+
+def test_the_last_words(rows: list[dict[str, Any]]) -> None:
+    assert tally(rows) == "Finished 4 iteration(s) | Passed: 1/4 | Pass Rate: 25.0% | Unresolved: 1"
+    assert tally(rows[:1]) == "Finished 1 iteration(s) | Passed: 1/1 | Pass Rate: 100.0%"

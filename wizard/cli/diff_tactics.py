@@ -1,0 +1,53 @@
+"""``narrowdown diff-tactics``: which tactics did only the failing builds choose? Replay files alone, no engine."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import msgspec
+
+from engines.data.tactic_replay import Replay, Suspect, described, gather, suspects
+from wizard.cli.exits import BAD_USAGE, FOUND, UNRESOLVED, Refusal
+from wizard.report.words import visible
+
+
+def diff_tactics(arguments: argparse.Namespace) -> int:
+    """Print the suspects. Exit 0 where there are any, 6 where the files do not tell."""
+    good = replays(arguments.good, arguments.dir, "good")
+    bad = replays(arguments.bad, arguments.dir, "bad")
+    found = suspects(good, bad)
+    if arguments.json:
+        told = {"good": len(good), "bad": len(bad), "suspects": [msgspec.to_builtins(s) for s in found]}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
+        return FOUND if found else UNRESOLVED
+    print(f"Loaded {len(good)} good tactic replays.")
+    print(f"Loaded {len(bad)} bad tactic replays.")
+    if not found:
+        print("Could not determine potentially bad tactics. More replay files of either kind may tell.")
+        return UNRESOLVED
+    print("Found potentially bad tactics:")
+    for line in listing(found, len(good), len(bad)):
+        print(visible(line))
+    return FOUND
+
+
+def listing(found: list[Suspect], good: int, bad: int) -> list[str]:
+    """Layer by layer, the most telling first."""
+    layers: dict[str, list[Suspect]] = {}
+    for suspect in found:
+        layers.setdefault(suspect.layer, []).append(suspect)
+    lines: list[str] = []
+    for layer, chosen in layers.items():
+        lines += [f"Layer: {layer}", f"    Algorithms: {[described(s.choice) for s in chosen]}"]
+        lines += [f"    in {s.bad} of {bad} bad and 0 of {good} good builds: by chance {s.chance:.2g}" for s in chosen]
+    return lines
+
+
+def replays(place: str | None, folder: str, kind: str) -> list[Replay]:
+    """The replays of one kind. Raises Refusal (exit 2) where the place is not there."""
+    path = Path(place) if place else Path(folder) / kind
+    if not path.exists():
+        raise Refusal(
+            BAD_USAGE, f"There is no '{path}' with {kind} tactic replays; name the place with --dir or --{kind}."
+        )
+    return [replay for _, replay in gather(path)]
