@@ -28,6 +28,7 @@ from engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
 
 _PR_SET_PDEATHSIG = 1
 _PROGRESS_EVERY = 0.1  # seconds
+_NICE = 5  # builds take all that is left over; screens and shells go first
 # After one of these the process's device context cannot be trusted.
 _POISONED = re.compile(r"\bcuda|cudnn|cublas|illegal memory access|device-side assert", re.IGNORECASE)
 # A worker whose own memory (file-backed pages aside) has grown past this share of the machine is not used again.
@@ -87,6 +88,15 @@ def _die_with(parent: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if parent and os.getppid() != parent:
         _leave()
+
+
+def _step_back() -> None:
+    """Give way to whoever sits at the machine. Where the kernel shares by sessions (autogroup), it is the session's weight
+    that counts, and every worker is a session of its own."""
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(_NICE))
 
 
 def _flush() -> None:
@@ -197,6 +207,7 @@ def serve(root: Path, incoming: int, outgoing: int, parent: int = 0) -> NoReturn
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     protocol = Protocol(incoming, outgoing)
     _die_with(parent)
+    _step_back()
     root = root.absolute()
     os.chdir(root)
     protocol.listen()
