@@ -39,6 +39,8 @@ def _draw(stream: np.random.RandomState, wanted: Wanted) -> Array:
     low, high = wanted.bounds or (0.0, 1.0)
     dtype = wanted.dtype
     if dtype.kind == "b":
+        if low and not high:
+            raise InputProblem(f"The range [{low},{high}] for '{wanted.name}' does not fit its type bool.")
         return np.asarray(stream.randint(bool(low), bool(high) + 1, wanted.shape, dtype))
     if dtype.kind in "iu":
         first, last = int(low), int(high)

@@ -22,8 +22,7 @@ from wizard.cli.arguments import parse
 from wizard.cli.problem import problem_from
 
 tools = pytest.importorskip("polygraphy.tools")
-# Its own use of importlib.metadata.
-pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")  # its own affair
 
 Behaviour = tuple[int, str, str]  # exit status, stdout, stderr
 
