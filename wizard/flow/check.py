@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
+from engines import options
 from wizard.flow import commands, terms
 from wizard.flow.load import Loaded, nearest
 from wizard.flow.model import Answer, FlowNode, When
@@ -155,6 +156,7 @@ class _Checker:
                 hint = nearest(end.verdict, VERDICTS) or f"Known: {', '.join(VERDICTS)}."
                 yield self._value(f"'{end.verdict}' is not a verdict.", hint, "ends", name, "verdict")
         yield from self._flow_parameters()
+        yield from self._reference()
         yield from self._graph()
 
     def _value(self, message: str, suggestion: str, *path: str | int) -> Problem:
@@ -162,6 +164,13 @@ class _Checker:
 
     def _key(self, message: str, suggestion: str, *path: str | int) -> Problem:
         return Problem(*self.lines.key(*path), message, suggestion)
+
+    def _reference(self) -> Iterator[Problem]:
+        if self.flow.reference:
+            try:
+                options.check(self.flow.reference)
+            except ValueError as problem:
+                yield self._value(f"the flow's reference cannot be used: {problem}", "", "reference")
 
     # -- names ----------------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,8 @@ class End(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole. ``reference``: the engine spec that takes the place of the usual reference where the user names none."""
+
     schema: int
     id: Identifier
     title: str
@@ -81,3 +83,4 @@ class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ends: dict[str, End]
     explain: str = ""
     params: dict[str, Any] = {}
+    reference: str = ""

@@ -6,6 +6,8 @@ from typing import Protocol
 
 import msgspec
 
+from wizard.flow.model import Flow
+
 
 class Card(msgspec.Struct, frozen=True):
     """One term explained: what it is, why it matters here, a small picture, where to read on. ``body`` is Markdown."""
@@ -28,9 +30,23 @@ def known(folder: str = "") -> tuple[str, ...]:
     return tuple(sorted(shipped | own))
 
 
+def pin(flow: Flow, source: str, target: Path) -> None:
+    """Copy the user's own cards of the words that a flow uses into ``target``/terms, so that a session keeps them. Raises
+    ``OSError``."""
+    for term in {term for node in flow.nodes.values() for term in node.terms}:
+        own = Path(source) / "terms" / f"{term}.md"
+        if source and _named(term) and own.is_file():
+            (target / "terms").mkdir(exist_ok=True)
+            (target / "terms" / own.name).write_text(own.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def _named(term: str) -> bool:
+    return bool(term) and all(c.isascii() and (c.isalnum() or c == "-") for c in term)
+
+
 def card(term: str, folder: str = "") -> Card | None:
     """The card of a term, the user's own first; None where there is none. ``term`` never leads out of its folder."""
-    if not term or not all(c.isascii() and (c.isalnum() or c == "-") for c in term):
+    if not _named(term):
         return None
     places: list[_Readable] = [Path(folder) / "terms" / f"{term}.md"] if folder else []
     places.append(files("flows") / "terms" / f"{term}.md")

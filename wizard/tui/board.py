@@ -28,7 +28,7 @@ from engines.probe import (
 )
 from engines.steps.base import Findings
 from wizard.report.words import number
-from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, StepStarted
+from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, Rewound, StepFinished, StepStarted
 from wizard.session.state import State, fold
 
 Outcome = Literal["passes", "fails", "unresolved", "running", "done"]
@@ -46,6 +46,10 @@ class Row(msgspec.Struct, frozen=True):
     started: float = 0.0
     seconds: float = 0.0
     nodes: int = 0
+    log: str = ""  # what the engine wrote meanwhile, a path below the session folder; "" where it wrote nothing
+    message: str = ""  # the sentence that came with anything but a plain answer
+    build: float = 0.0  # seconds of it
+    run: float = 0.0
 
 
 class Hunt(msgspec.Struct, frozen=True):
@@ -54,6 +58,7 @@ class Hunt(msgspec.Struct, frozen=True):
     rows: tuple[Row, ...] = ()
     finished: int = 0
     best: tuple[tuple[int, float], ...] = ()  # (nodes, ts) of each smaller failing part that was found
+    resumed: bool = False  # this run goes on with one that was cancelled or broken off
 
 
 class Board:
@@ -62,6 +67,8 @@ class Board:
     def __init__(self, folder: Path) -> None:
         self.state = State()
         self._store = Store(folder)
+        self._open: tuple[str, int] | None = None  # (node, visit) of a run that has not come to its end
+        self._resumed = False
         self._begin(0)
 
     def _begin(self, run: int) -> None:
@@ -80,7 +87,11 @@ class Board:
             for event in news:
                 match event:
                     case StepStarted():
+                        self._resumed = self._open == (event.node, event.visit)
+                        self._open = (event.node, event.visit)
                         self._begin(event.run)
+                    case StepFinished() | Rewound():
+                        self._open = None
                     case ProbeStarted(run=self._run):
                         self._started(event)
                     case ProbeFinished(run=self._run):
@@ -92,7 +103,7 @@ class Board:
     @property
     def hunt(self) -> Hunt:
         """The probes of the latest run, as a frozen value."""
-        return Hunt(tuple(self._rows.values())[-KEPT:], self._finished, tuple(self._best))
+        return Hunt(tuple(self._rows.values())[-KEPT:], self._finished, tuple(self._best), self._resumed)
 
     def number(self, key: str) -> int:
         """The number of a probe of this run, 0 for any other."""
@@ -122,7 +133,15 @@ class Board:
         outcome, detail = verdict(self._probes.get(event.key), measurement, self.state.findings)
         nodes = (measurement.nodes if measurement else 0) or row.nodes
         self._rows[event.key] = msgspec.structs.replace(
-            row, state=outcome, detail=detail, seconds=event.seconds, nodes=nodes
+            row,
+            state=outcome,
+            detail=detail,
+            seconds=event.seconds,
+            nodes=nodes,
+            log=measurement.log if measurement else "",
+            message=measurement.message if measurement else "",
+            build=measurement.build_seconds if measurement else 0.0,
+            run=measurement.run_seconds if measurement else 0.0,
         )
         if outcome == "fails" and nodes and (not self._best or nodes < self._best[-1][0]):
             self._best.append((nodes, event.ts))

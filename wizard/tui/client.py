@@ -14,12 +14,16 @@ from typing import Any, Protocol
 import msgspec
 from textual.message import Message
 
+from engines.data.store import Store
+from wizard.cli.exits import OUR_FAULT
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.session.events import AnyEvent
 from wizard.session.problems import SessionProblem
+from wizard.session.state import State
 from wizard.tui.board import Board
 from wizard.tui.scene import Scene, Work
+from wizard.tui.sight import Eye
 
 INTERVAL = 0.2  # seconds between two looks at the session: at most five repaints a second
 LOG_BYTES = 64 << 10
@@ -102,6 +106,7 @@ class Watcher:
         self.scene = Scene(session.flow, session.folder, problem=problem, now=time.time())
         self._board = Board(session.folder)
         self._log = LogTail(session.folder)
+        self._eye = Eye(Store(session.folder))
         self._first = True
 
     def look(self) -> Scene | None:
@@ -118,6 +123,10 @@ class Watcher:
             work=_work(session.progress()),
             alive=session.alive(),
             log=self._log.read(),
+            sight=self._eye.look(self._board.state) if news else old.sight,
+            trace=tail(session.folder / "logs" / "runner.log")[-80:]
+            if news and _ours(self._board.state)
+            else old.trace,
             files=bundle(session.folder),
             trouble=trouble,
             now=time.time(),
@@ -136,6 +145,24 @@ class Watcher:
             if scene is not None:
                 tell(scene)
             stop.wait(INTERVAL)
+
+
+def _ours(state: State) -> bool:
+    """Whether narrowdown itself failed: then its own log is worth reading."""
+    here = state.here
+    return bool(
+        (state.closed and state.closed.exit_code == OUR_FAULT)
+        or (here and here.status == "failed" and "inside narrowdown" in here.error)
+    )
+
+
+def tail(path: Path) -> tuple[str, ...]:
+    """The lines in the last 64 KiB of a file; none where it cannot be read."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        file.seek(0, 2)
+        file.seek(max(0, file.tell() - LOG_BYTES))
+        return tuple(file.read().decode("utf-8", "replace").splitlines())
+    return ()
 
 
 def bundle(folder: Path) -> tuple[str, ...]:

@@ -41,6 +41,11 @@ ACTIONS: tuple[Action, ...] = (
     Action("terms", "terms", "t", "The words used here, explained."),
     Action("copy", "copy", "c", "The same by hand: copies the command to the clipboard and to last-command.txt."),
     Action("log", "log", "l", "What the workers and engines wrote."),
+    Action("pictures", "view", "v", "What was measured as pictures: error by depth, the search, around the suspect."),
+    Action("probes", "probes", "o", "Every probe of this step, and what the engine wrote during it.", shown=False),
+    Action("probe", "look", "enter", "Look into the highlighted probe: what it tried, what came out, its log."),
+    Action("details", "details", "d", "The whole trace or message of an error, to read and to copy.", shown=False),
+    Action("demo", "demo", "d", "A real model with a real failure, to try this out."),
     Action("map", "map", "m", "The whole flow, and where you are."),
     Action("note", "note", "n", "Write a note into the session; the report shows it."),
     Action(

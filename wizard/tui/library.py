@@ -8,8 +8,10 @@ from typing import Any, Protocol
 import msgspec
 
 from engines.data.store import atomic
+from wizard import demo as demos
 from wizard import trust
-from wizard.cli.exits import BAD_USAGE, NEEDS_PERSON, Refusal
+from wizard.cli.exits import BAD_USAGE, MISSING, NEEDS_PERSON, Refusal
+from wizard.flow import terms
 from wizard.flow.load import FlowProblem
 from wizard.flow.load import load as load_flow
 from wizard.problem import Problem
@@ -30,6 +32,14 @@ class Library(Protocol):
 
     def create(self, problem: Problem) -> Path:
         """A new session's folder."""
+        ...
+
+    def demos(self) -> Mapping[str, str]:
+        """What can be tried without a model of one's own: name -> what it is about."""
+        ...
+
+    def demo(self, name: str) -> Path:
+        """A new session's folder for a demo."""
         ...
 
     def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Session:
@@ -80,11 +90,26 @@ class Sessions:
     def create(self, problem: Problem) -> Path:
         """Pins the flow, and remembers the scripts that the user has just typed as theirs."""
         try:
-            made = folders.create(problem, load_flow(problem.flow).text)
+            loaded = load_flow(problem.flow)
+            made = folders.create(problem, loaded.text)
+            terms.pin(loaded.flow, loaded.folder, made)
         except (SessionProblem, FlowProblem) as error:
             raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
         trust.remember(trust.items(problem))
         return made
+
+    def demos(self) -> Mapping[str, str]:
+        """Those that come with narrowdown."""
+        return {name: demo.about for name, demo in demos.DEMOS.items()}
+
+    def demo(self, name: str) -> Path:
+        """Makes inputs on this machine where the demo needs some."""
+        from wizard.machine import MachineProblem
+
+        try:
+            return self.create(demos.problem(name, folders.home().parent / "demo"))
+        except (demos.DemoMissing, MachineProblem) as error:
+            raise Refusal(MISSING, str(error)) from None
 
     def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Session:
         """Scripts that nobody here agreed to are not run: then it is refused with what would run."""

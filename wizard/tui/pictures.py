@@ -102,9 +102,9 @@ class Look(msgspec.Struct, frozen=True):
     nodes: int = 0
 
 
-def history(looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0) -> list[Content]:
+def history(looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0, total: int = 0) -> list[Content]:
     """The probes of a search in order: a bar for the size of each part (log scale, from 1 node to ``whole``), its verdict
-    below. The last ones where there are more than fit; says how many came before."""
+    below. The last ones where there are more than fit; ``total`` counts those of before too."""
     if not looks or width < 12:
         return []
     room = width - 9
@@ -117,10 +117,9 @@ def history(looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0) -
         for look in shown
     )
     rows = []
-    if len(shown) < len(looks):
-        rows.append(
-            _row([(f"the last {len(shown)} of {count(len(looks), 'probe')}", "$quiet")], width, glyphs.ellipsis)
-        )
+    total = max(total, len(looks))
+    if len(shown) < total:
+        rows.append(_row([(f"the last {len(shown)} of {count(total, 'probe')}", "$quiet")], width, glyphs.ellipsis))
     if sizes.strip():
         rows.append(joined([(f"{'nodes':<9}", "$quiet"), (sizes, "")]))
     rows.append(

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from wizard.report.words import number
+from wizard.session.state import Visit
+
+SKIPPED = "Skipped"  # how the runner's sentence for a skipped step begins
 
 LABELS: Mapping[str, str] = {
     "verdict": "verdict",
@@ -95,6 +98,12 @@ LABELS: Mapping[str, str] = {
     "samples_ok": "samples that are right",
     "margin": "allowed over error",
     "cost": "cost",
+    "layers": "quantized layers",
+    "whole": "cannot be left in float",
+    "worst": "lowest SQNR",
+    "worst_db": "its SQNR in dB",
+    "weights": "weights of the reference",
+    "reference": "reference",
 }
 
 
@@ -103,6 +112,7 @@ BY_STEP: Mapping[str, Mapping[str, str]] = {
     "tactics": {"good": "good builds", "bad": "bad builds"},
     "layerwise": {"bad": "tensors over tolerance"},
     "workaround": {"names": "layers", "kind": "kind of change"},
+    "quantization": {"keep": "layers to leave in float", "names": "which", "error": "error with them in float"},
     "confirm": {"looks": "fresh builds", "failures": "of them failing"},
 }
 
@@ -129,6 +139,21 @@ def shown(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(shown(v) for v in value) or "?"
     return str(value)
+
+
+def stage(visit: Visit | None, *, asked: bool = False, resumed: bool = False) -> str:
+    """The state of a visit's step in a word or two: before, running, finished, failed, skipped, cancelled, resumed."""
+    if visit is None or (not visit.status and not visit.question):
+        return "not begun"
+    if visit.status == "running":
+        return "running again" if resumed else "running"
+    if visit.status == "cancelled":
+        return "cancelled, runs again"
+    if visit.status == "refused":
+        return "skipped" if visit.error.startswith(SKIPPED) else "failed"
+    if visit.status == "failed":
+        return "failed"
+    return "your answer" if asked and not visit.answer else "finished"
 
 
 def ago(seconds: float) -> str:

@@ -184,6 +184,7 @@ class FakeLibrary:
         self.exported: list[str] = []
         self.opened: list[tuple[Mapping[str, Any], ...]] = []
         self.finished: list[Path] = []
+        self.tried: list[str] = []
 
     def entries(self) -> Sequence[Summary]:
         return self.listed
@@ -199,6 +200,13 @@ class FakeLibrary:
             self.session.living = True
             self.session.script.add(e.Rewound(to=int(request["to"]), node="layerwise"))
         return self.session
+
+    def demos(self) -> Mapping[str, str]:
+        return {"shapes": "Drawn shapes.", "sorts": "Sorted digits."}
+
+    def demo(self, name: str) -> Path:
+        self.tried.append(name)
+        return self.session.folder
 
     def problem(self, folder: Path) -> Problem:
         return Problem(model="/models/resnet50.onnx", engine="emulate:precision=fp16")

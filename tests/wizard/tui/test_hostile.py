@@ -18,14 +18,32 @@ from wizard.session.state import Question, State, Visit
 from wizard.tui.board import Hunt, Row
 from wizard.tui.glyphs import ASCII, UNICODE
 from wizard.tui.literal import clean, elide, fit, joined, literal
+from wizard.tui.pictures import Spot, Vicinity
 from wizard.tui.scene import Scene, Work
-from wizard.tui.screens.overlays import Choose, Field, Fields, LogCard, PlainCard, Reading
+from wizard.tui.screens.overlays import (
+    Choose,
+    CommandsCard,
+    Drawing,
+    Entry,
+    Field,
+    Fields,
+    LogCard,
+    Map,
+    PlainCard,
+    ProbesCard,
+    Reading,
+    RewindCard,
+    TermsCard,
+)
 from wizard.tui.screens.session import TitleLine
+from wizard.tui.troubles import Trouble
 from wizard.tui.widgets.answers import Answers
 from wizard.tui.widgets.evidence import Evidence, profile
 from wizard.tui.widgets.finish import Culprits, Cure, Files, Journey
+from wizard.tui.widgets.gallery import Surroundings
 from wizard.tui.widgets.lines import Lines, Panel, Text, pairs, wrap
 from wizard.tui.widgets.route import Crumb, Route, crumb
+from wizard.tui.widgets.trouble import ORDER, Troubles
 from wizard.tui.widgets.work import Doing, Probes, Smallest, Tail
 
 from .scripted import findings, flow
@@ -78,7 +96,7 @@ def test_literal_content_says_what_it_was_given(texts: Sequence[str]) -> None:
     assert joined([(text, "bold") for text in texts]).plain == "".join(map(clean, texts))
 
 
-def widgets(name: str) -> list[Lines | Panel]:
+def widgets(name: str) -> list[Lines | Panel | Troubles]:
     """One of each widget, full of this name. They are shown data after mounting, by ``fill``."""
     return [
         TitleLine(),
@@ -95,6 +113,8 @@ def widgets(name: str) -> list[Lines | Panel]:
         Journey(),
         Files(),
         Panel(name),
+        Troubles(),
+        Surroundings(),
     ]
 
 
@@ -137,6 +157,10 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Journey).show(plot, state.route)
     app.query_one(Files).show(name, [name])
     app.query_one(Panel).name_it(name, name)
+    app.query_one(Troubles).show(tuple(Trouble(kind, name, name, name, (name,), name, name) for kind in ORDER))
+    app.query_one(Surroundings).show(
+        (Vicinity((Spot(name, name), Spot(name, name, (0,), True, name)), 3, 4, (name,), name),)
+    )
     app.query_one(Answers).show(
         plot, (Offered(name, name, name, recommended=True, because=name), Offered("no", name, "layerwise"))
     )
@@ -174,12 +198,20 @@ def test_every_widget_and_card_draws_any_name(texts: list[str]) -> None:
                 await pilot.pause()
                 assert harmless(screen_text(app))
             text = texts[0]
+            entry = Entry(text, text, text, text, keep=len(text) % 2 == 0)
             for card in (
                 Reading(text, [(text, text), (text, [(text, text)])]),
                 PlainCard(text, text, before=text),
                 LogCard([text], text),
                 Choose(text, text, [("a", text, text)]),
                 Fields(text, text, [Field("a", text)]),
+                TermsCard([entry], 1),
+                CommandsCard([entry], lambda _: text, text),
+                RewindCard([entry]),
+                ProbesCard([entry]),
+                Drawing(
+                    text, Map(flow(), (Visit(text, answer=text), Visit("reproduce", answer=text)), text), before=text
+                ),
             ):
                 app.push_screen(card)
                 await pilot.pause()
@@ -205,7 +237,7 @@ def test_lines_never_exceed_their_width(name: str, width: int) -> None:
             *crumb(plot, route, "layerwise", width, ASCII).split("\n"),
             *wrap(name, width),
             *pairs([(name, name), ("label", name)], width),
-            *profile("1,2,3,4", width, ASCII.levels),
+            *profile("1,2,3,4", width, ASCII),
         ]
     finally:
         active_app.reset(token)

@@ -51,7 +51,7 @@ def test_every_action_is_somewhere_and_every_screen_action_exists() -> None:
             if binding.id in keys.BY_ID:
                 used.add(binding.id)
                 assert hasattr(screen, f"action_{binding.action}"), (screen, binding.action)
-    assert {"answer"} | used >= {action.id for action in keys.ACTIONS} - {"start"}
+    assert {"answer", "probe"} | used >= {action.id for action in keys.ACTIONS} - {"start"}
     assert set(WHERE) <= set(keys.BY_ID)
 
 
@@ -113,7 +113,6 @@ def test_glyphs_and_theme_follow_the_environment() -> None:
 
 @pytest.mark.skipif(not MODEL.exists(), reason="the committed models are not here")
 def test_a_real_model_looks_like_one() -> None:
-    assert checks.looks_like_onnx(MODEL)
     assert checks.problem_with("model", str(MODEL)) == ""
 
 
@@ -133,18 +132,7 @@ def test_a_real_model_looks_like_one() -> None:
 def test_other_files_do_not(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "x.onnx"
     file.write_bytes(data)
-    assert not checks.looks_like_onnx(file)
-    assert "not an ONNX model" in checks.problem_with("model", str(file))
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_answered(data: bytes) -> None:
-    file = Path("/dev/shm") / "narrowdown-test.onnx" if Path("/dev/shm").is_dir() else Path("narrowdown-test.onnx")
-    file.write_bytes(data)
-    try:
-        assert checks.looks_like_onnx(file) in (True, False)
-    finally:
-        file.unlink()
+    assert "x.onnx" in checks.problem_with("model", str(file))
 
 
 @pytest.mark.parametrize(

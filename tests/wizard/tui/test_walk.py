@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from textual.widgets import Input, OptionList
+from textual.widgets import Input, Log, OptionList
 
 from wizard.problem import Problem
 from wizard.session import events as e
@@ -14,7 +14,18 @@ from wizard.session.folder import Summary
 from wizard.tui import keys
 from wizard.tui.app import Narrowdown
 from wizard.tui.screens.finish import FinishScreen
-from wizard.tui.screens.overlays import Card, Choose, Fields, LogCard, PlainCard, Reading
+from wizard.tui.screens.overlays import (
+    Card,
+    Choose,
+    CommandsCard,
+    Drawing,
+    Fields,
+    LogCard,
+    ProbesCard,
+    Reading,
+    RewindCard,
+    TermsCard,
+)
 from wizard.tui.screens.sessions import SessionsScreen
 from wizard.tui.screens.setup import SetupScreen
 from wizard.tui.screens.step import StepScreen
@@ -111,12 +122,12 @@ async def test_a_digit_chooses_and_enter_answers(session: FakeSession, make_app:
     }
 
 
-async def test_enter_does_nothing_while_a_step_runs(session: FakeSession, make_app: Make) -> None:
+async def test_answers_are_not_given_while_a_step_runs(session: FakeSession, make_app: Make) -> None:
     s.running(session)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: face(app) == "running")
-        await pilot.press("enter", "s", "2", "e", "r")
+        await pilot.press("s", "2", "e", "r")
         await pilot.pause(0.2)
         assert isinstance(app.screen, StepScreen)
     assert session.sent == []
@@ -152,7 +163,8 @@ async def test_ctrl_c_twice_stops_now(session: FakeSession, make_app: Make) -> N
 
 
 CARDS: dict[str, type[Card[Any]]] = {
-    "w": Reading, "t": Reading, "l": LogCard, "m": PlainCard, "n": Fields, "r": Choose, "e": Fields, "question_mark": Reading,
+    "w": Reading, "t": TermsCard, "l": LogCard, "v": Drawing, "m": Drawing, "o": ProbesCard, "n": Fields,
+    "r": RewindCard, "e": Fields, "question_mark": Reading,
 }  # fmt: skip
 
 
@@ -244,7 +256,7 @@ async def test_copy_writes_the_file_too(session: FakeSession, make_app: Make) ->
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: face(app) == "ask")
         await pilot.press("c")
-        await settle(pilot, lambda: isinstance(app.screen, PlainCard))
+        await settle(pilot, lambda: isinstance(app.screen, CommandsCard))
         assert app.clipboard == "polygraphy run /models/resnet50.onnx"
     assert (session.folder / "last-command.txt").read_text() == app.clipboard + "\n"
 
@@ -409,5 +421,103 @@ async def test_a_list_card_is_reached_by_keyboard(session: FakeSession, make_app
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: face(app) == "ask")
         await pilot.press("r")
-        await settle(pilot, lambda: isinstance(app.screen, Choose))
+        await settle(pilot, lambda: isinstance(app.screen, RewindCard))
         assert isinstance(app.focused, OptionList)
+
+
+async def test_a_demo_is_one_key_away(session: FakeSession, make_app: Make) -> None:
+    s.opened(session)
+    app = make_app(folder=None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen))
+        await pilot.press("d")
+        await settle(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press("down", "enter")
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+    assert app.library.tried == ["sorts"]
+
+
+async def test_enter_on_a_probe_shows_what_it_tried_and_its_log(session: FakeSession, make_app: Make) -> None:
+    s.running(session)
+    log = session.folder / "logs" / "004-measure-k4.log"
+    log.write_text("[E] the kernel [/red] fell over\n")
+    died = next(event for event in session.script.events if isinstance(event, e.ProbeFinished) and event.key == "k4")
+    at = session.script.events.index(died)
+    measurement = msgspec.structs.replace(died.measurement, log="logs/004-measure-k4.log")
+    session.script.events[at] = msgspec.structs.replace(died, measurement=measurement)
+    app = make_app()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settle(pilot, lambda: face(app) == "running")
+        await pilot.press("down", "enter")
+        await settle(pilot, lambda: isinstance(app.screen, LogCard))
+        shown = "\n".join(app.screen.query_one(Log).lines)
+        assert "nodes 144-191" in shown
+        assert "the kernel [/red] fell over" in shown
+        await pilot.press("escape", "o")
+        await settle(pilot, lambda: isinstance(app.screen, ProbesCard))
+        await pilot.press("down", "down", "enter")
+        await settle(pilot, lambda: isinstance(app.screen, LogCard))
+        assert "The engine wrote nothing during this probe." in app.screen.query_one(Log).lines
+    assert session.sent == []
+
+
+async def test_the_log_follows_finds_and_stays_where_one_reads(session: FakeSession, make_app: Make) -> None:
+    s.running(session)
+    log = session.folder / "logs" / "worker-2.log"
+    log.write_text("".join(f"[W] line {i}\n" for i in range(200)))
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "running")
+        await settle(pilot, lambda: "[W] line 199" in (app.scene.log if app.scene else ()))
+        await pilot.press("l")
+        await settle(pilot, lambda: isinstance(app.screen, LogCard))
+        written = app.screen.query_one(Log)
+        await settle(pilot, lambda: written.is_vertical_scroll_end and written.line_count > 200)
+        log.write_text(log.read_text() + "[W] one more\n")
+        await settle(pilot, lambda: written.lines[-1] == "[W] one more" and written.is_vertical_scroll_end)
+        await pilot.press("slash", *"line 7[", "enter")
+        said = app.screen.query_one("#log-state", Text)
+        await settle(pilot, lambda: "no line holds that" in said.text)
+        await pilot.press(
+            "slash", *([] if not app.screen.query_one("#find", Input).value else ["end", "backspace"]), "enter"
+        )
+        await settle(pilot, lambda: "match 1 of 11" in said.text)
+        await pilot.press("n")
+        await settle(pilot, lambda: "match 2 of 11" in said.text)
+        top = written.scroll_offset.y
+        log.write_text(log.read_text() + "[W] and more\n")
+        await settle(pilot, lambda: written.lines[-1] == "[W] and more")
+        assert written.scroll_offset.y == top, "a growing log stays where one reads"
+        await pilot.press("f")
+        await settle(pilot, lambda: written.is_vertical_scroll_end)
+
+
+async def test_rewind_says_what_it_sets_aside(session: FakeSession, make_app: Make) -> None:
+    s.ended(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, FinishScreen))
+        await pilot.press("r")
+        await settle(pilot, lambda: isinstance(app.screen, RewindCard))
+        kept = app.screen.query_one("#detail-kept", Text)
+        await settle(pilot, lambda: "Sets aside 1 answer:" in kept.text)
+        assert "the end: You have a minimal failing case" in kept.text
+        await pilot.press("down")
+        await settle(pilot, lambda: "Sets aside 2 answers:" in kept.text)
+        assert "5 probes after it" in kept.text
+
+
+async def test_commands_are_copied_one_by_one(session: FakeSession, make_app: Make) -> None:
+    node = session.flow.nodes["layerwise"]
+    several = {"narrowdown": "narrowdown step layerwise {{ model }}", "trtexec": "trtexec --onnx={{ model }}"}
+    session.flow.nodes["layerwise"] = msgspec.structs.replace(node, commands=several)
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.press("c")
+        await settle(pilot, lambda: isinstance(app.screen, CommandsCard))
+        assert app.clipboard == "narrowdown step layerwise /models/resnet50.onnx"
+        await pilot.press("down", "c")
+        await settle(pilot, lambda: app.clipboard == "trtexec --onnx=/models/resnet50.onnx")
+    assert (session.folder / "last-command.txt").read_text() == app.clipboard + "\n"

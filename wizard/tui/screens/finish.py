@@ -30,7 +30,9 @@ NEXT: Mapping[str, str] = {
 class FinishScreen(SessionScreen):
     """Verdict, culprits, workaround, the way here, the files."""
 
-    BINDINGS: ClassVar[list[BindingType]] = keys.bindings("export", *COMMON[:-1], *HIDDEN)
+    BINDINGS: ClassVar[list[BindingType]] = keys.bindings(
+        "export", *(name for name in COMMON if name not in ("copy", "export")), *HIDDEN
+    )
     HELP_TEXT = (
         "This is the end of the route. e writes everything into one folder or zip; r goes back to an earlier question."
     )

@@ -5,21 +5,36 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.widgets import Footer
 
-from wizard.flow import render, terms
 from wizard.report.words import duration
-from wizard.tui import requests
+from wizard.tui import flowmap, narrative, requests
+from wizard.tui.client import tail
+from wizard.tui.flowmap import title
 from wizard.tui.host import Hosted
 from wizard.tui.literal import elide
-from wizard.tui.scene import Scene, answer_text, commands, offered
-from wizard.tui.screens.overlays import Choose, Field, Fields, LogCard, PlainCard, Reading
+from wizard.tui.scene import Scene, commands
+from wizard.tui.screens.overlays import (
+    CommandsCard,
+    Drawing,
+    Entry,
+    Field,
+    Fields,
+    LogCard,
+    Map,
+    PlainCard,
+    ProbesCard,
+    Reading,
+    RewindCard,
+    TermsCard,
+)
+from wizard.tui.troubles import troubles
+from wizard.tui.widgets.bottom import Bottom
+from wizard.tui.widgets.gallery import Gallery
 from wizard.tui.widgets.lines import Lines, row
-from wizard.tui.widgets.route import title
 
 # On every screen of a session, after the screen's own keys.
-COMMON = ("why", "terms", "copy", "log", "map", "rewind", "keys_help", "note", "export")
-HIDDEN = ("back", "quit_session", "interrupt", "scroll_up", "scroll_down")
+COMMON = ("keys_help", "why", "terms", "copy", "log", "pictures", "map", "rewind", "note", "export")
+HIDDEN = ("probes", "details", "back", "quit_session", "interrupt", "scroll_up", "scroll_down")
 
 
 class TitleLine(Lines):
@@ -74,7 +89,7 @@ class SessionScreen(Hosted):
         self.query_one(TitleLine).show(scene)
         self.draw(scene)
         if isinstance(self.app.screen, LogCard):
-            self.app.screen.follow(scene.log)
+            self.app.screen.follow(narrative.log(scene))
 
     def draw(self, scene: Scene) -> None:
         """Show a scene."""
@@ -83,11 +98,11 @@ class SessionScreen(Hosted):
     def compose(self) -> ComposeResult:
         yield TitleLine()
         yield from self.content()
-        yield Footer(compact=True)
+        yield Bottom(compact=True)
 
     def on_resize(self) -> None:
         """On narrow screens the keys of the step need the palette's room; ctrl+p works all the same."""
-        self.query_one(Footer).show_command_palette = self.app.size.width >= 100
+        self.query_one(Bottom).show_command_palette = self.app.size.width >= 100
 
     def content(self) -> ComposeResult:
         """Between the title line and the keys."""
@@ -97,39 +112,64 @@ class SessionScreen(Hosted):
 
     def action_why(self) -> None:
         """Why this answer is recommended, and what the step is for."""
-        scene = self.scene
-        if scene is None:
-            return
-        node, visit = scene.at, scene.visit
-        sections: list[tuple[str, str | list[tuple[str, str]]]] = []
-        chosen = next((o for o in offered(visit) if o.recommended), None)
-        if chosen:
-            sections.append((f"Recommended: {chosen.text}", chosen.because or "It is what the measurement says."))
-        if node:
-            sections.append((node.title, node.explain))
-        elif scene.node in scene.flow.ends:
-            sections.append((scene.flow.ends[scene.node].title, scene.flow.ends[scene.node].explain))
-        self.app.push_screen(Reading("Why", sections or [("", "Nothing has been measured yet.")]))
+        if self.scene:
+            self.app.push_screen(Reading("Why", narrative.why(self.scene)))
 
     def action_terms(self) -> None:
-        """The words used at this node."""
-        scene = self.scene
-        node = scene.at if scene else None
-        cards = [card for name in (node.terms if node else terms.known()) if (card := terms.card(name))]
-        sections = [(card.title, card.body) for card in cards]
-        self.app.push_screen(Reading("Words used here", sections or [("", "No special words are used here.")]))
+        """The words used at this node, then all others."""
+        if self.scene:
+            self.app.push_screen(TermsCard(*narrative.words(self.scene)))
 
     def action_log(self) -> None:
-        """The end of the log."""
+        """What the probes did and the engines wrote, live."""
         if self.scene:
-            self.app.push_screen(LogCard(self.scene.log, str(self.scene.folder / "logs")))
+            self.app.push_screen(LogCard(narrative.log(self.scene), str(self.scene.folder / "logs")))
+
+    def action_pictures(self) -> None:
+        """Everything that can be drawn."""
+        if self.scene:
+            self.app.push_screen(Drawing("Pictures", Gallery(self.scene)))
 
     def action_map(self) -> None:
-        """The whole flow as text."""
-        if self.scene:
-            node = self.scene.node
-            drawn = render.text(self.scene.flow).replace(f"\n{node}: ", f"\n▶ {node}: ")
-            self.app.push_screen(PlainCard("Map", drawn, before=f"You are at: {title(self.scene.flow, node)}"))
+        """The whole flow, the route in it, and the branches that were not taken."""
+        if scene := self.scene:
+            width = max(20, self.app.size.width * 9 // 10 - 6)
+            at = flowmap.drawn(scene.flow, scene.state.route, scene.node, width, self.host.glyphs)[1]
+            told = f"{scene.flow.title}. You are at: {title(scene.flow, scene.node)}"
+            self.app.push_screen(Drawing("Map", Map(scene.flow, scene.state.route, scene.node), at=at, before=told))
+
+    def action_probes(self) -> None:
+        """The probes of this step; Enter opens the log of one."""
+        scene = self.scene
+        if scene is None or not scene.hunt.rows:
+            self.host.say(f"{narrative.nothing(scene).capitalize()}." if scene else "No session is open.")
+            return
+        self.app.push_screen(ProbesCard(narrative.probe_entries(scene)), self.look_into)
+
+    def look_into(self, key: str | None) -> None:
+        """One probe: what it tried and what the engine wrote meanwhile."""
+        scene = self.scene
+        row = next((row for row in scene.hunt.rows if row.key == key), None) if scene else None
+        if scene is None or row is None:
+            return
+        running = row.state == "running" and scene.work.log
+        path = scene.folder / (scene.work.log if running else row.log) if running or row.log else None
+        written = tail(path) if path else ()
+        lines = [*narrative.probe_facts(row), "", *(written or ["The engine wrote nothing during this probe."])]
+        self.app.push_screen(LogCard(lines, str(path or scene.folder / "logs"), f"Probe {row.number}", live=False))
+
+    def action_details(self) -> None:
+        """An error as a whole, to read and to copy."""
+        scene = self.scene
+        found = [t for t in troubles(scene) if t.kind != "notice"] if scene else []
+        if scene is None or not found:
+            self.host.say("There is no error here.")
+            return
+        worst = found[-1]
+        lines = scene.trace if worst.kind == "ours" else scene.log if worst.kind == "engine" else worst.lines
+        text = "\n".join([worst.text, *([worst.guess] if worst.guess else []), "", *lines])
+        before = f"{worst.next} {'From ' + worst.where if worst.where else ''}".strip()
+        self.app.push_screen(PlainCard(worst.title, text, before=before, hint="c copies, Esc closes"))
 
     def action_keys_help(self) -> None:
         """The keys that work now, and what for."""
@@ -140,12 +180,17 @@ class SessionScreen(Hosted):
         scene = self.scene
         if scene is None:
             return
-        command = commands(scene)
-        if not command:
+        made = commands(scene)
+        if not made:
             self.host.say("This step has no equivalent command.")
             return
-        where = self.host.copy_command(command, scene.folder)
-        self.app.push_screen(PlainCard("Same, by hand", command, before=where, hint="c copies again, Esc closes"))
+        entries = [
+            Entry(c.tool, c.tool, "" if c.text else "cannot be written", c.text or c.problem, keep=True) for c in made
+        ]
+        said = (
+            f"{made[0].tool}: {self.host.copy_command(made[0].text, scene.folder)}" if made[0].text else made[0].problem
+        )
+        self.app.push_screen(CommandsCard(entries, lambda text: self.host.copy_command(text, scene.folder), said))
 
     # Cards that ask
 
@@ -157,29 +202,22 @@ class SessionScreen(Hosted):
             if scene and values and values["note"]:
                 self.host.request(requests.note(values["note"], scene.node), "Noted.")
 
-        self.app.push_screen(
-            Fields("Note", "It is kept in the session and shown in the report.", [Field("note", "Your note")]), done
-        )
+        before = [f"- {title(scene.flow, note.node)}: {note.text}" for note in scene.state.notes[-5:]] if scene else []
+        text = "It is kept in the session and shown in the report." + ("\n\n" + "\n".join(before) if before else "")
+        self.app.push_screen(Fields("Note", text, [Field("note", "Your note")]), done)
 
     def action_rewind(self) -> None:
-        """Choose an earlier question to go back to."""
-        scene = self.scene
-        past = [visit for visit in scene.state.route if visit.answer and visit.question] if scene else []
-        if scene is None or not past:
+        """Choose an earlier question to go back to; each says what that sets aside."""
+        entries = narrative.rewinds(self.scene) if self.scene else []
+        if not entries:
             self.host.say("There is no earlier question to go back to.")
             return
-        options = [
-            (str(visit.question.seq), f"{number}  {title(scene.flow, visit.node)}", answer_text(visit))
-            for number, visit in enumerate(past, 1)
-            if visit.question
-        ]
 
         def done(to: str | None) -> None:
             if to:
                 self.host.rewind(int(to))
 
-        text = "Everything after the chosen question is set aside; nothing is deleted, and no probe runs twice."
-        self.app.push_screen(Choose("Rewind", text, list(reversed(options))), done)
+        self.app.push_screen(RewindCard(entries), done)
 
     def action_export(self) -> None:
         """Write the bundle somewhere."""

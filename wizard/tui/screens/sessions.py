@@ -8,14 +8,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Footer, OptionList
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from wizard.cli.exits import Refusal
 from wizard.session.folder import Summary
 from wizard.tui import keys
 from wizard.tui.host import Hosted
 from wizard.tui.literal import clean, elide, fit
-from wizard.tui.screens.overlays import Reading
+from wizard.tui.screens.overlays import Choose, Reading
+from wizard.tui.widgets.bottom import Bottom
 from wizard.tui.widgets.lines import Panel, Text, row
 from wizard.tui.words import ago
 
@@ -42,7 +44,9 @@ class SessionList(OptionList, inherit_bindings=False):
 class SessionsScreen(Hosted):
     """Name, model, node reached, last verdict, age, who holds it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = keys.bindings("open", "new", "keys_help", "quit_session", "interrupt")
+    BINDINGS: ClassVar[list[BindingType]] = keys.bindings(
+        "open", "new", "demo", "keys_help", "quit_session", "interrupt"
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,12 +59,12 @@ class SessionsScreen(Hosted):
             yield Panel(
                 "What this does",
                 Text(ABOUT),
-                Text("n starts a new session.", classes="key-hint"),
+                Text("n starts a new session; d tries it on a model that comes with it.", classes="key-hint"),
             )
             with Panel("Your sessions", id="sessions-panel"):
                 yield SessionList(id="sessions", markup=False)
                 yield Text("Looking for sessions.", id="empty", classes="quiet")
-        yield Footer(compact=True)
+        yield Bottom(compact=True)
 
     def on_mount(self) -> None:
         """Look now, then now and again."""
@@ -151,7 +155,29 @@ class SessionsScreen(Hosted):
         """A new session."""
         self.host.new_session()
 
+    def action_demo(self) -> None:
+        """Choose a demo; it becomes a session like any other."""
+        options = [(name, name, about) for name, about in self.host.library.demos().items()]
+
+        def done(name: str | None) -> None:
+            if name:
+                self.host.say("Making the session.")
+                self._demo(name)
+
+        self.app.push_screen(Choose("Try it", "A real model with a real failure. No GPU is needed.", options), done)
+
+    @work(thread=True, exclusive=True, group="demo", exit_on_error=False)
+    def _demo(self, name: str) -> None:
+        """Make it and open it, in a thread."""
+        try:
+            folder = self.host.library.demo(name)
+        except (Refusal, OSError, ValueError) as error:
+            self.app.call_from_thread(self.host.say, str(error), warning=True)
+        else:
+            self.app.call_from_thread(self.host.open_session, folder)
+
     def action_keys_help(self) -> None:
         """The keys that work here."""
-        text = "Enter goes on with the highlighted session; where someone else holds it you watch. n starts a new one."
+        text = "Enter goes on with the highlighted session; where someone else holds it you watch. n starts a new one; "
+        text += "d tries it on a model that comes with it."
         self.app.push_screen(Reading("Keys", [("", text), ("Keys that work now", self.host.key_table(self))]))

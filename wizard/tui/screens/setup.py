@@ -8,7 +8,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widgets import Button, Footer, Input
+from textual.widgets import Button, Input
 
 from wizard.cli.exits import Refusal
 from wizard.problem import Problem
@@ -16,6 +16,7 @@ from wizard.report.words import number
 from wizard.tui import checks, keys
 from wizard.tui.host import Hosted
 from wizard.tui.screens.overlays import Reading
+from wizard.tui.widgets.bottom import Bottom
 from wizard.tui.widgets.lines import Text
 
 
@@ -81,7 +82,7 @@ class SetupScreen(Hosted):
                 yield Text("", id=f"problem-{field.name}", classes="problem")
             yield Button("Start", id="start", variant="primary", compact=True)
             yield Text("", id="problem-start", classes="problem")
-        yield Footer(compact=True)
+        yield Bottom(compact=True)
 
     def _initial(self, name: str) -> str:
         base = self._base

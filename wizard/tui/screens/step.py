@@ -1,7 +1,7 @@
 """One screen draws every node: what will run (offer), running, what was measured and the question (ask)."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual import getters
@@ -9,18 +9,24 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalGroup, VerticalScroll
 
+from wizard.flow.commands import Command
 from wizard.report.words import count as times
 from wizard.report.words import duration
 from wizard.tui import keys, requests
-from wizard.tui.scene import Face, Scene, commands, death, offered
+from wizard.tui.scene import Face, Scene, commands, offered
 from wizard.tui.screens.overlays import Field, Fields
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
+from wizard.tui.troubles import troubles
 from wizard.tui.widgets.answers import Answers
-from wizard.tui.widgets.evidence import Evidence
+from wizard.tui.widgets.evidence import Evidence, Seen
+from wizard.tui.widgets.gallery import Surroundings
 from wizard.tui.widgets.lines import Panel, Text
 from wizard.tui.widgets.route import Crumb, Route
+from wizard.tui.widgets.trouble import ORDER, Troubles
 from wizard.tui.widgets.work import Doing, Probes, Smallest, Tail
+from wizard.tui.words import stage
 
+LOCATED = ("culprit", "names", "first_node")  # fields of an outcome that name nodes: then their surroundings are drawn
 TWICE = 1.0  # seconds within which the same key is taken for a slip
 FACES: tuple[Face, ...] = ("starting", "offer", "running", "ask", "stopped")
 # Actions that only make sense on some faces; the others are always there.
@@ -30,6 +36,8 @@ WHERE: Mapping[str, tuple[Face, ...]] = {
     "answer": ("ask",),
     "why": ("offer", "ask", "running"),
     "copy": ("offer", "ask", "running"),
+    "probes": ("ask", "running", "stopped"),
+    "details": ("ask", "stopped", "running"),
     "stop": ("running",),
     "stop_now": ("running",),
     "pause": ("running",),
@@ -55,12 +63,15 @@ class Notes(VerticalGroup):
         yield Panel("Why this is recommended", Text(classes="because"), classes="because-panel")
         yield Panel("Same, by hand (c copies)", Text(keep=True, classes="command"), classes="command-panel")
 
-    def show(self, because: str, command: str) -> None:
-        """An empty part is not drawn."""
+    def show(self, because: str, made: Sequence[Command]) -> None:
+        """An empty part is not drawn. Of several commands the first is shown; ``c`` lists them all."""
         self.query_one(".because", Text).show(because)
         self.query_one(".because-panel").display = bool(because)
-        self.query_one(".command", Text).show(command)
-        self.query_one(".command-panel").display = bool(command)
+        first = next((command for command in made if command.text), None)
+        others = [command.tool for command in made if command is not first]
+        more = f"# also for {', '.join(others)}" if others else ""
+        self.query_one(".command", Text).show("\n".join(filter(None, (first.text if first else "", more))))
+        self.query_one(".command-panel").display = first is not None
 
 
 class StepScreen(SessionScreen):
@@ -90,7 +101,7 @@ class StepScreen(SessionScreen):
             with Vertical(id="centre"):
                 with VerticalScroll(id="page", can_focus=False):
                     yield Panel("", Text(id="ask"), Text(id="explain", classes="quiet"), id="question")
-                    yield Panel("Problem", Text(id="trouble"), id="trouble-panel")
+                    yield Troubles(*(kind for kind in ORDER if kind != "worker"))
                     yield Panel(
                         "What will run",
                         Text(id="plan"),
@@ -102,13 +113,17 @@ class StepScreen(SessionScreen):
                     with Horizontal(id="hunt"):
                         yield Panel("Probes", Probes(id="probes"), id="probes-panel")
                         yield Panel("Smallest that fails", Smallest(id="smallest"), id="smallest-panel")
-                    yield Panel("Worker deaths", Text(id="deaths"), id="deaths-panel")
                     yield Panel("Log", Tail(id="tail"), id="log-panel")
                     yield Panel("Measured", Evidence(id="evidence"), id="measured-panel")
+                    yield Troubles("worker")  # counted already: below what was measured
+                    yield Panel(
+                        "Around the suspect (v shows more)", Surroundings(classes="around"), classes="around-panel"
+                    )
                     yield Notes(id="notes-below")
                 yield Panel("Your answer", Answers(), id="answers-panel")
             with VerticalScroll(id="side", can_focus=False):
                 yield Notes(id="notes-beside")
+                yield Panel("Around the suspect (v shows more)", Surroundings(classes="around"), classes="around-panel")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Keys that make no sense on this face are neither shown nor obeyed."""
@@ -124,7 +139,7 @@ class StepScreen(SessionScreen):
         for name in FACES:
             self.set_class(name == face, f"-{name}")
         here, node, visit, route = scene.node, scene.at, scene.visit, scene.state.route
-        self.route.show(scene.flow, route, here, DOING[face])
+        self.route.show(scene.flow, route, here, self._doing(scene))
         self.crumb.show(scene.flow, route, here)
         number = len([v for v in route if v.answer]) + 1
         entries = scene.state.visits(here) + (visit is None)
@@ -138,48 +153,57 @@ class StepScreen(SessionScreen):
         self.query_one("#ask", Text).show(asking, "bold")
         explain = node.explain if node else ""
         self.query_one("#explain", Text).show(explain.split("\n\n")[0] if face != "offer" else explain)
-        self._trouble(scene)
+        found = troubles(scene)
+        for shown in self.query(Troubles):
+            shown.show(found)
         self._plan(scene)
         self._work(scene)
         if visit:
-            self.query_one("#evidence", Evidence).show(visit.outcome or {}, node.evidence if node else (), visit.step)
+            criterion = scene.state.findings.criterion
+            height = 5 if self.app.size.height >= 32 else 3
+            tolerance = criterion.tolerance if criterion else None
+            seen = Seen(scene.sight, tolerance, scene.hunt, scene.state.nodes, height)
+            self.query_one("#evidence", Evidence).show(
+                visit.outcome or {}, node.evidence if node else (), visit.step, seen
+            )
+        located = face == "ask" and visit is not None and any((visit.outcome or {}).get(name) for name in LOCATED)
+        for around in self.query(".around").results(Surroundings):
+            around.show(scene.sight.places[-1:])
+        for panel in self.query(".around-panel"):
+            panel.display = located and bool(scene.sight.places)
         self.query_one("#measured-panel").display = face == "ask" and bool(
             visit and (visit.outcome or (node and node.evidence))
         )
         because = next((o.because for o in offered(visit) if o.recommended), "") if face == "ask" else ""
-        command = commands(scene) if face in ("offer", "ask") else ""
+        made = commands(scene) if face in ("offer", "ask") else ()
         for notes in self.query(Notes):
-            notes.show(because, command)
+            notes.show(because, made)
         if face == "ask" and visit:
             self.answers.show(scene.flow, offered(visit))
             if not self.answers.has_focus and self.app.screen is self:
                 self.answers.focus()
-        elif self.focused is self.answers:
+        elif face == "running":
+            if self.app.screen is self and not self.query_one(Probes).has_focus:
+                self.query_one(Probes).focus()
+        elif self.focused is not None:
             self.set_focus(None)
         self.refresh_bindings()
+
+    def _doing(self, scene: Scene) -> str:
+        """The state of the step at hand, in a word or two."""
+        visit = scene.visit
+        if scene.face == "running" or (
+            visit and visit.status in ("cancelled", "refused", "failed") and scene.face != "ask"
+        ):
+            return stage(visit, resumed=scene.hunt.resumed)
+        if scene.face == "ask" and visit and (how := stage(visit)) in ("skipped", "failed"):
+            return f"{how}; your answer"
+        return DOING[scene.face]
 
     def _follow(self) -> None:
         """Keep the place where we are in sight on a long route."""
         rail = self.query_one("#rail", VerticalScroll)
         rail.scroll_to(y=max(0, self.route.here_row - rail.size.height // 2), animate=False)
-
-    def _trouble(self, scene: Scene) -> None:
-        visit, parts = scene.visit, []
-        if scene.trouble:
-            parts.append(scene.trouble)
-        if scene.face == "stopped":
-            reason = scene.work.text or (scene.state.closed.reason if scene.state.closed else "")
-            if reason and reason != "stopped" and not (visit and visit.error):
-                parts.append(reason)
-            parts.append("Nothing works on this session now. Everything measured so far is kept: R goes on from here.")
-        if scene.work.holder:
-            parts.append(f"You are watching: {scene.work.holder} holds this session, so your answers would not count.")
-        if visit and visit.status == "refused":
-            parts.append(f"The step cannot run here. {visit.error}")
-        elif visit and visit.status == "failed":
-            parts.append(f"The step did not finish. {visit.error} Its log is under l. You can still answer.")
-        self.query_one("#trouble", Text).show("\n\n".join(parts))
-        self.query_one("#trouble-panel").display = bool(parts)
 
     def _plan(self, scene: Scene) -> None:
         if scene.face != "offer":
@@ -205,11 +229,9 @@ class StepScreen(SessionScreen):
         smallest = self.query_one("#smallest", Smallest)
         smallest.show(hunt, work, scene.state.nodes, scene.now)
         self.query_one("#smallest-panel").display = smallest.known
-        numbers = {row.key: row.number for row in hunt.rows}
-        deaths = ["- " + death(event, numbers.get(event.key, 0)) for event in scene.state.deaths[-3:]]
-        self.query_one("#deaths", Text).show("\n".join(deaths))
-        self.query_one("#deaths-panel").display = bool(deaths)
-        self.query_one("#tail", Tail).show(scene.log)
+        written = [line for line in scene.log if line.strip()]
+        self.query_one("#tail", Tail).show(written)
+        self.query_one("#log-panel").display = bool(written)
 
     def _once(self, what: str) -> bool:
         """False for a key that was pressed twice before the runner could answer the first."""
@@ -218,6 +240,10 @@ class StepScreen(SessionScreen):
         return asked[:2] != before[:2] or asked[2] - before[2] > TWICE
 
     # Keys of this screen
+
+    def on_probes_opened(self, event: Probes.Opened) -> None:
+        """Enter on a probe."""
+        self.look_into(event.key)
 
     def action_go(self) -> None:
         """Run what is offered."""

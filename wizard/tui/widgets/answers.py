@@ -13,10 +13,10 @@ from textual.widgets.option_list import Option
 from wizard.flow.model import Flow
 from wizard.session.events import Offered
 from wizard.tui import keys
+from wizard.tui.flowmap import title
 from wizard.tui.glyphs import UNICODE, Glyphs
 from wizard.tui.literal import elide
 from wizard.tui.widgets.lines import row
-from wizard.tui.widgets.route import title
 
 
 class Answers(OptionList, inherit_bindings=False):

@@ -1,27 +1,51 @@
-"""What a step measured: the flow's evidence fields with their labels, and the error by depth."""
+"""What a step measured: the flow's evidence fields with their labels, and pictures of those that are better seen.
+
+Which picture is drawn follows from the names of the fields, not from the step: ``profile`` is error by depth, ``inherited`` with
+``added`` are bars, ``interval_low`` with ``failures`` are k of n.
+"""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 from textual.content import Content
 
-from wizard.tui import chart
-from wizard.tui.widgets.lines import Lines, pairs, row, wrap
+from wizard.tui import chart, pictures
+from wizard.tui.board import Hunt
+from wizard.tui.glyphs import Glyphs
+from wizard.tui.pictures import Look
+from wizard.tui.sight import Sight
+from wizard.tui.widgets.lines import Lines, pairs, wrap
 from wizard.tui.words import label, shown
+
+_INTERVAL = ("interval_low", "interval_high")
+_BARS = (("inherited", "error as it arrives"), ("added", "error added there"), ("effect", "effect on the outputs"))
+SEARCH = 4  # probes that tried parts of the model: from here on their history is worth a picture
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What the pictures need beside the outcome. ``whole``: nodes of the model."""
+
+    sight: Sight = Sight()
+    tolerance: float | None = None
+    hunt: Hunt = Hunt()
+    whole: int = 0
+    height: int = 5
 
 
 class Evidence(Lines):
-    """``message`` first, then label and value of each field; ``profile`` becomes bars over the depth of the model."""
+    """``message`` first, then label and value of each field, then the pictures."""
 
     _outcome: Mapping[str, Any] = MappingProxyType({})
     _fields: Sequence[str] = ()
     _step = ""
+    _seen = Seen()
 
-    def show(self, outcome: Mapping[str, Any], fields: Sequence[str], step: str = "") -> None:
-        """``fields``: which to show and in which order; ``message`` and ``profile`` have places of their own."""
-        if (outcome, fields, step) != (self._outcome, self._fields, self._step):
-            self._outcome, self._fields, self._step = outcome, fields, step
+    def show(self, outcome: Mapping[str, Any], fields: Sequence[str], step: str = "", seen: Seen = _seen) -> None:
+        """``fields``: which to show and in which order; ``message`` has a place of its own."""
+        if (outcome, fields, step, seen) != (self._outcome, self._fields, self._step, self._seen):
+            self._outcome, self._fields, self._step, self._seen = outcome, fields, step, seen
             self.changed()
 
     def lines(self, width: int) -> list[Content]:
@@ -29,18 +53,40 @@ class Evidence(Lines):
         rows: list[Content] = []
         if message := str(outcome.get("message", "")):
             rows += wrap(message, width)
+        drawn, drawings = evident(outcome, self._fields, self._seen, width, self.glyphs)
         # An empty text means that there is nothing to name; a value that is missing was not measured, and says so.
-        plain = [name for name in self._fields if name not in ("message", "profile") and outcome.get(name) != ""]
+        plain = [n for n in self._fields if n not in ("message", "profile", *drawn) and outcome.get(n) != ""]
         rows += pairs([(label(name, self._step), shown(outcome.get(name))) for name in plain], width)
-        if "profile" in self._fields:
-            rows += profile(str(outcome.get("profile", "")), width, self.glyphs.levels)
+        for drawing in drawings:
+            rows += drawing
         return rows
 
 
-def profile(values: str, width: int, levels: str) -> list[Content]:
-    """Error by depth as one row of bars with its scale; nothing where there are fewer than two values."""
-    points = chart.parse(values)
-    if len(points) < 2:
-        return []
-    scale = f"error by depth, first node to last; log10 from {min(points):.1f} to {max(points):.1f}"
-    return [row([(scale[:width], "$quiet")]), row([(chart.bars(points, width, levels), "$fails")])]
+def evident(
+    outcome: Mapping[str, Any], fields: Sequence[str], seen: Seen, width: int, glyphs: Glyphs
+) -> tuple[tuple[str, ...], list[list[Content]]]:
+    """The pictures of an outcome, and the fields that they show in place of a line of text."""
+    drawn: tuple[str, ...] = ()
+    drawings: list[list[Content]] = []
+    if "inherited" in fields and "added" in fields and outcome.get("added") is not None:
+        there = [(text, outcome.get(name)) for name, text in _BARS if name in fields]
+        if bars := pictures.bars(there, width, glyphs, seen.tolerance):
+            drawn += tuple(name for name, _ in _BARS)
+            drawings.append(bars)
+    looked = pictures.outcome_looks(outcome)
+    if looked and "failures" in fields:
+        drawings.append(pictures.interval(*looked, width, glyphs))
+        drawn += ("failures", *_INTERVAL)
+    if "profile" in fields:
+        drawings.append(profile(str(outcome.get("profile", "")), width, glyphs, seen))
+    looks = [Look(row.state, row.nodes) for row in seen.hunt.rows]
+    if sum(look.nodes > 0 for look in looks) >= SEARCH:
+        drawings.append(pictures.history(looks, width, glyphs, seen.whole, seen.hunt.finished))
+    return drawn, [drawing for drawing in drawings if drawing]
+
+
+def profile(values: str, width: int, glyphs: Glyphs, seen: Seen = Seen()) -> list[Content]:  # noqa: B008 (frozen)
+    """Error by depth: tensor by tensor where the table is known, else from the outcome's own few bins."""
+    logs = seen.sight.logs or chart.parse(values)
+    here = seen.sight.here if seen.sight.logs else -1
+    return pictures.depth(logs, width, glyphs, height=seen.height, tolerance=seen.tolerance, here=here)

@@ -8,11 +8,11 @@ from engines.steps.base import Culprit, Findings, Workaround
 from wizard.flow.model import Flow
 from wizard.report.words import count, duration, number
 from wizard.session.state import Visit
+from wizard.tui.flowmap import title
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide, fit
 from wizard.tui.scene import answer_text, chosen_freely
 from wizard.tui.widgets.lines import Lines, pairs, row, wrap
-from wizard.tui.widgets.route import title
 
 
 class Culprits(Lines):

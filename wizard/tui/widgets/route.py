@@ -7,17 +7,12 @@ from textual.content import Content
 
 from wizard.flow.model import Flow
 from wizard.session.state import Visit
+from wizard.tui.flowmap import title
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide, literal
 from wizard.tui.scene import answer_text, chosen_freely
 from wizard.tui.widgets.lines import Lines, row
-
-
-def title(flow: Flow, node: str) -> str:
-    """A node's or an end's title as the flow words it; its id where the flow does not know it."""
-    if node in flow.nodes:
-        return flow.nodes[node].title
-    return flow.ends[node].title if node in flow.ends else node
+from wizard.tui.words import stage
 
 
 def ahead(flow: Flow, visited: Sequence[str], here: str) -> list[str]:
@@ -61,8 +56,14 @@ class Route(Lines):
 
         past = [visit for visit in route if visit.answer]
         for visit in past:
-            mark = " (your choice)" if chosen_freely(visit) else ""
-            stop(g.done, "$foreground", title(flow, visit.node), answer_text(visit) + mark)
+            how = stage(visit)
+            notes = [
+                *(["your choice"] if chosen_freely(visit) else []),
+                *([how] if how in ("skipped", "failed") else []),
+            ]
+            mark = f" ({', '.join(notes)})" if notes else ""
+            glyph = g.fails if how == "failed" else g.dot if how == "skipped" else g.done
+            stop(glyph, "$foreground", title(flow, visit.node), answer_text(visit) + mark)
         self.here_row = len(rows)
         if here:
             stop(g.here, "bold $recommended", title(flow, here), doing, "bold")

@@ -1,37 +1,41 @@
 """A step at work: what it does and how far it is, its probes, the smallest part that fails, deaths of workers."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
+from textual import events
+from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.message import Message
 
 from wizard.report.words import duration
-from wizard.tui import chart
+from wizard.tui import chart, keys
 from wizard.tui.board import Hunt, Row
 from wizard.tui.literal import clean, fit
+from wizard.tui.narrative import WORDS
 from wizard.tui.scene import Work
 from wizard.tui.widgets.lines import Lines, row, wrap
 from wizard.tui.words import ago
 
-WORDS = {"passes": "passes", "fails": "fails", "unresolved": "cannot tell", "running": "running", "done": "done"}
 STYLES = {"passes": "$passes", "fails": "$fails", "unresolved": "$unsure", "running": "", "done": "$quiet"}
 
 
 class Doing(Lines):
     """What is being tried, a bar of probes done and expected, and the time left."""
 
-    _state: tuple[Work, int] = (Work(), 0)
+    _state: tuple[Work, int, bool] = (Work(), 0, False)
 
     def show(self, work: Work, hunt: Hunt) -> None:
         """The runner counts the probes that were asked for, known ones among them; those at work are not done yet."""
         waiting = sum(row.state == "running" for row in hunt.rows)
-        state = (work, max(hunt.finished, work.done - waiting))
+        state = (work, max(hunt.finished, work.done - waiting), hunt.resumed)
         if state != self._state:
             self._state = state
             self.changed()
 
     def lines(self, width: int) -> list[Content]:
-        work, done = self._state
+        work, done, hunt_resumed = self._state
         g = self.glyphs
         rows = wrap(work.text or "starting", width)
         if work.expected > 0:
@@ -46,6 +50,14 @@ class Doing(Lines):
             rows += [row([*bar, ("  " + tail, "")])] if beside else [row(bar), row([(tail, "")])]
         else:
             rows.append(row([(f"{done} probes done, how many remain is not known yet", "$quiet")]))
+        busy = [slot for slot in work.workers if slot.state == "busy"]
+        for slot in busy[:4]:
+            words = f"worker {slot.worker} {slot.text or 'starting'}, {duration(slot.seconds)}"
+            rows.append(row([(f"{g.running} {words}", "$quiet")]))
+        if len(busy) > 4:
+            rows.append(row([(f"and {len(busy) - 4} more workers", "$quiet")]))
+        if hunt_resumed:
+            rows.append(row([("resumed: what was measured before is known and not run again", "$quiet")]))
         if work.paused:
             rows.append(row([("paused: p goes on", "bold $fails")]))
         if work.stopping:
@@ -53,12 +65,28 @@ class Doing(Lines):
         return rows
 
 
-class Probes(Lines):
-    """The last probes, newest first: number, what was tried, verdict as glyph and word, detail, seconds."""
+class Probes(Lines, can_focus=True):
+    """The last probes, newest first: number, what was tried, verdict as glyph and word, detail, seconds. Arrows highlight one,
+    Enter opens it; until then the newest stays in sight."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "Up", show=False),
+        Binding("down", "move(1)", "Down", show=False),
+        Binding("home", "move(-1000000)", "Newest", show=False),
+        *keys.bindings("probe"),
+    ]
+
+    class Opened(Message):
+        """Enter was pressed on a probe, or it was clicked."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
 
     most = 8
     _rows: tuple[Row, ...] = ()
     _now = 0.0
+    _chosen = ""  # key of the highlighted probe, "" for the newest
 
     def show(self, rows: tuple[Row, ...], now: float) -> None:
         """``now`` times the probes that are still running."""
@@ -67,20 +95,51 @@ class Probes(Lines):
             self._rows, self._now = rows, float(second)
             self.changed()
 
+    @property
+    def _index(self) -> int:
+        """The highlighted row's index in ``_rows``."""
+        return next((i for i, row in enumerate(self._rows) if row.key == self._chosen), len(self._rows) - 1)
+
+    @property
+    def _window(self) -> list[Row]:
+        """The rows that are drawn: around the highlighted one."""
+        end = min(len(self._rows), max(self._index + 1 + self.most // 2, self.most))
+        end = len(self._rows) if not self._chosen else end
+        return list(reversed(self._rows[max(0, end - self.most) : end]))
+
     def lines(self, width: int) -> list[Content]:
-        latest = list(reversed(self._rows[-self.most :]))
+        latest = self._window
         if not latest:
             return [row([("no probe yet", "$quiet")])]
         wanted = max(cell_len(clean(probe.what)) for probe in latest) + 1
         detail = max(cell_len(clean(probe.detail)) for probe in latest)
         return [self._line(probe, width, wanted, detail) for probe in latest]
 
+    def action_move(self, by: int) -> None:
+        """Down is older; at the newest it follows again."""
+        if self._rows:
+            at = min(len(self._rows) - 1, max(0, self._index - by))
+            self._chosen = "" if at == len(self._rows) - 1 else self._rows[at].key
+            self.changed()
+
+    def action_probe(self) -> None:
+        """Open the highlighted probe."""
+        if self._rows:
+            self.post_message(self.Opened(self._rows[self._index].key))
+
+    def on_click(self, event: events.Click) -> None:
+        """A click opens the probe of that row."""
+        window = self._window
+        if 0 <= event.y < len(window):
+            self.post_message(self.Opened(window[event.y].key))
+
     def _line(self, probe: Row, width: int, wanted: int, detail: int) -> Content:
         g = self.glyphs
         mark = g.running if probe.state == "running" else g.dot if probe.state == "done" else getattr(g, probe.state)
         seconds = probe.seconds if probe.state != "running" else max(0.0, self._now - probe.started)
         time = f"  {duration(seconds):>10}" if width >= 50 else ""
-        head, verdict = f"{probe.number:>3}  ", f"{mark} {WORDS[probe.state]:<11}  "
+        caret = g.caret if self._chosen == probe.key else " "
+        head, verdict = f"{caret}{probe.number:>3} ", f"{mark} {WORDS[probe.state]:<11}  "
         room = max(4, width - cell_len(head) - cell_len(verdict) - cell_len(time))
         what = min(room, wanted, max(room - detail, room // 2))
         return row([

@@ -7,8 +7,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Log, Static
+from textual.widgets import Static
 
+from wizard.flow.model import Flow
+from wizard.session.state import Visit
+from wizard.tui import flowmap
 from wizard.tui.glyphs import ASCII, UNICODE, in_ascii
 from wizard.tui.literal import clean, literal
 from wizard.tui.screens.overlays.card import Card
@@ -85,28 +88,34 @@ class PlainCard(Card[None]):
         self.app.notify("Sent to the terminal's clipboard.", markup=False)
 
 
-class LogCard(Card[None]):
-    """The end of the log, following it until one scrolls up."""
+class Drawing(Card[None]):
+    """Any widget that draws itself, scrolled with the arrows; ``at``: the row to begin at."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("b,q,l,enter", "close", "close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("b,q,enter,m,v", "close", "close", show=False)]
 
-    def __init__(self, lines: Sequence[str], where: str) -> None:
-        super().__init__("Log", hint="arrows scroll, End follows, Esc closes")
-        self._lines, self._where = tuple(lines), where
+    def __init__(self, title: str, drawing: Lines, *, at: int = 0, before: str = "") -> None:
+        super().__init__(title, hint="arrows scroll, Esc closes")
+        self._drawing, self._at, self._before = drawing, at, before
 
     def body(self) -> ComposeResult:
-        yield Text(f"All logs lie in {self._where}", classes="paragraph")
-        yield Log(classes="reading")
+        if self._before:
+            yield Text(self._before, classes="paragraph")
+        with VerticalScroll(classes="reading"):
+            yield self._drawing
 
     def on_mount(self) -> None:
-        """Fill in what is there."""
-        self.query_one(Log).write_lines([clean(line) for line in self._lines] or ["Nothing was written yet."])
+        """Bring the place into sight."""
+        area = self.query_one(".reading", VerticalScroll)
+        area.focus()
+        self.call_after_refresh(lambda: area.scroll_to(y=max(0, self._at - area.size.height // 3), animate=False))
 
-    def follow(self, lines: Sequence[str]) -> None:
-        """The log grew."""
-        if tuple(lines) != self._lines:
-            self._lines = tuple(lines)
-            log = self.query_one(Log)
-            at_end = log.is_vertical_scroll_end
-            log.clear()
-            log.write_lines([clean(line) for line in lines], scroll_end=at_end)
+
+class Map(Lines):
+    """The whole flow with the route in it."""
+
+    def __init__(self, flow: Flow, route: Sequence[Visit], here: str) -> None:
+        super().__init__()
+        self._state = flow, route, here
+
+    def lines(self, width: int) -> list[Content]:
+        return flowmap.drawn(*self._state, width, self.glyphs)[0]

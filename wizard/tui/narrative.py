@@ -1,0 +1,159 @@
+"""What happened, told as lines and entries: the probes of a step, what a rewind sets aside, the words of a node. Pure."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from wizard.flow import terms
+from wizard.report.words import count, duration
+from wizard.session.state import Visit
+from wizard.tui.board import Row
+from wizard.tui.flowmap import title
+from wizard.tui.scene import Scene, answer_text, chosen_freely
+
+WORDS = {"passes": "passes", "fails": "fails", "unresolved": "cannot tell", "running": "running", "done": "done"}
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One line of a list. ``detail`` shows while it is highlighted; ``keep``: with its line ends."""
+
+    id: str
+    label: str
+    more: str = ""
+    detail: str = ""
+    keep: bool = False
+
+
+def log(scene: Scene) -> tuple[str, ...]:
+    """The step's own log: each probe as a line, deaths of workers, then what the engines wrote. Never empty."""
+    rows = [probe(row) for row in scene.hunt.rows]
+    hidden = scene.hunt.finished - sum(row.state != "running" for row in scene.hunt.rows)
+    lines = [f"({count(hidden, 'earlier probe')} not listed)"] if hidden > 0 else []
+    lines += rows or [nothing(scene)]
+    written = [line for line in scene.log if line.strip()]
+    lines += ["", "what the engine wrote:", *written] if written else ["", "the engine has written nothing"]
+    return tuple(lines)
+
+
+def nothing(scene: Scene) -> str:
+    """Why no probe is listed."""
+    visit = scene.visit
+    if visit and visit.probes:
+        return f"{count(visit.probes, 'probe')} asked, every answer known before: nothing had to run in this step"
+    return "no probe has run in this step yet"
+
+
+def probe(row: Row) -> str:
+    """One probe in one line."""
+    time = "" if row.state == "running" else f"  {duration(row.seconds)}"
+    said = row.message if row.state == "unresolved" and row.message else row.detail
+    return f"probe {row.number:>3}  {row.what}: {WORDS[row.state]}{'  ' + said if said else ''}{time}"
+
+
+def probe_entries(scene: Scene) -> list[Entry]:
+    """The probes of the step, the latest first."""
+    return [
+        Entry(
+            row.key,
+            f"{row.number:>3}  {WORDS[row.state]:<11}  {row.what}",
+            row.detail,
+            "\n".join(probe_facts(row)),
+            keep=True,
+        )
+        for row in reversed(scene.hunt.rows)
+    ]
+
+
+def probe_facts(row: Row) -> list[str]:
+    """What is known of one probe."""
+    facts = [f"tried     {row.what}", f"verdict   {WORDS[row.state]}{'  ' + row.detail if row.detail else ''}"]
+    facts += [f"said      {row.message}"] if row.message else []
+    if row.state != "running":
+        parts = [
+            f"{duration(row.build)} to build" if row.build else "",
+            f"{duration(row.run)} to run" if row.run else "",
+        ]
+        known = ", ".join(filter(None, parts))
+        facts.append(f"took      {duration(row.seconds)}{': ' + known if known else ''}")
+    facts += (
+        [f"log       {row.log}"]
+        if row.log
+        else ["log       the engine wrote nothing"]
+        if row.state != "running"
+        else []
+    )
+    return facts
+
+
+def rewinds(scene: Scene) -> list[Entry]:
+    """The earlier questions, the latest first, each with what going back to it sets aside."""
+    past = [visit for visit in scene.state.route if visit.answer and visit.question]
+    entries = []
+    for number, visit in enumerate(past, 1):
+        if visit.question is None:
+            continue
+        own = " (your choice)" if chosen_freely(visit) else ""
+        entries.append(
+            Entry(
+                str(visit.question.seq),
+                f"{number}  {title(scene.flow, visit.node)}",
+                answer_text(visit) + own,
+                aside(scene, visit),
+                keep=True,
+            )
+        )
+    return entries[::-1]
+
+
+def aside(scene: Scene, to: Visit) -> str:
+    """What going back to this question sets aside."""
+    route = scene.state.route
+    after = route[route.index(to) + 1 :]
+    answers = [visit for visit in (to, *after) if visit.answer]
+    probes, seconds = sum(visit.probes for visit in after), sum(visit.seconds for visit in after)
+    lines = [f"Sets aside {count(len(answers), 'answer')}:"]
+    lines += [f"  - {title(scene.flow, visit.node)}: {answer_text(visit)}" for visit in answers]
+    lines += [f"  - the end: {title(scene.flow, scene.state.end)}"] if scene.state.end else []
+    if after:
+        lines.append(
+            f"{count(probes, 'probe')} after it ({duration(seconds)}) stay known; those that could not tell are asked again."
+        )
+    else:
+        lines.append("No probe ran after it.")
+    return "\n".join(lines)
+
+
+def words(scene: Scene) -> tuple[list[Entry], int]:
+    """(cards, how many of them belong to this node): the node's words first, then all others."""
+    folder = str(scene.folder)
+    node = scene.at
+    here = list(node.terms) if node else []
+    names = [*here, *(name for name in terms.known(folder) if name not in here)]
+    return [_word(name, folder) for name in names], len(here)
+
+
+def _word(name: str, folder: str) -> Entry:
+    card = terms.card(name, folder)
+    if card is None:
+        return Entry(
+            name,
+            name.replace("-", " "),
+            "",
+            f"There is no card for '{name}' yet: write terms/{name}.md beside the flow.",
+        )
+    return Entry(name, card.title, "", card.body)
+
+
+def why(scene: Scene) -> Sequence[tuple[str, str]]:
+    """(heading, text): why the recommended answer is recommended, and what the node is for."""
+    visit, node = scene.visit, scene.at
+    sections: list[tuple[str, str]] = []
+    chosen = next((o for o in visit.question.answers if o.recommended), None) if visit and visit.question else None
+    if chosen:
+        sections.append((f"Recommended: {chosen.text}", chosen.because or "It is what the measurement says."))
+        sections.append(("Where it leads", title(scene.flow, chosen.goto)))
+    if node:
+        sections.append((node.title, node.explain))
+    elif scene.node in scene.flow.ends:
+        sections.append((scene.flow.ends[scene.node].title, scene.flow.ends[scene.node].explain))
+    return sections or [("", "Nothing has been measured yet.")]

@@ -1,0 +1,137 @@
+"""Cards with a list and, below or beside it, what is highlighted in it: terms, commands, rewind, probes."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from wizard.tui.literal import clean
+from wizard.tui.narrative import Entry
+from wizard.tui.screens.overlays.card import Card
+from wizard.tui.widgets.lines import Text, row
+
+ResultT = TypeVar("ResultT")
+
+
+class Listed(Card[ResultT]):
+    """Arrows choose, the detail follows; PageUp and PageDown scroll the detail."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b,q", "close", "close", show=False),
+        Binding("pageup", "scroll_detail(-1)", "scroll up", show=False, priority=True),
+        Binding("pagedown", "scroll_detail(1)", "scroll down", show=False, priority=True),
+    ]
+
+    def __init__(self, title: str, entries: Sequence[Entry], *, text: str = "", hint: str, at: int = 0) -> None:
+        super().__init__(title, hint=hint)
+        self._entries, self._text, self._first = tuple(entries), text, at
+
+    def body(self) -> ComposeResult:
+        if self._text:
+            yield Text(self._text, classes="paragraph", id="listed-text")
+        prompts = [prompt(entry) for entry in self._entries]
+        with Vertical(classes="listed"):
+            yield OptionList(*(Option(prompt) for prompt in prompts), markup=False, classes="list")
+            with VerticalScroll(classes="detail", can_focus=False):
+                yield Text("", id="detail")
+                yield Text("", keep=True, id="detail-kept")
+
+    def on_mount(self) -> None:
+        """The first is highlighted."""
+        options = self.query_one(OptionList)
+        options.highlighted = min(self._first, len(self._entries) - 1) if self._entries else None
+        options.focus()
+
+    @property
+    def chosen(self) -> Entry | None:
+        """The highlighted entry."""
+        index = self.query_one(OptionList).highlighted
+        return self._entries[index] if index is not None and index < len(self._entries) else None
+
+    def on_option_list_option_highlighted(self, _event: OptionList.OptionHighlighted) -> None:
+        """Show what is highlighted."""
+        if entry := self.chosen:
+            self.query_one("#detail", Text).show("" if entry.keep else entry.detail)
+            self.query_one("#detail-kept", Text).show(entry.detail if entry.keep else "")
+            self.query_one(".detail", VerticalScroll).scroll_home(animate=False)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Enter or a click takes it."""
+        event.stop()
+        if entry := self.chosen:
+            self.take(entry)
+
+    def take(self, entry: Entry) -> None:
+        """What Enter does."""
+        raise NotImplementedError
+
+    def action_scroll_detail(self, pages: int) -> None:
+        """Scroll the detail."""
+        area = self.query_one(".detail", VerticalScroll)
+        area.scroll_relative(y=pages * max(1, area.size.height - 1), animate=False)
+
+
+def prompt(entry: Entry) -> Content:
+    """An entry as a line of the list."""
+    return row([(clean(entry.label), "bold"), (f"  {clean(entry.more)}" if entry.more else "", "$quiet")])
+
+
+class TermsCard(Listed[None]):
+    """Words explained: those of this node first, then all others."""
+
+    def __init__(self, entries: Sequence[Entry], here: int) -> None:
+        """``here``: how many of the entries are used at this node; they come first."""
+        text = f"The first {here} are used at this step." if 0 < here < len(entries) else ""
+        super().__init__("Words used here", entries, text=text, hint="arrows choose, PgUp PgDn scroll, Esc closes")
+
+    def take(self, entry: Entry) -> None:  # noqa: ARG002
+        """Enter closes: there is nothing to take."""
+        self.dismiss(None)
+
+
+class CommandsCard(Listed[None]):
+    """The same by hand: a command for each tool; ``c`` or Enter copies the highlighted one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("c", "copy", "copy", show=False)]
+
+    def __init__(self, entries: Sequence[Entry], copy: Callable[[str], str], said: str) -> None:
+        """``copy`` copies a command and says where it went; ``said``: what it said about the first."""
+        super().__init__("Same, by hand", entries, text=said, hint="arrows choose a tool, c copies it, Esc closes")
+        self._copy = copy
+
+    def take(self, entry: Entry) -> None:
+        """Copy it and say where it went."""
+        self.query_one("#listed-text", Text).show(f"{entry.label}: {self._copy(entry.detail)}")
+
+    def action_copy(self) -> None:
+        """Copy the highlighted command."""
+        if entry := self.chosen:
+            self.take(entry)
+
+
+class RewindCard(Listed[str]):
+    """Earlier questions, the latest first; each says what going back to it sets aside. The result is the entry's id."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        text = "Nothing is deleted, and no probe runs twice: what was measured stays known."
+        super().__init__("Rewind", entries, text=text, hint="arrows choose, Enter goes back, Esc closes")
+
+    def take(self, entry: Entry) -> None:
+        """Go back to it."""
+        self.dismiss(entry.id)
+
+
+class ProbesCard(Listed[str]):
+    """The probes of this step, the latest first; Enter opens the log of one."""
+
+    def __init__(self, entries: Sequence[Entry], at: int = 0) -> None:
+        super().__init__("Probes of this step", entries, hint="arrows choose, Enter shows its log, Esc closes", at=at)
+
+    def take(self, entry: Entry) -> None:
+        """Its log."""
+        self.dismiss(entry.id)

@@ -1,0 +1,148 @@
+"""The live log: follows what is written until one scrolls away, and finds words in it."""
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.highlighter import Highlighter
+from rich.text import Text as RichText
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input, Log
+
+from wizard.tui.literal import clean
+from wizard.tui.screens.overlays.card import Card
+from wizard.tui.widgets.lines import Text
+
+HINT = "f follow, / find, n N next and before, Esc closes"
+
+
+class Found(Highlighter):
+    """Marks the words that are looked for, by reversed video: it shows without colour."""
+
+    def __init__(self) -> None:
+        self.pattern: re.Pattern[str] | None = None
+
+    def highlight(self, text: RichText) -> None:
+        """Mark every match in one line."""
+        if self.pattern:
+            text.highlight_regex(self.pattern, style="reverse")
+
+
+class LogCard(Card[None]):
+    """What the probes of this step did, and what the engines wrote; the end of it where it is long."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b,q,l", "close", "close", show=False),
+        Binding("f", "follow", "follow the end", show=False),
+        Binding("slash", "find", "find", show=False),
+        Binding("n", "go(1)", "next match", show=False),
+        Binding("N", "go(-1)", "match before", show=False),
+    ]
+
+    def __init__(self, lines: Sequence[str], where: str, title: str = "Log", *, live: bool = True) -> None:
+        """``live``: it may grow, and is followed; else it is read from its beginning."""
+        super().__init__(title, hint=HINT)
+        self._lines, self._where = tuple(lines), where
+        self._found = Found()
+        self._matches: list[int] = []
+        self._at = 0
+        self._live = self.following = live
+
+    def body(self) -> ComposeResult:
+        yield Text(f"Logs lie in {self._where}", classes="paragraph", id="log-where")
+        log = Log(classes="reading", highlight=True)
+        log.highlighter = self._found
+        yield log
+        yield Input(placeholder="find", id="find", compact=True)
+        yield Text("", id="log-state", classes="quiet")
+
+    def on_mount(self) -> None:
+        """Fill in what is there."""
+        self.query_one("#find", Input).display = False
+        self._fill()
+        self.query_one(Log).focus()
+
+    def follow(self, lines: Sequence[str]) -> None:
+        """The log grew."""
+        if self._live and tuple(lines) != self._lines:
+            self._lines = tuple(lines)
+            self._fill()
+
+    def _fill(self) -> None:
+        log = self.query_one(Log)
+        top = log.scroll_offset
+        self.following = self.following and (log.is_vertical_scroll_end or log.line_count == 0)
+        log.clear()
+        # A line without a character would not be a line to the widget, and matches are found by number.
+        log.write_lines([clean(line) or " " for line in self._lines] or ["Nothing was written yet."], scroll_end=False)
+        if self.following:
+            log.scroll_end(animate=False, immediate=True, x_axis=False)
+        else:
+            log.scroll_to(top.x, top.y, animate=False, immediate=True)
+        self._search()
+
+    def _search(self) -> None:
+        pattern = self._found.pattern
+        self._matches = [i for i, line in enumerate(self._lines) if pattern.search(clean(line))] if pattern else []
+        self._at = min(self._at, max(0, len(self._matches) - 1))
+        self._say()
+
+    def _say(self) -> None:
+        told = "following the end" if self.following else "not following; f follows the end"
+        if self._found.pattern:
+            n = len(self._matches)
+            told = f"match {self._at + 1} of {n} lines" if n else "no line holds that"
+        self.query_one("#log-state", Text).show(f"{len(self._lines)} lines, {told}")
+
+    def action_follow(self) -> None:
+        """Go to the end and stay there; again: stay here."""
+        self.following = not self.following
+        if self.following:
+            self.query_one(Log).scroll_end(animate=False)
+        self._say()
+
+    def action_find(self) -> None:
+        """Ask for words."""
+        field = self.query_one("#find", Input)
+        field.display = True
+        field.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Look for what was typed: as a regular expression where it is one, else literally, in any case."""
+        text = event.value
+        try:
+            pattern = re.compile(text, re.IGNORECASE) if text else None
+        except re.error:
+            pattern = re.compile(re.escape(text), re.IGNORECASE)
+        self._found.pattern = pattern
+        event.input.display = False
+        log = self.query_one(Log)
+        log.refresh_lines(0, log.line_count)
+        log._render_line_cache.clear()
+        log.focus()
+        self._at = 0
+        self._search()
+        self._reach()
+
+    def action_go(self, step: int) -> None:
+        """To the next match or the one before."""
+        if self._matches:
+            self._at = (self._at + step) % len(self._matches)
+            self._reach()
+
+    def _reach(self) -> None:
+        if self._matches:
+            self.following = False
+            log = self.query_one(Log)
+            log.scroll_to(y=max(0, self._matches[self._at] - log.size.height // 2), animate=False)
+        self._say()
+
+    def action_close(self) -> None:
+        """Esc leaves the search field first, then the card."""
+        field = self.query_one("#find", Input)
+        if field.display:
+            field.display = False
+            self.query_one(Log).focus()
+        else:
+            self.dismiss(None)

@@ -1,0 +1,70 @@
+"""Every picture of a session, each under its heading: for the pictures' card and the last screen."""
+
+from textual.content import Content
+
+from wizard.tui import pictures
+from wizard.tui.glyphs import Glyphs
+from wizard.tui.pictures import Look, Vicinity
+from wizard.tui.scene import Scene
+from wizard.tui.widgets.evidence import Seen, profile
+from wizard.tui.widgets.lines import Lines, row, wrap
+
+
+def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:
+    """What can be drawn of this session so far; a sentence where that is nothing."""
+    state, findings, sight = scene.state, scene.state.findings, scene.sight
+    tolerance = findings.criterion.tolerance if findings.criterion else None
+    drawn: list[tuple[str, list[Content]]] = []
+    for number, place in enumerate(sight.places, 1):
+        of = f" {number} of {len(sight.places)}" if len(sight.places) > 1 else ""
+        drawn.append((f"Around the suspect{of}", pictures.graph(place, width, glyphs)))
+    seen = Seen(sight, tolerance, height=8)
+    logs = next(
+        (str(v.outcome["profile"]) for v in reversed(state.route) if v.outcome and v.outcome.get("profile")), ""
+    )
+    drawn.append(("Error by depth", profile(logs, width, glyphs, seen)))
+    for suspect in findings.suspects[:3]:
+        rows = [("arrives", suspect.inherited), ("added there", suspect.added), ("reaches the outputs", suspect.effect)]
+        drawn.append((f"Error at {suspect.name or '(no name)'}", pictures.bars(rows, width, glyphs, tolerance)))
+    for visit in reversed(state.route):
+        if looked := pictures.outcome_looks(visit.outcome or {}):
+            drawn.append(("How often it fails", pictures.interval(*looked, width, glyphs)))
+            break
+    looks = [Look(row.state, row.nodes) for row in scene.hunt.rows]
+    drawn.append(
+        ("Probes of this step, in order", pictures.history(looks, width, glyphs, state.nodes, scene.hunt.finished))
+    )
+    rows_: list[Content] = []
+    for heading, picture in drawn:
+        if picture:
+            rows_ += [*([Content()] if rows_ else []), row([(heading, "bold $recommended")]), *picture]
+    return rows_ or wrap("Nothing has been measured yet that could be drawn.", width)
+
+
+class Gallery(Lines):
+    """Draws a scene's pictures."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__()
+        self._scene = scene
+
+    def lines(self, width: int) -> list[Content]:
+        return gallery(self._scene, width, self.glyphs)
+
+
+class Surroundings(Lines):
+    """The neighbourhood of each suspect."""
+
+    _places: tuple[Vicinity, ...] = ()
+
+    def show(self, places: tuple[Vicinity, ...]) -> None:
+        """One drawing each; the widget takes no room where there is none."""
+        if places != self._places:
+            self._places = places
+            self.changed()
+
+    def lines(self, width: int) -> list[Content]:
+        rows: list[Content] = []
+        for place in self._places:
+            rows += [*([Content()] if rows else []), *pictures.graph(place, width, self.glyphs)]
+        return rows
