@@ -11,6 +11,7 @@ import msgspec
 
 from engines.probe import Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Probe, Sanitize
 from wizard.flow.model import Flow
+from wizard.report.picture import curve
 from wizard.report.words import count, duration, elide, number, visible
 from wizard.session.events import (
     AnyEvent,
@@ -208,6 +209,7 @@ class PlainDisplay:
         if event.unresolved:
             spent.append(f"{event.unresolved} unresolved")
         lines = [f"    {visible(message)}"] if message else []
+        lines += _curve(str((event.outcome or {}).get("profile") or ""))
         fresh = [str(note) for note in event.findings.get("notes", ()) if note not in self._notes]
         self._notes.update(fresh)
         lines += [f"    note: {visible(note)}" for note in fresh]
@@ -221,6 +223,16 @@ class PlainDisplay:
         if event.because:
             lines.append(f"      because: {visible(event.because)}")
         return lines
+
+
+def _curve(profile: str) -> list[str]:
+    """Error by depth as one line; ``profile`` is layerwise's comma list of log10 errors."""
+    errors = [10.0 ** float(log) for log in profile.split(",") if log]
+    drawn = curve(errors)
+    if not drawn:
+        return []
+    ends = f"{number(errors[0])} at the first node, {number(errors[-1])} at the last, at most {number(max(errors))}"
+    return [f"    error by depth: {drawn}", f"      ({ends}; logarithmic)"]
 
 
 def progress_line(snapshot: Mapping[str, Any]) -> str:

@@ -45,6 +45,11 @@ def name_cause(
     if findings.optimizers:
         guilty = ", ".join(findings.optimizers)
         return Cause("optimizer", f"Switching {guilty} off makes the model pass; switching only it on makes it fail.")
+    if findings.tactics:
+        guilty = ", ".join(findings.tactics)
+        return Cause(
+            "kernel", f"The tactic that bad builds choose for {guilty}, forced into a good build, makes it fail."
+        )
     if findings.looks > 1:
         seen = findings.signature
         often = f"{seen.failures} of {seen.looks} runs" if seen is not None and seen.looks > 1 else "some runs"
@@ -97,8 +102,8 @@ def name_cause(
 
 
 def _quantization(inner: Sequence[Inner], case: Case) -> Cause | None:
-    """Codes that are the reference's, and yet are not worth what was quantized: the reference is the float model, and the steps of
-    this pair are too wide for its values."""
+    """Codes that are the reference's, and yet are not worth what was quantized: the reference is the float model, and the steps
+    of this pair are too wide for its values."""
     other = {i.score.name for i in inner if not i.score.equal}
     pairs = [i for i in inner if i.op == "DequantizeLinear" and not i.score.equal and not other.intersection(i.reads)]
     if not pairs:
@@ -106,8 +111,8 @@ def _quantization(inner: Sequence[Inner], case: Case) -> Cause | None:
     worst = min(pairs, key=lambda i: i.score.sqnr_db)
     return Cause(
         "quantization",
-        f"{worst.node} gives its values back with an SQNR of {worst.score.sqnr_db:.1f} dB (largest {worst.score.absmax:.3g}, off by up "
-        f"to {worst.score.max_abs:.2g}); what reads them is off by {_say(case.own)}.",
+        f"{worst.node} gives its values back with an SQNR of {worst.score.sqnr_db:.1f} dB (largest {worst.score.absmax:.3g}, "
+        f"off by up to {worst.score.max_abs:.2g}); what reads them is off by {_say(case.own)}.",
     )
 
 

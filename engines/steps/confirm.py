@@ -59,7 +59,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     after = msgspec.structs.replace(findings, case=case, culprits=culprits)
     patched: float | None = None
     still = False
-    if not ctx.check and not findings.optimizers:
+    if not ctx.check and not findings.optimizers and not findings.tactics:
         after, patched, still = yield from _cured(ask, after, patches, () if patches else keep)
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
     outcome = ConfirmOutcome(
@@ -119,8 +119,9 @@ def again(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[i
 
 
 def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
-    """(failures, saved files, inner tensors, own error when watched): the case in ``repeats`` fresh builds, the first kept, then once
-    with its inside watched. Where watching cures it the inner tensors say nothing and are left out; else the last is None."""
+    """(failures, saved files, inner tensors, own error when watched): the case in ``repeats`` fresh builds, the first kept,
+    then once with its inside watched. Where watching cures it the inner tensors say nothing and are left out; else the last is
+    None."""
     failures, saved = 0, dict[str, str]()
     for attempt in range(repeats):
         yield Note(f"building the case afresh, {attempt + 1} of {repeats}", expected=repeats - attempt)

@@ -31,7 +31,7 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         finish = yield from layerwise(msgspec.structs.replace(ctx, findings=findings, params={}))
         findings = finish.findings
     ask: Inquiry = yield from inquiry(ctx, findings)
-    reason = "layerwise named no node"
+    reason = "the error is spread over many layers" if findings.spread else "layerwise named no node"
     for suspect in findings.suspects[: params.most_suspects]:
         found = yield from _isolate(ask, suspect, params)
         if isinstance(found, str):

@@ -25,6 +25,11 @@ from engines.steps.prepare import prepared
 # Added error this much larger fed as stored than fed exactly means that the node amplifies the rounding of its inputs.
 AMPLIFIES = 10.0
 UNKNOWN_BYTES = 1 << 20
+# A failure is spread where none of this many parts of the model, each alone, brings more than MOST of the error to the outputs
+# (equal parts bring an eighth each, or a third where their errors are independent), and at least half of them bring SOME of it.
+PARTS = 8
+MOST = 0.6
+SOME = 1 / (4 * PARTS)
 
 
 class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,12 +103,15 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
                     rows[t]["harmless"] = reason == "harmless"
         for s in suspects:
             rows[s.tensor]["effect"] = s.effect
+    shares = (yield from _shares(ask, suspects)) if observer == "reproduces" else ()
+    spread = _is_spread(shares)
+    if spread:
+        suspects = ()  # each of them is one of many alike
     for t in _first_nonfinite(ask.index, seen.inherited):
         rows[t]["first_nonfinite"] = True
     table = [rows[t] for t in sorted(rows)]
     bad = [r for r in table if r["error"] is not None and r["error"] > limit(ask.criterion, r["name"])]
     first_bad = bad[0] if bad else None
-    spread = observer == "reproduces" and not suspects
     top = suspects[0] if suspects else None
     outcome = LayerwiseOutcome(
         observer=observer,  # type: ignore[arg-type]
@@ -118,10 +126,11 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
         added=top.added if top else None,
         effect=top.effect if top else None,
         spread=spread,
+        largest_part=max(shares) if spread else None,
         harmless=harmless,
         profile=profile([r["error"] for r in table if r["error"] is not None]),
         reason=seen.reason,
-        message=_message(observer, top, spread, ask, len(bad), seen),
+        message=_message(observer, top, max(shares) if spread else None, ask, table, seen),
     )
     return Finish(
         outcome,
@@ -278,6 +287,28 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
     return tuple(suspects), verdicts
 
 
+def _shares(ask: Inquiry, suspects: Sequence[Suspect]) -> Sub:
+    """The part of the failure that each of PARTS stretches of the model, fed right values, brings to the outputs by itself; empty
+    where one node stands for most of it, or where that cannot be told."""
+    whole, nodes = min(ask.signature.error, LARGE), ask.everything
+    if ask.signature.nonfinite or len(nodes) < 2 * PARTS or (suspects and suspects[0].effect > MOST * whole):
+        return ()
+    shares = []
+    for i in range(PARTS):
+        part = nodes[i * len(nodes) // PARTS : (i + 1) * len(nodes) // PARTS]
+        yield Note(f"how much of the error is made in part {i + 1} of {PARTS}?", expected=PARTS - i)
+        m: Measurement = yield ask.ask(ask.candidate(part))
+        effect = ask.verdict(m).effect
+        if effect is None or any(r.unrepresentable for r in m.results):
+            return ()
+        shares.append(effect / whole)
+    return tuple(shares)
+
+
+def _is_spread(shares: Sequence[float]) -> bool:
+    return bool(shares) and max(shares) <= MOST and sum(s >= SOME for s in shares) >= PARTS / 2
+
+
 def _first_nonfinite(index: GraphIndex, inherited: dict[int, Score]) -> list[int]:
     """Tensors that hold new non-finite values although all that their node reads is still finite, in topological
     order."""
@@ -328,13 +359,30 @@ def _row(ask: Inquiry, tensor: int, score: Score | None) -> dict[str, Any]:
     }
 
 
-def _message(observer: str, top: Suspect | None, spread: bool, ask: Inquiry, bad: int, seen: _Watched) -> str:
+def _message(
+    observer: str,
+    top: Suspect | None,
+    largest: float | None,
+    ask: Inquiry,
+    table: Sequence[dict[str, Any]],
+    seen: _Watched,
+) -> str:
+    """``largest``: the largest share that a part has in a failure that is spread; None where it is not."""
     if observer == "cannot-run":
         return f"The model cannot run with its tensors marked: {seen.reason}"
     if observer == "improves":
         return "With its tensors marked, the model no longer fails: marking changes what the engine does."
-    if spread or top is None:
-        return f"{bad} tensors differ, but no single node's own error reaches the outputs: the error is spread out."
+    if largest is not None:
+        errors = [r["error"] for r in table if r["error"] is not None]
+        quarter = max(1, len(errors) // 4)
+        return (
+            f"The error is spread over many layers, and no single node is to blame: of {PARTS} parts of the model none makes "
+            f"more than {100 * largest:.0f} % of it. It grows with depth: up to {_say(max(errors[:quarter]))} in the first "
+            f"quarter, {_say(max(errors[-quarter:]))} in the last, {_say(ask.signature.error)} at the outputs."
+        )
+    if top is None:
+        bad = sum(r["error"] > limit(ask.criterion, r["name"]) for r in table if r["error"] is not None)
+        return f"{bad} tensors differ, but no single node's own error reaches the outputs."
     return (
         f"{ask.names([top.node])[0]} ({ask.index.nodes[top.node].op}) adds the error that reaches the outputs: "
         f"own {_say(top.own)}, effect {_say(top.effect)}."
@@ -347,7 +395,7 @@ def _say(value: float) -> str:
 
 SPEC = StepSpec(
     name="layerwise",
-    version=1,
+    version=2,
     summary="Run the model with every tensor readable, and find the node whose own error reaches the outputs.",
     run=layerwise,
     outcome=LayerwiseOutcome,

@@ -112,6 +112,7 @@ class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     added: float | None = None
     effect: float | None = None
     spread: bool = False
+    largest_part: float | None = None  # where it is spread: the largest share of it that an eighth of the model makes
     harmless: int = 0
     profile: str = ""  # error by depth, log10, as a sparkline-ready comma list
     reason: str = ""

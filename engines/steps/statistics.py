@@ -35,8 +35,8 @@ def unseen_rate(looks: int) -> float:
 
 
 def settling(looks: int, confidence: float = CONFIDENCE) -> tuple[float, int]:
-    """(rate, more looks): the next power of ten below what ``looks`` passing looks have ruled out, and how many more in a row would
-    rule out a fault as rare as that with this confidence."""
+    """(rate, more looks): the next power of ten below what ``looks`` passing looks have ruled out, and how many more in a row
+    would rule out a fault as rare as that with this confidence."""
     rate = 0.1
     while looks_to_see(rate, confidence) <= looks:
         rate = round(rate / 10, 12)

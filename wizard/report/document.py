@@ -73,6 +73,26 @@ class Depth(msgspec.Struct, frozen=True):
     bad: bool
 
 
+class QuantizedLayer(msgspec.Struct, frozen=True):
+    """One layer of a Q/DQ model, the lowest SQNR first. SQNRs in dB, None where not measured: ``sqnr_db`` of its output with this
+    layer alone quantized, ``cumulative_db`` in the quantized model, ``weights_db`` and ``inputs_db`` of what its pairs give.
+    ``effect``: error on the model's outputs with this layer alone quantized. ``codes``, ``scales``: how it is quantized."""
+
+    layer: str
+    op: str
+    output: str
+    sqnr_db: float | None
+    cumulative_db: float | None
+    weights_db: float | None
+    inputs_db: float | None
+    effect: float | None
+    effect_db: float | None
+    codes: str
+    scales: str
+    left_in_float: bool
+    movable: bool
+
+
 class Report(msgspec.Struct, frozen=True):
     """Everything. ``verdict`` is ``unresolved`` and ``end`` empty while the session has not ended."""
 
@@ -110,6 +130,7 @@ class Report(msgspec.Struct, frozen=True):
     worst_output: str = ""
     worst_sample: str = ""
     advice: str = ""  # what the end means, and what to do now
+    layers: tuple[QuantizedLayer, ...] = ()
 
 
 def to_json(report: Report) -> str:

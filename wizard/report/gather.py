@@ -3,13 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from engines.probe import HUGE
 from engines.spec import parse
 from engines.steps import base
 from wizard.bundle.commands import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
-from wizard.report.document import Culprit, Depth, Report, Stop, Verdict, Workaround
+from wizard.report.document import Culprit, Depth, QuantizedLayer, Report, Stop, Verdict, Workaround
 from wizard.report.words import count, elide, listing, margin, number
 from wizard.session.state import State, Visit
 
@@ -31,7 +33,7 @@ def gather(
         verdict=verdict,
         end=state.end,
         headline=headline(state, flow, verdict, culprits, workaround),
-        cause=first.cause if first else "",
+        cause=first.cause if first else "accumulation" if findings.spread else "",
         nodes=first.nodes if first else (),
         nodes_before=_nodes_before(state),
         nodes_after=first.nodes_after if first else 0,
@@ -61,6 +63,7 @@ def gather(
         worst_output=str(reproduced.get("worst_output") or ""),
         worst_sample=str(reproduced.get("worst_sample") or ""),
         advice=flow.ends[state.end].explain.strip() if state.end in flow.ends else "",
+        layers=layers(state, table),
     )
 
 
@@ -156,6 +159,12 @@ def headline(
         here = state.here
         node = flow.nodes.get(here.node) if here else None
         return f"The session is at: {node.title}" if node else "The session has only begun"
+    if state.findings.spread and not culprits:
+        return f"The error is spread over many layers: no single part stands for it{_cured(workaround)}"
+    ranked = _outcome(state, "quantization")
+    if ranked and not culprits and workaround is not None:
+        lowest = f" ({number(ranked['worst_db'])} dB)" if ranked.get("worst_db") is not None else ""
+        return f"{elide(str(ranked['worst']), 60)} loses the most to quantization{lowest}{_cured(workaround)}"
     if not culprits or verdict == "unresolved":
         end = flow.ends.get(state.end)
         return end.title if end else "The route was too long to go on"
@@ -164,8 +173,13 @@ def headline(
     names = listing([elide(name, 60) for name in first.nodes], 4)
     fails = f"{size} {'fails' if first.nodes_after == 1 else 'fail'}: {names} ({first.cause})"
     more = f", and {count(len(culprits) - 1, 'further culprit')}" if len(culprits) > 1 else ""
-    if verdict != "worked-around" or workaround is None:
-        return f"{fails}{more}"
+    return f"{fails}{more}{_cured(workaround if verdict == 'worked-around' else None)}"
+
+
+def _cured(workaround: Workaround | None) -> str:
+    """The end of a headline: what cures it."""
+    if workaround is None or not workaround.holds:
+        return ""
     if workaround.keep_higher:
         cure = f"keeping {count(len(workaround.keep_higher), 'node')} in higher precision"
     elif workaround.switched_off:
@@ -173,7 +187,7 @@ def headline(
         cure = f"{verb} {listing(workaround.switched_off)}"
     else:
         cure = f"running as {workaround.engine}"
-    return f"{fails}{more}; {cure} makes {workaround.samples_ok} of {count(workaround.samples_n, 'sample')} right"
+    return f"; {cure} makes {workaround.samples_ok} of {count(workaround.samples_n, 'sample')} right"
 
 
 def environment(state: State, problem: Problem, machine: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,6 +213,12 @@ def depth(state: State, table: Callable[[str], Table], tolerance: float) -> tupl
     )
 
 
+def layers(state: State, table: Callable[[str], Table]) -> tuple[QuantizedLayer, ...]:
+    """The last ranking of quantized layers on the route."""
+    digest = next((v.tables["layers"] for v in reversed(state.route) if "layers" in v.tables), "")
+    return tuple(msgspec.convert(row, QuantizedLayer) for row in (table(digest) if digest else ()))
+
+
 def _outcome(state: State, step: str) -> dict[str, Any]:
     return next((v.outcome for v in state.route if v.step == step and v.outcome), {})
 
@@ -213,12 +233,18 @@ def _nodes_before(state: State) -> int:
     return int(found[0]) if found else state.nodes
 
 
+def _last_word(last: Stop) -> list[str]:
+    """What the end rests on: what was measured last, and whether that was listened to."""
+    if last.answer == last.recommended:
+        return [last.because or last.message]
+    return [last.message, f"The answer to '{last.title}' was '{last.text}', against what was recommended."]
+
+
 def summary(report: Report) -> list[str]:
     """What was found, in a few lines of plain text: the headline, what it rests on, what to do with it."""
     lines = [report.headline]
     if not report.culprits:
-        last = report.route[-1] if report.route else None
-        said = [last.because or last.message] if last and report.end else []
+        said = _last_word(report.route[-1]) if report.route and report.end else []
         return [*lines, *(f"  {line}" for line in (*said, *report.advice.splitlines()))]
     for position, c in enumerate(report.culprits, 1):
         facts = [c.cause]

@@ -5,7 +5,7 @@ from importlib.resources import files
 from wizard.report.document import Report
 from wizard.report.markdown import flat
 from wizard.report.picture import error_by_depth
-from wizard.report.words import count, duration, margin, number, visible
+from wizard.report.words import count, decibels, duration, margin, number, switch, visible
 
 
 def to_html(report: Report) -> str:
@@ -16,7 +16,7 @@ def to_html(report: Report) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
     )
-    environment.filters.update(number=number, duration=duration, margin=margin)
+    environment.filters.update(number=number, decibels=decibels, duration=duration, margin=margin, switch=switch)
     template = environment.from_string((files("wizard.report") / "report.html.j2").read_text(encoding="utf-8"))
     # Every name inside the SVG went through html.escape.
     drawing = Markup(error_by_depth(report.depth, report.tolerance))  # noqa: S704

@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 
 from wizard.report.document import Culprit, Report
-from wizard.report.words import count, duration, listing, margin, number, switch, visible
+from wizard.report.picture import curve
+from wizard.report.words import count, decibels, duration, listing, margin, number, switch, visible
 
 
 def to_markdown(report: Report) -> str:
@@ -13,6 +14,9 @@ def to_markdown(report: Report) -> str:
     parts += [culprit(c, i, len(report.culprits)) for i, c in enumerate(report.culprits, 1)]
     if report.workaround:
         parts.append(workaround(report))
+    parts.append(depth(report))
+    if report.layers:
+        parts.append(layers(report))
     if report.route:
         parts.append(route(report))
     if report.notes:
@@ -86,6 +90,35 @@ def workaround(report: Report) -> str:
     rows.append(("smallest set", "yes" if w.minimal else "not proven"))
     title = "## The workaround" if w.holds else "## The workaround does not hold on every sample"
     return "\n\n".join([f"{title}\n\n{table(('', ''), rows)}", *([literal(w.tried)] if w.tried else [])])
+
+
+def depth(report: Report) -> str:
+    """The curve of the error over the model, as a line of text."""
+    drawn = curve([point.error for point in report.depth])
+    if not drawn:
+        return ""
+    first, last = report.depth[0].error, report.depth[-1].error
+    worst = max(report.depth, key=lambda point: point.error)
+    said = (
+        f"{count(len(report.depth), 'tensor')}, first node to last, logarithmic: {number(first)} at the first, {number(last)} at "
+        f"the last, at most {number(worst.error)} ({code(worst.name)}); allowed {number(report.tolerance)}."
+    )
+    return f"## Error by depth\n\n{fenced(drawn, 'text')}\n\n{said}"
+
+
+def layers(report: Report) -> str:
+    """All layers: who reads this far looks for theirs."""
+    header = (
+        "layer", "operator", "SQNR alone", "in the model", "weights", "inputs", "effect", "codes", "scales", "in float",
+    )  # fmt: skip
+    rows = [
+        (
+            code(row.layer), code(row.op), decibels(row.sqnr_db), decibels(row.cumulative_db), decibels(row.weights_db),
+            decibels(row.inputs_db), number(row.effect), row.codes, row.scales, "yes" if row.left_in_float else "",
+        )
+        for row in report.layers
+    ]  # fmt: skip
+    return f"## Layers by SQNR\n\n{table(header, rows)}"
 
 
 def route(report: Report) -> str:

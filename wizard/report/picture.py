@@ -1,12 +1,15 @@
-"""Error by depth as one self-contained SVG: a bar a tensor (or a bucket of tensors), log scale, the tolerance as a line."""
+"""Error by depth: as one self-contained SVG (a bar a tensor or a bucket of tensors, log scale, the tolerance as a line), and as
+one line of text."""
 
 import math
+from collections.abc import Sequence
 from html import escape
 
 from wizard.report.document import Depth
 from wizard.report.words import number
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 44, 18
+BLOCKS = "▁▂▃▄▅▆▇█"
 FLOOR, CEILING = -8.0, 2.0  # log10 of the errors drawn; what lies outside is clamped
 
 
@@ -44,6 +47,19 @@ def error_by_depth(points: "tuple[Depth, ...]", tolerance: float | None, buckets
     label = f"Error of {len(points)} tensors against the reference, in topological order, logarithmic"
     drawn = "".join([*marks, *bars, line, caption])
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{drawn}</svg>'
+
+
+def curve(errors: Sequence[float], width: int = 60) -> str:
+    """The same in one line of block characters: the worst of each of at most ``width`` stretches, log scale from the smallest to
+    the largest. Errors may be 0 or HUGE; empty text for fewer than two, or where all are 0."""
+    logs = [math.log10(e) if e > 0 else FLOOR for e in errors]
+    logs = [min(max(log, FLOOR), CEILING) for log in logs]
+    if len(logs) < 2 or max(logs) == FLOOR:
+        return ""
+    n = min(width, len(logs))
+    worst = [max(logs[i * len(logs) // n : (i + 1) * len(logs) // n]) for i in range(n)]
+    low, span = min(worst), max(worst) - min(worst) or 1.0
+    return "".join(BLOCKS[round((log - low) / span * (len(BLOCKS) - 1))] for log in worst)
 
 
 def level(error: float) -> float:

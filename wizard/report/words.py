@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from engines.probe import HUGE
+from engines.probe import HUGE, SILENT_DB
 
 # Control, format (direction marks), surrogate, line and paragraph separator.
 ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -32,6 +32,13 @@ def margin(value: float | None) -> str:
     return f"{'more than 100' if value > 100 else number(value)} times below the tolerance"
 
 
+def decibels(value: float | None) -> str:
+    """An SQNR: ``27.1 dB``; ``exact`` where nothing is lost, empty where there is nothing to measure."""
+    if value is None:
+        return ""
+    return "exact" if value >= SILENT_DB else f"{value:.1f} dB"
+
+
 def duration(seconds: float) -> str:
     """``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 05 min``."""
     if seconds < 10:
@@ -42,6 +49,11 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def switch(kind: str) -> str:
+    """What is done to the things that a workaround of this kind names."""
+    return "switch off" if kind in ("optimizer", "tactic") else "set"
 
 
 def count(n: int, thing: str, things: str = "") -> str:
