@@ -9,7 +9,7 @@ import msgspec
 from engines.compare.criterion import Criterion
 from engines.compare.judge import badness, judge_check, judge_whole, limit, worst
 from engines.probe import HUGE, Measurement, SampleResult
-from engines.spec import of_the_same, parse
+from engines.spec import of_the_same, parse, unquantized
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
 from engines.steps.looks import Looks, look_again
 from engines.steps.outcome import CompareOutcome
@@ -21,6 +21,7 @@ SUSPECT = 0.1
 PROBLEMS = {"missing": "missing", "shape": "of another shape than the reference's"}
 JUDGE = "reference:precision=fp64"
 SECOND = "openvino:precision=f32"
+LITERAL = "onnxruntime"  # optimizers off: every node as it is written
 
 
 class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,6 +88,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         message=" ".join(
             (
                 _message(verdict, error, rule, output, sample, looks, failures, reference, _problem(m.results, output)),
+                *_same_codes(ctx, verdict, rule),
                 *ctx.engine_info.get("notes", ()),
             )
         ),
@@ -140,8 +142,23 @@ def _nothing() -> Sub:
     yield
 
 
+def _same_codes(ctx: StepContext, verdict: str, rule: Criterion) -> tuple[str, ...]:
+    """What a pass does not say where the reference computes the same quantized model."""
+    if verdict != "passes" or rule.precision != "int8" or unquantized(ctx.reference):
+        return ()
+    return (
+        "The reference computes the same quantized model: what quantization itself costs is seen against the float one "
+        "(--flow quantization, or --reference onnxruntime:model=FLOAT.onnx).",
+    )
+
+
 def _emulate(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub:
-    """What a faultless engine of that precision would give on the same sample; None where nothing is emulated."""
+    """What a faultless engine of that precision would give on the same sample; None where nothing is emulated. Of a quantized model
+    measured against the float one: what its codes are worth, computed literally."""
+    if rule.precision == "int8" and unquantized(ctx.reference):
+        feed = (findings.sample or findings.samples[0].id,)
+        literal: Measurement = yield whole(ctx, findings, samples=feed, engine=LITERAL)
+        return worst(literal.results, rule)[2] if literal.status == "ok" else None
     if rule.precision not in ("fp16", "bf16") or parse(ctx.engine).name in ("emulate", "reference"):
         return None
     feed = (findings.sample or findings.samples[0].id,)

@@ -74,6 +74,8 @@ def watch(arguments: argparse.Namespace) -> int:
 def start(problem: Problem, arguments: argparse.Namespace, *, person: bool) -> int:
     """Make the session, or go on with the one that ``--session`` names, and walk it."""
     loaded = checked_flow(problem.flow)
+    if loaded.flow.reference and not getattr(arguments, "reference", None):
+        problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
     place = session_folder(problem, loaded.text, arguments.session)
     trust.remember(trust.items(problem))
     return walk(place, loaded.flow, arguments, person=person)
