@@ -153,8 +153,8 @@ def _same_codes(ctx: StepContext, verdict: str, rule: Criterion) -> tuple[str, .
 
 
 def _emulate(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub:
-    """What a faultless engine of that precision would give on the same sample; None where nothing is emulated. Of a quantized model
-    measured against the float one: what its codes are worth, computed literally."""
+    """What a faultless engine of that precision would give on the same sample; None where nothing is emulated. Of a quantized
+    model measured against the float one: what its codes are worth, computed literally."""
     if rule.precision == "int8" and unquantized(ctx.reference):
         feed = (findings.sample or findings.samples[0].id,)
         literal: Measurement = yield whole(ctx, findings, samples=feed, engine=LITERAL)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from engines.spec import parse
 from wizard import trust
 from wizard.cli import terminal
 from wizard.cli.answers import Script, read_answers
@@ -17,6 +18,7 @@ from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
+from wizard.report.read import Reading
 from wizard.runner.client import Client
 from wizard.runner.options import Options, Policy
 from wizard.session import folder as folders
@@ -155,13 +157,31 @@ def finish(place: Path, code: int, *, text: bool) -> None:
         pass
     except (SessionProblem, MachineProblem, OSError) as problem:
         print(f"narrowdown: the bundle could not be written: {problem}", file=sys.stderr)
+    mixed = worked_around(reading)
     if text:
-        for line in summary(report)[0 if report.culprits else 1 :]:  # the display has said what kind of end it is
+        end = reading.flow.ends.get(report.end)
+        said = end is not None and report.headline == end.title  # by the display, already
+        for line in summary(report)[1 if said else 0 :]:
             print(visible(line))
         if case:
             print(f"  case     {case}  (python {case}/check.py shows the fault again)")
+        if mixed:
+            print(f"  model    {mixed}  (with the workaround applied)")
         print(f"  report   {place / 'report.html'}")
         print(f"  session  {place}")
+
+
+def worked_around(reading: Reading) -> str:
+    """The model with the workaround applied, written into the session's folder; "" where the workaround is no change of the
+    model, or one that an emulation alone can run."""
+    from wizard.cli.step import models
+
+    cure = reading.state.findings.workaround
+    if cure is None or not cure.keep or parse(cure.engine).name == "emulate":
+        return ""
+    makers = [v for v in reading.state.route if v.step in ("quantization", "workaround", "precision")]
+    path = models(reading, makers[-1], str(reading.folder / "worked-around.onnx"))[0] if makers else None
+    return path or ""
 
 
 def session_folder(problem: Problem, flow_text: str, chosen: str | None) -> Path:

@@ -36,7 +36,7 @@ def decibels(value: float | None) -> str:
     """An SQNR: ``27.1 dB``; ``exact`` where nothing is lost, empty where there is nothing to measure."""
     if value is None:
         return ""
-    return "exact" if value >= SILENT_DB else f"{value:.1f} dB"
+    return "exact" if value >= SILENT_DB else f"{round(value, 1) + 0.0:.1f} dB"
 
 
 def duration(seconds: float) -> str:
