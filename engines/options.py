@@ -202,6 +202,8 @@ _FAKE = Declaration(
         Option("marks", "str", "keep", "Whether observing a tensor cures the fault.", ("keep", "cure")),
         Option("seconds", "float", 3600.0, "hang: for how long.", least=0),
         Option("mib", "int", 1024, "memory: how much is taken before giving up.", least=1),
+        Option("tactics", "int", 0, "Kernels to choose from for each node, drawn by seed and attempt; 0: no choice.", least=0),
+        Option("bad", "int", 0, "With tactics: only where the nodes of the fault chose this one.", least=0),
         Option("storage", "str", "float32", "The storage that is claimed.", ("float32", "float16", "bfloat16")),
     ),
 )  # fmt: skip

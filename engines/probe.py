@@ -75,7 +75,7 @@ class Inspect(Probe, frozen=True, tag="inspect"):
 
 class Import(Probe, frozen=True, tag="import"):
     """Take a model file into the session: lift Constant nodes to weights, split weights off. -> facts: model digest,
-    nodes, notes. ``path`` is absolute; ``digest`` the sha256 of the file (with its external data) when it was opened."""
+    nodes, notes, names of its ``outputs``, ``warnings`` that its owner must be told. ``path`` is absolute; ``digest`` the sha256 of the file (with its external data) when it was opened."""
 
     path: str
     digest: str
@@ -119,9 +119,13 @@ class Measure(Probe, frozen=True, tag="measure"):
     ``marks``   tensor ids observed beside the outputs; compared, not judged.
     ``effect``  also transplant the engine's output values into the reference run of the whole model and score O.
                 ``effect_on``: tensor ids of O ("" = all the model's outputs).
-    ``runs``    runs of the one build; each run's scores are kept.
+    ``runs``    runs of the one build; each run's scores are kept. 0: the candidate is built and not run, so that no engine but
+                the builder is needed; there are no results then.
     ``feed``    cut tensors as the engine would have stored them (rounded to its storage precision) or exactly.
     ``engine``  an engine spec (``emulate:precision=fp16``). ``reference`` likewise; ``inputs`` is the inputs' digest.
+    ``record``  -> facts["build"]: what the build chose, ``choices`` by layer where the engine shows them (tactics).
+    ``force``   choices (as recorded) that this build must make, by layer; ``forbid``: those that it may not make. What could not
+                be followed is listed in facts["build"]["refused"].
     ``save``    keep what was built (model.onnx, engine.onnx, inputs, expected, actual) under this name: artifacts.
     """
 
@@ -137,6 +141,9 @@ class Measure(Probe, frozen=True, tag="measure"):
     effect_on: str = ""
     runs: int = 1
     feed: Literal["stored", "exact"] = "stored"
+    record: bool = False
+    force: dict[str, str] = {}
+    forbid: dict[str, tuple[str, ...]] = {}
     save: str = ""
     timeout: float = 0.0  # seconds; 0: the pool's rule
 

@@ -22,6 +22,7 @@ from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
 from engines.backends.marks import with_outputs
 from engines.backends.onnxruntime import Session, Settings
+from engines.data.tactic_replay import canonical
 from engines.graph import names, schema
 from engines.spec import EngineSpec
 
@@ -45,6 +46,8 @@ class Fault(msgspec.Struct, frozen=True):
     marks: str
     seconds: float
     mib: int
+    tactics: int
+    bad: int
     storage: str
 
     def place(self, graph: onnx.GraphProto) -> int:
@@ -58,15 +61,43 @@ class Fault(msgspec.Struct, frozen=True):
         text = f"{self.seed}/{attempt}/{run if self.per == 'run' else 0}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7]) / 256**7 < self.rate
 
+    def choices(self, graph: onnx.GraphProto, request: BuildRequest) -> tuple[dict[str, str], list[str]]:
+        """(choice by node name, nodes whose forced choice was not offered): drawn by seed, attempt and name, unless told."""
+        made: dict[str, str] = {}
+        refused: list[str] = []
+        for name in (n.name for n in graph.node):
+            offered = [kernel(k) for k in range(self.tactics)]
+            free = [c for c in offered if c not in request.forbid.get(name, ())] or offered
+            digest = hashlib.sha256(f"{self.seed}/{request.attempt}/{name}".encode()).digest()
+            made[name] = free[digest[0] % len(free)]
+            if wanted := request.force.get(name):
+                made[name], refused = (wanted, refused) if wanted in offered else (made[name], [*refused, name])
+        return made, refused
+
+    def chosen_badly(self, graph: onnx.GraphProto, choices: Mapping[str, str]) -> bool:
+        """Whether all nodes that the fault needs chose the bad kernel."""
+        needed = [n.name for n in graph.node if n.op_type in self.ops or n.name in self.nodes]
+        return all(choices.get(name) == kernel(self.bad) for name in needed)
+
+
+def kernel(number: int) -> str:
+    """A choice as TensorRT's are written, with nothing to tell but its number."""
+    return canonical({"implementation": 0, "tactic": number, "inputs": [], "outputs": []})
+
 
 class Faulty:
     """A right and a wrong session; each run takes the one that its draw says."""
 
     def __init__(self, request: BuildRequest, fault: Fault) -> None:
         self.model = with_outputs(request.model, request.marks)
+        self.facts: Mapping[str, Any] = {}
         self._fault, self._attempt, self._runs = fault, request.attempt, 0
         place = fault.place(self.model.graph)
         self._armed = fault.fault != "none" and place >= 0 and not (fault.marks == "cure" and request.marks)
+        if fault.tactics:
+            choices, refused = fault.choices(self.model.graph, request)
+            self._armed = self._armed and fault.chosen_badly(self.model.graph, choices)
+            self.facts = {"choices": choices, "refused": refused} if request.record else {}
         if self._armed and fault.at == "build" and fault.drawn(request.attempt, 0):
             strike(fault)
         self._right = Session(self.model, request.weights_dir, Settings())
@@ -107,7 +138,7 @@ def make(spec: EngineSpec) -> Engine:
         fault = msgspec.convert({**chosen, "size": float(chosen["size"])}, Fault)
     except ValueError:
         raise ValueError(f"fake: size={chosen['size']} is not a number.") from None
-    rebuild = fault.rate < 1 and fault.per == "build"
+    rebuild = bool(fault.tactics) or (fault.rate < 1 and fault.per == "build")
     absent = Capability(False, "the fake engine has none.")
     info = EngineInfo(
         name=spec.name,
@@ -123,7 +154,7 @@ def make(spec: EngineSpec) -> Engine:
             "mark": Capability(True),
             "keep": Capability(False, "the fake engine ignores precision."),
             "optimizers": absent,
-            "tactics": absent,
+            "tactics": Capability(True) if fault.tactics else absent,
             "rebuild": Capability(rebuild, "" if rebuild else "This fake engine builds the same each time."),
             "threads": absent,
         },

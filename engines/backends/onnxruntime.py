@@ -76,6 +76,7 @@ class Session:
     def __init__(self, model: onnx.ModelProto, weights_dir: str, settings: Settings) -> None:
         """Raises ``EngineFault``."""
         self.model = model
+        self.facts: Mapping[str, Any] = {}
         self._session: Any = _create(model, weights_dir, settings)
         self._types = {o.name: str(o.type) for o in self._session.get_outputs()}
         self._inputs = {i.name: str(i.type) for i in self._session.get_inputs()}

@@ -44,6 +44,7 @@ class Evaluation:
     def __init__(self, model: onnx.ModelProto, weights_dir: str) -> None:
         """Raises ``EngineFault``."""
         self.model = model
+        self.facts: Mapping[str, Any] = {}
         self._inputs = {i.name: int(i.type.tensor_type.elem_type) for i in model.graph.input}
         self._outputs = [o.name for o in model.graph.output]
         _check_names(model.graph)

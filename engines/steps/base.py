@@ -96,6 +96,7 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     margin: float = 0.0  # tolerance / error, >= 1 when it holds
     cost: str = ""
     minimal: bool = False
+    forbid: dict[str, tuple[str, ...]] = {}  # tactics that layers may not choose
     tried: str = ""  # what casts in the model do, where the engine is free to ignore them: one sentence
 
 
@@ -116,6 +117,7 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     spread: bool = False
     optimizers: tuple[str, ...] = ()  # guilty, necessary and sufficient
     enablers: tuple[str, ...] = ()
+    tactics: dict[str, str] = {}  # guilty: layer -> choice, as engines.data.tactic_replay writes it
     case: Case | None = None  # of the culprit being worked on
     culprits: tuple[Culprit, ...] = ()
     # Earlier culprits, cured for the next round: tensor ids fed with reference values, and nodes kept in FP32 where their values

@@ -96,6 +96,8 @@ class Inquiry(msgspec.Struct, frozen=True):
             feed=feed or self.feed,
             attempt=attempt,
             exclusive=exclusive or self.findings.looks > 1,
+            # A guilty tactic is forced wherever its layer is: what came and went with the builds fails steadily so.
+            force=self.findings.tactics,
             save=save,
         )
 

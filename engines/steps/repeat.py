@@ -36,7 +36,8 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
             return Finish(_never(looks), findings)
     signature = findings.signature or Signature(kind="check", sample=findings.sample)
     capabilities = ctx.engine_info.get("capabilities", {})
-    switchable = any(capabilities.get(c, {"present": False})["present"] for c in ("optimizers", "tactics"))
+    # Tactics are told apart by builds that pass: where every build fails, they are no quick question.
+    switchable = capabilities.get("optimizers", {"present": False})["present"]
     base = RepeatOutcome(switchable=switchable and signature.kind == "accuracy")
     if signature.kind != "accuracy":
         # A build that fails and a run that crashes leave nothing to run again.
@@ -92,10 +93,13 @@ def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: Re
     """The same question to fresh builds (or to the external check, again)."""
     failing, answered = 0, 0
     what = "the check again," if ctx.check else "fresh build"
+    chooses = ctx.engine_info.get("capabilities", {}).get("tactics", {"present": False})["present"]
+    # What each build chose is kept: comparing good builds with bad ones is the next question.
+    record = {"record": True} if chooses and not ctx.check else {}
     for attempt in range(1, params.builds + 1):
         yield Note(f"{what} {attempt} of {params.builds}", expected=params.builds - attempt)
         probe = whole(ctx, findings, samples=(findings.sample,) if findings.sample else ())
-        m: Measurement = yield msgspec.structs.replace(probe, attempt=attempt, exclusive=True)
+        m: Measurement = yield msgspec.structs.replace(probe, attempt=attempt, exclusive=True, **record)
         verdict = _verdict(ctx, findings, m)
         failing += verdict.failed
         answered += verdict.kind != "unresolved"
@@ -152,7 +156,6 @@ def _until(ctx: StepContext, findings: Findings, until: str, most: int) -> Steps
         failures=failing,
         interval_low=low,
         interval_high=high,
-        iterations=len(rows),
         passed=counts["pass"],
         message=f"{failing} of {answered} {what}s fail: {_percent(low, high)}.{missed}",
     )

@@ -15,6 +15,7 @@ from engines.probe import Measurement
 from engines.spec import parse
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
 from engines.steps.ddmin import ddmin
+from engines.steps.kernels import kernels
 from engines.steps.outcome import TacticsOutcome
 from engines.steps.prepare import prepared, whole
 
@@ -26,8 +27,13 @@ class TacticsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
-    msgspec.convert(dict(ctx.params), TacticsParams)
+    params = msgspec.convert(dict(ctx.params), TacticsParams)
     findings: Findings = yield from prepared(ctx)
+    chooses = ctx.engine_info.get("capabilities", {}).get("tactics", {"present": False})
+    if chooses["present"] and not ctx.check:
+        if findings.signature is None or findings.signature.kind != "accuracy":
+            return Finish(TacticsOutcome(message="Builds that cannot be run show no tactic at fault."), findings)
+        return (yield from kernels(ctx, findings, params.builds))
     names = tuple(ctx.engine_info.get("optimizers", ()))
     switchable = ctx.engine_info.get("capabilities", {}).get("optimizers", {"present": False, "reason": ""})
     if ctx.check or not names or not switchable["present"]:
@@ -152,7 +158,7 @@ def _enabler(name: str) -> bool:
 
 SPEC = StepSpec(
     name="tactics",
-    version=1,
+    version=2,
     summary="Search the engine's own choices for the one that breaks the model, and prove it by switching it off and on.",
     run=tactics,
     outcome=TacticsOutcome,

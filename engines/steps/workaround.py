@@ -38,7 +38,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     message = "Nothing that this engine can switch was found to help."
     tried: str = yield from _casts(ask)
     for kind, engine in _options(ctx, findings):
-        yield Note(f"trying {engine}")
+        yield Note(f"without {', '.join(findings.tactics)}" if kind == "tactic" else f"trying {engine}")
         chosen = yield from _verify(ask, params, kind, engine)
         if chosen is not None:
             message = (
@@ -76,6 +76,10 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             if findings.culprits
             else "optimizer"
             if findings.optimizers
+            else "kernel"
+            if findings.tactics
+            else "accumulation"
+            if findings.spread
             else "unknown",
             culprits=len(findings.culprits),
             tried=tried,
@@ -97,6 +101,8 @@ def _options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:
     if findings.optimizers:
         off = {*filter(None, spec.get("disabled_optimizers").split("+")), *findings.optimizers}
         options.append(("optimizer", str(spec.with_option("disabled_optimizers", "+".join(sorted(off))))))
+    if findings.tactics:
+        options.append(("tactic", ctx.engine))
     declared = {o["name"]: str(o.get("default")) for o in ctx.engine_info.get("options", ())}
     varies = findings.looks > 1 or any(c.cause == "nondeterminism" for c in findings.culprits)
     if varies and spec.get("threads", declared.get("threads", "1")) != "1":
@@ -131,9 +137,11 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
     findings = ask.findings
     runs = min(params.most_runs, findings.looks * 3) if findings.looks > 1 else 1
     results: list[Any] = []
+    guilty = findings.tactics if kind == "tactic" else {}
+    forbid: dict[str, tuple[str, ...]] = {layer: (choice,) for layer, choice in guilty.items()}
     for attempt in range(params.builds):
         m: Measurement = yield ask.plain(
-            all_feeds(findings), engine=engine, attempt=attempt, runs=runs, exclusive=runs > 1,
+            all_feeds(findings), engine=engine, attempt=attempt, runs=runs, exclusive=runs > 1, forbid=forbid,
         )  # fmt: skip
         if m.status != "ok":
             return None
@@ -155,11 +163,12 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
     error = max(worst(rows, ask.criterion)[2] for m in results for rows in (m.results, *m.runs))
     changed = tuple(f"{k}={v}" for k, v in parse(engine).options if parse(ask.ctx.engine).get(k) != v)
     before: Measurement = yield ask.plain((findings.sample,), runs=TIMED, exclusive=True)
-    after: Measurement = yield ask.plain((findings.sample,), engine=engine, runs=TIMED, exclusive=True)
+    after: Measurement = yield ask.plain((findings.sample,), engine=engine, runs=TIMED, exclusive=True, forbid=forbid)
     return Workaround(
         kind=kind,
         engine=engine,
-        switched_off=findings.optimizers if kind == "optimizer" else changed,
+        switched_off=findings.optimizers if kind == "optimizer" else tuple(forbid) or changed,
+        forbid=forbid,
         samples_ok=sum(good),
         samples_n=len(good),
         error=error,
@@ -183,12 +192,14 @@ def _time(seconds: float) -> str:
 
 
 def _applied(ask: Inquiry, chosen: Workaround) -> Any:
-    return ask.whole(all_feeds(ask.findings), engine=chosen.engine, patches=(), keep=ranges.decode(chosen.keep))
+    return ask.whole(
+        all_feeds(ask.findings), engine=chosen.engine, patches=(), keep=ranges.decode(chosen.keep), forbid=chosen.forbid
+    )
 
 
 SPEC = StepSpec(
     name="workaround",
-    version=2,
+    version=3,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,

@@ -162,8 +162,8 @@ class _Measuring:
         probe = self.probe
         what = (probe.model, probe.candidate, self.part.judged, self.marks)
         how = (
-            self.engine.info.fingerprint, self.engine.info.spec, probe.keep, probe.attempt, probe.record, probe.force, probe.forbid,
-            probe.reference,
+            self.engine.info.fingerprint, self.engine.info.spec, probe.keep, probe.attempt, probe.record, probe.force,
+            probe.forbid, probe.reference,
         )  # fmt: skip
 
         def cut() -> Cut:

@@ -1,15 +1,15 @@
 """Which kernel (tactic) a build chose for each layer, and builds whose choice is made for them.
 
-A choice is written as canonical JSON of Polygraphy's ``Algorithm`` without its class tags: implementation, tactic, and for each
-input and output dtype, strides, vectorized dimension and components per element. So two builds compare as text, and a replay file
-that Polygraphy reads can be made from it.
+A choice is written as ``engines.data.tactic_replay`` writes it: implementation, tactic, and for each input and output dtype,
+strides, vectorized dimension and components per element. So two builds compare as text, and a replay file that Polygraphy reads
+can be made from it.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engines.backends.tensorrt.library import Library
+from engines.data.tactic_replay import canonical
 
 
 def written(context: Any, algorithm: Any) -> str:
@@ -34,11 +34,6 @@ def written(context: Any, algorithm: Any) -> str:
             "outputs": [tensor(i) for i in range(inputs, inputs + outputs)],
         }
     )
-
-
-def canonical(choice: Mapping[str, Any]) -> str:
-    """A choice as text: the same choice, the same text."""
-    return json.dumps(choice, separators=(",", ":"), sort_keys=True)
 
 
 def allowed(offered: Sequence[str], wanted: str, forbidden: Sequence[str]) -> list[int]:

@@ -46,7 +46,10 @@ def device() -> tuple[Device | None, str]:
     try:
         api = runtime()
     except (ImportError, OSError, RuntimeError) as error:
-        return None, f"the package cuda-bindings cannot be used ({_line(error)}); install it with: pip install cuda-bindings"
+        return (
+            None,
+            f"the package cuda-bindings cannot be used ({_line(error)}); install it with: pip install cuda-bindings",
+        )
     try:
         code, count = api.cudaGetDeviceCount()
     except RuntimeError as problem:  # no libcuda at all

@@ -6,7 +6,6 @@ from typing import Any
 import onnx
 
 from engines.backends.base import BuildRequest, Built, Capability, EngineFault, EngineInfo
-from engines.backends.marks import with_outputs
 from engines.backends.tensorrt import configure, layers, network
 from engines.backends.tensorrt.choices import Chooser
 from engines.backends.tensorrt.library import Library
@@ -47,7 +46,8 @@ class Engine:
         found, settings = self._found, self._settings
         trt = found.trt
         found.plug(settings.plugins)
-        model, positions = network.named(with_outputs(request.model, request.marks))
+        marked, untyped = network.observable(request.model, request.marks)
+        model, positions = network.named(marked)
         kept = {name for name, i in positions.items() if i in request.keep}
         if self._strong and settings.precision in ("fp16", "bf16"):
             try:
@@ -74,7 +74,7 @@ class Engine:
         if plan is None:
             raise configure.fault(found)
         self._learn(config, cache)
-        facts: dict[str, Any] = {"bytes": plan.nbytes, "unobservable": parsed.skipped}
+        facts: dict[str, Any] = {"bytes": plan.nbytes, "unobservable": {**untyped, **parsed.skipped}}
         if chooser is not None:
             facts |= {"choices": chooser.choices, "refused": chooser.refused}
         if not self._runs.present:

@@ -8,7 +8,9 @@ from typing import Any
 import onnx
 
 from engines.backends.base import EngineFault
+from engines.backends.marks import with_outputs
 from engines.backends.tensorrt.library import Library
+from engines.graph import schema
 
 _MOST_ERRORS = 3
 _NODE = re.compile(r"\[ONNX Layer: ([^\]]*)\]")
@@ -45,6 +47,26 @@ def named(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, int]]:
         node.name = name
         positions[name] = i
     return copy, positions
+
+
+def observable(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.ModelProto, dict[str, str]]:
+    """The model with ``marks`` among its outputs, each with its element type, which TensorRT's parser wants to read; and those
+    whose type is not known, with that reason. The same object where nothing is to be done."""
+    marked = with_outputs(model, marks)
+    untyped = [o.name for o in marked.graph.output if not o.type.tensor_type.elem_type]
+    if not untyped:
+        return marked, {}
+    types = schema.element_types(marked)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(marked)
+    skipped = {name: "of an unknown type" for name in untyped if not types.get(name) and name in marks}
+    outputs = [o for o in copy.graph.output if o.name not in skipped]
+    for output in outputs:
+        if not output.type.tensor_type.elem_type and types.get(output.name):
+            output.type.tensor_type.elem_type = types[output.name]
+    del copy.graph.output[:]
+    copy.graph.output.extend(outputs)
+    return copy, skipped
 
 
 def parse(

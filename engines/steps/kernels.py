@@ -1,0 +1,231 @@
+"""tactics, for engines that choose kernels by timing: which choice do only the bad builds make, and is it really to blame?
+
+What only bad builds chose is a list of suspects, as Polygraphy's ``diff-tactics`` gives it; it is ranked, and then tried. Between
+one good and one bad build the layers whose choices differ are delta-debugged: the good build's choices are forced, all but some
+that are taken from the bad one. A choice is *sufficient* when forcing it into the good build breaks it, *necessary* when the bad
+build without it passes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from engines.compare.criterion import Criterion, Verdict
+from engines.compare.judge import judge_whole
+from engines.data.tactic_replay import Suspect, described, suspects
+from engines.probe import Measurement
+from engines.steps.base import Findings, Finish, Note, StepContext, Steps, Sub
+from engines.steps.ddmin import ddmin
+from engines.steps.outcome import TacticsOutcome
+from engines.steps.prepare import whole
+from engines.steps.statistics import interval, looks_to_see
+
+OTHERS = 3  # good builds into which guilty choices are forced
+FORCED = 1000  # attempts of forced builds are counted from here: they are other questions than free ones
+
+Choices = Mapping[str, str]  # layer -> choice, as ``engines.data.tactic_replay`` writes it
+
+
+class Build(msgspec.Struct, frozen=True):
+    """One free build: its attempt, whether it failed, what it chose."""
+
+    attempt: int
+    failed: bool
+    choices: Choices
+
+
+def kernels(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsOutcome]:
+    """Build, compare, confirm by forcing."""
+    rule = findings.criterion or Criterion()
+    made: list[Build] = []
+    unresolved = ""
+    for attempt in range(1, builds + 1):
+        yield Note(f"fresh build {attempt} of {builds}", expected=builds - attempt)
+        m: Measurement = yield whole(
+            ctx, findings, samples=(findings.sample,), attempt=attempt, record=True, exclusive=True
+        )
+        verdict = judge_whole(m, rule)
+        if verdict.kind == "unresolved":
+            unresolved = verdict.detail
+            continue
+        made.append(Build(attempt, verdict.failed, dict(m.facts.get("build", {}).get("choices", {}))))
+    good, bad = [b for b in made if not b.failed], [b for b in made if b.failed]
+    outcome = TacticsOutcome(good=len(good), bad=len(bad))
+    tables = {"builds": [_row(b) for b in made]}
+    if not good or not bad:
+        return Finish(
+            msgspec.structs.replace(outcome, message=_one_sided(good, bad, unresolved)), findings, tables=tables
+        )
+    if not any(b.choices for b in made):
+        message = "The builds did not say which tactics they chose, so they cannot be told apart."
+        return Finish(msgspec.structs.replace(outcome, message=message), findings, tables=tables)
+    listed = suspects([b.choices for b in good], [b.choices for b in bad])
+    tables |= {"suspects": [_suspect(s) for s in listed]}
+    near, worst = min(
+        ((g, b) for g in good for b in bad), key=lambda pair: len(differing(pair[0].choices, pair[1].choices))
+    )
+    others = sorted(good, key=lambda g: (g is not near, -len(differing(g.choices, worst.choices))))
+    guilty, why = yield from _confirm(ctx, findings, others, worst, listed)
+    if not guilty:
+        named = f" Only bad builds chose: {', '.join(s.layer for s in listed[:3])}." if listed else ""
+        message = f"{len(good)} builds pass and {len(bad)} fail, but no tactic could be proven guilty: {why}.{named}"
+        return Finish(msgspec.structs.replace(outcome, message=message), findings, tables=tables)
+    names = ", ".join(f"{layer} ({short(choice)})" for layer, choice in guilty.items())
+    message = (
+        f"{names}: forced into a good build it fails, kept out of a bad one it passes. {len(good)} of {len(made)} free "
+        "builds were good."
+    )
+    found = msgspec.structs.replace(
+        outcome, found=True, kind="tactic", suspects=names, necessary=True, sufficient=True, message=message
+    )
+    ask = _asker(ctx, findings)
+    kept_out = {layer: (choice,) for layer, choice in guilty.items()}
+    rest = {k: v for k, v in worst.choices.items() if k not in guilty}
+    return Finish(
+        found,
+        msgspec.structs.replace(findings, tactics=dict(guilty)),
+        tables=tables
+        | {"guilty": [{"layer": k, "choice": v, "text": described_or_self(v)} for k, v in guilty.items()]},
+        decisive={
+            "whole": (ask({**near.choices, **guilty}, {}),),
+            "suspect-off": (ask(rest, kept_out),),
+        },
+    )
+
+
+def differing(good: Choices, bad: Choices) -> tuple[str, ...]:
+    """Layers that both builds have and that chose differently, in the bad build's order."""
+    return tuple(layer for layer, choice in bad.items() if layer in good and good[layer] != choice)
+
+
+def short(choice: str) -> str:
+    """A choice in a few words: its tactic."""
+    found = msgspec.json.decode(choice.encode())
+    return f"tactic {found['tactic']}" if isinstance(found, dict) and "tactic" in found else choice[:60]
+
+
+def _asker(ctx: StepContext, findings: Findings) -> Callable[[Choices, Mapping[str, Sequence[str]]], Any]:
+    def ask(force: Choices, forbid: Mapping[str, Sequence[str]]) -> Any:
+        return whole(
+            ctx,
+            findings,
+            samples=(findings.sample,),
+            attempt=FORCED,
+            record=True,
+            force=dict(force),
+            forbid={k: tuple(v) for k, v in forbid.items()},
+            exclusive=True,
+        )
+
+    return ask
+
+
+class _Forced:
+    """Builds whose choices are those of a good build, some layers' taken from the bad one. Each is asked once."""
+
+    def __init__(self, ctx: StepContext, findings: Findings, bad: Build) -> None:
+        self.ignored: list[str] = []
+        self._ask, self._bad = _asker(ctx, findings), bad
+        self._rule = findings.criterion or Criterion()
+        self._asked: dict[tuple[int, frozenset[str]], Verdict] = {}
+
+    def test(self, good: Build, taken: Iterable[str]) -> Sub:
+        chosen = frozenset(taken)
+        key = (good.attempt, chosen)
+        if key not in self._asked:
+            yield Note(f"forcing {len(chosen)} choices of a bad build into a good one")
+            m: Measurement = yield self._ask({**good.choices, **{k: self._bad.choices[k] for k in chosen}}, {})
+            self.ignored.extend(m.facts.get("build", {}).get("refused", ()))
+            self._asked[key] = judge_whole(m, self._rule)
+        return self._asked[key]
+
+    def without(self, layers: Sequence[str]) -> Sub:
+        """The bad build, with these choices kept out of it."""
+        yield Note("the bad build without them")
+        rest = {k: v for k, v in self._bad.choices.items() if k not in layers}
+        m: Measurement = yield self._ask(rest, {k: (self._bad.choices[k],) for k in layers})
+        return judge_whole(m, self._rule)
+
+
+def _confirm(ctx: StepContext, findings: Findings, good: Sequence[Build], bad: Build, listed: Sequence[Suspect]) -> Sub:
+    """(guilty layer -> choice, why there is none): the smallest set of the bad build's choices that breaks good builds, proven to
+    be needed by the bad one too.
+
+    A good build may share one of two choices that only do harm together; hence what breaks the nearest is tried in others too,
+    and what they need beside it joins.
+    """
+    forced = _Forced(ctx, findings, bad)
+    rank = {(s.layer, s.choice): s.bad for s in listed}
+    guilty: tuple[str, ...] = ()
+    for build in good[:OTHERS]:
+        # Delta debugging drops early items first: the least suspicious ones.
+        layers = tuple(sorted(differing(build.choices, bad.choices), key=lambda k: rank.get((k, bad.choices[k]), 0)))
+        if not layers:
+            return (
+                {},
+                "a good and a bad build made the same choices, so something that the engine does not show decides",
+            )
+        if guilty:
+            again: Verdict = yield from forced.test(build, guilty)
+            if again.failed:
+                continue
+        none: Verdict = yield from forced.test(build, ())
+        if not none.passed:
+            return {}, f"a build forced to a good one's choices did not pass ({_beyond(forced.ignored, none)})"
+        every: Verdict = yield from forced.test(build, layers)
+        if not every.failed:
+            return {}, f"a build forced to a bad one's choices did not fail ({_beyond(forced.ignored, every)})"
+        needed: tuple[str, ...] = yield from ddmin(layers, partial(forced.test, build))
+        guilty = tuple(k for k in bad.choices if k in {*guilty, *needed})
+    without: Verdict = yield from forced.without(guilty)
+    if not without.passed:
+        return (
+            {},
+            f"{', '.join(guilty)} breaks a good build, but a bad build without it did not pass: others break it too",
+        )
+    return {k: bad.choices[k] for k in guilty}, ""
+
+
+def _beyond(ignored: Sequence[str], verdict: Verdict) -> str:
+    if ignored:
+        return f"the choice of {ignored[0]} could not be forced"
+    return verdict.detail.rstrip(".") or "what decides is not among the choices that the engine shows"
+
+
+def _one_sided(good: Sequence[Build], bad: Sequence[Build], unresolved: str) -> str:
+    """What a set of builds says that all passed, all failed, or could not be judged."""
+    count = len(good) + len(bad)
+    if not count:
+        return f"No build could be judged: {unresolved.rstrip('.') or 'none ran'}."
+    low, high = interval(len(bad), count)
+    if not good:
+        more = looks_to_see(max(1e-3, 1 - low))
+        return (
+            f"All {count} fresh builds fail, so there is no good one to compare their tactics with; {more} more would show one "
+            "that passes, if the rate that these leave possible is right."
+        )
+    more = looks_to_see(max(1e-3, high))
+    return f"All {count} fresh builds pass; a bad one to compare with may need {more} more."
+
+
+def _row(build: Build) -> dict[str, Any]:
+    return {
+        "attempt": build.attempt,
+        "verdict": "fail" if build.failed else "pass",
+        "layers": len(build.choices),
+        "choices": dict(build.choices),
+    }
+
+
+def _suspect(s: Suspect) -> dict[str, Any]:
+    return {"layer": s.layer, "choice": s.choice, "text": described_or_self(s.choice), "bad": s.bad, "chance": s.chance}
+
+
+def described_or_self(choice: str) -> str:
+    """A choice in Polygraphy's words; one that is no algorithm (an entry of a timing cache) as it is."""
+    try:
+        return described(choice)
+    except (ValueError, KeyError, TypeError):
+        return choice

@@ -1,0 +1,75 @@
+"""tactics on an engine that chooses kernels: a planted bad choice is found, proven by forcing, reduced and kept out."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import TensorProto, helper
+
+from engines.data.tactic_replay import canonical
+
+BAD = canonical({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
+
+
+def _chain(path: Path, length: int = 6) -> Path:
+    nodes = [helper.make_node("Tanh", [f"t{i}"], [f"t{i + 1}"], name=f"layer{i}") for i in range(length)]
+    ends = [helper.make_tensor_value_info(f"t{i}", TensorProto.FLOAT, [2, 3]) for i in (0, length)]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_a_planted_tactic_is_found_and_proven_by_forcing(open_model: Callable[..., Any], tmp_path: Path) -> None:
+    # With this seed the first build chooses the bad kernel, and of the next eight two do.
+    session = open_model(_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,nodes=layer2,tactics=3,bad=1,seed=4")
+    assert session.step("compare").finish.outcome.verdict == "fails"
+    done = session.step("tactics", builds=8)
+    outcome = done.finish.outcome
+    assert outcome.found
+    assert outcome.kind == "tactic"
+    assert outcome.necessary
+    assert outcome.sufficient
+    assert session.findings.tactics == {
+        "layer2": canonical({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
+    }
+    assert outcome.good >= 1
+    assert outcome.bad >= 1
+    reduced = session.step("reduce")
+    assert reduced.finish.findings.case.nodes == ("layer2",)
+    confirmed = session.step("confirm")
+    assert confirmed.finish.outcome.cause == "kernel"
+    assert confirmed.finish.outcome.failures == confirmed.finish.outcome.looks  # forced, it fails steadily
+    cured = session.step("workaround")
+    assert cured.finish.outcome.holds
+    assert cured.finish.findings.workaround.kind == "tactic"
+    assert cured.finish.findings.workaround.switched_off == ("layer2",)
+
+
+def test_two_choices_that_meet_are_found_together(open_model: Callable[..., Any], tmp_path: Path) -> None:
+    session = open_model(_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,nodes=layer1+layer4,tactics=2,bad=1,seed=4")
+    assert session.step("compare").finish.outcome.verdict == "fails"
+    done = session.step("tactics", builds=10)
+    assert done.finish.outcome.found, done.finish.outcome.message
+    assert session.findings.tactics == {"layer1": BAD, "layer4": BAD}
+
+
+def test_what_no_choice_decides_is_said_so(open_model: Callable[..., Any], tmp_path: Path) -> None:
+    """Every build fails, whatever it chooses: no good build, nothing to compare, and how many more might show one."""
+    session = open_model(_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,tactics=1,bad=0")
+    outcome = session.step("tactics", builds=4).finish.outcome
+    assert not outcome.found
+    assert outcome.bad == 4
+    assert "All 4 fresh builds fail" in outcome.message
+
+
+def test_a_fault_beside_the_choices_is_not_pinned_on_one(open_model: Callable[..., Any], tmp_path: Path) -> None:
+    """It comes and goes by itself: forcing a bad build's choices does not bring it back, so nobody is accused."""
+    session = open_model(_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,rate=0.5,tactics=3,seed=5")
+    assert session.step("compare").finish.outcome.verdict == "fails"
+    done = session.step("tactics", builds=4)
+    assert not done.finish.outcome.found
+    assert done.finish.outcome.good
+    assert done.finish.outcome.bad
+    assert "no tactic could be proven guilty" in done.finish.outcome.message
+    assert not session.findings.tactics
