@@ -12,20 +12,27 @@ from engines.compare.judge import badness, judge_check, judge_whole, limit, wors
 from engines.compare.tolerance import criterion
 from engines.graph import ranges
 from engines.probe import AnyProbe, Candidate, Check, Import, LoadInputs, Measure, Measurement, SampleInfo, SampleResult
-from engines.steps.base import Findings, Note, StepContext, StepRefused, Sub
+from engines.steps import intake
+from engines.steps.base import Findings, Note, StepContext, Sub
 
 
 def loaded(ctx: StepContext) -> Sub:
-    """Findings with model, inputs, samples and criterion. Raises StepRefused (exit code 2) for a model or inputs that do not
-    fit."""
+    """Findings with model, inputs, samples and criterion. Raises StepRefused (exit code 2) for a model, inputs or bounds that do
+    not fit."""
     findings, problem = ctx.findings, ctx.problem
     digests = problem.get("digests", {})
     if not findings.model:
         yield Note("reading the model")
         taken: Measurement = yield Import(path=problem["model"], digest=digests.get(problem["model"], ""))
         if taken.status != "ok":
-            raise StepRefused(taken.message, code=2)
-        findings = msgspec.structs.replace(findings, model=taken.facts["model"], original=taken.facts["model"])
+            raise intake.no_model(taken)
+        intake.refuse_unknown_outputs(problem, taken.facts.get("outputs", ()))
+        findings = msgspec.structs.replace(
+            findings,
+            model=taken.facts["model"],
+            original=taken.facts["model"],
+            notes=(*findings.notes, *taken.facts.get("warnings", ())),
+        )
     quantized = False
     if not findings.inputs and not _blind(ctx):
         yield Note("reading the inputs")
@@ -39,7 +46,7 @@ def loaded(ctx: StepContext) -> Sub:
             ranges={k: tuple(v) for k, v in problem.get("val_range", {}).items()},
         )
         if made.status != "ok":
-            raise StepRefused(made.message, code=2)
+            raise intake.no_inputs(made, sources)
         samples = tuple(msgspec.convert(s, SampleInfo) for s in made.facts["samples"])
         quantized = bool(made.facts.get("quantized"))
         said = (*made.facts.get("guesses", ()), *made.facts.get("warnings", ()))
@@ -65,10 +72,31 @@ def prepared(ctx: StepContext) -> Sub:
     if chosen and not ctx.check and any(s.id == chosen.partition("/")[0] for s in findings.samples):
         only: Measurement = yield whole(ctx, findings, samples=(chosen,))
         locked: Findings = yield from lock(ctx, findings, only)
-        return msgspec.structs.replace(locked, sample=chosen)
-    findings, measurement = yield from measured(ctx, findings)
-    locked = yield from lock(ctx, findings, measurement)
+        locked = msgspec.structs.replace(locked, sample=chosen)
+    else:
+        chosen = ""
+        findings, measurement = yield from measured(ctx, findings)
+        locked = yield from lock(ctx, findings, measurement)
+    if locked.signature is not None and (locked.patches or locked.keep):
+        locked = yield from _later_round(ctx, locked, chosen)
     return locked
+
+
+def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub:
+    """Findings with the failure that is left once the earlier culprits are cured, on the chosen sample or the worst."""
+    rule = _rule(findings)
+    cured: Measurement = yield whole(
+        ctx,
+        findings,
+        samples=(chosen,) if chosen else all_feeds(findings),
+        candidate=Candidate(severed=findings.patches),
+        keep=findings.keep,
+    )
+    if cured.status != "ok" or not judge_whole(cured, rule).failed:
+        return findings
+    name = worst(cured.results, rule)[0]
+    signature = sign(next(r for r in cured.results if r.sample == name), rule, name)
+    return msgspec.structs.replace(findings, round_signature=signature, sample=chosen or fed(findings, name))
 
 
 def measured(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub:

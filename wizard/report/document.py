@@ -44,7 +44,7 @@ class Workaround(msgspec.Struct, frozen=True):
     margin: float | None
     cost: str
     minimal: bool
-    tried: str
+    tried: str = ""  # what casts in the model do, where the engine is free to ignore them
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -129,6 +129,7 @@ class Report(msgspec.Struct, frozen=True):
     margin: float | None = None
     worst_output: str = ""
     worst_sample: str = ""
+    spread: str = ""  # what shows that the error is spread over many layers; empty where it is not
     advice: str = ""  # what the end means, and what to do now
     layers: tuple[QuantizedLayer, ...] = ()
 

@@ -54,6 +54,7 @@ def gather(
         samples=int(reproduced.get("samples") or len(findings.samples)),
         samples_failing=int(reproduced.get("samples_failing") or 0),
         explanation=str(reproduced.get("message") or ""),
+        spread=_spread(state),
         depth=depth(state, table, criterion.tolerance if criterion else 0.0),
         notes=findings.notes,
         commands=tuple(commands(parse(problem.engine), criterion, first.inputs)) if first and criterion else (),
@@ -219,6 +220,12 @@ def layers(state: State, table: Callable[[str], Table]) -> tuple[QuantizedLayer,
     return tuple(msgspec.convert(row, QuantizedLayer) for row in (table(digest) if digest else ()))
 
 
+def _spread(state: State) -> str:
+    """What layerwise said of an error that no single part stands for, where that is how the search ended."""
+    last = next((v.outcome for v in reversed(state.route) if v.step == "layerwise" and v.outcome), {})
+    return str(last.get("message") or "") if state.findings.spread else ""
+
+
 def _outcome(state: State, step: str) -> dict[str, Any]:
     return next((v.outcome for v in state.route if v.step == step and v.outcome), {})
 
@@ -243,7 +250,7 @@ def _last_word(last: Stop) -> list[str]:
 def summary(report: Report) -> list[str]:
     """What was found, in a few lines of plain text: the headline, what it rests on, what to do with it."""
     lines = [report.headline]
-    if not report.culprits:
+    if not report.culprits and not report.spread:
         said = _last_word(report.route[-1]) if report.route and report.end else []
         return [*lines, *(f"  {line}" for line in (*said, *report.advice.splitlines()))]
     for position, c in enumerate(report.culprits, 1):
@@ -253,6 +260,8 @@ def summary(report: Report) -> list[str]:
         lines.append(f"  culprit {position}: {' + '.join(c.ops[:8])}  {', '.join(facts)}, fails {c.verified or '?'}")
         if c.evidence:
             lines.append(f"    {c.evidence}")
+    if report.spread:
+        lines.append(f"  {report.spread}")
     w = report.workaround
     if w is not None:
         names = [elide(name, 60) for name in w.keep_higher or w.switched_off]

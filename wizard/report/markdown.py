@@ -43,7 +43,7 @@ def summary(report: Report) -> str:
         ("time", f"{duration(report.seconds)}, {count(report.probes, 'probe')}"),
     ]
     text = table(("", ""), rows)
-    said = [literal(line) for line in (report.explanation, report.advice) if line]
+    said = [literal(line) for line in (report.explanation, report.spread, report.advice) if line]
     return "\n\n".join([text, *said])
 
 

@@ -151,6 +151,60 @@ def test_openvino_says_what_it_really_computes_in() -> None:
 
 
 @openvino
+@pytest.mark.parametrize(
+    ("asked", "ran", "native", "without", "said"),
+    [
+        (
+            "default",
+            "f32",
+            {"fp32"},
+            True,
+            ("computed in FP32", "no BF16 instructions", "precision=bf16 computes in BF16"),
+        ),
+        ("default", "f32", {"fp32"}, False, ("computed in FP32", "no BF16 instructions", "emulate:precision=bf16")),
+        ("bf16", "f32", {"fp32"}, False, ("not in the BF16 that was asked for", "cannot be shown here")),
+        ("f16", "f32", {"fp32", "bf16"}, False, ("not in the FP16 that was asked for", "no FP16 instructions")),
+        ("bf16", "bf16", {"fp32"}, True, ("computed in BF16 without instructions",)),
+        ("default", "bf16", {"fp32", "bf16"}, False, ()),
+        ("bf16", "bf16", {"fp32", "bf16"}, False, ()),
+        ("f32", "f32", {"fp32"}, True, ()),
+    ],
+)
+def test_openvino_says_why_a_precision_cannot_be_shown(
+    asked: str, ran: str, native: set[str], without: bool, said: tuple[str, ...]
+) -> None:
+    from engines.backends.openvino import _notes
+
+    notes = _notes(asked, ran, native, without)
+    assert len(notes) == bool(said)
+    for part in said:
+        assert part in notes[0]
+
+
+@openvino
+def test_what_openvino_says_of_itself_is_what_it_measured_here() -> None:
+    import openvino as ov
+
+    native = {str(c).lower() for c in ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")}
+    (*notes,) = make("openvino").info.notes
+    assert bool(notes) == ("bf16" not in native)
+    low = make("openvino:precision=bf16").info
+    assert any("FP32, not in the BF16" in note for note in low.notes) == (low.precision == "fp32")
+    assert low.capabilities["casts"].present == (low.precision != "fp32")
+
+
+@openvino
+def test_casts_in_the_model_do_not_overrule_openvinos_hint(magika: Magika, run: Run, error: Error) -> None:
+    if make("openvino:precision=bf16").info.precision != "bf16":
+        pytest.skip("no BF16 here, emulated or not")
+    model, feeds = magika
+    right = run("onnxruntime", model, feeds)["target_label"]
+    keep = frozenset(i for i, n in enumerate(model.graph.node) if "LayerNorm" in n.name)
+    assert len(keep) > 20
+    assert error(run("openvino:precision=bf16", model, feeds, keep=keep)["target_label"], right) > 5e-2
+
+
+@openvino
 def test_openvino_agrees_in_fp32_and_fails_in_bf16(magika: Magika, run: Run, error: Error) -> None:
     model, feeds = magika
     right = run("onnxruntime", model, feeds)["target_label"]

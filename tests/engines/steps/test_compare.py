@@ -131,8 +131,18 @@ def test_it_looks_again_alone_and_says_what_it_may_have_missed(answers: Any, wal
     assert all(p.exclusive and p.samples == ("real:0",) and p.attempt == 0 for p in looks)
     outcome = done.finish.outcome
     assert (outcome.verdict, outcome.looks, outcome.failures) == ("passes", 300, 0)
-    assert "a fault rarer than 1 % would not have shown" in outcome.message
+    assert "a fault rarer than 1 % would not have shown; 2,695 more looks without a failure" in outcome.message
+    assert outcome.more_looks == 2695
     assert done.finish.findings.signature is None
+
+
+@pytest.mark.parametrize("error", [0.001, 0.9])
+def test_what_the_engine_really_did_is_part_of_the_sentence(answers: Any, walk: Any, error: float) -> None:
+    note = "It computed in FP32: this CPU has no BF16 instructions."
+    whole = answers.measured(("real:0", error))
+    calm = oracle(answers, whole, runs=lambda _: whole)
+    done = walk("compare", answers.context(info={"notes": (note,)}), calm)
+    assert done.finish.outcome.message.endswith(f" {note}")
 
 
 def test_slow_runs_are_bounded_by_time(answers: Any, walk: Any) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.steps.statistics import interval, looks_to_see, unseen_rate
+from engines.steps.statistics import interval, looks_to_see, ruled_out, settling, unseen_rate
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,30 @@ def test_enough_looks_and_not_more_than_enough(rate: float) -> None:
     looks = looks_to_see(rate)
     assert (1 - rate) ** looks <= 0.05 + 1e-9
     assert (1 - rate) ** (looks - 1) > 0.05 - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("looks", "rate", "more"),
+    [(1, 0.1, 28), (28, 0.1, 1), (29, 0.01, 270), (100, 0.01, 199), (298, 0.01, 1), (300, 0.001, 2695)],
+)
+def test_how_many_more_looks_would_settle_it(looks: int, rate: float, more: int) -> None:
+    assert settling(looks) == (pytest.approx(rate), more)
+
+
+@given(st.integers(1, 5000))
+def test_the_looks_that_settle_it_rule_out_the_rate_at_95_percent(looks: int) -> None:
+    rate, more = settling(looks)
+    assert more > 0
+    assert (1 - rate) ** (looks + more) <= 0.05 + 1e-9
+    assert (1 - rate) ** (looks + more - 1) > 0.05 - 1e-9
+    assert (1 - rate) ** looks > 0.05 - 1e-9, "it is not ruled out already"
+
+
+def test_what_looks_without_a_failure_say() -> None:
+    assert ruled_out(300) == (
+        "a fault rarer than 1 % would not have shown; 2,695 more looks without a failure would rule out, with 95 % confidence, "
+        "one that shows in 0.1 % of the runs"
+    )
 
 
 def test_the_rule_of_three() -> None:

@@ -13,7 +13,7 @@ from engines.probe import HUGE
 from wizard.report import to_html, to_json, to_markdown
 from wizard.report.document import Culprit, Depth, Report, Stop, Workaround
 from wizard.report.markdown import code, literal
-from wizard.report.picture import error_by_depth
+from wizard.report.picture import curve, error_by_depth
 from wizard.report.words import count, duration, elide, listing, number
 
 NASTY = '<img src=x onerror="alert(1)">`|*[a](b)\n\x1b[31m'
@@ -49,6 +49,7 @@ def report(name: str = "/block/Sum_1") -> Report:
         margin=2.5,
         cost="",
         minimal=True,
+        tried=f"Casts around {name} do not cure it.",
     )
     stop = Stop(
         node="reproduce",
@@ -89,7 +90,8 @@ def report(name: str = "/block/Sum_1") -> Report:
         samples=24,
         samples_failing=24,
         explanation="",
-        depth=(Depth(name, "Sum", 0.1, True),),
+        depth=(Depth("first", "Mul", 0.001, False), Depth(name, "Sum", 0.1, True)),
+        spread=f"The error is spread over many layers, {name} among them.",
         notes=(name,),
         commands=("python check.py",),
         seconds=62.0,
@@ -183,6 +185,41 @@ def test_code_spans_close(text: str) -> None:
     assert span.endswith(fence)
     assert "\n" not in span
     assert fence not in re.sub(r"\s+", " ", text) or not text.strip()
+
+
+@pytest.mark.parametrize("form", [to_html, to_markdown, to_json])
+def test_every_form_says_that_an_error_is_spread_and_what_casts_do(form) -> None:
+    text = form(report("block"))
+    assert "spread over many layers, block among them" in text
+    assert "Casts around block do not cure it." in text
+
+
+@pytest.mark.parametrize(
+    ("errors", "drawn"),
+    [
+        ([1e-4, 1e-3, 1e-2, 1e-1], "▁▃▆█"),
+        ([0.0, 1e-1], "▁█"),
+        ([1e-3, HUGE], "▁█"),
+        ([0.0, 0.0], ""),
+        ([0.1], ""),
+        ([], ""),
+    ],
+)
+def test_the_curve_in_one_line(errors: list[float], drawn: str) -> None:
+    assert curve(errors) == drawn
+
+
+def test_one_bad_tensor_stays_in_a_long_curve() -> None:
+    errors = [1e-6] * 1000
+    errors[501] = 1.0
+    assert curve(errors, 60).count("█") == 1
+    assert len(curve(errors, 60)) == 60
+
+
+def test_markdown_draws_the_curve_with_its_ends() -> None:
+    text = to_markdown(report("block"))
+    assert "▁█" in text
+    assert "0.001 at the first, 0.1 at the last" in text
 
 
 def test_markdown_says_everything() -> None:
