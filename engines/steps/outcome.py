@@ -71,8 +71,7 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     more_builds: int = 0  # passing builds in a row that would settle it at 95 %
     more_looks: int = 0  # the same for runs where none failed
     switchable: bool = False  # the engine can switch its optimizers or tactics: tactics is worth asking first
-    iterations: int = 0  # with ``until``: builds or checks, those without an answer among them
-    passed: int = 0  # of them
+    passed: int = 0  # with ``until``: builds or checks
     message: str = ""
 
 

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ ARRAYS = {
     "transposed": np.arange(6, dtype=np.float32).reshape(2, 3).T,
     "half": np.array([1.0, np.nan, np.inf], np.float16),
     "truth": np.array([True, False]),
+    "text": np.array(["", "naïve"]),
+    **{f"of {kind}": np.array([[0, 1, 100]], kind) for kind in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">f4")},
 }
 
 
@@ -100,6 +103,25 @@ def test_legacy_markers_npz_and_latin_1_payloads(tmp_path: Path) -> None:
         (tmp_path / "old.json").write_text(legacy(payload))
         assert polygraphy.read_inputs(tmp_path / "old.json")[0]["x"].tolist() == [0, 1, 2]
         assert their_json.load_json(str(tmp_path / "old.json"))[0]["x"].tolist() == [0, 1, 2]
+
+
+def test_legacy_outputs(tmp_path: Path) -> None:
+    """All marks of the older form in a file of two runners; and the older name of lazy arrays."""
+    results = comparator.RunResults()
+    for name in ("a", "b"):
+        results.append((name, [comparator.IterationResult(outputs=ARRAYS, runner_name=name)]))
+    results.save(str(tmp_path / "new.json"))
+    text = (tmp_path / "new.json").read_text()
+    mark = r'"__polygraphy_encoded_\1": "polygraphy_serialized_json_type"'
+    (tmp_path / "old.json").write_text(re.sub(r'"polygraphy_class": "(\w+)"', mark, text))
+    theirs = comparator.RunResults.load(str(tmp_path / "old.json"))
+    ours = polygraphy.read_outputs(tmp_path / "old.json")
+    assert [name for name, _ in ours] == [name for name, _ in theirs.items()] == ["a", "b"]
+    assert same(ours[1][1][0], dict(theirs["b"][0].items()))
+    assert same(ours[0][1][0], ARRAYS)
+    (tmp_path / "lazy.json").write_text(text.replace('"LazyArray"', '"LazyNumpyArray"'))
+    assert same(dict(comparator.RunResults.load(str(tmp_path / "lazy.json"))["a"][0].items()), ARRAYS)
+    assert same(polygraphy.read_outputs(tmp_path / "lazy.json")[0][1][0], ARRAYS)
 
 
 @pytest.mark.parametrize(
