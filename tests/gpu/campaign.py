@@ -1,0 +1,297 @@
+"""The GPU campaign: every case a session of its own in a process of its own, one line a case, whatever becomes of it.
+
+    python tests/gpu/campaign.py --out FOLDER [--jobs 3] [--only NAME ...] [--magika MODEL INPUTS]
+
+Writes ``campaign.jsonl`` (one object a case) as it goes, and keeps each case's log and report. Needs a GPU with TensorRT; takes
+about ten minutes.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.gpu import models
+
+MODELS = Path(__file__).parents[1] / "models"
+NARROWDOWN = [sys.executable, "-c", "import sys; from wizard.cli import main; sys.exit(main())"]
+
+
+class Case:
+    """``run`` returns the facts of the case; what it raises becomes its line."""
+
+    def __init__(self, name: str, what: str, run: Callable[[Path], dict[str, Any]]) -> None:
+        self.name, self.what, self.run = name, what, run
+
+
+def flow(model: Path, inputs: Path, engine: str, *more: str, seconds: float = 400) -> Callable[[Path], dict[str, Any]]:
+    """A whole session of the accuracy flow; what its report says."""
+
+    def run(folder: Path) -> dict[str, Any]:
+        session = folder / "session"
+        command = [
+            *NARROWDOWN, "run", str(model), "--engine", engine, "--inputs", str(inputs), "--session", str(session), "--display",
+            "plain", *more,
+        ]  # fmt: skip
+        code = _logged(command, folder / "run.log", seconds)
+        return {"exit": code, **_reported(session, folder)}
+
+    return run
+
+
+def step(
+    name: str, model: Path, inputs: Path, engine: str, *more: str, seconds: float = 300
+) -> Callable[[Path], dict[str, Any]]:
+    """One step alone; its JSON."""
+
+    def run(folder: Path) -> dict[str, Any]:
+        command = [
+            *NARROWDOWN, "step", name, str(model), "--engine", engine, "--inputs", str(inputs), "--json", "--session",
+            str(folder / "session"), *more,
+        ]  # fmt: skip
+        code = _logged(command, folder / "run.log", seconds, folder / "step.json")
+        said = (folder / "step.json").read_text()
+        found = json.loads(said) if said.strip() else {}
+        return {
+            "exit": code,
+            **{k: v for k, v in found.items() if not isinstance(v, (list, dict)) or len(str(v)) < 400},
+        }
+
+    return run
+
+
+def killed(model: Path, inputs: Path, engine: str, after: str) -> Callable[[Path], dict[str, Any]]:
+    """Kill the whole process group once the journal tells of ``after``, resume, and count what was asked twice."""
+
+    def run(folder: Path) -> dict[str, Any]:
+        session = folder / "session"
+        command = [
+            *NARROWDOWN, "run", str(model), "--engine", engine, "--inputs", str(inputs), "--session", str(session), "--display",
+            "none",
+        ]  # fmt: skip
+        with (folder / "first.log").open("wb") as log:
+            first = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        journal, seen, deadline = session / "journal.jsonl", 0, time.monotonic() + 300
+        while first.poll() is None and time.monotonic() < deadline and seen < 4:
+            text = journal.read_text(errors="replace") if journal.exists() else ""
+            started = text.find(f'"{after}"')
+            seen = text[started:].count('"probe.finished"') if started >= 0 else 0
+            time.sleep(0.02)
+        ended = first.poll()
+        for pid in _group(session):
+            os.kill(pid, signal.SIGKILL)
+        first.wait()
+        finished = journal.read_text(errors="replace").count('"probe.finished"')
+        code = _logged([*NARROWDOWN, "resume", str(session), "--display", "plain"], folder / "run.log", 400)
+        keys = [e["key"] for e in _events(journal) if e["kind"] == "probe.finished" and "key" in e]
+        return {
+            "exit": code, "ended_before": ended, "probes_before": finished, "probes": len(keys),
+            "twice": len(keys) - len(set(keys)), **_reported(session, folder),
+        }  # fmt: skip
+
+    return run
+
+
+def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable[[Path], dict[str, Any]]:
+    """Real builds, real choices, and a planted verdict: what chose a certain tactic counts as wrong. Is that tactic found?"""
+
+    def run(folder: Path) -> dict[str, Any]:
+        import msgspec
+
+        from engines.data.store import Store
+        from engines.probe import Inspect, Measure
+        from engines.steps.base import Findings, Note, StepContext
+        from engines.steps.registry import STEPS
+        from engines.workers import operations
+
+        store = Store(folder / "store")
+        info = operations.execute(Inspect(engine=engine), store, lambda _: None).facts
+        plant: list[tuple[str, str]] = []
+        seen: dict[str, set[str]] = {}
+        count = [0]
+
+        def ask(probe: Any) -> Any:
+            m = operations.execute(probe, store, lambda _: None)
+            if not isinstance(probe, Measure) or m.status != "ok":
+                return m
+            choices = m.facts.get("build", {}).get("choices", {})
+            if choices:
+                count[0] += 1
+            bad = bool(plant) and choices.get(plant[0][0]) == plant[0][1]
+            if not choices:
+                bad = True  # the first look, which decides that there is something to search
+            factor = 1.0 if bad else 0.0
+            results = tuple(
+                msgspec.structs.replace(
+                    r, outputs=tuple(msgspec.structs.replace(s, rel_l2=factor, equal=not bad) for s in r.outputs)
+                )
+                for r in m.results
+            )
+            return msgspec.structs.replace(m, results=results)
+
+        # Which layers waver here? One whose choice differs between free builds carries the plant.
+        context = StepContext(
+            engine=engine, reference="onnxruntime", findings=Findings(), engine_info=info,
+            reference_info=operations.execute(Inspect(engine="onnxruntime"), store, lambda _: None).facts,
+            problem={"model": str(model), "inputs": (str(inputs),)}, params={"builds": builds},
+        )  # fmt: skip
+
+        def drive(generator: Any) -> Any:
+            answer = None
+            while True:
+                try:
+                    asked = generator.send(answer)
+                except StopIteration as end:
+                    return end.value
+                answer = None if isinstance(asked, Note) else ask(asked)
+
+        from engines.steps.prepare import prepared, whole
+
+        def scout() -> Any:
+            findings = yield from prepared(context)
+            for attempt in range(1, builds + 1):
+                m = yield whole(
+                    context, findings, samples=(findings.sample,), attempt=attempt, record=True, exclusive=True
+                )
+                for layer, choice in m.facts["build"]["choices"].items():
+                    seen.setdefault(layer, set()).add(choice)
+            return findings
+
+        findings = drive(scout())
+        wavering = {layer: sorted(c) for layer, c in seen.items() if len(c) > 1}
+        if not wavering:
+            return {"wavering": 0, "layers": len(seen), "note": "all builds chose the same: nothing to plant"}
+        layer = max(wavering, key=lambda k: len(wavering[k]))
+        plant.append((layer, wavering[layer][0]))
+        finish = drive(STEPS["tactics"].run(msgspec.structs.replace(context, findings=findings)))
+        found = finish.findings.tactics
+        return {
+            "layers": len(seen), "wavering": len(wavering), "planted": layer, "found": sorted(found), "good": finish.outcome.good,
+            "bad": finish.outcome.bad, "right": found == dict(plant), "builds": count[0], "message": finish.outcome.message,
+        }  # fmt: skip
+
+    return run
+
+
+def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
+    sort, sort_in = MODELS / "sort_tf_massive_m4.onnx", MODELS / "sort_tf_massive_m4_in.npz"
+    shapes, shapes_in = MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz"
+    norm, norm_in = models.layernorm(folder)
+    far, far_in = models.cancelling(folder)
+    weak, strong = "tensorrt:precision=fp16,typing=weak", "tensorrt:precision=fp16,typing=strong"
+    found = [
+        Case("norm-strong", "LayerNorm x3000, strongly typed FP16", flow(norm, norm_in, strong)),
+        Case("norm-weak", "LayerNorm x3000, weakly typed FP16", flow(norm, norm_in, weak)),
+        Case("sort-strong", "sort_tf_massive_m4, strongly typed FP16", flow(sort, sort_in, strong, seconds=580)),
+        Case("sort-weak", "sort_tf_massive_m4, weakly typed FP16", flow(sort, sort_in, weak, seconds=580)),
+        Case("precision", "3000 added and taken away, strongly typed FP16", step("precision", far, far_in, strong)),
+        Case("precision-weak", "the same, weakly typed FP16", step("precision", far, far_in, weak)),
+        Case("planted", "a planted bad tactic in shapes_cnn, weakly typed FP16", planted(norm, norm_in, weak)),
+        Case("killed", "kill -9 in the middle of layerwise, resume", killed(norm, norm_in, strong, "layerwise")),
+        Case("dynamic", "shapes_cnn, dynamic batch, TF32", flow(shapes, shapes_in, "tensorrt", seconds=300)),
+    ]  # fmt: skip
+    if magika:
+        found[2:2] = [
+            Case("magika-strong", "magika, strongly typed FP16", flow(*magika, strong, seconds=580)),
+            Case("magika-weak", "magika, weakly typed FP16", flow(*magika, weak, seconds=400)),
+        ]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--jobs", type=int, default=3)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--magika", nargs=2, type=Path)
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    chosen = [
+        c
+        for c in cases(given.out, tuple(given.magika) if given.magika else None)
+        if not given.only or c.name in given.only
+    ]
+    lock = threading.Lock()
+    begun = time.monotonic()
+
+    def one(case: Case) -> None:
+        folder = given.out / case.name
+        folder.mkdir(exist_ok=True)
+        started = time.monotonic()
+        try:
+            facts = case.run(folder)
+        except BaseException as error:
+            facts = {"exit": "failed", "error": f"{type(error).__name__}: {error}"[:500]}
+        row = {"case": case.name, "what": case.what, "seconds": round(time.monotonic() - started, 1), **facts}
+        with lock, (given.out / "campaign.jsonl").open("a") as file:
+            file.write(json.dumps(row, default=str) + "\n")
+            print(f"[{time.monotonic() - begun:6.1f}]", json.dumps(row, default=str), flush=True)
+
+    with ThreadPoolExecutor(given.jobs) as pool:
+        list(pool.map(one, chosen))
+
+
+def _logged(command: list[str], log: Path, seconds: float, output: Path | None = None) -> int:
+    """Run to its end or its limit; its output in ``log``."""
+    with log.open("ab") as file, output.open("wb") if output else log.open("ab") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return -9
+
+
+def _reported(session: Path, folder: Path) -> dict[str, Any]:
+    """What the session's report says, in short."""
+    path = folder / "report.json"
+    command = [*NARROWDOWN, "report", str(session), "--format", "json", "-o", str(path)]
+    _logged(command, folder / "report.log", 120)
+    try:
+        report = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    builds = [e for e in _events(session / "journal.jsonl") if e["kind"] == "probe.finished"]
+    return {
+        "verdict": report.get("verdict"),
+        "route": " ".join(f"{r['node']}={r['answer']}" for r in report.get("route", ())),
+        "culprits": [f"{'+'.join(c['nodes'][:4])} ({c['cause']}, own {c['own']:.3g})" for c in report.get("culprits", ())],
+        "nodes": f"{report.get('nodes_after')}/{report.get('nodes_before')}",
+        "workaround": str((report.get("workaround") or {}).get("kind", "")) + " "
+        + str(len((report.get("workaround") or {}).get("keep_names", ()) or ())),
+        "probes": len(builds),
+    }  # fmt: skip
+
+
+def _events(journal: Path) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in journal.read_text(errors="replace").splitlines() if line.strip()]
+    except (OSError, ValueError):
+        return []
+
+
+def _group(session: Path) -> list[int]:
+    """Every process that works on the session."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if str(session) in line:
+                found.append(int(entry.name))
+    return found
+
+
+if __name__ == "__main__":
+    main()
