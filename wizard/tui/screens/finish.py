@@ -9,11 +9,15 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
 from wizard.tui import keys
+from wizard.tui.flowmap import title
 from wizard.tui.scene import Scene
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
+from wizard.tui.widgets.evidence import Evidence, Seen
 from wizard.tui.widgets.finish import Culprits, Cure, Files, Journey
+from wizard.tui.widgets.gallery import Surroundings
 from wizard.tui.widgets.lines import Panel, Text
 from wizard.tui.widgets.route import Crumb, Route
+from wizard.tui.words import stage
 
 # What a newcomer may want to know next, by verdict.
 NEXT: Mapping[str, str] = {
@@ -52,6 +56,9 @@ class FinishScreen(SessionScreen):
                     Text(id="end-next", classes="key-hint"),
                     id="verdict-panel",
                 )
+                yield Panel("What decided it", Evidence(id="decided"), id="decided-panel")
+                yield Panel("What stood in the way", Text(id="way"), id="way-panel")
+                yield Panel("Where it is (v shows more)", Surroundings(id="where"), id="where-panel")
                 yield Panel("Workaround", Cure(id="cure"), id="cure-panel")
                 yield Panel("How you got here (r rewinds)", Journey(id="journey"))
                 yield Panel("To hand on (e exports)", Files(id="files"))
@@ -78,8 +85,32 @@ class FinishScreen(SessionScreen):
         self.query_one("#end-next", Text).show(NEXT.get(verdict, ""), "$recommended")
         self.query_one("#cure", Cure).show(state.findings.workaround)
         self.query_one("#cure-panel").display = state.findings.workaround is not None
+        self._decided(scene)
+        self.query_one("#where", Surroundings).show(scene.sight.places if state.findings.culprits else ())
+        self.query_one("#where-panel").display = bool(state.findings.culprits and scene.sight.places)
         self.query_one("#journey", Journey).show(scene.flow, state.route)
         self.query_one("#files", Files).show(str(scene.folder), scene.files)
+
+    def _decided(self, scene: Scene) -> None:
+        """Where no part of the model is at fault, the measurement that ended the route; and the steps that had no answer."""
+        state = scene.state
+        last = next((visit for visit in reversed(state.route) if visit.outcome), None)
+        shown = not state.findings.culprits and last is not None
+        if last is not None and shown:
+            node, criterion = scene.flow.nodes.get(last.node), state.findings.criterion
+            seen = Seen(scene.sight, criterion.tolerance if criterion else None)
+            self.query_one("#decided", Evidence).show(
+                last.outcome or {}, node.evidence if node else (), last.step, seen
+            )
+            self.query_one("#decided-panel", Panel).name_it(f"What decided it: {title(scene.flow, last.node)}")
+        self.query_one("#decided-panel").display = shown
+        way = [
+            f"- {title(scene.flow, v.node)}: {stage(v)}. {v.error}".rstrip()
+            for v in state.route
+            if v.error and v.stepped
+        ]
+        self.query_one("#way", Text).show("\n".join(way))
+        self.query_one("#way-panel").display = bool(way)
 
     def action_scroll_up(self) -> None:
         """Scroll the page."""

@@ -55,7 +55,9 @@ class TitleLine(Lines):
         model = scene.problem.model.rpartition("/")[2] or scene.folder.name
         right = f"session {scene.id}"
         if state.opened and width >= 70:
-            right += f" {g.dot} {duration(max(0.0, (scene.now or state.last) - state.opened))}"
+            right += (
+                f" {g.dot} {duration(max(0.0, (state.last if state.end else scene.now or state.last) - state.opened))}"
+            )
         right = elide(right, max(10, width // 2), g.ellipsis)
         left = f"{model} {g.dot} {scene.problem.engine} against {scene.problem.reference}"
         left = elide(left, max(4, width - len(right) - 2), g.ellipsis)

@@ -81,7 +81,10 @@ def evident(
         drawings.append(profile(str(outcome.get("profile", "")), width, glyphs, seen))
     looks = [Look(row.state, row.nodes) for row in seen.hunt.rows]
     if sum(look.nodes > 0 for look in looks) >= SEARCH:
-        drawings.append(pictures.history(looks, width, glyphs, seen.whole, seen.hunt.finished))
+        drawing = pictures.history(looks, width, glyphs, seen.whole, seen.hunt.finished)
+        drawings.append(
+            [*wrap("the probes in order, with the size of the part that each tried", width, "$quiet"), *drawing]
+        )
     return drawn, [drawing for drawing in drawings if drawing]
 
 

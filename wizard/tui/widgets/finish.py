@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
-from engines.steps.base import Culprit, Findings, Workaround
+from engines.graph import ranges
+from engines.steps.base import Case, Culprit, Findings, Workaround
 from wizard.flow.model import Flow
-from wizard.report.words import count, duration, number
+from wizard.report.words import count, duration, margin, number
 from wizard.session.state import Visit
 from wizard.tui.flowmap import title
 from wizard.tui.glyphs import Glyphs
@@ -45,20 +46,32 @@ def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> l
     names = [elide(name or "(no name)", max(12, width - 24), glyphs.ellipsis) for name in case.nodes[:6]]
     more = f" and {len(case.nodes) - 6} more" if len(case.nodes) > 6 else ""
     effect = "" if case.effect is None else f", effect on the model's outputs {number(case.effect)}"
+    looks = f"{case.verified.replace('/', ' of ')} fresh looks, " if case.verified else ""
     rows = [
         (f"{len(case.nodes)} nodes" if len(case.nodes) != 1 else "1 node", ops or "?"),
         ("named", ", ".join(names) + more),
-        ("fails", f"{case.verified + ' looks, ' if case.verified else ''}{metric} {number(case.own)}{effect}"),
+        (
+            "fails",
+            f"{looks}{metric} {number(case.own)}{effect}",
+        ),
         ("suggests", culprit.cause.replace("-", " ") + (f". {culprit.evidence}" if culprit.evidence else "")),
     ]
     if case.good is not None:
-        alone = case.good.nodes.isdigit()
-        rows.insert(
-            3, ("passes", f"as {'node' if alone else 'nodes'} {case.good.nodes} alone" if case.good.nodes else "?")
-        )
+        rows.insert(3, ("passes", passes(case, glyphs)))
     if case.needs_higher_inputs:
         rows.append(("note", "it needs its inputs in higher precision: fed exactly, it passes"))
     return rows
+
+
+def passes(case: Case, glyphs: Glyphs) -> str:
+    """The largest part that passes, by its operators where these are known."""
+    nodes = case.good.nodes if case.good else ""
+    try:
+        ops = dict(zip(ranges.decode(case.node_ids), case.ops, strict=True))
+        named = [ops[node] for node in ranges.decode(nodes)]
+    except (KeyError, ValueError):
+        return f"as {'node' if nodes.isdigit() else 'nodes'} {nodes} alone" if nodes else "?"
+    return f"as {f' {glyphs.arrow} '.join(named)} alone" if named else "?"
 
 
 class Cure(Lines):
@@ -87,7 +100,7 @@ class Cure(Lines):
         rows.append(
             (
                 "holds on",
-                f"{cure.samples_ok} of {cure.samples_n} samples, error {number(cure.error)}, margin {number(cure.margin)}",
+                f"{cure.samples_ok} of {cure.samples_n} samples, error {number(cure.error)}, {margin(cure.margin)}",
             )
         )
         rows.append(("costs", cure.cost or "?"))

@@ -32,7 +32,10 @@ def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:
             break
     looks = [Look(row.state, row.nodes) for row in scene.hunt.rows]
     drawn.append(
-        ("Probes of this step, in order", pictures.history(looks, width, glyphs, state.nodes, scene.hunt.finished))
+        (
+            "Probes of the latest step, in order",
+            pictures.history(looks, width, glyphs, state.nodes, scene.hunt.finished),
+        )
     )
     rows_: list[Content] = []
     for heading, picture in drawn:
