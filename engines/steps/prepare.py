@@ -76,6 +76,7 @@ def prepared(ctx: StepContext) -> Sub:
     else:
         chosen = ""
         findings, measurement = yield from measured(ctx, findings)
+        intake.refuse_unmeasured(measurement, findings.samples)
         locked = yield from lock(ctx, findings, measurement)
     if locked.signature is not None and (locked.patches or locked.keep):
         locked = yield from _later_round(ctx, locked, chosen)

@@ -28,6 +28,12 @@ def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
     if done.status != "ok":
         reason = f"ONNX-GraphSurgeon fails on it ({done.message.removeprefix('could not sanitize: ').rstrip('.')})"
         return Finish(SanitizeOutcome(reason=reason, message=f"The model could not be sanitized: {reason}."), before)
+    finish: Finish[SanitizeOutcome] = yield from _compared(ctx, before, done)
+    return msgspec.structs.replace(finish, tables={"sanitized": [{"model": done.facts["model"]}]})
+
+
+def _compared(ctx: StepContext, before: Findings, done: Measurement) -> Sub:
+    """How the sanitized model does, and which of the two the search goes on with."""
     base = SanitizeOutcome(nodes_before=int(done.facts["nodes_before"]), nodes_after=int(done.facts["nodes_after"]))
     became = f"{base.nodes_before} nodes became {base.nodes_after}"
     if base.nodes_after == base.nodes_before:

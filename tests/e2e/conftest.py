@@ -12,6 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from wizard.report.read import Reading, read
+from wizard.session.state import Visit
+
 MODELS = Path(__file__).parents[1] / "models"
 SCRIPT = Path(sys.executable).with_name("narrowdown")
 
@@ -30,27 +33,37 @@ class Ran(msgspec.Struct):
 Narrowdown = Callable[..., Ran]
 
 
-@pytest.fixture
-def surroundings(tmp_path: Path) -> dict[str, str]:
-    """An environment whose sessions and trust live below the test's folder."""
+def environment(home: Path) -> dict[str, str]:
+    """An environment whose sessions and trust live below this folder."""
     return {
         **os.environ,
-        "NARROWDOWN_HOME": str(tmp_path / "sessions"),
-        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "NARROWDOWN_HOME": str(home / "sessions"),
+        "XDG_STATE_HOME": str(home / "state"),
         "NO_COLOR": "1",
         "PYTHONSAFEPATH": "1",
     }
 
 
 @pytest.fixture
+def surroundings(tmp_path: Path) -> dict[str, str]:
+    """An environment of this test alone."""
+    return environment(tmp_path)
+
+
+@pytest.fixture
 def narrowdown(surroundings: dict[str, str], tmp_path: Path) -> Narrowdown:
     """Run ``narrowdown`` with these words. A traceback on any stream fails the test at once."""
+    return command(surroundings, tmp_path)
+
+
+def command(surroundings: dict[str, str], folder: Path) -> Narrowdown:
+    """``narrowdown`` in this environment and folder."""
 
     def run(*words: str | Path, timeout: float = 240.0, stdin: str | None = None) -> Ran:
         done = subprocess.run(
             [SCRIPT, *map(str, words)],
             env=surroundings,
-            cwd=tmp_path,
+            cwd=folder,
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -62,6 +75,55 @@ def narrowdown(surroundings: dict[str, str], tmp_path: Path) -> Narrowdown:
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+class Walked(msgspec.Struct):
+    """One whole session: how its command ended, and where it lies."""
+
+    ran: Ran
+    folder: Path
+
+    @property
+    def reading(self) -> Reading:
+        return read(self.folder)
+
+    def visits(self, node: str) -> list[Visit]:
+        """The visits of a node, in their order."""
+        return [v for v in self.reading.state.route if v.node == node]
+
+    def answers(self) -> list[tuple[str, str]]:
+        """(node, answer) along the route."""
+        return [(v.node, v.answer) for v in self.reading.state.route]
+
+
+Walk = Callable[..., Walked]
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for tiny models, one for all tests."""
+    return tmp_path_factory.mktemp("tiny")
+
+
+@pytest.fixture(scope="session")
+def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
+    """Walk a whole session with ``narrowdown run`` and these words; the same words are walked once for all tests."""
+    home = tmp_path_factory.mktemp("walks")
+    narrowdown = command(environment(home), home)
+    known: dict[tuple[str, ...], Walked] = {}
+
+    def walked(*words: str | Path, answers: str = "") -> Walked:
+        asked = (*map(str, words), answers)
+        if asked not in known:
+            place = home / f"walk-{len(known)}"
+            if answers:
+                script = home / f"answers-{len(known)}.yaml"
+                script.write_text(answers)
+                words = (*words, "--answers", script)
+            known[asked] = Walked(narrowdown("run", *words, "--session", place), place)
+        return known[asked]
+
+    return walked
 
 
 @pytest.fixture

@@ -140,3 +140,138 @@ def two_norms(folder: Path) -> Path:
         {"y": ["batch", 4], "z": ["batch", 4]},
         {"gain": np.float32([100]), "axes": np.int64([1]), "w": weights(64, 4), "b": weights(4, seed=1)},
     )
+
+
+def two_culprits(folder: Path) -> Path:
+    """Two branches, each with an output of its own, and each with a sum of squares that overflows in FP16."""
+    node = helper.make_node
+
+    def branch(name: str, gain: str, output: str) -> list[onnx.NodeProto]:
+        return [
+            node("Mul", ["x", gain], [f"{name}_loud"]),
+            node("ReduceSumSquare", [f"{name}_loud"], [f"{name}_sum"], axes=[1], keepdims=1),
+            node("Sqrt", [f"{name}_sum"], [f"{name}_length"]),
+            node("Div", [f"{name}_loud", f"{name}_length"], [f"{name}_unit"]),
+            node("Gemm", [f"{name}_unit", "w", "b"], [output]),
+        ]
+
+    return save(
+        folder / "two_culprits.onnx",
+        [*branch("left", "hundred", "y"), *branch("right", "eighty", "z")],
+        {"x": ["batch", 64]},
+        {"y": ["batch", 4], "z": ["batch", 4]},
+        {
+            "hundred": np.float32([100]),
+            "eighty": np.float32([80]),
+            "w": weights(64, 4),
+            "b": weights(4, seed=1),
+        },
+    )
+
+
+def rows(folder: Path) -> Path:
+    """Inputs for ``two_norms`` and ``two_culprits``: four rows, the later ones louder."""
+    values = weights(4, 64, seed=3) * np.float32([[0.6], [0.8], [0.9], [1]])
+    return feeds(folder / "rows.npz", x=values.astype(np.float32))
+
+
+def absolute_sum(folder: Path) -> Path:
+    """Over the sum of absolute values, an operator of opset 13 that OpenVINO 2026.4 computes over all axes."""
+    node = helper.make_node
+    return save(
+        folder / "absolute_sum.onnx",
+        [
+            node("Abs", ["x"], ["size"]),
+            node("ReduceL1", ["size"], ["sum"], axes=[1], keepdims=1),
+            node("Div", ["x", "sum"], ["y"]),
+        ],
+        {"x": [4, 8]},
+        {"y": [4, 8]},
+        opset=13,
+    )
+
+
+def foreign(folder: Path) -> Path:
+    """A model with an operator that no engine here knows."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["kept"]),
+        helper.make_node("Frobnicate", ["kept"], ["y"], domain="acme"),
+    ]
+    return save(folder / "foreign.onnx", nodes, {"x": [4, 8]}, {"y": [4, 8]}, domains=["acme"])
+
+
+def half_constant(folder: Path) -> Path:
+    """Two faults in FP16: a chain of constants that folding cures, and a sum of squares that it leaves."""
+    node = helper.make_node
+    return save(
+        folder / "half_constant.onnx",
+        [
+            node("Mul", ["side", "side"], ["area"]),
+            node("Div", ["area", "whole"], ["share"]),
+            node("Mul", ["x", "share"], ["loud"]),
+            node("Mul", ["loud", "loud"], ["squares"]),
+            node("ReduceSum", ["squares", "axes"], ["sum"], keepdims=1),
+            node("Sqrt", ["sum"], ["length"]),
+            node("Div", ["loud", "length"], ["unit"]),
+            node("Gemm", ["unit", "w", "b"], ["y"]),
+        ],
+        {"x": ["batch", 64]},
+        {"y": ["batch", 4]},
+        {
+            "side": np.float32([300]),
+            "whole": np.float32([900]),
+            "axes": np.int64([1]),
+            "w": weights(64, 4),
+            "b": weights(4, seed=1),
+        },
+    )
+
+
+def two_fusions(folder: Path) -> tuple[Path, Path]:
+    """(model, inputs) with two faults of ONNX Runtime's optimizers.
+
+    Integer 1 / x * w becomes w / x, a small error; and padding, computed by a node, is fused into the pooling behind it once
+    that node is folded away, a large one.
+    """
+    node = helper.make_node
+    model = save(
+        folder / "two_fusions.onnx",
+        [
+            node("Cast", ["x"], ["whole"], to=TensorProto.INT32),
+            node("Div", ["one", "whole"], ["inverse"]),
+            node("Mul", ["inverse", "weight"], ["ratio"]),
+            node("Cast", ["ratio"], ["floating"], to=TensorProto.FLOAT),
+            node("Mul", ["floating", "little"], ["term"]),
+            node("Concat", ["sides", "sides"], ["pads"], axis=0),
+            node("Pad", ["x", "pads"], ["padded"]),
+            node("MaxPool", ["padded"], ["pooled"], kernel_shape=[3, 3]),
+            node("Add", ["pooled", "term"], ["y"]),
+        ],
+        {"x": [1, 3, 8, 8]},
+        {"y": [1, 3, 8, 8]},
+        {
+            "one": np.int32([1]),
+            "weight": np.full((1, 3, 8, 8), 7, np.int32),
+            "little": np.float32([0.01]),
+            "sides": np.int64([0, 0, 1, 1]),
+        },
+    )
+    values = -2 - 3 * np.random.default_rng(0).random((1, 3, 8, 8), np.float32)
+    return model, feeds(folder / "two_fusions.npz", x=values)
+
+
+def optional(folder: Path) -> tuple[Path, Path]:
+    """(model, inputs) with a square that overflows in FP16, and an optional value, which ONNX-GraphSurgeon cannot read."""
+    node = helper.make_node
+    model = save(
+        folder / "optional.onnx",
+        [
+            node("Mul", ["x", "x"], ["squares"]),
+            node("Optional", ["squares"], ["maybe"]),
+            node("OptionalGetElement", ["maybe"], ["again"]),
+            node("Sqrt", ["again"], ["y"]),
+        ],
+        {"x": [2, 16]},
+        {"y": [2, 16]},
+    )
+    return model, feeds(folder / "optional.npz", x=300 * np.random.default_rng(0).random((2, 16), np.float32))

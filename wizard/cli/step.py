@@ -117,11 +117,14 @@ def models(reading: Reading, visit: Visit, output: str | None) -> tuple[str | No
     """Paths of (the model that the step made, its passing neighbour), written to ``output`` or into the session's folder."""
     folder, store = reading.folder, Store(reading.folder)
     target = Path(output).expanduser().absolute() if output else folder / f"{visit.step}.onnx"
-    if visit.step == "sanitize" and visit.findings and visit.findings.model:
+    if visit.step == "sanitize":
+        made = next((row.get("model") for row in reading.table(visit.tables.get("sanitized", ""))), None)
+        if not made:
+            return None, None
         from wizard.machine import MachineProblem, ask
 
         try:
-            ask("engines.data.standalone", str(store.models / f"{visit.findings.model}.onnx"), str(target))
+            ask("engines.data.standalone", str(store.models / f"{made}.onnx"), str(target))
         except MachineProblem as problem:
             raise Refusal(MISSING, str(problem)) from None
         return str(target), None
