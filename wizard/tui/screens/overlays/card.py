@@ -1,15 +1,59 @@
 """The frame of every overlay."""
 
-from typing import ClassVar, TypeVar
+import functools
+from typing import Any, ClassVar, TypeVar
 
+from rich.segment import Segment
+from rich.style import Style
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.color import Color
 from textual.containers import Vertical
+from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import ModalScreen
+from textual.strip import Strip
+from textual.visual import Visual
 
 from wizard.tui.literal import literal
 
 ResultT = TypeVar("ResultT")
+
+
+@functools.lru_cache(maxsize=1024)
+def _dimmed(style: Style, tint: Color) -> Style:
+    """A style seen through the tint, without links."""
+    style = style.clear_meta_and_links()
+    if tint.a == 0:
+        return style
+    front, back = (
+        (Color.from_rich_color(colour) + tint).rich_color if colour is not None else None
+        for colour in (style.color, style.bgcolor)
+    )
+    return style + Style.from_color(front, back)
+
+
+class Behind(Visual):
+    """The screen below a card, as Textual's ``BackgroundScreen`` shows it, at a tenth of its cost: no detour through Rich, and
+    each style is blended once. Opening a card is what keys do most, and it must not be felt."""
+
+    def __init__(self, below: BackgroundScreen) -> None:
+        self._screen, self._tint = below.screen, below.color
+
+    def render_strips(self, width: int, height: int | None, style: object, options: object) -> list[Strip]:  # noqa: ARG002
+        """As many rows as fit."""
+        rows = self._screen._compositor.render_strips()
+        return [
+            Strip([Segment(text, _dimmed(own or Style(), self._tint), control) for text, own, control in row])
+            for row in rows[:height]
+        ]
+
+    def get_optimal_width(self, rules: object, container_width: int) -> int:  # noqa: ARG002
+        """The whole of it."""
+        return container_width
+
+    def get_height(self, rules: object, width: int) -> int:  # noqa: ARG002
+        """As high as the screen."""
+        return self._screen.size.height
 
 
 class Card(ModalScreen[ResultT]):
@@ -26,6 +70,11 @@ class Card(ModalScreen[ResultT]):
             frame.border_title = literal(self._title)
             frame.border_subtitle = literal(self._hint)
             yield from self.body()
+
+    def render(self) -> Any:
+        """What lies below, dimmed."""
+        below = super().render()
+        return Behind(below) if isinstance(below, BackgroundScreen) else below
 
     def body(self) -> ComposeResult:
         """What the card holds."""
