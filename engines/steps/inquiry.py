@@ -79,7 +79,7 @@ class Inquiry(msgspec.Struct, frozen=True):
                 reference=self.ctx.reference,
                 attempt=attempt,
                 exclusive=exclusive,
-                artifacts=("model.onnx", "inputs.json", "expected.json") if save else (),
+                artifacts=("model.onnx", "weights.bin", "inputs.json", "expected.json") if save else (),
             )
         return Measure(
             model=self.findings.model,

@@ -117,8 +117,9 @@ def _check(probe: Check, store: Store, progress: Say) -> Measurement:
         feed = _feed_for_check(part, probe.sample, asked)
         piece = part.cut(feed.arrays, feed.constants)
         user = Path(probe.folder) if probe.folder else folder
-        named_so = command.mentions_debug_model(probe.command, user)
-        path = files.write_model(store, folder, piece.model, model.weights_dir, command.DEBUG_MODEL, here=named_so)
+        # Large weights are copied only for those who look for the model by its name in the folder.
+        by_name = "model.onnx" in probe.artifacts or command.mentions_debug_model(probe.command, user)
+        path = files.write_model(store, folder, piece.model, model.weights_dir, command.DEBUG_MODEL, here=by_name)
         inputs = expected = None
         if "inputs" in asked:
             inputs = folder / "inputs.json"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -242,6 +243,13 @@ def test_a_reducers_script_works_unmodified(polygraphy, narrowdown, tmp_path) ->
         for path in kept:
             assert ("Exp" in {n.op_type for n in onnx.load(path).graph.node}) == holds
     assert "iteration(s) | Passed:" in ran.err
+    # The case travels with a check that runs the same script in the same way.
+    case = tmp_path / "case"
+    assert narrowdown("export", ran.json()["session"], "-o", case).code == 0
+    check = [sys.executable, "-P", str(case / "check.py")]
+    assert subprocess.run(check, cwd=case, check=False).returncode == 1
+    (tmp_path / "suspect.txt").write_text("Tanh\n")
+    assert subprocess.run(check, cwd=case, check=False).returncode == 0
 
 
 def test_a_command_may_name_the_candidate_as_polygraphy_does(narrowdown, tmp_path) -> None:

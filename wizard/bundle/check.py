@@ -21,6 +21,7 @@ class Asked(msgspec.Struct, frozen=True):
     criterion: Criterion
     looks: int = 1
     check: str = ""
+    folder: str = ""
     timeout: float = 0.0
 
 
@@ -57,6 +58,7 @@ def judged(culprit: Culprit, asked: Asked) -> list[tuple[str, Any]]:
     if asked.check:
         rows += [
             ("COMMAND", asked.check),
+            ("FOLDER", asked.folder),
             ("PATTERNS", list(criterion.fail_regex)),
             ("CODES", list(criterion.fail_codes)),
             ("IGNORED", list(criterion.ignore_fail_codes)),

@@ -75,6 +75,7 @@ def _write(reading: Reading, folder: Path) -> None:
         criterion=criterion,
         looks=reading.state.findings.looks,
         check=problem.check,
+        folder=problem.folder,
         timeout=problem.timeout,
     )
     store = Store(reading.folder)

@@ -206,3 +206,55 @@ def test_a_stored_model_is_never_changed(opened) -> None:
     check(session, "true")
     assert path.read_bytes() == before
     onnx.load(path)
+
+
+LOADS = "import os, onnx; onnx.checker.check_model({model!r}, full_check=True); print(sorted(os.listdir()))"
+
+
+def test_a_checker_finds_the_model_under_polygraphys_name(opened) -> None:
+    session = opened("shapes_cnn")
+    m = check(session, python(LOADS.format(model="polygraphy_debug.onnx")))
+    assert m.facts["returncode"] == 0, m.facts["stderr"]
+    assert m.facts["stdout"].strip() == "['model.onnx', 'polygraphy_debug.onnx']"
+    assert m.facts["command"][-1] != "model.onnx"
+
+
+def test_large_weights_are_copied_only_for_who_looks_for_that_name(opened, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("engines.workers.files._COPY", 0)
+    session = opened("shapes_cnn")
+    m = check(session, python("import os, sys, onnx; onnx.load(sys.argv[1]); print(os.listdir())", "{model}"))
+    assert (m.facts["returncode"], m.facts["stdout"].strip()) == (0, "[]")
+    (tmp_path / "look.py").write_text(LOADS.format(model="polygraphy_debug.onnx"))
+    named = check(session, f"{shlex.quote(sys.executable)} {shlex.quote(str(tmp_path / 'look.py'))}")
+    assert named.facts["returncode"] == 0, named.facts["stderr"]
+    assert named.facts["stdout"].strip() == "['model.onnx', 'polygraphy_debug.onnx', 'weights.bin']"
+    kept = check(session, python("print()", "{model}"), artifacts=("model.onnx", "weights.bin"))
+    assert set(kept.artifacts) >= {"model.onnx", "weights.bin"}
+
+
+def test_a_checker_sees_the_users_folder_beside_its_own_files(opened, tmp_path: Path) -> None:
+    session = opened("shapes_cnn")
+    user = tmp_path / "user"
+    (user / "data").mkdir(parents=True)
+    for name in ("model.onnx", "polygraphy_debug.onnx", "out.txt", "data/golden.txt"):
+        (user / name).write_text("the user's")
+    code = (
+        "import onnx; assert open('data/golden.txt').read() == \"the user's\"\n"
+        "onnx.load('model.onnx'); onnx.load('polygraphy_debug.onnx'); open('out.txt', 'w').write('mine')"
+    )
+    m = check(session, python(code), folder=str(user), artifacts=("out.txt",))
+    assert m.facts["returncode"] == 0, m.facts["stderr"]
+    assert session.store.get(m.artifacts["out.txt"]) == b"mine"
+    assert (user / "out.txt").read_text() == "the user's"  # what the checker writes is its own
+    assert (user / "data/golden.txt").exists()
+    assert check(session, python("print()"), folder=str(tmp_path / "gone")).facts["returncode"] == 0
+
+
+def test_a_folder_too_full_to_be_shown_is_said(opened, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("engines.backends.command._MOST_LINKS", 2)
+    session = opened("shapes_cnn")
+    for i in range(3):
+        (tmp_path / f"{i}.txt").touch()
+    m = check(session, python("print()"), folder=str(tmp_path))
+    assert m.status == "ok"
+    assert "too many files" in m.notes[0]
