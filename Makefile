@@ -1,7 +1,8 @@
 # make demo   a real model with a real failure, from nothing to a minimal case: sets itself up in .venv
+# make faults kills sessions at 1000 moments (NARROWDOWN_FAULTS=N for fewer) and prints a table
 # make test   lint, types, import rules and the fast test suite
 .POSIX:
-.PHONY: demo test test-slow bench lint check-format wheel clean
+.PHONY: demo test test-slow bench faults lint check-format wheel clean
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -19,6 +20,9 @@ test-slow: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m pytest -m benchmark -s $(ARGS)
+
+faults: $(VENV)/.dev
+	$(BIN)/python -m pytest -m faults $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
