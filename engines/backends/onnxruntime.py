@@ -20,7 +20,7 @@ from engines import optimizers, options
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing
 from engines.backends.marks import with_outputs
-from engines.graph import external
+from engines.graph import external, schema, versions
 from engines.spec import EngineSpec
 
 Array = np.ndarray[Any, Any]
@@ -46,6 +46,9 @@ _ERRORS_ONLY = 3
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_ ]+ : ")
 _SOURCE = re.compile(r"/\S*/(?=onnxruntime/)\S+?:\d+ (?:.*?\) ?)?")
 _NO_MEMORY = re.compile(r"bad_?alloc|allocat\w* memory|memory allocation|out of memory|bad allocation", re.IGNORECASE)
+_OPSET = re.compile(r"Opset (\d+) is under development.* is till opset (\d+)", re.DOTALL)
+_OLDEST = 7  # the first opset whose operators ONNX Runtime implements
+_IR = re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)")
 _UNSUPPORTED = re.compile(
     r"NOT_IMPLEMENTED|not implemented|is not a registered function/op|No opset import for domain|not currently registered"
     r"|No Op registered for"
@@ -206,7 +209,32 @@ def _create(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any
             data, config, providers=providers, disabled_optimizers=list(settings.disabled_optimizers) or None
         )
     except Exception as error:
+        if unfit := _unfit(str(error), model):
+            raise EngineFault("refused", unfit) from error
         raise _fault(error, built=False) from error
+
+
+def _unfit(text: str, model: onnx.ModelProto) -> str:
+    """The sentence for a model that is newer than this ONNX Runtime, or too old for it; "" for any other error. No node is at
+    fault then, and no cut of the model would do better."""
+    opset, ir = _OPSET.search(text), _IR.search(text)
+    stated = schema.opsets(model).get("", _OLDEST)
+    if stated < _OLDEST and "Could not find an implementation" in text:
+        return (
+            f"The model has opset {stated}, and ONNX Runtime implements its operators from opset {_OLDEST} on. "
+            "Export the model with a newer opset, or convert it with onnx.version_converter."
+        )
+    if not opset and not ir:
+        return ""
+    what, has, takes = ("opset", *opset.groups()) if opset else ("IR version", *ir.groups()) if ir else ("", "", "")
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    obstacle = versions.restate(copy, int(takes) if ir else copy.ir_version, int(takes) if opset else 1 << 30)
+    why = f"; it cannot be restated, as {obstacle}" if obstacle else ""
+    return (
+        f"The model has {what} {has}, and ONNX Runtime {ort.__version__} takes up to {takes}{why}. "
+        f"Install a newer onnxruntime, or export the model with {what} {takes}."
+    )
 
 
 def _fault(error: Exception, built: bool) -> EngineFault:

@@ -8,9 +8,11 @@ import contextlib
 import difflib
 import importlib.util
 import itertools
+import os
 import sys
 import traceback
 import uuid
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +27,9 @@ KINDS = (".json", ".npz", ".npy", ".py", *IMAGES)
 # Of one script: a loader without an end must neither fill the disk nor keep every probe busy for hours.
 _MOST_FEEDS = 1_000
 _MOST_BYTES = 4 << 30
+
+# How a user's script may end, beside returning.
+_SCRIPT_ENDS = (Exception, SystemExit, KeyboardInterrupt)
 
 Array = np.ndarray[Any, Any]
 
@@ -91,7 +96,7 @@ def _npy(file: Path) -> Array:
     try:
         loaded = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InputProblem(f"'{file.name}' cannot be read as a numpy array: {_short(error)}") from error
+        raise InputProblem(_unread(file, "a numpy array", error)) from error
     if not isinstance(loaded, np.ndarray):
         raise InputProblem(f"'{file.name}' is an archive of arrays; give it the ending .npz.")
     return loaded
@@ -102,10 +107,43 @@ def _npz(file: Path) -> dict[str, Array]:
         loaded = np.load(file, allow_pickle=False)
         if not isinstance(loaded, np.ndarray):
             with loaded:
+                _bounded(file)
                 return {name: loaded[name] for name in loaded.files}
+    except InputProblem:
+        raise
     except Exception as error:  # zipfile and zlib have exceptions of their own
-        raise InputProblem(f"'{file.name}' cannot be read as an archive of numpy arrays: {_short(error)}") from error
+        raise InputProblem(_unread(file, "an archive of numpy arrays", error)) from error
     raise InputProblem(f"'{file.name}' is a single array; give it the ending .npy.")
+
+
+def _bounded(file: Path) -> None:
+    """Refuse an archive that would fill the memory: a few megabytes of zeros, packed, are gigabytes."""
+    with zipfile.ZipFile(file) as archive:
+        unpacked = sum(entry.file_size for entry in archive.infolist())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if unpacked > memory // 2:
+        raise InputProblem(
+            f"'{file.name}' unpacks to {unpacked / 2**30:,.1f} GiB, more than half of this machine's memory; "
+            "give the inputs as one .npy file each."
+        )
+
+
+def _unread(file: Path, kind: str, error: Exception) -> str:
+    """Why numpy does not open a file, as a sentence."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"'{file.name}' cannot be read: {error.strerror}."
+    if not file.stat().st_size:
+        return f"'{file.name}' is empty (0 bytes); save the arrays again."
+    with file.open("rb") as opened:
+        pickled = opened.read(1) == b"\x80"
+    if pickled or any(word in str(error) for word in ("Object arrays", "Python objects")):
+        return (
+            f"'{file.name}' holds pickled Python objects, which are not opened as that could run code; "
+            "save plain arrays of numbers or strings."
+        )
+    if "allow_pickle" in str(error):  # numpy takes whatever it does not know for a pickle
+        return f"'{file.name}' cannot be read as {kind}: it is something else. Save it again."
+    return f"'{file.name}' cannot be read as {kind}: {_short(error)} Save it again."
 
 
 def _image(file: Path) -> Array:
@@ -139,7 +177,7 @@ def _from_script(file: Path, function: str, folder: str) -> Iterator[Given]:
         try:
             with contextlib.chdir(folder):
                 spec.loader.exec_module(module)
-        except (Exception, SystemExit) as error:
+        except _SCRIPT_ENDS as error:
             raise InputProblem(_blame(file, error)) from error
         loader = getattr(module, function, None)
         if not callable(loader):
@@ -159,15 +197,19 @@ def _iterate(file: Path, function: str, loader: Any, folder: str) -> Iterator[Gi
     try:
         with contextlib.chdir(folder):
             made = loader()
-            feeds = iter([made] if isinstance(made, Mapping) else made)
-    except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-            raise InputProblem(_blame(file, error)) from error
-        raise InputProblem(
-            f"{function}() in '{file.name}' must take no arguments and yield dicts of arrays."
-        ) from error
-    except (Exception, SystemExit) as error:
+    except _SCRIPT_ENDS as error:
+        if isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            raise InputProblem(
+                f"{function}() in '{file.name}' must take no arguments ({_short(error)[:-1]})."
+            ) from error
         raise InputProblem(_blame(file, error)) from error
+    try:
+        feeds = iter([made] if isinstance(made, Mapping) else made)
+    except TypeError:
+        what = "nothing" if made is None else f"a value of type {type(made).__name__}"
+        raise InputProblem(
+            f"{function}() in '{file.name}' returned {what}; let it yield dicts of arrays by input name."
+        ) from None
     size = 0
     for count in itertools.count():
         try:
@@ -177,7 +219,7 @@ def _iterate(file: Path, function: str, loader: Any, folder: str) -> Iterator[Gi
             if not count:
                 raise InputProblem(f"{function}() in '{file.name}' gave no feed at all.") from None
             return
-        except (Exception, SystemExit) as error:
+        except _SCRIPT_ENDS as error:
             raise InputProblem(_blame(file, error)) from error
         if count == _MOST_FEEDS or size > _MOST_BYTES:
             yield Given(
@@ -189,7 +231,7 @@ def _iterate(file: Path, function: str, loader: Any, folder: str) -> Iterator[Gi
         if not isinstance(feed, Mapping):
             raise InputProblem(
                 f"{function}() in '{file.name}' must yield dicts of arrays by input name, but feed {count} is "
-                f"a {type(feed).__name__}."
+                f"of type {type(feed).__name__}."
             )
         arrays = {str(k): _as_array(v, str(k), file) for k, v in feed.items()}
         size += sum(array.nbytes for array in arrays.values())
@@ -208,7 +250,10 @@ def _as_array(value: Any, name: str, file: Path) -> Array:
 
 def _blame(file: Path, error: BaseException) -> str:
     """Where in the script it happened: the deepest frame that lies in it, or the line of a syntax error."""
-    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+    if isinstance(error, SyntaxError):
+        where = f", line {error.lineno}," if error.lineno else ""
+        return f"The data loader '{file.name}'{where} is not Python: {_sentence(error.msg)}"
+    line = None
     for frame in traceback.extract_tb(error.__traceback__):
         if Path(frame.filename) == file:
             line = frame.lineno
@@ -218,5 +263,9 @@ def _blame(file: Path, error: BaseException) -> str:
 
 
 def _short(error: BaseException) -> str:
-    text = " ".join(str(error).split())[:300] or type(error).__name__
+    return _sentence(str(error) or type(error).__name__)
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split())[:300]
     return text if text.endswith(".") else f"{text}."

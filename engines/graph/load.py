@@ -6,8 +6,9 @@ digests: equal content, equal digest.
 """
 
 import hashlib
+import os
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
 from engines.data.store import Store, atomic
-from engines.graph import external, names, schema
+from engines.graph import external, filekind, names, schema, versions
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.problem import ModelProblem
 from engines.graph.shapelike import is_sink, shape_like
@@ -29,16 +30,20 @@ __all__ = [
     "Imported", "ModelProblem", "StoredModel", "build_index", "import_model", "load", "save", "weight", "with_seen",
 ]  # fmt: skip
 
+Ceiling = Callable[[int, int], tuple[int, int]]
+
 _CACHE_SIZE = 6
 _cache: OrderedDict[tuple[str, str], "StoredModel"] = OrderedDict()
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """A model that the session now holds."""
+    """A model that the session now holds. ``outputs``: the names of its own. ``warnings``: what its owner must be told."""
 
     digest: str
     nodes: int
     notes: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,16 +96,20 @@ class StoredModel:
         return frozenset(names.used(self.proto.graph))
 
 
-def import_model(path: Path, store: Store) -> Imported:
+def import_model(path: Path, store: Store, ceiling: Ceiling | None = None) -> Imported:
     """Take a user's ONNX file, with its external data, into the session.
 
     Constant nodes of the main graph become weights, nodes are sorted where they were not, weights listed among the inputs (old IR
-    versions) stop being inputs; names, metadata, opsets and functions stay. Weights are copied as a stream.
+    versions) stop being inputs; names, metadata and functions stay. Weights are copied as a stream.
+
+    ``ceiling``: (IR version, opset) -> the newest that the usual engine takes; a model that is newer is restated in those where
+    that means exactly the same.
     Raises ``ModelProblem`` with one sentence, ``OSError`` where the session's disk is full.
     """
     proto = _parse(path)
     notes: list[str] = []
     _check_header(proto, path, notes)
+    warnings = _restated(proto, ceiling) if ceiling else ()
     _check_external(proto, path)
     graph = proto.graph
     lifted = _lift_constants(graph)
@@ -121,7 +130,7 @@ def import_model(path: Path, store: Store) -> Imported:
     complaint = _complaint(store.models / f"{digest}.onnx")
     if complaint:
         notes.append(f"ONNX's own checker objects: {complaint}")
-    return Imported(digest, len(graph.node), tuple(notes))
+    return Imported(digest, len(graph.node), tuple(notes), tuple(o.name for o in graph.output), warnings)
 
 
 def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
@@ -243,40 +252,59 @@ def _parse(path: Path) -> ModelProto:
         raise ModelProblem(f"There is no file '{path}'.")
     if path.is_dir():
         raise ModelProblem(f"'{path}' is a folder; name the .onnx file in it.")
+    if not path.is_file():
+        raise ModelProblem(f"'{path}' is no regular file; name the .onnx file.")
     try:
+        if complaint := filekind.complaint(path):
+            raise ModelProblem(complaint)
         data = path.read_bytes()
     except OSError as error:
-        raise ModelProblem(f"'{path}' cannot be read ({error.strerror}).") from error
-    if not data:
-        raise ModelProblem(f"'{path.name}' is empty.")
+        raise ModelProblem(f"'{path}' cannot be read: {error.strerror}.") from error
     try:
         proto = ModelProto.FromString(data)
     except DecodeError as error:
-        raise ModelProblem(
-            f"'{path.name}' is not an ONNX model, or it was cut short; export or copy it again."
-        ) from error
+        raise ModelProblem(f"'{path.name}' is a damaged ONNX model; export or copy it again.") from error
     except ValueError as error:
         raise ModelProblem(f"'{path.name}' is over 2 GB; save it again with its weights as external data.") from error
     if not proto.HasField("graph") or not proto.ir_version:
-        raise ModelProblem(f"'{path.name}' is not an ONNX model, or it was cut short; export or copy it again.")
+        raise ModelProblem(f"'{path.name}' is a damaged ONNX model: it has no graph or no IR version; export it again.")
     return proto
 
 
 def _check_header(proto: ModelProto, path: Path, notes: list[str]) -> None:
-    versions = schema.opsets(proto)
-    newest = onnx.defs.onnx_opset_version()
+    known = schema.opsets(proto)
+    newest = versions.newest_opset()
     if not proto.opset_import:
         raise ModelProblem(f"'{path.name}' states no opset version; export it again.")
-    if "" in versions and not 1 <= versions[""] <= newest:
+    if "" in known and not 1 <= known[""] <= newest:
         raise ModelProblem(
-            f"'{path.name}' uses opset {versions['']}; this installation of onnx knows 1 to {newest}. "
-            "Export it with an opset in that range."
+            f"'{path.name}' uses opset {known['']}; the onnx {onnx.__version__} that is installed knows 1 to {newest}. "
+            "Export it with an opset in that range, or install a newer onnx and onnxruntime."
+        )
+    if proto.ir_version > versions.NEWEST_IR:
+        raise ModelProblem(
+            f"'{path.name}' has IR version {proto.ir_version}; the onnx {onnx.__version__} that is installed knows up to "
+            f"{versions.NEWEST_IR}. Save it with an older IR version, or install a newer onnx and onnxruntime."
         )
     if not proto.graph.output:
         raise ModelProblem(f"'{path.name}' has no outputs, or it was cut short; export or copy it again.")
-    custom = sorted({d for n in proto.graph.node if (d := schema.domain_of(n)) and d not in versions})
+    custom = sorted({d for n in proto.graph.node if (d := schema.domain_of(n)) and d not in known})
     if custom:
         notes.append(f"Nodes of the domain '{custom[0]}' are used, but the model does not import it.")
+
+
+def _restated(proto: ModelProto, ceiling: Ceiling) -> tuple[str, ...]:
+    """Restate a model that is newer than the usual engine; what to say about it."""
+    ir, opset = int(proto.ir_version), schema.opsets(proto).get("", 0)
+    to_ir, to_opset = ceiling(ir, opset)
+    if (to_ir, to_opset) == (ir, opset):
+        return ()
+    changed = [f"{what} {a} as {b}" for what, a, b in (("IR version", ir, to_ir), ("opset", opset, to_opset)) if a != b]
+    if obstacle := versions.restate(proto, to_ir, to_opset):
+        return (f"ONNX Runtime is older than the model, which cannot be restated ({', '.join(changed)}): {obstacle}.",)
+    return (
+        f"ONNX Runtime is older than the model, which was restated without changing its meaning: {', '.join(changed)}.",
+    )
 
 
 def _check_external(proto: ModelProto, path: Path) -> None:
@@ -301,10 +329,7 @@ def _check_external(proto: ModelProto, path: Path) -> None:
                 f"The weight '{tensor.name}' of '{path.name}' has a type that cannot lie outside the model."
             )
         if location not in sizes:
-            file = external.resolve(path.parent, location)
-            if not file.is_file():
-                raise ModelProblem(f"'{path.name}' needs its weights file '{location}' beside it; copy both.")
-            sizes[location] = file.stat().st_size
+            sizes[location] = _weights_file(path, location).stat().st_size
         if length not in (-1, needed):
             raise ModelProblem(
                 f"The weight '{tensor.name}' needs {needed} bytes but its entry names {length}; export the model again."
@@ -314,6 +339,31 @@ def _check_external(proto: ModelProto, path: Path) -> None:
                 f"The weights file '{location}' of '{path.name}' is cut short: '{tensor.name}' ends at byte {offset + needed}, "
                 f"the file at {sizes[location]}; copy it again."
             )
+
+
+def _weights_file(path: Path, location: str) -> Path:
+    """The file that an external tensor names. Raises where it is missing, is no file, or is a link that leads out of the model's
+    folder (or out of the one that the model itself is a link into, as in a download cache)."""
+    file = external.resolve(path.parent, location)
+    if not os.path.lexists(file):
+        raise ModelProblem(
+            f"'{path.name}' keeps weights in '{location}', which is not in '{path.parent}'; copy that file there."
+        )
+    within = {path.parent.resolve(), path.resolve().parent}
+    if not any(file.resolve().is_relative_to(folder) for folder in within):
+        raise ModelProblem(
+            f"The weights file '{location}' of '{path.name}' is a link that leads out of '{path.parent}'; "
+            "copy the file itself there."
+        )
+    if not file.exists():
+        raise ModelProblem(
+            f"The weights file '{location}' of '{path.name}' is a link to a file that is gone; copy the file."
+        )
+    if not file.is_file():
+        raise ModelProblem(
+            f"The weights file '{location}' of '{path.name}' is no regular file; copy the right one to '{file}'."
+        )
+    return file
 
 
 def _lift_constants(graph: GraphProto) -> int:

@@ -11,6 +11,7 @@ from engines.compare.judge import badness, judge_check, judge_whole, limit, wors
 from engines.probe import HUGE, Measurement, SampleResult
 from engines.spec import of_the_same, parse, unquantized
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
+from engines.steps.intake import refuse_unmeasured
 from engines.steps.looks import Looks, look_again
 from engines.steps.outcome import CompareOutcome
 from engines.steps.prepare import fed, loaded, lock, measured, whole
@@ -45,6 +46,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     rule = findings.criterion or Criterion()
     yield Note(f"the whole model on {len(findings.samples)} feeds")
     findings, m = yield from measured(ctx, findings)
+    refuse_unmeasured(m, findings.samples)
     if ctx.check:
         finish: Finish[CompareOutcome] = yield from _checked(ctx, findings, m)
         return finish
@@ -170,6 +172,7 @@ def _checked(ctx: StepContext, findings: Findings, m: Measurement) -> Sub:
     verdict = judge_check(m, findings.criterion or Criterion())
     findings = yield from lock(ctx, findings, m)
     words = {"fail": "fails", "pass": "passes"}
+    says = words.get(verdict.kind, "gives no answer")
     outcome = CompareOutcome(
         verdict=words.get(verdict.kind, "unresolved"),  # type: ignore[arg-type]
         metric="check",
@@ -177,7 +180,7 @@ def _checked(ctx: StepContext, findings: Findings, m: Measurement) -> Sub:
         samples_failing=int(verdict.failed),
         looks=1,
         failures=int(verdict.failed),
-        message=f"The check {verdict.kind}s on the whole model. {verdict.detail}".strip(),
+        message=f"The check {says} on the whole model{f' ({verdict.detail})' if verdict.detail else ''}.",
     )
     return Finish(outcome, findings, decisive={"whole": (whole(ctx, findings),)})
 

@@ -80,9 +80,24 @@ def _unexpected(error: Exception) -> str:
 
 
 def _import(probe: Import, store: Store) -> Measurement:
-    imported = load.import_model(Path(probe.path), store)
-    facts = {"model": imported.digest, "nodes": imported.nodes, "notes": list(imported.notes)}
+    imported = load.import_model(Path(probe.path), store, _ceiling)
+    facts = {
+        "model": imported.digest,
+        "nodes": imported.nodes,
+        "notes": list(imported.notes),
+        "outputs": list(imported.outputs),
+        "warnings": list(imported.warnings),
+    }
     return Measurement(facts=facts, nodes=imported.nodes)
+
+
+def _ceiling(ir: int, opset: int) -> tuple[int, int]:
+    """What the installed ONNX Runtime takes; as it is where there is none."""
+    try:
+        from engines.backends import ceiling
+    except ImportError:
+        return ir, opset
+    return ceiling.onnxruntime(ir, opset)
 
 
 def _sanitize(probe: Sanitize, store: Store) -> Measurement:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from engines import options
 from engines.compare.criterion import METRICS
 from engines.data.store import digest_file
+from engines.graph import filekind
 from engines.spec import EngineSpec, parse
 from wizard.cli.exits import BAD_USAGE, MISSING, Refusal, nearest
 from wizard.problem import Problem
@@ -77,14 +78,20 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
 
 
 def model_file(text: str) -> Path:
-    """The model's absolute path. Raises Refusal (exit 2) naming the nearest file of that folder."""
+    """The model's absolute path. Raises Refusal (exit 2) naming the nearest file of that folder, or what the file is instead of
+    a model."""
     path = Path(text).expanduser()
     if path.is_file():
+        if complaint := filekind.complaint(path):
+            raise Refusal(BAD_USAGE, complaint)
         return path.absolute()
     if path.is_dir():
-        raise Refusal(BAD_USAGE, f"'{text}' is a folder; name the ONNX file inside it.")
-    neighbours = _names(path.parent, "*.onnx")
-    raise Refusal(BAD_USAGE, f"There is no model '{text}'.{nearest(path.name, neighbours) or ' Check the path.'}")
+        inside = _names(path, "*.onnx")
+        named = f", '{Path(text) / inside[0]}' for example" if inside else ""
+        raise Refusal(BAD_USAGE, f"'{text}' is a folder; name the ONNX file inside it{named}.")
+    if path.exists():
+        raise Refusal(BAD_USAGE, f"'{text}' is no regular file; name an ONNX file.")
+    raise Refusal(BAD_USAGE, f"There is no model '{text}'.{_near(path, '*.onnx')}")
 
 
 def source_path(source: str) -> str:
@@ -102,8 +109,7 @@ def input_source(text: str) -> str:
     function = text[len(name) :]
     path = Path(name).expanduser()
     if not path.exists():
-        near = nearest(path.name, _names(path.parent, "*"))
-        raise Refusal(BAD_USAGE, f"There is no inputs file '{name}'.{near or ' Check the path.'}")
+        raise Refusal(BAD_USAGE, f"There is no inputs file '{name}'.{_near(path, '*')}")
     if path.is_file() and path.suffix.lower() not in INPUT_KINDS:
         kinds = ", ".join(INPUT_KINDS)
         raise Refusal(BAD_USAGE, f"'{name}' is not a kind of inputs file that can be read; give one of {kinds}.")
@@ -241,11 +247,20 @@ def flow_name(text: str) -> str:
     path = Path(text).expanduser()
     if path.suffix in (".yaml", ".yml") or "/" in text:
         if not path.is_file():
-            raise Refusal(
-                BAD_USAGE, f"There is no flow file '{text}'.{nearest(path.name, _names(path.parent, '*.y*ml'))}"
-            )
+            if path.is_dir():
+                raise Refusal(BAD_USAGE, f"'{text}' is a folder; name the flow file inside it.")
+            raise Refusal(BAD_USAGE, f"There is no flow file '{text}'.{_near(path, '*.y*ml')}")
         return str(path.absolute())
     return text
+
+
+def _near(path: Path, pattern: str) -> str:
+    """The nearest name beside a path that is not there, as a sentence."""
+    if path.is_symlink():
+        return " It is a link to a file that is gone."
+    return (
+        nearest(path.name, [name for name in _names(path.parent, pattern) if name != path.name]) or " Check the path."
+    )
 
 
 def _names(folder: Path, pattern: str) -> list[str]:

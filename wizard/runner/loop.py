@@ -14,14 +14,15 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from engines.probe import AnyProbe, Check, Measure, key
+from engines.probe import AnyProbe, Check, LoadInputs, Measure, key
 from engines.spec import parse
 from engines.steps.base import Finish, Note, StepContext, StepRefused, StepSpec
+from engines.steps.intake import script
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.runner import progress
 from wizard.runner.context import step_context
-from wizard.runner.drive import Drive, Fingerprints, Prober, Stopped
+from wizard.runner.drive import Drive, Fingerprints, Guarded, Prober, Stopped
 from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options
 from wizard.runner.server import Client, Reply, Request
@@ -47,6 +48,9 @@ from wizard.session.state import Visit
 STOPPED, NEEDS_PERSON, MISSING, BAD_INPUT, OUR_FAULT = 130, 3, 4, 2, 70
 TIMEOUT_FLOOR = 30.0  # seconds
 TIMEOUT_FACTOR = 10.0
+FIRST_TIMEOUT = 3600.0  # seconds for a build before the first has shown what is usual, and for whatever is no build
+LONG = 60.0  # seconds after which a probe at work is spoken of
+LOADER_SECONDS = 600.0  # that a data loader script may take in all, unless --timeout says otherwise
 IDLE = 60.0  # seconds that a question waits with nobody connected before the runner ends; a resume asks it again
 GRACE = 1.0  # seconds that a controller may be away
 CONNECT = 20.0  # seconds that the first controller may take
@@ -86,10 +90,10 @@ class Runner:
         export: Callable[[Path, str], Any] | None = None,
     ) -> None:
         self._folder, self._flow, self._problem = folder, flow, problem
-        self._ledger, self._pool, self._steps = ledger, pool, steps
+        self._ledger, self._pool, self._steps = ledger, Guarded(pool, problem), steps
         self._options, self._slots, self._export = options, slots, export
         self._id = session_id or folder.name
-        self._fingerprints = Fingerprints(ledger, pool)
+        self._fingerprints = Fingerprints(ledger, self._pool)
         self._policy, self._offers, self._detached = options.policy, options.offers, options.detach
         # What clients asked for. ``_changed`` wakes whoever waits; ``_urgent`` what must not wait for a probe.
         self._changed, self._urgent = asyncio.Event(), asyncio.Event()
@@ -466,17 +470,27 @@ class Runner:
         return max(1, min(slots, self._slots))
 
     def _limit(self) -> float:
-        """Seconds for a probe that builds once and runs once; 0 until a first one has shown what is usual."""
+        """Seconds for a probe that builds once and runs once."""
         if self._problem.timeout:
             return self._problem.timeout
         first = self._ledger.state.first_seconds
-        return round(max(TIMEOUT_FLOOR, TIMEOUT_FACTOR * first), 3) if first else 0.0
+        return round(max(TIMEOUT_FLOOR, TIMEOUT_FACTOR * first), 3) if first else FIRST_TIMEOUT
 
     def _timeout(self, probe: AnyProbe) -> float:
+        if isinstance(probe, LoadInputs):  # a script of the user's
+            return self._problem.timeout or FIRST_TIMEOUT
         if not isinstance(probe, Measure | Check):
-            return 0.0
+            return FIRST_TIMEOUT
         runs = probe.runs if isinstance(probe, Measure) else 1
         return self._limit() * (1 if self._problem.timeout else max(1, runs))
+
+    def _waited(self, probe: AnyProbe) -> str:
+        """What is said of a probe that has been at work for long: since when, and how long it may."""
+        seconds = max((slot.seconds for slot in self._pool.snapshot()), default=0.0)
+        if seconds < LONG:
+            return ""
+        limit = getattr(probe, "timeout", 0.0) or self._timeout(probe)
+        return f" ({minutes(seconds)} at work on this one; it is stopped after {minutes(limit)}, --timeout sets another limit)"
 
     def _noted(self, note: Note) -> None:
         best = note.best if note.best >= 0 else self._note.best
@@ -698,9 +712,10 @@ class Runner:
             expected = done + note.expected
             new = len(drive.measured)
             eta = round(elapsed / new * note.expected, 1) if new else -1.0
-        log = ""
-        if drive and drive.current:
-            log = drive.log(drive.current, drive.asked[drive.current])
+        log, waited = "", ""
+        if drive and drive.current and phase == "running":
+            probe = drive.asked[drive.current]
+            log, waited = drive.log(drive.current, probe), self._waited(probe)
         progress.write(
             self._folder,
             progress.Snapshot(
@@ -709,7 +724,7 @@ class Runner:
                 node=here.node if here else "",
                 visit=here.visit if here else 0,
                 step=here.step if isinstance(here, RunStep) else "",
-                text=note.text if phase == "running" else self._reason if phase in ("ended", "stopped") else "",
+                text=note.text + waited if phase == "running" else self._reason if phase in ("ended", "stopped") else "",
                 done=done,
                 expected=expected,
                 best=note.best if phase == "running" else -1,
@@ -725,6 +740,13 @@ class Runner:
                 pid=os.getpid(),
             ),
         )
+
+
+def minutes(seconds: float) -> str:
+    """``45 s``, ``12 min``, ``1.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.3g} h"
 
 
 _YES: Reply = {"ok": True}

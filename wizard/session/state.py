@@ -232,6 +232,7 @@ def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
     here = state.here
     if here is not None and here.status in ("refused", "failed") and here.question is None:
         route = (*route[:-1], msgspec.structs.replace(here, status="cancelled"))
+        known = {key: k for key, k in known.items() if k.run != here.run or not _mendable(k)}
     if event.retry_unresolved:
         known = {key: k for key, k in known.items() if k.resolved}
     elif event.resumed:
@@ -244,6 +245,13 @@ def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
         "route": route,
         "closed": None,
     }
+
+
+def _mendable(known: Known) -> bool:
+    """Whether a probe was refused for something outside of the engine under test: a reference that cannot run, a file that is
+    gone, a checker that could not be started."""
+    m = known.measurement
+    return m is not None and (m.status in ("refused", "reference-failed") or m.facts.get("started") is False)
 
 
 def _of(state: State, key: str, kinds: Any) -> bool:

@@ -30,12 +30,12 @@ def model(text: str) -> str:
 
 def engine(text: str) -> str:
     """The canonical spec of the engine under test; empty takes the default. Raises Refusal."""
-    return words.engine_spec(text.strip(), "engine") if text.strip() else Problem(model="").engine
+    return words.engine_under_test(text.strip()) if text.strip() else Problem(model="").engine
 
 
 def reference(text: str) -> str:
     """The canonical spec of the reference; empty takes the default. Raises Refusal."""
-    return words.engine_spec(text.strip(), "reference") if text.strip() else Problem(model="").reference
+    return words.engine_spec(text.strip(), "--reference") if text.strip() else Problem(model="").reference
 
 
 def inputs(text: str) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ def inputs(text: str) -> tuple[str, ...]:
 
 def tolerance(text: str) -> dict[str, float]:
     """By output name, "" for all; empty leaves it to the engine's precision. Raises Refusal."""
-    return words.bounds("tolerance", [part.strip() for part in text.split(",") if part.strip()])
+    return words.bounds("--tolerance", [part.strip() for part in text.split(",") if part.strip()])
 
 
 FIELDS: Mapping[str, Callable[[str], object]] = {

@@ -1,5 +1,6 @@
 """Scripts and files that misbehave: each ends in a sentence that says where."""
 
+import pickle
 import sys
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def test_a_named_function_and_a_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("def load_data(:\n", r"'loader.py', line 1, stopped with SyntaxError"),
+        ("def load_data(:\n", r"'loader.py', line 1, is not Python"),
         ("import no_such_module_here\n", r"line 1, stopped with ModuleNotFoundError"),
         (
             "def load_data():\n  yield {}\n  raise RuntimeError('no data')\n",
@@ -51,9 +52,9 @@ def test_a_named_function_and_a_list(tmp_path: Path) -> None:
         ("def load_data():\n  return 1 / 0\n", r"line 2, stopped with ZeroDivisionError"),
         ("def load_data():\n  raise SystemExit(3)\n", r"line 2, stopped with SystemExit"),
         ("def load_data():\n  return int('x' + 1)\n", r"line 2, stopped with TypeError"),
-        ("def load_data():\n  yield [1, 2]\n", r"must yield dicts of arrays by input name, but feed 0 is a list"),
+        ("def load_data():\n  yield [1, 2]\n", r"must yield dicts of arrays by input name, but feed 0 is of type list"),
         ("def load_data():\n  return []\n", r"gave no feed at all"),
-        ("def load_data():\n  return None\n", r"must take no arguments and yield dicts"),
+        ("def load_data():\n  return None\n", r"returned nothing; let it yield dicts"),
         ("def load_data(path):\n  yield {}\n", r"must take no arguments"),
         ("def load_data():\n  yield {'x': object()}\n", r"'x' from 'loader.py' is not an array"),
         ("load_data = 3\n", r"has no function 'load_data'"),
@@ -105,8 +106,17 @@ def test_files_that_are_not_what_they_say(tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_text("1 2 3")
     np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
     np.savez(tmp_path / "pickle.npz", x=np.array([{}], dtype=object))
-    for name in ("bad.npz", "bad.npy", "pickle.npy", "pickle.npz"):
-        with pytest.raises(InputProblem, match=r"cannot be read as an? (archive of )?numpy arrays?"):
+    (tmp_path / "raw.npy").write_bytes(pickle.dumps({"x": 1}))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "pickle.npz").read_bytes()[:40])
+    for name, says in (
+        ("bad.npz", r"cannot be read as an archive of numpy arrays: it is something else"),
+        ("cut.npz", r"cannot be read as an archive of numpy arrays: .*zip"),
+        ("bad.npy", r"is empty \(0 bytes\)"),
+        ("pickle.npy", r"holds pickled Python objects, which are not opened"),
+        ("pickle.npz", r"holds pickled Python objects, which are not opened"),
+        ("raw.npy", r"holds pickled Python objects, which are not opened"),
+    ):
+        with pytest.raises(InputProblem, match=f"'{name}' {says}"):
             list(files.read(str(tmp_path / name), ["x"]))
     with pytest.raises(InputProblem, match=r"not a kind of inputs file that can be read; give one of .json"):
         list(files.read(str(tmp_path / "bad.txt"), ["x"]))

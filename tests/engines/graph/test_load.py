@@ -189,7 +189,23 @@ def test_broken_external_data_is_one_sentence(store: Store, tmp_path: Path) -> N
     (tmp_path / "w.bin").write_bytes(whole[:-1])
     breaks(path, store, "w.bin", "cut short")
     (tmp_path / "w.bin").unlink()
-    breaks(path, store, "w.bin", "beside")
+    breaks(path, store, "w.bin", f"is not in '{tmp_path}'")
+    (tmp_path / "w.bin").mkdir()
+    breaks(path, store, "w.bin", "no regular file")
+    (tmp_path / "w.bin").rmdir()
+    (tmp_path / "w.bin").symlink_to("gone.bin")
+    breaks(path, store, "w.bin", "a link to a file that is gone")
+    outside = tmp_path.parent / f"{tmp_path.name}-outside.bin"
+    outside.write_bytes(whole)
+    (tmp_path / "w.bin").unlink()
+    (tmp_path / "w.bin").symlink_to(outside)
+    breaks(path, store, "w.bin", "a link that leads out of")
+    cache = tmp_path / "snapshot"
+    cache.mkdir()  # as download caches lay files out: links into one folder of blobs
+    for name, blob in (("m.onnx", tmp_path / "m.onnx"), ("w.bin", tmp_path / "blob.bin")):
+        (cache / name).symlink_to(blob)
+    (tmp_path / "blob.bin").write_bytes(whole)
+    assert import_model(cache / "m.onnx", store).nodes == 1
     for location in ("../w.bin", "/etc/hostname", "a/../../w.bin", "..\\w.bin", "C:\\w.bin"):
         model = onnx.load(path, load_external_data=False)
         for tensor in model.graph.initializer:

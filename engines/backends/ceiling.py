@@ -1,0 +1,32 @@
+"""The newest IR version and opset that the installed ONNX Runtime takes, found by asking it."""
+
+from functools import cache
+
+import onnxruntime as ort
+from onnx import TensorProto, helper
+
+_SURE_IR, _SURE_OPSET = 8, 17  # every ONNX Runtime that this program installs with takes these
+_SILENT = 4
+
+
+def onnxruntime(ir: int, opset: int) -> tuple[int, int]:
+    """(IR version, opset), each as given or, where that is refused, the newest one that is not."""
+    if ir <= _SURE_IR and opset <= _SURE_OPSET:
+        return ir, opset
+    newest_ir = next((v for v in range(ir, _SURE_IR, -1) if _takes(v, _SURE_OPSET)), _SURE_IR)
+    newest_opset = next((v for v in range(opset, _SURE_OPSET, -1) if _takes(_SURE_IR, v)), _SURE_OPSET)
+    return min(ir, newest_ir), min(opset, newest_opset)
+
+
+@cache
+def _takes(ir: int, opset: int) -> bool:
+    plain = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "probe", plain[:1], plain[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
+    quiet = ort.SessionOptions()
+    quiet.log_severity_level = _SILENT
+    try:
+        ort.InferenceSession(model.SerializeToString(), quiet, providers=["CPUExecutionProvider"])
+    except Exception:  # whatever it says, it does not take it
+        return False
+    return True

@@ -1,0 +1,104 @@
+"""What a file is that was given as a model, told from its bytes alone. Standard library only: asked before any engine loads."""
+
+from pathlib import Path
+from typing import BinaryIO, Final, Literal
+
+# Field numbers of onnx.ModelProto and their wire types: enough to tell a model from any other file without parsing it.
+_FIELDS: Final = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
+_GRAPH: Final = 7
+_VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}  # wire types; the bytes of those of fixed size
+_HEAD: Final = 64  # bytes that tell the kinds below
+_LFS: Final = b"version https://git-lfs"
+
+# (offset, first bytes, what the file is, what to do)
+_KINDS: Final = (
+    (4, b"TFL3", "a TensorFlow Lite model", "convert it with tf2onnx"),
+    (0, b"PK\x03\x04", "a zip archive (PyTorch's .pt files are such, too)", "unpack it, or export the model to ONNX"),
+    (0, b"PK\x05\x06", "an empty zip archive", "export the model to ONNX"),
+    (0, b"\x1f\x8b", "compressed with gzip", "unpack it with gunzip"),
+    (0, b"BZh", "compressed with bzip2", "unpack it with bunzip2"),
+    (0, b"\xfd7zXZ\x00", "compressed with xz", "unpack it with unxz"),
+    (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", "unpack it with unzstd"),
+    (0, b"\x89HDF\r\n", "an HDF5 file (Keras saves such)", "convert it with tf2onnx"),
+    (0, b"\x80\x02", "a Python pickle, which is never opened here", "export the model to ONNX"),
+    (0, b"\x80\x03", "a Python pickle, which is never opened here", "export the model to ONNX"),
+    (0, b"\x80\x04", "a Python pickle, which is never opened here", "export the model to ONNX"),
+    (0, b"\x80\x05", "a Python pickle, which is never opened here", "export the model to ONNX"),
+    (0, b"ptrt", "an engine that TensorRT has built", "name the ONNX file that it was built from"),
+    (0, b"ftrt", "an engine that TensorRT has built", "name the ONNX file that it was built from"),
+    (4, b"ORTM", "in ONNX Runtime's own .ort format", "name the ONNX file that it was made from"),
+    (0, b"\x93NUMPY", "a numpy array", "give it with --inputs, and the model in front"),
+    (0, b"\x7fELF", "a program or library", "name the .onnx file"),
+)  # fmt: skip
+
+
+def looks_like_onnx(path: Path) -> bool:
+    """Whether the file's outermost layer is a ModelProto with a graph. Reads a few bytes of however many. Raises ``OSError``."""
+    return _layer(path) == "model"
+
+
+def _layer(path: Path) -> Literal["model", "short", "other"]:
+    """What the outermost fields say: all there, ended before their time, or those of something else."""
+    size = path.stat().st_size
+    graph = False
+    with path.open("rb") as file:
+        while file.tell() < size:
+            key = _varint(file)
+            field, wire = key >> 3, key & 7
+            if key < 0:
+                return "short"
+            # A field of a later version is passed over; a known one of another type makes it another message.
+            if not field or _FIELDS.get(field, wire) != wire or wire not in (_VARINT, *_FIXED, _BYTES):
+                return "other"
+            length = _FIXED.get(wire, 0) or _varint(file)
+            if length < 0 or (wire != _VARINT and file.tell() + length > size):
+                return "short"
+            if wire != _VARINT:
+                graph = graph or field == _GRAPH
+                file.seek(length, 1)
+    return "model" if graph else "short"
+
+
+def complaint(path: Path) -> str:
+    """Why the file cannot be a model, and what to do, as a sentence; "" where it looks like one. Raises ``OSError``."""
+    name = path.name
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    if not head:
+        return f"'{name}' is empty (0 bytes); export or copy the model again."
+    if head.startswith(_LFS):
+        return f"'{name}' is a pointer of git-lfs, not the model itself; fetch the model with 'git lfs pull'."
+    for offset, magic, what, remedy in _KINDS:
+        if head[offset : offset + len(magic)] == magic:
+            return f"'{name}' is {what}, not an ONNX model; {remedy}."
+    layer = _layer(path)
+    if layer == "model":
+        return ""
+    if _is_text(head):
+        return f"'{name}' is a text file, not an ONNX model; name the .onnx file."
+    if layer == "short":
+        return f"'{name}' begins like an ONNX model but ends too early, after {path.stat().st_size:,} bytes; copy it again."
+    return f"'{name}' is not an ONNX model: its bytes do not read as one; export the model to ONNX."
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        text = head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:  # else a character that the sample has cut
+            return False
+        text = head[: error.start].decode("utf-8")
+    return all(c.isprintable() or c in "\r\n\t" for c in text)
+
+
+def _varint(file: BinaryIO) -> int:
+    """A protobuf varint; -1 where the file ends or it is too long."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = file.read(1)
+        if not byte:
+            return -1
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return value
+    return -1

@@ -1,0 +1,68 @@
+"""Why a model or inputs cannot be taken in, as the refusal that ends the session: for the user's files exit 2, else exit 4."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from engines.nearest import suggestion
+from engines.probe import Measurement, SampleInfo
+from engines.steps.base import StepRefused
+
+_BAD_INPUT, _MISSING = 2, 4
+_BOUNDS = ("tolerance", "atol", "rtol")
+
+
+def no_model(taken: Measurement) -> StepRefused:
+    """The answer to an Import that is not ``ok``."""
+    return StepRefused(taken.message, code=_BAD_INPUT if taken.status == "refused" else _MISSING)
+
+
+def no_inputs(made: Measurement, sources: Iterable[str]) -> StepRefused:
+    """The answer to a LoadInputs that is not ``ok``. What takes its worker down, or does not end, is the user's script where
+    there is one."""
+    scripts = [PurePath(path).name for path in map(script, sources) if path]
+    if made.status == "refused":
+        return StepRefused(made.message, code=_BAD_INPUT)
+    if not scripts or made.status not in ("timeout", "crash", "out-of-memory"):
+        return StepRefused(made.message, code=_MISSING)
+    named = " or ".join(f"'{name}'" for name in scripts)
+    said = {
+        "timeout": f"The data loader {named} gave no inputs in time. {made.message} "
+        "Mend it, or give it longer with --timeout.",
+        "crash": f"The data loader {named} took its process down. {made.message} Its own words are in {made.log or 'logs'}.",
+        "out-of-memory": f"The data loader {named} filled the memory. {made.message} Let it yield one feed at a time.",
+    }
+    return StepRefused(said[made.status], code=_BAD_INPUT)
+
+
+def refuse_unmeasured(m: Measurement, samples: Iterable[SampleInfo]) -> None:
+    """Raise StepRefused where the whole model could not be judged at all, by no fault of the engine under test: the reference
+    does not run it, it does not fit what is installed, or the checker cannot be started."""
+    if m.facts.get("started") is False or m.status == "refused":
+        raise StepRefused(m.message, code=_MISSING)
+    if m.status == "reference-failed":
+        blind = "while it ran" in m.message and not any(s.id.startswith("real:") for s in samples)
+        hint = " The inputs were random ones; if the model needs others, give them with --inputs." if blind else ""
+        raise StepRefused(f"{m.message}{hint}", code=_MISSING)
+
+
+def script(source: str) -> str:
+    """The data loader script of a source, without its function; "" where it is no script."""
+    head, _, function = source.rpartition(":")
+    path = head if head.endswith(".py") and function.isidentifier() else source
+    return path if path.endswith(".py") else ""
+
+
+def refuse_unknown_outputs(problem: Mapping[str, Any], outputs: Iterable[str]) -> None:
+    """Raise StepRefused for a bound on an output that the model does not have. ``outputs``: its names, none where unknown."""
+    known = list(outputs)
+    for option in _BOUNDS:
+        for name in problem.get(option, {}):
+            if name and known and name not in known:
+                shown = ", ".join(f"'{n}'" for n in known[:6]) + (
+                    f" and {len(known) - 6} more" if len(known) > 6 else ""
+                )
+                raise StepRefused(
+                    f"--{option}: the model has no output '{name}'.{suggestion(name, known)} It has {shown}.",
+                    code=_BAD_INPUT,
+                )
