@@ -162,9 +162,9 @@ class PlainDisplay:
             case ProbeFinished():
                 return self._probe(event)
             case WorkerDied():
-                how = f"signal {event.signal}" if event.signal else f"exit {event.returncode}"
-                at = f" in {event.key[:8]}" if event.key else ""
-                return [f"    worker {event.worker} died: {how}{at}; {visible(event.detail) or 'started again'}"]
+                how = f"It ended with {f'signal {event.signal}' if event.signal else f'exit {event.returncode}'}."
+                at = f" at probe {event.key[:8]}" if event.key else ""
+                return [f"    worker {event.worker} was lost{at} and is replaced: {visible(event.detail) or how}"]
             case StepFinished():
                 return self._finished(event)
             case StepCancelled():

@@ -17,6 +17,7 @@ from engines.steps.prepare import all_feeds, prepared
 from engines.steps.tactics import tactics
 
 TIMED = 10  # runs
+SPREAD_BUDGET = 60  # builds
 
 
 class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,7 +49,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             break
     capability = ctx.engine_info.get("capabilities", {}).get("keep", {"present": False, "reason": ""})
     if chosen is None and (capability["present"] or is_quantized(ask.index)) and not ctx.check:
-        kept: Kept = yield from keep_higher(ask, PrecisionParams(budget=params.budget))
+        kept: Kept = yield from _kept(ask, params)
         message, files = say(ask, kept), kept.files
         if kept.outcome == "found":
             chosen = as_workaround(ask, kept)
@@ -92,6 +93,17 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         },
         decisive={"workaround": (_applied(ask, chosen),)} if chosen else {},
     )
+
+
+def _kept(ask: Inquiry, params: WorkaroundParams) -> Sub:
+    """Nodes to keep in higher precision. Where the error is spread, layers stand for one another: stretches at either end are
+    tried first, and the set is not polished for long, as none is the only one."""
+    if not ask.findings.spread or ask.findings.culprits:
+        return (yield from keep_higher(ask, PrecisionParams(budget=params.budget)))
+    nodes = tuple(range(len(ask.index.nodes)))
+    eighths = [k * len(nodes) // 8 for k in range(1, 8)]
+    tries = [t for cut in eighths for t in (nodes[len(nodes) - cut :], nodes[:cut])]
+    return (yield from keep_higher(ask, PrecisionParams(budget=min(params.budget, SPREAD_BUDGET)), tries))
 
 
 def _options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:

@@ -56,7 +56,7 @@ def gather(
         explanation=str(reproduced.get("message") or ""),
         spread=_spread(state),
         depth=depth(state, table, criterion.tolerance if criterion else 0.0),
-        notes=findings.notes,
+        notes=(*findings.notes, *_lost(state)),
         commands=tuple(commands(parse(problem.engine), criterion, first.inputs)) if first and criterion else (),
         seconds=sum(visit.seconds for visit in state.route),
         probes=sum(visit.probes for visit in state.route),
@@ -218,6 +218,16 @@ def layers(state: State, table: Callable[[str], Table]) -> tuple[QuantizedLayer,
     """The last ranking of quantized layers on the route."""
     digest = next((v.tables["layers"] for v in reversed(state.route) if "layers" in v.tables), "")
     return tuple(msgspec.convert(row, QuantizedLayer) for row in (table(digest) if digest else ()))
+
+
+def _lost(state: State) -> tuple[str, ...]:
+    """Workers that died or had to be killed while they worked, one sentence each: every one cost a probe."""
+    said = []
+    for death in state.deaths:
+        visit = next((v for v in reversed(state.route) if v.started and v.started <= death.ts), None)
+        if death.key:
+            said.append(f"One probe{f' of {visit.step}' if visit else ''} cost its worker: {death.detail}")
+    return tuple(said)
 
 
 def _spread(state: State) -> str:

@@ -38,7 +38,7 @@ def summary(report: Report) -> str:
         ("failing outputs", listing([code(name) for name in report.failing_outputs])),
         ("samples failing", f"{report.samples_failing} of {report.samples}"),
         *([("nearest to failing", nearest)] if report.margin is not None and report.worst_output else []),
-        *([("cause", literal(report.cause) or "?")] if report.culprits else []),
+        *([("cause", literal(report.cause) or "?")] if report.cause else []),
         *([("size", f"{report.nodes_after} of {count(report.nodes_before, 'node')}")] if report.nodes_after else []),
         ("time", f"{duration(report.seconds)}, {count(report.probes, 'probe')}"),
     ]
