@@ -75,9 +75,8 @@ def _of_ir(model: ModelProto, ir: int) -> str:
     """The first element type that an older IR version does not have."""
     if ir < _PLAIN_IR:
         return f"IR version {ir} lacks more than this program can check"
-    late = {
-        int(TensorProto.DataType.Value(n)): n for n, v in _TYPES.items() if v > ir and n in TensorProto.DataType.keys()
-    }
+    known = dict(TensorProto.DataType.items())  # an older onnx has not all of them
+    late = {known[name]: name for name, since in _TYPES.items() if since > ir and name in known}
     kind = next((k for k in _element_types(model) if k in late), None)
     return "" if kind is None else f"IR version {ir} has no element type {late[kind]}"
 
