@@ -21,13 +21,15 @@ from wizard.tui.screens.overlays import (
     Drawing,
     Fields,
     LogCard,
+    Pick,
+    PickFile,
     ProbesCard,
     Reading,
     RewindCard,
     TermsCard,
 )
 from wizard.tui.screens.sessions import SessionsScreen
-from wizard.tui.screens.setup import SetupScreen
+from wizard.tui.screens.setup import SetupScreen, completed
 from wizard.tui.screens.step import StepScreen
 from wizard.tui.widgets.answers import Answers
 from wizard.tui.widgets.lines import Text
@@ -339,7 +341,7 @@ async def test_setup_says_problems_beside_the_field_and_starts(
         field, said = app.screen.query_one("#model", Input), app.screen.query_one("#problem-model", Text)
         field.value = str(fake)
         await pilot.press("tab")
-        await settle(pilot, lambda: "not an ONNX model" in said.text)
+        await settle(pilot, lambda: "'photo.onnx'" in said.text)
         field.value = str(tmp_path / "tinny.onnx")
         field.focus()
         await pilot.press("tab")
@@ -521,3 +523,59 @@ async def test_commands_are_copied_one_by_one(session: FakeSession, make_app: Ma
         await pilot.press("down", "c")
         await settle(pilot, lambda: app.clipboard == "trtexec --onnx=/models/resnet50.onnx")
     assert (session.folder / "last-command.txt").read_text() == app.clipboard + "\n"
+
+
+async def test_setup_lists_what_fits_into_each_field(
+    session: FakeSession, make_app: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path = tmp_path / "work"
+    (tmp_path / "below").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for name in ("below/tiny.onnx", "[red].onnx", "inputs.npz", "more.npz", "notes.txt"):
+        (tmp_path / name).write_bytes(b"x")
+    app = make_app(folder=None, setup=Problem(model=""))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        await pilot.press("f2")
+        await settle(pilot, lambda: isinstance(app.screen, PickFile) and len(app.screen._shown) > 1)
+        assert [entry.label for entry in app.screen._shown] == ["..", "[red].onnx", "below/"]
+        await pilot.press(*"below", "enter")
+        await settle(pilot, lambda: [entry.label for entry in app.screen._shown] == ["..", "tiny.onnx"])
+        await pilot.press("down", "enter")
+        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        assert app.screen.query_one("#model", Input).value == str(tmp_path / "below" / "tiny.onnx")
+        app.screen.query_one("#model", Input).value = ""
+        app.screen.query_one("#inputs", Input).focus()
+        for _ in range(2):
+            await pilot.press("f2")
+            await settle(pilot, lambda: isinstance(app.screen, PickFile) and len(app.screen._shown) == 4)
+            await pilot.press("down", "enter")
+            await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        assert app.screen.query_one("#inputs", Input).value == ", ".join([str(tmp_path / "inputs.npz")] * 2)
+        for field, wanted in (("engine", "fp16 emul"), ("reference", "fp64"), ("tolerance", "0.05")):
+            app.screen.query_one(f"#{field}", Input).focus()
+            await pilot.press("f2")
+            await settle(pilot, lambda: isinstance(app.screen, Pick))
+            await pilot.press(*wanted.replace(" ", "_"), "enter")
+            await pilot.pause()
+            assert isinstance(app.screen, Pick) == ("_" in wanted.replace(" ", "_")), "nothing fits: nothing is taken"
+            if isinstance(app.screen, Pick):
+                app.screen.query_one("#narrow", Input).value = wanted
+                await pilot.pause()
+                await pilot.press("enter")
+            await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        values = [app.screen.query_one(f"#{field}", Input).value for field in ("engine", "reference", "tolerance")]
+        assert values == ["emulate:precision=fp16", "reference:precision=fp64", "0.05"]
+    assert app.library.created == [], "nothing runs before Start"
+
+
+def test_a_path_is_completed_with_what_fits(tmp_path: Path) -> None:
+    for name in ("model.onnx", "mode.txt", "inputs.npz"):
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "folder").mkdir()
+    assert completed(f"{tmp_path}/mo", (".onnx",)) == f"{tmp_path}/model.onnx"
+    assert completed(f"{tmp_path}/fo", (".onnx",)) == f"{tmp_path}/folder"
+    assert completed(f"a.npz, {tmp_path}/in", (".npz",)) == f"a.npz, {tmp_path}/inputs.npz"
+    assert completed(f"{tmp_path}/zz", (".onnx",)) is None
+    assert completed("/nowhere/at/all", (".onnx",)) is None
+    assert completed("", (".onnx",)) is None

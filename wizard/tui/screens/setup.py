@@ -1,6 +1,8 @@
 """A new session: model, engine, reference, inputs, tolerance. Each is checked when left; nothing runs before Start."""
 
 import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 import msgspec
@@ -8,14 +10,16 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.suggester import Suggester
 from textual.widgets import Button, Input
 
 from wizard.cli.exits import Refusal
+from wizard.cli.problem import INPUT_KINDS
 from wizard.problem import Problem
 from wizard.report.words import number
-from wizard.tui import checks, keys
+from wizard.tui import checks, choices, keys
 from wizard.tui.host import Hosted
-from wizard.tui.screens.overlays import Reading
+from wizard.tui.screens.overlays import Pick, PickFile, Reading
 from wizard.tui.widgets.bottom import Bottom
 from wizard.tui.widgets.lines import Text
 
@@ -49,6 +53,46 @@ ROWS = (
 )
 
 
+KINDS = {"model": (".onnx",), "inputs": INPUT_KINDS}
+
+
+class Paths(Suggester):
+    """Completes the path that is being typed, the last of several; the right arrow takes it."""
+
+    def __init__(self, kinds: Sequence[str]) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._kinds = kinds
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """The whole value with its last path completed."""
+        return await asyncio.to_thread(completed, value, self._kinds)
+
+
+def completed(value: str, kinds: Sequence[str]) -> str | None:
+    """``value`` with the first folder or file of these kinds that goes on like it; None where there is none."""
+    before, comma, last = value.rpartition(",")
+    typed = last.lstrip()
+    if not typed:
+        return None
+    path = Path(typed).expanduser()
+    folder, stem = (path, "") if typed.endswith("/") else (path.parent, path.name)
+    try:
+        found = sorted((item.name, item.is_dir()) for item in folder.iterdir() if item.name.startswith(stem))
+        fits = [(name, is_dir) for name, is_dir in found if is_dir or name.lower().endswith(tuple(kinds))]
+        names = [name for name, _ in fits if not name.startswith(".") and name.isprintable()]
+    except OSError:
+        return None
+    if not names or not stem:
+        return None
+    return before + comma + last + names[0][len(stem) :]
+
+
+def start(model: str) -> Path:
+    """The folder where a picker begins: the model's, else the one where the program was started."""
+    folder = Path(model).expanduser().parent if model.strip() else Path()
+    return folder.absolute() if folder.is_dir() else Path().absolute()
+
+
 class SetupScreen(Hosted):
     """The form. Problems stand beside their field."""
 
@@ -57,6 +101,7 @@ class SetupScreen(Hosted):
         # Before the field sees them: what is typed or pasted right behind them must land in the next field.
         Binding("enter,tab,down", "next", "next field", show=False, priority=True),
         Binding("shift+tab,up", "previous", "field before", show=False, priority=True),
+        Binding("f2", "pick", "choose from a list", id="setup_pick"),
         Binding("f1", "keys_help", "help", show=True, id="setup_help"),
         *keys.bindings("interrupt"),
     ]
@@ -68,7 +113,10 @@ class SetupScreen(Hosted):
     def compose(self) -> ComposeResult:
         yield Text("New session", id="title")
         with VerticalScroll(id="form", can_focus=False):
-            yield Text("Nothing runs before Start. Tab or the arrows go to the next field; Enter too.", classes="quiet")
+            yield Text(
+                "Nothing runs before Start. Tab, Enter or the arrows go to the next field; F2 lists what fits.",
+                classes="quiet",
+            )
             for field in ROWS:
                 yield Text(field.label, classes="field-label")
                 yield Text(field.hint, classes="quiet field-hint")
@@ -78,6 +126,7 @@ class SetupScreen(Hosted):
                     id=field.name,
                     compact=True,
                     select_on_focus=False,
+                    suggester=Paths(KINDS[field.name]) if field.name in KINDS else None,
                 )
                 yield Text("", id=f"problem-{field.name}", classes="problem")
             yield Button("Start", id="start", variant="primary", compact=True)
@@ -151,6 +200,31 @@ class SetupScreen(Hosted):
             self.host.open_session(folder, replace=self)
         finally:
             self.query_one("#start", Button).disabled = False
+
+    def action_pick(self) -> None:
+        """List what fits into the field at hand."""
+        field = self.focused if isinstance(self.focused, Input) else self.query_one("#model", Input)
+        name = field.id or ""
+
+        def done(picked: str | None) -> None:
+            if picked is None:
+                return
+            # Inputs may be several: what is picked is added.
+            before = [part.strip() for part in field.value.split(",") if part.strip()] if name == "inputs" else []
+            field.value = ", ".join([*before, picked])
+            field.cursor_position = len(field.value)
+            field.focus()
+            self._check(name)
+
+        match name:
+            case "engine" | "reference":
+                entries = choices.engines(reference=name == "reference")
+                self.app.push_screen(Pick(next(row.label for row in ROWS if row.name == name), entries), done)
+            case "tolerance":
+                self.app.push_screen(Pick("Tolerance", choices.tolerances()), done)
+            case _:
+                title = "Model" if name == "model" else "Inputs (F2 again adds another)"
+                self.app.push_screen(PickFile(title, start(self.query_one("#model", Input).value), KINDS[name]), done)
 
     def action_next(self) -> None:
         """To the next field; on Start it starts."""

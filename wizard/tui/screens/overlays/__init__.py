@@ -5,9 +5,10 @@ from wizard.tui.screens.overlays.asking import Choose, Field, Fields
 from wizard.tui.screens.overlays.card import Card
 from wizard.tui.screens.overlays.listed import CommandsCard, Listed, ProbesCard, RewindCard, TermsCard
 from wizard.tui.screens.overlays.log import LogCard
+from wizard.tui.screens.overlays.pick import Pick, PickFile
 from wizard.tui.screens.overlays.reading import Drawing, Map, PlainCard, Reading
 
 __all__ = [
     "Card", "Choose", "CommandsCard", "Drawing", "Entry", "Field", "Fields", "Listed", "LogCard", "Map",
-    "PlainCard", "ProbesCard", "Reading", "RewindCard", "TermsCard",
+    "Pick", "PickFile", "PlainCard", "ProbesCard", "Reading", "RewindCard", "TermsCard",
 ]  # fmt: skip

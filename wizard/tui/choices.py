@@ -1,0 +1,51 @@
+"""What Setup's pickers offer for engine, reference and tolerance. From the engines' declarations; imports no engine."""
+
+import importlib.util
+
+from engines import options
+from engines.options import Declaration
+from wizard.tui.narrative import Entry
+
+_TOLERANCES = (
+    ("", "by precision", "As the engine's precision allows: 0.0001 (FP32), 0.01 (TF32, FP16), 0.05 (BF16), 0.1 (INT8)."),
+    ("0.0001", "0.0001", "FP32: rounding in the last digits alone."),
+    ("0.001", "0.001", "Stricter than FP16 usually keeps; looser than FP32 needs."),
+    ("0.01", "0.01", "FP16 and TF32: three digits."),
+    ("0.05", "0.05", "BF16: two digits."),
+    ("0.1", "0.1", "INT8."),
+)  # fmt: skip
+
+
+def here(declared: Declaration) -> bool:
+    """Whether the engine's package is installed; nothing is imported."""
+    return not declared.package or importlib.util.find_spec(declared.package) is not None
+
+
+def engines(*, reference: bool = False) -> list[Entry]:
+    """Every engine with the precisions that it declares; those that are not installed come last and say what brings them."""
+    found, missing = [], []
+    for name, declared in options.DECLARED.items():
+        if declared.hidden or declared.refusal:
+            continue
+        if not here(declared):
+            missing.append(Entry(name, name, "not installed", f"{declared.summary} {declared.install} brings it."))
+            continue
+        found.append(Entry(name, name, "", declared.summary))
+        found += [Entry(f"{name}:{key}={value}", f"{name}:{key}={value}", "", f"{declared.summary} {help_}")
+                  for key, help_, values in _variants(declared, reference) for value in values]  # fmt: skip
+    return [*found, *missing]
+
+
+def _variants(declared: Declaration, reference: bool) -> list[tuple[str, str, tuple[str, ...]]]:
+    """(option, its help, its values) worth a line of their own: precision, and how much is optimized."""
+    wanted = ("precision",) if reference else ("precision", "optimization")
+    return [
+        (option.name, option.help, tuple(v for v in option.choices if v != option.default))
+        for option in declared.options
+        if option.name in wanted and option.choices
+    ]
+
+
+def tolerances() -> list[Entry]:
+    """The usual ones, by precision."""
+    return [Entry(value, label, "", meaning) for value, label, meaning in _TOLERANCES]

@@ -1,0 +1,163 @@
+"""Pickers of Setup: a file from a folder, or one of a few values that fit. Typing narrows the list."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual import events, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
+
+from wizard.tui.narrative import Entry
+from wizard.tui.screens.overlays.card import Card
+from wizard.tui.screens.overlays.listed import prompt
+from wizard.tui.widgets.lines import Text
+
+MOST = 500  # entries of a folder that are listed
+
+
+class Pick(Card[str]):
+    """A filter and a list; the result is the id of what Enter took. Each entry's ``detail`` shows below while highlighted."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "move(1)", "down", show=False, priority=True),
+        Binding("up", "move(-1)", "up", show=False, priority=True),
+        Binding("pagedown", "move(10)", "down", show=False, priority=True),
+        Binding("pageup", "move(-10)", "up", show=False, priority=True),
+        Binding("enter", "take", "take", show=False, priority=True),
+    ]
+
+    def __init__(self, title: str, entries: Sequence[Entry], text: str = "") -> None:
+        super().__init__(title, hint="type to narrow, arrows choose, Enter takes, Esc closes")
+        self._all, self._shown, self._text = tuple(entries), tuple(entries), text
+
+    def body(self) -> ComposeResult:
+        yield Text(self._text, id="pick-text", classes="paragraph")
+        yield Input(placeholder="type to narrow the list", id="narrow", compact=True)
+        yield OptionList(markup=False, classes="list", id="picks")
+        yield Text("", id="pick-detail", classes="quiet")
+
+    def on_mount(self) -> None:
+        """All entries; typing narrows them."""
+        self.query_one("#picks", OptionList).can_focus = False
+        self.query_one("#narrow", Input).focus()
+        self.list(self._all)
+
+    def list(self, entries: Sequence[Entry]) -> None:
+        """Show these, narrowed by what is typed."""
+        self._all = tuple(entries)
+        wanted = self.query_one("#narrow", Input).value.lower().split()
+        self._shown = tuple(e for e in self._all if all(word in f"{e.label} {e.more}".lower() for word in wanted))
+        options = self.query_one("#picks", OptionList)
+        options.set_options([Option(prompt(entry)) for entry in self._shown] or [Option("nothing fits", disabled=True)])
+        options.highlighted = 0 if self._shown else None
+
+    @property
+    def chosen(self) -> Entry | None:
+        """The highlighted entry."""
+        index = self.query_one("#picks", OptionList).highlighted
+        return self._shown[index] if index is not None and index < len(self._shown) else None
+
+    def on_input_changed(self, _event: Input.Changed) -> None:
+        """Narrow."""
+        self.list(self._all)
+
+    def on_option_list_option_highlighted(self, _event: OptionList.OptionHighlighted) -> None:
+        """What it is."""
+        self.query_one("#pick-detail", Text).show(self.chosen.detail if self.chosen else "")
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """A click takes it."""
+        event.stop()
+        self.action_take()
+
+    def action_move(self, by: int) -> None:
+        """Along the list; the field keeps the keyboard."""
+        options = self.query_one("#picks", OptionList)
+        if self._shown:
+            options.highlighted = min(len(self._shown) - 1, max(0, (options.highlighted or 0) + by))
+
+    def action_take(self) -> None:
+        """Take the highlighted entry."""
+        if self.chosen:
+            self.take(self.chosen)
+
+    def take(self, entry: Entry) -> None:
+        """The result."""
+        self.dismiss(entry.id)
+
+
+class PickFile(Pick):
+    """Walks folders; lists what ends in one of ``kinds``. The result is an absolute path."""
+
+    def __init__(self, title: str, start: Path, kinds: Sequence[str]) -> None:
+        super().__init__(title, (), str(start))
+        self._folder, self._kinds = start, tuple(kinds)
+
+    def on_mount(self) -> None:
+        """Look into the first folder."""
+        super().on_mount()
+        self._look(self._folder)
+
+    @work(thread=True, exclusive=True, group="folder", exit_on_error=False)
+    def _look(self, folder: Path) -> None:
+        """List a folder, in a thread: it may lie on a slow disk."""
+        try:
+            entries, problem = inside(folder, self._kinds), ""
+        except OSError as error:
+            entries, problem = [up(folder)], f" cannot be read: {error.strerror or error}."
+        self.app.call_from_thread(self._looked, folder, entries, problem)
+
+    def _looked(self, folder: Path, entries: Sequence[Entry], problem: str) -> None:
+        if self.is_mounted:
+            self._folder = folder
+            self.query_one("#pick-text", Text).show(f"{folder}{problem}")
+            self.query_one("#narrow", Input).value = ""
+            self.list(entries)
+
+    def take(self, entry: Entry) -> None:
+        """Into a folder, or take the file."""
+        path = Path(entry.id)
+        if entry.more == "folder" or entry.more == "up":
+            self._look(path)
+        else:
+            self.dismiss(entry.id)
+
+    def on_key(self, event: events.Key) -> None:
+        """Backspace in an empty field goes up."""
+        if event.key == "backspace" and not self.query_one("#narrow", Input).value:
+            self._look(self._folder.parent)
+            event.stop()
+
+
+def up(folder: Path) -> Entry:
+    """The way to the folder above."""
+    return Entry(str(folder.parent), "..", "up")
+
+
+def inside(folder: Path, kinds: Sequence[str]) -> list[Entry]:
+    """A folder's files of these kinds, then its folders, each by name; hidden ones left out, MOST in all. Raises ``OSError``."""
+    files, folders = [], []
+    with os.scandir(folder) as found:
+        for item in found:
+            if item.name.startswith("."):
+                continue
+            if item.is_dir():
+                folders.append(Entry(item.path, f"{item.name}/", "folder"))
+            elif item.name.lower().endswith(tuple(kinds)):
+                files.append(Entry(item.path, item.name, size(item.stat().st_size)))
+    files.sort(key=lambda entry: entry.label)
+    folders.sort(key=lambda entry: entry.label)
+    return [up(folder), *files, *folders][:MOST]
+
+
+def size(count: float) -> str:
+    """``12 KiB``, ``1.1 GiB``."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return f"{count:.0f} {unit}" if unit == "bytes" or count >= 10 else f"{count:.1f} {unit}"
+        count /= 1024
+    return ""
