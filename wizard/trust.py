@@ -1,7 +1,8 @@
-"""Which scripts and commands the user has agreed to run.
+"""Which scripts, commands and libraries the user has agreed to run.
 
-A session names scripts and commands that run with the user's rights. What the user typed on this machine is remembered by
-digest; anything else needs ``--yes-run-scripts``.
+A session names scripts, commands and libraries that run with the user's rights. What the user typed on this machine is remembered
+by digest; anything else needs ``--yes-run-scripts``. A probe may run nothing but what its session's PROBLEM names (``foreign``):
+a journal or a flow cannot bring in more.
 """
 
 import contextlib
@@ -13,11 +14,20 @@ from pathlib import Path
 import msgspec
 
 from engines.data.store import atomic, digest_file
+from engines.probe import AnyProbe, Check, LoadInputs
+from engines.spec import parse
 from wizard.problem import Problem
+
+LIBRARIES = {
+    "custom_ops": "library of custom operators",
+    "plugins": "library of plugins",
+}  # option of a spec -> what it names
+_SHOWN = 5  # first lines of a script
 
 
 class Item(msgspec.Struct, frozen=True):
-    """Something that would run: a data loader script or a check command."""
+    """Something that would run: a data loader script, a check command, a library that an engine would load. ``first_lines``:
+    of a script, or the command itself; a library has none."""
 
     kind: str
     path: str
@@ -29,22 +39,63 @@ def items(problem: Problem) -> list[Item]:
     """What the PROBLEM would run, as it is on disk *now*; a file that is gone has the digest ``""``."""
     found: list[Item] = []
     for source in problem.inputs:
-        head, colon, function = source.rpartition(":")
-        path = Path(head if colon and head.endswith(".py") and function.isidentifier() else source)
-        if path.suffix == ".py":
+        head, colon, _ = source.rpartition(":")
+        path = Path(head if colon and head.endswith(".py") else source)
+        name, equals, rest = str(path).partition("=")
+        if equals and name and not path.exists():  # NAME=path
+            path = Path(rest)
+        if path.suffix.lower() == ".py":
             found.append(_script("data loader script", path))
     if problem.check:
         digest = hashlib.sha256(problem.check.encode()).hexdigest()
         found.append(Item("check command", problem.check, digest, (problem.check,)))
+    return [*found, *engine_items(problem.engine, problem.reference)]
+
+
+def engine_items(*specs: str) -> list[Item]:
+    """The libraries that these engine specs would load."""
+    return [_library(LIBRARIES[option], Path(path)) for option, path in sorted(_libraries(*specs))]
+
+
+def _libraries(*specs: str) -> set[tuple[str, str]]:
+    """(option, path) of each library that the specs name; none for a text that is no spec, which no engine takes either."""
+    found: set[tuple[str, str]] = set()
+    for spec in filter(None, specs):
+        with contextlib.suppress(ValueError):
+            options = dict(parse(spec).options)
+            found.update((o, path) for o in LIBRARIES for path in options.get(o, "").split("+") if path)
     return found
+
+
+def _library(kind: str, path: Path) -> Item:
+    try:
+        return Item(kind, str(path), digest_file(path), ())
+    except OSError:
+        return Item(kind, str(path), "", ())
 
 
 def _script(kind: str, path: Path) -> Item:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
-        return Item(kind, str(path), digest_file(path), tuple(text.splitlines()[:5]))
+        return Item(kind, str(path), digest_file(path), tuple(text.splitlines()[:_SHOWN]))
     except OSError:
         return Item(kind, str(path), "", ())
+
+
+def foreign(probe: AnyProbe, problem: Problem, engine: str = "") -> str:
+    """What the probe would run that its PROBLEM does not name, in a sentence; "" where there is nothing of the kind. ``engine``:
+    one that the user typed in place of the recorded one."""
+    strange = ""
+    if isinstance(probe, Check) and probe.command != problem.check:
+        strange = f"the check command {ascii(probe.command[:200])}"
+    elif isinstance(probe, LoadInputs) and (more := [s for s in probe.sources if s not in problem.inputs]):
+        strange = f"the inputs {ascii(more[0])}"
+    else:
+        named = _libraries(problem.engine, problem.reference, engine)
+        asked = _libraries(getattr(probe, "engine", ""), getattr(probe, "reference", ""))
+        if unnamed := sorted(asked - named):
+            strange = f"the {LIBRARIES[unnamed[0][0]]} {ascii(unnamed[0][1])}"
+    return f"The session would run {strange}, which its problem does not name; nothing was run." if strange else ""
 
 
 def trust_file() -> Path:
@@ -89,9 +140,9 @@ def strangers(problem: Problem, yes: Iterable[str]) -> list[Item]:
 
 def sentence(unknown: Iterable[Item]) -> str:
     """What would run and how to agree to it."""
-    lines = ["This session runs scripts that nobody agreed to on this machine:"]
+    lines = ["This session runs code that nobody agreed to on this machine:"]
     for item in unknown:
-        lines.append(f"  {item.kind} {item.path}  sha256 {item.digest}")
-        lines += [f"    | {ascii(line)[1:-1]}" for line in item.first_lines[:5]]
-    lines.append("Read them; to go on, add --yes-run-scripts and the digest.")
+        lines.append(f"  {item.kind} {ascii(item.path)[1:-1]}  sha256 {item.digest}")
+        lines += [f"    | {ascii(line[:200])[1:-1]}" for line in item.first_lines]
+    lines.append("Read them; to go on, add --yes-run-scripts and the digest, once for each.")
     return "\n".join(lines)

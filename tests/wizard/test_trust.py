@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from engines.probe import Check, LoadInputs, Measure
 from wizard import trust
 from wizard.problem import Problem
 
@@ -73,3 +75,47 @@ def test_a_script_that_is_gone_cannot_run(tmp_path: Path) -> None:
     problem = Problem(model="m", inputs=(str(tmp_path / "gone.py"),))
     assert trust.items(problem)[0].digest == ""
     assert trust.strangers(problem, []) == []
+
+
+def test_libraries_that_an_engine_would_load_need_agreement_too(tmp_path: Path) -> None:
+    ops, more, plugin = (tmp_path / name for name in ("ops.so", "more.so", "plugin.so"))
+    for path in (ops, more, plugin):
+        path.write_bytes(path.name.encode())
+    problem = Problem(
+        model="m", engine=f"tensorrt:plugins={plugin}", reference=f"onnxruntime:custom_ops={ops}+{more},threads=1"
+    )
+    found = trust.strangers(problem, [])
+    assert [(item.kind, item.path) for item in found] == [
+        ("library of custom operators", str(more)),
+        ("library of custom operators", str(ops)),
+        ("library of plugins", str(plugin)),
+    ]
+    assert "plugin.so" in trust.sentence(found)
+    trust.remember(found)
+    assert trust.strangers(problem, []) == []
+    ops.write_bytes(b"another content")
+    assert [item.path for item in trust.strangers(problem, [])] == [str(ops)]
+
+
+def test_no_spelling_of_a_script_gets_past(tmp_path: Path, script: Path) -> None:
+    other = tmp_path / "other.PY"
+    other.write_text("load_data = list")
+    for source in (f"x={script}", f"x={script}:batches", f"{script}:not an identifier", str(other)):
+        assert len(trust.strangers(Problem(model="m", inputs=(source,)), [])) == 1, source
+
+
+def test_what_a_problem_does_not_name_is_foreign(script: Path) -> None:
+    problem = Problem(model="m", engine="onnxruntime:custom_ops=/a.so", inputs=(str(script),), check="mine {model}")
+    measure = Measure(
+        model="d", inputs="i", samples=("real:0",), engine="onnxruntime:custom_ops=/a.so", reference="onnxruntime"
+    )
+    assert trust.foreign(measure, problem) == ""
+    assert trust.foreign(LoadInputs(model="d", sources=(str(script),)), problem) == ""
+    assert trust.foreign(Check(model="d", command="mine {model}"), problem) == ""
+    other = msgspec.structs.replace(measure, engine="onnxruntime:custom_ops=/a.so+/b.so")
+    assert "/b.so" in trust.foreign(other, problem)
+    assert trust.foreign(other, problem, engine="onnxruntime:custom_ops=/b.so") == "", (
+        "typed in place of the recorded one"
+    )
+    assert "yours" in trust.foreign(Check(model="d", command="yours {model}"), problem)
+    assert "evil.py" in trust.foreign(LoadInputs(model="d", sources=("evil.py",)), problem)

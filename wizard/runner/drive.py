@@ -14,11 +14,14 @@ from engines.data.store import Store
 from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Check, Describe, Inspect, Measure, Measurement, key
 from engines.steps.base import Described, Findings, Finish, Note, StepContext, StepSpec
+from wizard import trust
+from wizard.problem import Problem
 from wizard.runner.ledger import Ledger, known_measurement
 from wizard.runner.speculation import ahead, speculable
 from wizard.session.events import ProbeFinished, ProbeStarted
 from wizard.session.state import fingerprint
 
+LOOK = 600.0  # seconds to look at an engine: to load its libraries, to find its device
 _BREATH = 0.02  # seconds of answering from the journal before other tasks get their turn
 
 
@@ -30,6 +33,25 @@ class Prober(Protocol):
     async def stop(self, hard: bool = False) -> None: ...
 
     def snapshot(self) -> list[Any]: ...
+
+
+class Guarded:
+    """A pool that runs nothing but what the PROBLEM names: what the user has agreed to is read from there, and a journal, a
+    table or a flow that names more is refused."""
+
+    def __init__(self, pool: Prober, problem: Problem, engine: str = "") -> None:
+        self._pool, self._problem, self._engine = pool, problem, engine
+
+    async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
+        if sentence := trust.foreign(probe, self._problem, self._engine):
+            return Measurement(status="refused", message=sentence)
+        return await self._pool.run(probe, timeout, log)
+
+    async def stop(self, hard: bool = False) -> None:
+        await self._pool.stop(hard)
+
+    def snapshot(self) -> list[Any]:
+        return self._pool.snapshot()
 
 
 class Stopped(Exception):
@@ -47,7 +69,7 @@ class Fingerprints:
     async def inspect(self, spec: str) -> Measurement:
         """The answer to Inspect. Raises Stopped where the probe was cancelled."""
         if spec not in self.inspected:
-            measurement = await self._pool.run(Inspect(engine=spec))
+            measurement = await self._pool.run(Inspect(engine=spec), LOOK)
             if measurement.status == "cancelled":
                 raise Stopped
             self.inspected[spec] = measurement

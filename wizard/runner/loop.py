@@ -724,7 +724,11 @@ class Runner:
                 node=here.node if here else "",
                 visit=here.visit if here else 0,
                 step=here.step if isinstance(here, RunStep) else "",
-                text=note.text + waited if phase == "running" else self._reason if phase in ("ended", "stopped") else "",
+                text=note.text + waited
+                if phase == "running"
+                else self._reason
+                if phase in ("ended", "stopped")
+                else "",
                 done=done,
                 expected=expected,
                 best=note.best if phase == "running" else -1,

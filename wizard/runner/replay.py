@@ -24,7 +24,7 @@ from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.runner.client import Client
 from wizard.runner.context import step_context
-from wizard.runner.drive import Fingerprints, Prober, replayed
+from wizard.runner.drive import Fingerprints, Guarded, Prober, replayed
 from wizard.runner.ledger import Ledger, asked_probe, known_measurement
 from wizard.runner.options import Options
 from wizard.session import folder as folders
@@ -309,7 +309,7 @@ async def _real(
     told: Callable[[Row], None],
     make_pool: Callable[[Path], Prober],
 ) -> Replay:
-    pool = make_pool(place)
+    pool = Guarded(make_pool(place), rec.problem, engine)
     journal = Journal(place / NAME)
     fingerprints = Fingerprints(Ledger(journal, Store(place)), pool)
     base = parse(rec.problem.engine)

@@ -7,20 +7,26 @@ from pathlib import Path
 import msgspec
 import pytest
 from house import (
+    ENGINE,
     PROBLEM,
     STEPS,
     Oracle,
     decisions,
     finished,
     flow,
+    measure,
     runner,
+    spec,
     state,
     walk,
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engines.probe import Measurement
+from engines.probe import Check, LoadInputs, Measurement
+from engines.steps.base import StepRefused
+from engines.workers.pool import Slot
+from wizard.runner import loop as loops
 from wizard.runner import progress
 from wizard.runner.options import Options
 from wizard.session import events as e
@@ -411,5 +417,58 @@ def test_an_unknown_step_is_said(tmp_path):
 
 def test_timeouts_follow_the_first_build(tmp_path):
     walk(tmp_path, Oracle())
-    assert [ev.timeout for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted)] == [0.0, 30.0]
+    assert [ev.timeout for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted)] == [loops.FIRST_TIMEOUT, 30.0]
     assert PROBLEM.timeout == 0.0
+
+
+def test_a_probe_at_work_for_long_is_spoken_of(tmp_path, monkeypatch):
+    """Nothing hangs silently: what the screen says of a first build that takes its time, and when it ends."""
+
+    class Slow(Oracle):
+        def snapshot(self):
+            return [Slot(1, 1, "busy", "measure", "building", 150.0)]
+
+    said: list[str] = []
+    monkeypatch.setattr(progress, "write", lambda folder, snapshot: said.append(snapshot.text))
+    monkeypatch.setattr(loops, "TICK", 0.0)
+    walk(tmp_path, Slow(wait=30))
+    assert any("2 min at work on this one; it is stopped after 60 min, --timeout sets another limit" in s for s in said)
+    assert [loops.minutes(s) for s in (45, 150, 7200)] == ["45 s", "2 min", "2 h"]
+
+
+def test_every_probe_has_a_limit(tmp_path):
+    """Also those that are no builds: a script that never returns must not hold a session for ever."""
+    limits: dict[str, float] = {}
+
+    class Listening(Oracle):
+        async def run(self, probe, timeout=0.0, log=""):
+            limits[type(probe).__name__] = timeout
+            return await super().run(probe, timeout, log)
+
+    walk(tmp_path, Listening())
+    assert min(limits.values()) > 0
+    assert limits["Import"] == loops.FIRST_TIMEOUT
+    assert {"Inspect", "Import", "Measure"} <= set(limits)
+
+
+def test_a_probe_that_its_problem_does_not_name_is_refused(tmp_path):
+    """A journal, a table or a flow cannot bring in a library, a script or a command that nobody was asked about."""
+    ran: list[str] = []
+
+    def smuggle(ctx):
+        for probe in (
+            msgspec.structs.replace(measure((1,)), engine=ENGINE + ",custom_ops=/tmp/evil.so"),
+            Check(model="m", command="rm -rf /"),
+            LoadInputs(model="m", sources=("/tmp/evil.py",)),
+        ):
+            m = yield probe
+            ran.append(f"{m.status}: {m.message}")
+        raise StepRefused("enough")
+
+    oracle = Oracle()
+    walk(tmp_path, oracle, steps={**STEPS, "look": spec("look", smuggle)})
+    assert not any(
+        isinstance(probe, Check | LoadInputs) or "evil" in getattr(probe, "engine", "") for probe in oracle.ran
+    )
+    assert len(ran) == 3
+    assert all(m.startswith("refused: The session would run the ") and "does not name" in m for m in ran)
