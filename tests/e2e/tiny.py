@@ -275,3 +275,52 @@ def optional(folder: Path) -> tuple[Path, Path]:
         {"y": [2, 16]},
     )
     return model, feeds(folder / "optional.npz", x=300 * np.random.default_rng(0).random((2, 16), np.float32))
+
+
+def parts(folder: Path, count: int) -> tuple[Path, Path]:
+    """(model, inputs) of so many separate parts, each of which overflows in FP16 in its own square."""
+    node = helper.make_node
+    nodes: list[onnx.NodeProto] = []
+    constants: dict[str, Array] = {"small": np.float32(1e-5), "axis": np.int64([1])}
+    for k in range(count):
+        constants |= {f"from{k}": np.int64([4 * k]), f"to{k}": np.int64([4 * k + 4])}
+        nodes += [
+            node("Slice", ["x", f"from{k}", f"to{k}", "axis"], [f"part{k}"]),
+            node("Mul", [f"part{k}", f"part{k}"], [f"square{k}"]),
+            node("Mul", [f"square{k}", "small"], [f"scaled{k}"]),
+            node("Sigmoid", [f"scaled{k}"], [f"gate{k}"]),
+            node("Neg", [f"gate{k}"], [f"end{k}"]),
+        ]
+    nodes.append(node("Concat", [f"end{k}" for k in range(count)], ["y"], axis=1))
+    model = save(folder / f"parts-{count}.onnx", nodes, {"x": [2, 4 * count]}, {"y": [2, 4 * count]}, constants)
+    x = np.random.default_rng(0).uniform(280, 330, (2, 4 * count)).astype(np.float32)
+    return model, feeds(folder / f"parts-{count}.npz", x=x)
+
+
+def drift(folder: Path, layers: int = 64, *, culprit: int = -1) -> tuple[Path, Path]:
+    """(model, inputs) of a deep residual perceptron whose layers each add less than half a BF16 step: every one is lost, and the
+    error grows with depth. After layer ``culprit`` a large number is added and taken away again, which BF16 does not survive."""
+    node = helper.make_node
+    random = np.random.default_rng(0)
+    nodes: list[onnx.NodeProto] = []
+    constants: dict[str, Array] = {"large": np.float32(500)}
+    now = "x"
+    for k in range(layers):
+        shares = random.uniform(0, 1, (16, 16))
+        constants[f"w{k}"] = (0.0015 * shares / shares.sum(0)).astype(np.float32)
+        nodes += [
+            node("MatMul", [now, f"w{k}"], [f"branch{k}"], name=f"/block{k}/MatMul"),
+            node("Relu", [f"branch{k}"], [f"kept{k}"], name=f"/block{k}/Relu"),
+            node("Add", [now, f"kept{k}"], [f"stream{k}"], name=f"/block{k}/Residual"),
+        ]
+        now = f"stream{k}"
+        if k == culprit:
+            nodes += [
+                node("Add", [now, "large"], ["shifted"], name="/norm/Shift"),
+                node("Sub", ["shifted", "large"], ["back"], name="/norm/Unshift"),
+            ]
+            now = "back"
+    nodes.append(node("Identity", [now], ["y"]))
+    name = f"drift-{layers}-{culprit}"
+    model = save(folder / f"{name}.onnx", nodes, {"x": ["batch", 16]}, {"y": ["batch", 16]}, constants)
+    return model, feeds(folder / f"{name}.npz", x=random.uniform(1, 2, (4, 16)).astype(np.float32))
