@@ -73,7 +73,8 @@ def values(
         found.update(captures.run([*missing, *captures.cheap(missing)], keep=wanted.__contains__))
         captures.evict()
     if lacking := [model.index.tensors[t].name for t in tensors if t not in found]:
-        raise ReferenceFailed(f"The reference {reference} cannot make the tensor '{lacking[0]}' readable.")
+        why = captures.why or f"The reference {reference} could not give it."
+        raise ReferenceFailed(f"The reference has no value for the tensor '{lacking[0]}'. {why}")
     return found
 
 
@@ -133,6 +134,7 @@ class _Captures:
     ) -> None:
         self._store, self._model, self._sample, self._inputs = store, model, sample, inputs
         self._reference, self._progress = reference, progress
+        self.why = ""  # of the first tensor that could not be made readable
         self._index = model.index
         try:
             self._engine = engine(reference)
@@ -229,9 +231,10 @@ class _Captures:
         """A run with these tensors marked; a batch that cannot run is halved until what cannot be marked is alone."""
         try:
             found = self._run(batch)
-        except ReferenceFailed:
+        except ReferenceFailed as error:
             self._run(())  # raises where the model itself does not run
             if len(batch) == 1:
+                self.why = self.why or str(error)
                 return {}
             middle = len(batch) // 2
             return self._marked(batch[:middle]) | self._marked(batch[middle:])
@@ -248,12 +251,9 @@ class _Captures:
 
         def make() -> tuple[Cut, Built]:
             part = cut(model, Candidate(), {}, types, index.outputs, marks)
-            original = originals.whole(self._store, model, self._reference)
             part = originals.floated(self._store, model, part, self._reference)
             by_name = {name: types[t][1] for name, t in part.feeds.items()}
-            # What the whole model gives comes from the float original itself, where there is one.
-            asked = part.model if original is None or marks else original.proto
-            request = BuildRequest(asked, model.weights_dir, marks=tuple(part.marks), feed_shapes=by_name)
+            request = BuildRequest(part.model, model.weights_dir, marks=tuple(part.marks), feed_shapes=by_name)
             return part, self._engine.build(request)
 
         try:

@@ -19,6 +19,7 @@ from engines.graph.bypass import Originals, is_dequantize, leave_float, twin
 from engines.graph.cut import Cut
 from engines.graph.load import StoredModel
 from engines.graph.problem import ModelProblem
+from engines.graph.quantized import counted, in_themselves, is_quantized
 from engines.spec import parse, unquantized
 
 STEPS = 1.001  # a weight lies within a quantization step of what its code is worth, rounding aside
@@ -26,8 +27,17 @@ _CLOSE = 0.5  # rounding to the nearest step stays below half of one
 
 
 def floated(store: Store, model: StoredModel, part: Cut, engine: str) -> Cut:
-    """The cut as an engine of this spec is to be given it. Raises ``ModelProblem``."""
-    return twin(part, weights(store, model, engine)) if unquantized(engine) else part
+    """The cut as an engine of this spec is to be given it. What the whole model gives comes from the float original itself,
+    where the spec names one. Raises ``ModelProblem`` where there is no float twin of this model, or not of this part."""
+    if not unquantized(engine):
+        return part
+    entire = part.node_ids == tuple(range(len(model.node_protos))) and not part.marks
+    entire = entire and set(part.feeds) == set(model.inputs) and set(part.outputs) == set(model.outputs)
+    original = whole(store, model, engine)
+    _check(model, inner=not entire, given=original is not None)
+    if original is not None and entire:
+        return Cut(original.proto, part.feeds, part.outputs)
+    return twin(part, weights(store, model, engine))
 
 
 def kept(store: Store, model: StoredModel, part: Cut, keep: frozenset[int], reference: str) -> Cut:
@@ -35,6 +45,26 @@ def kept(store: Store, model: StoredModel, part: Cut, keep: frozenset[int], refe
     reference uses. Raises ``ModelProblem``."""
     positions = [i for i, n in enumerate(part.node_ids) if n in keep]
     return leave_float(part, positions, weights(store, model, reference)) if positions else part
+
+
+def _check(model: StoredModel, *, inner: bool, given: bool) -> None:
+    """Whether this model has a float twin: of its outputs, or (``inner``) of the tensors inside. ``given``: its original is
+    there. Raises ``ModelProblem``."""
+    nodes = model.index.nodes
+    own = in_themselves(model.index)
+    if own and (inner or not given):
+        what = "only its outputs can be compared"
+        if not given:
+            what = "give the float model with model=FLOAT.onnx to compare its outputs"
+        raise ModelProblem(
+            f"the model is quantized in operators ({counted(nodes[n].op for n in own)}), which have no float counterpart "
+            f"inside; {what}."
+        )
+    if not own and not is_quantized(model.index):
+        raise ModelProblem(
+            "the model has no QuantizeLinear/DequantizeLinear pairs, so there is nothing to bypass; give the quantized model, "
+            f"or leave {'model=' if given else 'quantization=bypass'} out."
+        )
 
 
 def whole(store: Store, model: StoredModel, spec: str) -> StoredModel | None:
@@ -50,10 +80,6 @@ def whole(store: Store, model: StoredModel, spec: str) -> StoredModel | None:
             raise ModelProblem(
                 f"'{Path(path).name}' is not the float original of this model: only one of them has the {kind} '{lacking}'."
             )
-    if not any(is_dequantize(n) for n in model.proto.graph.node):
-        raise ModelProblem(
-            f"'{Path(path).name}' was given as a float original, but the model has no DequantizeLinear node: leave model= out."
-        )
     return original
 
 

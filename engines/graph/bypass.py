@@ -98,8 +98,8 @@ class _Graph:
         renamed = {}
         for name in dict.fromkeys((*node.input, *names.captures(node))):
             found = self._float(name)
-            same = self._types.get(found, 0) in (0, self._types.get(name, 0))
-            if found != name and same:
+            kinds = {self._types.get(n, 0) for n in (found, name)} - {0}
+            if found != name and len(kinds) < 2:
                 renamed[name] = found
         names.rename_reads(node, renamed)
 

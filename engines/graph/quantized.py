@@ -6,6 +6,8 @@ there before the pairs; what it gives is quantized where the next quantized laye
 that they exclude.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from engines.graph.index import GraphIndex, Node
@@ -85,10 +87,23 @@ def movable(index: GraphIndex, layer: Layer) -> bool:
     return not any(opaque(index, d) for d in layer.dequantizers)
 
 
+def leavable(index: GraphIndex) -> tuple[Layer, ...]:
+    """The layers that can be left in float."""
+    return tuple(layer for layer in layers(index) if movable(index, layer))
+
+
 def in_themselves(index: GraphIndex) -> tuple[int, ...]:
     """Ids of the nodes that compute on codes by themselves (QLinearConv, MatMulInteger, ...): no pair can be taken from
     them."""
     return tuple(n.id for n in index.nodes if n.op.startswith("QLinear") or n.op in _IN_THEMSELVES)
+
+
+def counted(ops: Iterable[str]) -> str:
+    """Operators for people: ``3 QLinearAdd, 16 QLinearConv``."""
+    counts: dict[str, int] = {}
+    for op in ops:
+        counts[op] = counts.get(op, 0) + 1
+    return ", ".join(f"{count} {op}" for op, count in sorted(counts.items()))
 
 
 def is_quantized(index: GraphIndex) -> bool:

@@ -9,7 +9,7 @@ from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole, limit, worst
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.graph.quantized import layers, movable
+from engines.graph.quantized import layers, leavable
 from engines.probe import HUGE, Measurement
 from engines.spec import unquantized
 from engines.steps.base import Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub, Workaround
@@ -173,7 +173,7 @@ def keepable(ask: Inquiry) -> tuple[int, ...]:
     capability = ask.ctx.engine_info.get("capabilities", {}).get("keep", {"present": True})
     if capability["present"]:
         return tuple(range(len(ask.index.nodes)))
-    found = tuple(layer.node for layer in layers(ask.index) if movable(ask.index, layer))
+    found = tuple(layer.node for layer in leavable(ask.index))
     if not found:
         raise StepRefused(f"{ask.ctx.engine} cannot keep single nodes in higher precision: {capability['reason']}")
     return found

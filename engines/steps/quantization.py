@@ -11,16 +11,17 @@ from typing import Any
 
 import msgspec
 
-from engines.compare.criterion import Signature
+from engines.compare.criterion import Criterion, Signature
+from engines.compare.judge import worst
 from engines.graph.index import GraphIndex
-from engines.graph.quantized import in_themselves, layers, movable, stored
-from engines.probe import HUGE, Describe
+from engines.graph.quantized import counted, in_themselves, layers, leavable, movable, stored
+from engines.probe import HUGE, Describe, Measurement
 from engines.spec import parse, unquantized
-from engines.steps.base import Described, Finish, StepContext, StepRefused, Steps, StepSpec
+from engines.steps.base import Described, Findings, Finish, StepContext, StepRefused, Steps, StepSpec, Sub
 from engines.steps.inquiry import Inquiry, inquire
 from engines.steps.outcome import QuantizationOutcome
 from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher
-from engines.steps.prepare import all_feeds, prepared
+from engines.steps.prepare import all_feeds, fed, loaded, prepared, whole
 from engines.steps.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, prefixes, rank, scales
 
 
@@ -29,7 +30,7 @@ class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     most_effects: int = MOST_EFFECTS
     budget: int = 400  # builds of the search
     rounds: int = 8  # how often samples that a set does not cure are added to the search
-    margin: float = 2.0  # tolerance over error that is aimed at
+    margin: float = 1.25  # tolerance over error that is aimed at: each layer in float costs speed
 
 
 def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
@@ -39,29 +40,31 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
             "An external check judges whole models and cannot measure single layers; leave --check out.", 2
         )
     ctx = on_float(ctx)
-    findings = yield from prepared(ctx)
-    sample = findings.sample or all_feeds(findings)[0]
+    findings: Findings = yield from loaded(ctx)
+    plain = yield Describe(model=findings.model)
+    if isinstance(plain, Described) and not leavable(plain.index):
+        raise StepRefused(_none(plain.index, in_themselves(plain.index)), 2)
+    findings = yield from prepared(msgspec.structs.replace(ctx, findings=findings))
+    sample = yield from _hardest(ctx, findings)
     answer = yield Describe(model=findings.model, sample=sample, inputs=findings.inputs, reference=ctx.reference)
     if not isinstance(answer, Described):
         raise StepRefused(f"The reference run of the float model did not work: {answer.message}")
     index = answer.index
     found = layers(index)
     opaque = in_themselves(index)
-    if not found:
-        raise StepRefused(_none(index, opaque), 2)
     findings = msgspec.structs.replace(findings, sample=sample)
     ask = inquire(ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample))
     rows: tuple[Ranked, ...] = yield from rank(ask, found, params.batch_bytes, params.most_effects)
     # Where nothing fails this costs nothing more: the whole model was measured already.
     kept: Kept = yield from keep_higher(ask, _search(params), tries=prefixes(rows))
     workaround = as_workaround(ask, kept) if kept.outcome == "found" else None
-    worst = rows[0]
+    lowest = rows[0]
     outcome = QuantizationOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]
         layers=len(found),
         whole=len(opaque) + sum(not movable(index, layer) for layer in found),
-        worst=ask.names([worst.layer.node])[0],
-        worst_db=worst.db,
+        worst=ask.names([lowest.layer.node])[0],
+        worst_db=lowest.db,
         keep=len(kept.keep),
         names=", ".join(ask.names(kept.keep)),
         minimal=kept.minimal,
@@ -100,6 +103,15 @@ def on_float(ctx: StepContext) -> StepContext:
         ctx.findings, signature=None, round_signature=None, sample="", patches="", keep=""
     )
     return msgspec.structs.replace(ctx, reference=reference, findings=findings)
+
+
+def _hardest(ctx: StepContext, findings: Findings) -> Sub:
+    """The sample that the layers are ranked on: the one that fails worst; made-up inputs only where there are no others."""
+    real = all_feeds(findings)
+    if findings.signature is not None and findings.sample.partition("/")[0] in real:
+        return findings.sample
+    m: Measurement = yield whole(ctx, findings, samples=real)
+    return fed(findings, worst(m.results, findings.criterion or Criterion())[0] or real[0])
 
 
 def _search(params: QuantizationParams) -> PrecisionParams:
@@ -153,16 +165,13 @@ def _notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> tuple[
 
 
 def _count(index: GraphIndex, nodes: Sequence[int]) -> str:
-    ops: dict[str, int] = {}
-    for n in nodes:
-        ops[index.nodes[n].op] = ops.get(index.nodes[n].op, 0) + 1
-    return ", ".join(f"{count} {op}" for op, count in sorted(ops.items()))
+    return counted(index.nodes[n].op for n in nodes)
 
 
 def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[int], total: int) -> str:
-    worst = rows[0]
-    name = ask.names([worst.layer.node])[0]
-    lowest = f"The lowest SQNR alone has {name}: {worst.db:.1f} dB." if worst.db is not None else ""
+    first = rows[0]
+    name = ask.names([first.layer.node])[0]
+    lowest = f"The lowest SQNR alone has {name}: {first.db:.1f} dB." if first.db is not None else ""
     if kept.outcome == "none-needed":
         return f"Quantization costs less than is allowed: no layer needs to stay in float. {lowest}".strip()
     if kept.outcome == "not-enough":

@@ -6,7 +6,7 @@ import msgspec
 
 from engines.compare.judge import judge_whole, worst
 from engines.graph import ranges
-from engines.graph.quantized import is_quantized
+from engines.graph.quantized import leavable
 from engines.probe import HUGE, Measurement
 from engines.spec import parse
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub, Workaround
@@ -48,7 +48,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             )
             break
     capability = ctx.engine_info.get("capabilities", {}).get("keep", {"present": False, "reason": ""})
-    if chosen is None and (capability["present"] or is_quantized(ask.index)) and not ctx.check:
+    if chosen is None and (capability["present"] or leavable(ask.index)) and not ctx.check:
         kept: Kept = yield from _kept(ask, params)
         message, files = say(ask, kept), kept.files
         if kept.outcome == "found":
