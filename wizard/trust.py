@@ -87,14 +87,14 @@ def foreign(probe: AnyProbe, problem: Problem, engine: str = "") -> str:
     one that the user typed in place of the recorded one."""
     strange = ""
     if isinstance(probe, Check) and probe.command != problem.check:
-        strange = f"the check command {ascii(probe.command[:200])}"
+        strange = f"the check command {probe.command[:200]!a}"
     elif isinstance(probe, LoadInputs) and (more := [s for s in probe.sources if s not in problem.inputs]):
-        strange = f"the inputs {ascii(more[0])}"
+        strange = f"the inputs {more[0]!a}"
     else:
         named = _libraries(problem.engine, problem.reference, engine)
         asked = _libraries(getattr(probe, "engine", ""), getattr(probe, "reference", ""))
         if unnamed := sorted(asked - named):
-            strange = f"the {LIBRARIES[unnamed[0][0]]} {ascii(unnamed[0][1])}"
+            strange = f"the {LIBRARIES[unnamed[0][0]]} {unnamed[0][1]!a}"
     return f"The session would run {strange}, which its problem does not name; nothing was run." if strange else ""
 
 

@@ -477,8 +477,8 @@ class Runner:
         return round(max(TIMEOUT_FLOOR, TIMEOUT_FACTOR * first), 3) if first else FIRST_TIMEOUT
 
     def _timeout(self, probe: AnyProbe) -> float:
-        if isinstance(probe, LoadInputs):  # a script of the user's
-            return self._problem.timeout or FIRST_TIMEOUT
+        if isinstance(probe, LoadInputs) and any(map(script, probe.sources)):
+            return self._problem.timeout or LOADER_SECONDS
         if not isinstance(probe, Measure | Check):
             return FIRST_TIMEOUT
         runs = probe.runs if isinstance(probe, Measure) else 1
