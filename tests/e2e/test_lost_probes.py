@@ -4,6 +4,7 @@ The fault is put into a real worker of the real command, into one measurement on
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -84,7 +85,8 @@ def test_a_worker_that_is_lost_costs_one_probe(
     hooks, once, session = tmp_path / "hooks", tmp_path / "struck", tmp_path / "s"
     hooks.mkdir()
     (hooks / "sitecustomize.py").write_text(INJECTION)
-    surroundings |= {"PYTHONPATH": str(hooks), "LOST_FAULT": fault, "LOST_STEP": step, "LOST_ONCE": str(once)}
+    path = os.pathsep.join(filter(None, (str(hooks), os.environ.get("PYTHONPATH"))))
+    surroundings |= {"PYTHONPATH": path, "LOST_FAULT": fault, "LOST_STEP": step, "LOST_ONCE": str(once)}
     ran = narrowdown(
         "step", step, model, "--engine", "emulate", "--inputs", inputs, "--session", session, "--display", "plain",
         "--timeout", "30" if fault == "memory" else "5",

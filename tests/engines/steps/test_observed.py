@@ -1,0 +1,195 @@
+"""Failures that hide when they are watched, that no single node makes, and that only a hint for the whole model cures."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from engines.compare.criterion import Signature
+from engines.graph import ranges
+from engines.graph.index import GraphIndex, Node, Tensor
+from engines.probe import Candidate, Describe, Measure, Measurement
+from engines.steps.base import Case, Culprit, Described, Note
+from engines.steps.confirm import _cured
+from engines.steps.inquiry import Inquiry
+from engines.steps.layerwise import PARTS, _is_spread
+
+Open = Callable[..., Any]
+LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Any:
+    """The models that whole sessions are tested with."""
+    spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[2] / "e2e" / "tiny.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# -- marking cures it
+
+
+@pytest.mark.parametrize("marks", ["cure", "keep"])
+def test_what_watching_cures_is_reduced_and_called_a_fusion(
+    open_model: Open, tiny: Any, tmp_path: Path, marks: str
+) -> None:
+    """The fault needs two neighbours; with ``cure`` it is gone as soon as any tensor is observed."""
+    model, inputs = tiny.parts(tmp_path, 3)
+    engine = f"fake:fault=wrong,size=0.5,nodes=/scaled1+/gate1,marks={marks}"
+    s = open_model(model, engine, (inputs,))
+    watched = s.step("layerwise").finish.outcome
+    assert watched.observer == ("improves" if marks == "cure" else "reproduces")
+    reduced = s.step("reduce").finish.outcome
+    assert (reduced.verdict, reduced.names) == ("reduced", "/scaled1, /gate1")
+    confirmed = s.step("confirm").finish.outcome
+    assert (confirmed.confirmed, confirmed.patched_fails) == (True, False)
+    assert (confirmed.cause == "fusion") == (marks == "cure")
+    if marks == "cure":
+        assert "With its inner tensors watched the case is off by 0 instead of 0.5" in confirmed.evidence
+
+
+# -- nobody makes it alone
+
+
+def test_an_error_that_many_layers_share_is_called_spread(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+    model, inputs = tiny.drift(tmp_path)
+    s = open_model(model, "emulate:precision=bf16", (inputs,))
+    done = s.step("layerwise")
+    outcome, found = done.finish.outcome, done.finish.findings
+    assert (outcome.observer, outcome.spread, outcome.culprit) == ("reproduces", True, "")
+    assert found.spread
+    assert found.suspects == ()
+    assert outcome.largest_part is not None
+    assert 1 / PARTS <= outcome.largest_part < 0.3
+    assert "spread over many layers" in outcome.message
+    errors = [row["error"] for row in done.finish.tables["tensors"] if row["error"] is not None]
+    assert errors[-1] > 0.05 > errors[0]
+    assert len(outcome.profile.split(",")) == 60
+    work = s.step("workaround").finish.outcome
+    assert (work.holds, work.cause, work.culprits, work.minimal) == (True, "accumulation", 0, False)
+    assert 0 < work.keep < len(errors)
+
+
+def test_one_real_culprit_among_many_small_errors_is_named(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+    model, inputs = tiny.drift(tmp_path, culprit=30)
+    s = open_model(model, "emulate:precision=bf16", (inputs,))
+    outcome = s.step("layerwise").finish.outcome
+    assert (outcome.spread, outcome.culprit, outcome.largest_part) == (False, "/norm/Unshift", None)
+    assert outcome.bad > 50, "what follows the culprit is wrong too"
+    assert s.step("extract").finish.outcome.names == "/norm/Shift, /norm/Unshift"
+
+
+@pytest.mark.parametrize(
+    ("shares", "spread"),
+    [
+        ([1 / 8] * 8, True),
+        ([0.35] * 8, True),  # independent errors add up as squares
+        ([0.05, 0.1, 0.15, 0.2, 0.2, 0.15, 0.1, 0.05], True),
+        ([0, 0, 0, 1.0, 0, 0, 0, 0], False),  # one culprit
+        ([0.1] * 7 + [0.9], False),  # one culprit among noise
+        ([0.5, 0, 0, 0, 0, 0, 0, 0.5], False),  # two culprits
+        ([0.01] * 8, False),  # two neighbours that were cut apart
+        ([], False),
+    ],
+)
+def test_when_shares_of_a_failure_mean_that_it_is_spread(shares: list[float], spread: bool) -> None:
+    assert _is_spread(shares) == spread
+
+
+# -- only a hint for the whole model cures it
+
+
+INDEX = GraphIndex(
+    "m",
+    tuple(Node(i, f"n{i}", "Mul", "", (i,), (i + 1,)) for i in range(3)),
+    tuple(Tensor(i, "xaby"[i], "float32", "node" if i else "input", i - 1, (3, 2), 24) for i in range(4)),
+    (0,),
+    (3,),
+)
+
+
+def hinted(answers: Any, *, casts: float, hint: float) -> Any:
+    """The engine is off by ``casts`` with nodes kept in FP32 by casts, by ``hint`` with its precision hint at f32."""
+
+    def answer(probe: Any) -> Any:
+        if isinstance(probe, Describe):
+            return Described(INDEX, Measurement())
+        assert isinstance(probe, Measure)
+        error = casts if probe.keep else hint if "precision=f32" in probe.engine else 0.5
+        return answers.measured(("real:0", error))
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("casts", "hint", "holds", "said"),
+    [
+        (0.4, 0.0, True, "do not cure it: with the 2 nodes of the case kept in FP32 by casts it is still off by 0.4."),
+        (0.001, 0.0, True, "cure it too: with the 2 nodes of the case kept in FP32 by casts it is off by 0.001."),
+        (0.4, 0.3, False, "do not cure it"),
+    ],
+)
+def test_a_hint_is_tried_beside_casts_in_the_model(
+    answers: Any, walk: Any, casts: float, hint: float, holds: bool, said: str
+) -> None:
+    part = Candidate(nodes="0-1")
+    case = Case(part, "real:0", nodes=("n0", "n1"), node_ids="0-1", ops=("Mul", "Mul"))
+    findings = msgspec.structs.replace(
+        answers.READY, signature=LOCKED, sample="real:0", culprits=(Culprit(case=case, cause="fusion", keep="0-1"),)
+    )
+    capabilities = {"precision-hint": answers.PRESENT, "casts": answers.PRESENT, "keep": answers.ABSENT}
+    context = answers.context(findings, engine="openvino:precision=bf16", capabilities=capabilities)
+    done = walk("workaround", context, hinted(answers, casts=casts, hint=hint))
+    outcome = done.finish.outcome
+    assert (outcome.holds, outcome.kind, outcome.what) == (
+        (True, "option", "precision=f32") if holds else (False, "none", "")
+    )
+    assert said in outcome.tried
+    assert outcome.message.startswith(outcome.tried)
+    assert [p.keep for p in done.probes if isinstance(p, Measure) and p.keep] == ["0-1"]
+    assert (done.finish.findings.workaround.tried if holds else outcome.tried) == outcome.tried
+
+
+def test_an_engine_that_heeds_casts_is_not_asked(answers: Any, walk: Any) -> None:
+    capabilities = {"precision-hint": answers.PRESENT, "keep": answers.ABSENT}
+    findings = msgspec.structs.replace(answers.READY, signature=LOCKED, sample="real:0")
+    context = answers.context(findings, engine="openvino:precision=bf16", capabilities=capabilities)
+    outcome = walk("workaround", context, hinted(answers, casts=0.4, hint=0.0)).finish.outcome
+    assert (outcome.holds, outcome.tried) == (True, "")
+
+
+# -- the next round
+
+
+@pytest.mark.parametrize(("alone", "sample", "error"), [(0.3, "real:0/2", 0.3), (0.001, "real:0", 0.2)])
+def test_the_next_round_searches_on_what_really_fails_when_fed(
+    answers: Any, alone: float, sample: str, error: float
+) -> None:
+    """A row that fails in its batch only is searched in its batch."""
+    findings = msgspec.structs.replace(
+        answers.READY, signature=msgspec.structs.replace(LOCKED, sample="real:0/1"), sample="real:0/1"
+    )
+    ask = Inquiry(answers.context(findings), findings, INDEX, LOCKED, answers.RULE, (3,))
+    generator, answer = _cured(ask, findings, (1,), ()), None
+    while True:
+        try:
+            asked = generator.send(answer)
+        except StopIteration as end:
+            after, worst, still = end.value
+            break
+        answer = None
+        if not isinstance(asked, Note):
+            assert asked.candidate.severed == ranges.encode((1,))
+            answer = (
+                answers.measured(("real:0/2", alone))
+                if asked.samples == ("real:0/2",)
+                else answers.measured(("real:0/0", 0.0), ("real:0/1", 0.001), ("real:0/2", 0.2))
+            )
+    assert (still, worst) == (True, 0.2)
+    assert (after.sample, after.round_signature.sample, after.round_signature.error) == (sample, "real:0/2", error)
