@@ -155,9 +155,12 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         over = [r for r in final.results if judge_whole(msgspec.structs.replace(final, results=(r,)), aim).failed]
         over.sort(key=lambda r: -worst((r,), ask.criterion)[2])
         fed = [r.sample if _rows(ask.findings, r.sample) else r.sample.partition("/")[0] for r in over[:3]]
-        if not set(fed) - set(working):
+        more = tuple(dict.fromkeys((*working, *fed)))
+        if more == working and working == everywhere:
             break
-        working = tuple(dict.fromkeys((*working, *fed)))
+        # Where a set cures a row alone and not among the others (engines build otherwise for other shapes), the whole feeds are
+        # searched on.
+        working = more if more != working else everywhere
     if accepted is None:
         accepted = everything, (yield from measure(everything, everywhere))
     keep, final = accepted
@@ -309,7 +312,7 @@ def say(ask: Inquiry, kept: Kept) -> str:
 
 SPEC = StepSpec(
     name="precision",
-    version=2,
+    version=3,
     summary="Find the smallest set of nodes to keep in FP32 so that every sample passes.",
     run=precision,
     outcome=PrecisionOutcome,

@@ -187,6 +187,7 @@ def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
     shapes, shapes_in = MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz"
     norm, norm_in = models.layernorm(folder)
     far, far_in = models.cancelling(folder)
+    convs, convs_in = models.convolutions(folder)
     weak, strong = "tensorrt:precision=fp16,typing=weak", "tensorrt:precision=fp16,typing=strong"
     found = [
         Case("norm-strong", "LayerNorm x3000, strongly typed FP16", flow(norm, norm_in, strong)),
@@ -195,7 +196,7 @@ def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
         Case("sort-weak", "sort_tf_massive_m4, weakly typed FP16", flow(sort, sort_in, weak, seconds=580)),
         Case("precision", "3000 added and taken away, strongly typed FP16", step("precision", far, far_in, strong)),
         Case("precision-weak", "the same, weakly typed FP16", step("precision", far, far_in, weak)),
-        Case("planted", "a planted bad tactic in shapes_cnn, weakly typed FP16", planted(norm, norm_in, weak)),
+        Case("planted", "a planted bad tactic in four convolutions, FP32", planted(convs, convs_in, "tensorrt:precision=fp32")),
         Case("killed", "kill -9 in the middle of layerwise, resume", killed(norm, norm_in, strong, "layerwise")),
         Case("dynamic", "shapes_cnn, dynamic batch, TF32", flow(shapes, shapes_in, "tensorrt", seconds=300)),
     ]  # fmt: skip
@@ -266,10 +267,14 @@ def _reported(session: Path, folder: Path) -> dict[str, Any]:
         "route": " ".join(f"{r['node']}={r['answer']}" for r in report.get("route", ())),
         "culprits": [f"{'+'.join(c['nodes'][:4])} ({c['cause']}, own {c['own']:.3g})" for c in report.get("culprits", ())],
         "nodes": f"{report.get('nodes_after')}/{report.get('nodes_before')}",
-        "workaround": str((report.get("workaround") or {}).get("kind", "")) + " "
-        + str(len((report.get("workaround") or {}).get("keep_names", ()) or ())),
+        "workaround": _workaround(report.get("workaround") or {}),
         "probes": len(builds),
     }  # fmt: skip
+
+
+def _workaround(found: dict[str, Any]) -> str:
+    kept = found.get("keep_higher") or found.get("keep_names") or found.get("nodes") or ()
+    return f"{found.get('kind', 'none')} {len(kept) or ''}, error {found.get('error')}, {found.get('cost', '')}".strip()
 
 
 def _events(journal: Path) -> list[dict[str, Any]]:

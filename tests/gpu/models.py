@@ -8,7 +8,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 def _save(path: Path, nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray], shape: tuple[int, ...]) -> Path:
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", *shape]) for name in ("x", "y")]
+    """``shape``: of the input, without the batch."""
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", *shape]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+    ]
     graph = helper.make_graph(
         nodes, path.stem, ends[:1], ends[1:], [numpy_helper.from_array(a, n) for n, a in weights.items()]
     )
@@ -68,3 +72,22 @@ def cancelling(folder: Path, width: int = 64) -> tuple[Path, Path]:
     inputs = folder / "cancelling_in.npz"
     np.savez(inputs, x=rng.standard_normal((8, width)).astype(np.float32))
     return _save(folder / "cancelling.onnx", nodes, weights, (width,)), inputs
+
+
+def convolutions(folder: Path) -> tuple[Path, Path]:
+    """Four small convolutions: layers for which several kernels are offered, quickly timed. (model, inputs)"""
+    rng = np.random.default_rng(11)
+    weights: dict[str, np.ndarray] = {}
+    nodes: list[onnx.NodeProto] = []
+    value, channels = "x", 8
+    for layer in range(4):
+        weights[f"w{layer}"] = (rng.standard_normal((16, channels, 3, 3)) / 8).astype(np.float32)
+        nodes.append(
+            helper.make_node("Conv", [value, f"w{layer}"], [f"c{layer}"], name=f"conv{layer}", pads=[1, 1, 1, 1])
+        )
+        nodes.append(helper.make_node("Tanh", [f"c{layer}"], [f"t{layer}"], name=f"tanh{layer}"))
+        value, channels = f"t{layer}", 16
+    nodes.append(helper.make_node("Identity", [value], ["y"], name="end"))
+    inputs = folder / "convolutions_in.npz"
+    np.savez(inputs, x=rng.standard_normal((2, 8, 16, 16)).astype(np.float32))
+    return _save(folder / "convolutions.onnx", nodes, weights, (8, 16, 16)), inputs
