@@ -216,7 +216,13 @@ class PlainDisplay:
         return [*lines, f"    measured in {', '.join(spent)}"]
 
     def _question(self, event: QuestionAsked) -> list[str]:
-        lines = [f"    {visible(event.ask)}"]
+        node = self._flow.nodes.get(event.node)
+        lines: list[str] = []
+        if node is not None and node.step is None:  # no step has named the node before its question
+            self._questions += 1
+            again = f"  (visit {event.visit})" if event.visit > 1 else ""
+            lines += ["", self._paint(f"[{self._questions}] {visible(node.title)}", "1") + again]
+        lines.append(f"    {visible(event.ask)}")
         for position, offer in enumerate(event.answers, 1):
             mark = "*" if offer.recommended else " "
             lines.append(f"    {mark} {position}  {visible(offer.text)}")

@@ -13,6 +13,7 @@ from wizard.cli.answers import Script, read_answers
 from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, STOPPED, Refusal
 from wizard.cli.follow import Follower, Prompt
 from wizard.cli.problem import problem_from
+from wizard.flow import terms
 from wizard.flow.load import FlowProblem, Loaded, shipped
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
@@ -23,6 +24,7 @@ from wizard.runner.client import Client
 from wizard.runner.options import Options, Policy
 from wizard.session import folder as folders
 from wizard.session import lock
+from wizard.session.problems import of_system
 
 
 def open_(arguments: argparse.Namespace) -> int:
@@ -44,7 +46,13 @@ def resume(arguments: argparse.Namespace) -> int:
     about = folders.describe(place)
     may_run(about.problem, arguments.yes_run_scripts)
     person = not arguments.answers and guided(place, display_name(arguments, person=True))
-    return walk(place, flow_of(place), arguments, person=person)
+    flow = flow_of(place)
+    if not folders.load(place).seq and any((place / "models").glob("*.onnx")):
+        print(
+            f"narrowdown: the journal of '{place}' is gone or empty, so the session begins anew; its models are still there.",
+            file=sys.stderr,
+        )
+    return walk(place, flow, arguments, scripted(arguments, flow), person=person)
 
 
 def guided(place: Path, name: str) -> bool:
@@ -78,15 +86,35 @@ def start(problem: Problem, arguments: argparse.Namespace, *, person: bool) -> i
     loaded = checked_flow(problem.flow)
     if loaded.flow.reference and not getattr(arguments, "reference", None):
         problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
+    display_name(arguments, person=person)  # refuses before a session exists
+    script = scripted(arguments, loaded.flow)
     place = session_folder(problem, loaded.text, arguments.session)
-    trust.remember(trust.items(problem))
-    return walk(place, loaded.flow, arguments, person=person)
+    terms.pin(loaded.flow, loaded.folder, place)
+    agreed(problem)
+    return walk(place, loaded.flow, arguments, script, person=person)
 
 
-def walk(place: Path, flow: Flow, arguments: argparse.Namespace, *, person: bool) -> int:
+def agreed(problem: Problem) -> None:
+    """Remember what the user typed. Where that cannot be written down, say so and go on: it is asked again later."""
+    try:
+        trust.remember(trust.items(problem))
+    except OSError as error:
+        said = of_system(error, trust.trust_file())
+        print(
+            f"narrowdown: what may run could not be remembered, so resume and replay will ask for --yes-run-scripts. {said}",
+            file=sys.stderr,
+        )
+
+
+def scripted(arguments: argparse.Namespace, flow: Flow) -> Script:
+    """The answers of ``--answers``; none without it. Raises Refusal (exit 2)."""
+    path = getattr(arguments, "answers", None)
+    return read_answers(path, flow) if path else Script({}, {})
+
+
+def walk(place: Path, flow: Flow, arguments: argparse.Namespace, script: Script, *, person: bool) -> int:
     """Start the runner, or attach to the one at work, and follow it to its end; then write what is handed on."""
     name = display_name(arguments, person=person)
-    script = read_answers(arguments.answers, flow) if getattr(arguments, "answers", None) else Script({}, {})
     policy: Policy = "person" if person else "script" if script.answers else "recommended"
     options = Options(
         policy=policy,
@@ -217,7 +245,10 @@ def flow_of(place: Path) -> Flow:
     try:
         return load_flow(place / folders.FLOW).flow
     except FlowProblem as problem:
-        raise Refusal(MISSING, f"The session's own flow cannot be read: {problem}") from None
+        raise Refusal(
+            MISSING,
+            f"The session's own flow cannot be read: {problem} Take the file from a backup, or begin a new session.",
+        ) from None
 
 
 def may_run(problem: Problem, yes: list[str]) -> None:

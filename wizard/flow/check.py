@@ -249,7 +249,8 @@ class _Checker:
                 yield self._key(f"'{id_}' must be lower case letters, digits and hyphens.", "", *here)
             if answer.goto not in self.places:
                 yield self._goto(answer.goto, *here, "goto")
-            if answer.when is None and id_ != last:
+            # Where no step measures, there is nothing that a rule could ask: the first answer is the one that is proposed.
+            if answer.when is None and id_ != last and node.step is not None:
                 message = f"'{id_}' has no 'when', so no answer after it can be recommended."
                 yield self._key(message, "Give it a rule, or put it last.", *here)
             if answer.when is not None and id_ == last:

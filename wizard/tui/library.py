@@ -91,6 +91,8 @@ class Sessions:
         """Pins the flow, and remembers the scripts that the user has just typed as theirs."""
         try:
             loaded = load_flow(problem.flow)
+            if loaded.flow.reference and problem.reference == Problem(model="").reference:
+                problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
             made = folders.create(problem, loaded.text)
             terms.pin(loaded.flow, loaded.folder, made)
         except (SessionProblem, FlowProblem) as error:
