@@ -5,13 +5,15 @@ It runs in the runner's process, on one asyncio loop, and imports no native engi
 - ``run`` always answers with a Measurement, whatever happens to the worker: its death is a ``crash``, its silence a ``timeout``.
 - An exclusive probe has the machine to itself: it starts when every slot is idle, and nothing starts beside it.
 - Load never decides: a crash, timeout or out-of-memory that happened while another probe ran is tried once more, alone.
-- Nothing outlives it: ``stop`` is bounded, workers die with this process, and each lives in a process group of its own.
+- Nothing outlives it: ``stop`` is bounded, workers die with this process, each lives in a process group of its own, and a watchdog
+  ends what they have started.
 """
 
 import asyncio
 import contextlib
 import itertools
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -25,7 +27,7 @@ from typing import Any, Literal
 import msgspec
 
 from engines.probe import AnyProbe, Measure, Measurement, Status
-from engines.workers import memory, processes
+from engines.workers import memory, processes, watchdog
 from engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
 
 _HELLO = 60.0  # seconds that a new worker may take to answer at all
@@ -86,9 +88,11 @@ class _Job:
 class _Process:
     """One worker process and this end of its pipes."""
 
-    def __init__(self, popen: "subprocess.Popen[bytes]", reader: asyncio.StreamReader) -> None:
+    def __init__(self, popen: "subprocess.Popen[bytes]", reader: asyncio.StreamReader, mark: str) -> None:
         self.popen = popen
         self.reader = reader
+        self.mark = mark
+        self.worked = False
         self.transports: list[asyncio.BaseTransport] = []
         self.writer: asyncio.WriteTransport | None = None
         self.ready = False
@@ -100,6 +104,7 @@ class _Process:
         return self.popen.pid
 
     def send(self, work: Work) -> None:
+        self.worked = True
         if self.writer is not None:
             self.writer.write(_encoder.encode(work) + b"\n")
 
@@ -147,6 +152,9 @@ class _Process:
             # Also after a death of its own: what it started may still run.
             self.signal_group(signal.SIGKILL)
             processes.kill(started)
+            if self.worked:
+                # And what has left the group and lost its parents.
+                watchdog.sweep(self.mark)
             for transport in self.transports:
                 transport.close()
             self.transports.clear()
@@ -203,6 +211,9 @@ class Pool:
         self._command = tuple(command) or (sys.executable, "-P", str(Path(__file__).with_name("__main__.py")))
         self._queue: deque[_Job] = deque()
         self._numbers = itertools.count(1)
+        self._mark = secrets.token_hex(16)
+        self._starts = itertools.count(1)
+        self._dog: subprocess.Popen[bytes] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
         self._stopping = False
@@ -261,6 +272,21 @@ class Pool:
         if self._watch is not None:
             self._watch.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
+        if self._dog is not None and self._dog.stdin is not None:
+            self._dog.stdin.close()
+            await asyncio.to_thread(self._dog.wait)
+
+    def _keep_a_dog(self) -> None:
+        """Start what ends the workers' own children if this process is killed. It holds nothing but a pipe."""
+        if self._dog is None and sys.platform == "linux":
+            self._dog = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(Path(watchdog.__file__)), self._mark],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
 
     def snapshot(self) -> list[Slot]:
         """What every slot is doing now."""
@@ -368,7 +394,9 @@ class Pool:
 
     async def _start(self, slot: _Slot) -> None:
         # numpy's own threads would compete with the engine's, and make the evaluator's sums depend on the number of cores.
-        environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
+        self._keep_a_dog()
+        mark = f"{self._mark}.{next(self._starts)}"
+        environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ, watchdog.VARIABLE: mark}
         if self._environments:
             environment |= self._environments[(slot.number - 1) % len(self._environments)]
         if self._capture_bytes:
@@ -387,7 +415,7 @@ class Pool:
                 start_new_session=True,
             )
         loop = asyncio.get_running_loop()
-        process = slot.process = _Process(popen, asyncio.StreamReader(limit=_LINE_LIMIT, loop=loop))
+        process = slot.process = _Process(popen, asyncio.StreamReader(limit=_LINE_LIMIT, loop=loop), mark)
         receiving, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(process.reader), popen.stdout)
         process.transports.append(receiving)
         sending, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)

@@ -79,9 +79,9 @@ def test_kill_9_and_resume(narrowdown, surroundings, tmp_path, request, name, wo
 
 
 def workers_of(runner: int) -> list[int]:
-    """Process ids of a runner's workers."""
+    """Process ids of a runner's workers; its watchdog is none."""
     children = Path(f"/proc/{runner}/task/{runner}/children").read_text().split()
-    return [int(pid) for pid in children]
+    return [int(pid) for pid in children if b"watchdog.py" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def test_a_killed_worker_costs_one_probe(narrowdown, surroundings, sort, tmp_path) -> None:
@@ -123,6 +123,60 @@ def test_a_killed_worker_costs_one_probe(narrowdown, surroundings, sort, tmp_pat
     assert unresolved == [deaths[0]["key"]]
     assert "SIGSEGV" in out
     assert "Pow" in out
+
+
+CHECKER = """
+import os, subprocess, sys, time
+# A daemon of its own session, whose parents are gone: neither group nor family leads to it.
+subprocess.Popen([sys.executable, "-c", {daemon!r}], start_new_session=True)
+open({started!r}, "w").close()
+time.sleep(600)
+"""
+DAEMON = """
+import os, time
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+open({pid!r}, "w").write(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("victim", ["runner", "worker"])
+def test_what_a_checker_has_started_does_not_outlive_kill_9(shapes, surroundings, tmp_path, victim) -> None:
+    model, _ = shapes
+    session, started, written = tmp_path / "s", tmp_path / "started", tmp_path / "pid"
+    checker = tmp_path / "checker.py"
+    checker.write_text(CHECKER.format(daemon=DAEMON.format(pid=str(written)), started=str(started)))
+    words = ["step", "reduce", model, "--check", f"{sys.executable} {checker} {{model}}", "--session", session]
+    process = begin(words, surroundings, tmp_path)
+    daemon = 0
+    try:
+        wait_for(session, lambda _: started.exists() and written.exists() and written.read_text(), process)
+        daemon = int(written.read_text())
+        runner = next(e["pid"] for e in events(session) if e["kind"] == "session.opened")
+        children = workers_of(runner)
+        assert Path(f"/proc/{daemon}").exists()
+        os.kill(runner if victim == "runner" else children[0], signal.SIGKILL)
+        end = time.monotonic() + 10
+        while any(map(alive, (daemon, children[0]))) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not alive(daemon), "what the checker had started goes on"
+        assert not alive(children[0])
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+        if daemon and alive(daemon):
+            os.kill(daemon, signal.SIGKILL)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_ctrl_c_stops_softly_and_leaves_nobody_behind(narrowdown, shapes, surroundings, tmp_path) -> None:

@@ -1,0 +1,58 @@
+"""``python -I -S watchdog.py MARK``: ends whatever a pool's workers have started, once the pool itself is gone.
+
+A worker dies with the pool (the kernel sees to that), and a checker with its worker; what a checker has started in turn knows
+nothing of either. This process waits until the pool's end of its standard input closes, however the pool ended, and kills every
+process that carries the mark in its environment. The standard library only: it starts in some ten milliseconds.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+VARIABLE = "NARROWDOWN_WORKER"  # holds the mark of the pool, a dot, and the number of the worker
+_ROUNDS = 200
+_PAUSE = 0.01  # seconds between two rounds: one may just be starting another
+
+
+def marked(mark: str) -> list[int]:
+    """Ids of the processes whose environment says that they come from this pool, or from this worker (``mark.number``)."""
+    exact, prefix = f"{VARIABLE}={mark}".encode(), f"{VARIABLE}={mark}.".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            for line in (folder / "environ").read_bytes().split(b"\0"):
+                if line == exact or line.startswith(prefix):
+                    found.append(int(folder.name))
+                    break
+        except OSError:  # gone, or somebody else's
+            continue
+    return found
+
+
+def sweep(mark: str) -> None:
+    """SIGKILL to all of them, until there is none. One that only waits to be reaped has no environment any more."""
+    for _ in range(_ROUNDS):
+        pids = [pid for pid in marked(mark) if pid != os.getpid()]
+        if not pids:
+            return
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                continue
+        time.sleep(_PAUSE)
+
+
+def main() -> None:
+    """Wait for the end of the pool, then sweep."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    while os.read(0, 1 << 10):
+        pass
+    sweep(sys.argv[1])
+
+
+if __name__ == "__main__":
+    main()
