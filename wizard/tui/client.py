@@ -5,6 +5,7 @@ which a newer one replaces an older one that was not drawn yet.
 """
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ from wizard.tui.sight import Eye
 
 INTERVAL = 0.2  # seconds between two looks at the session: at most five repaints a second
 LOG_BYTES = 64 << 10
+RESCAN = 1.0  # seconds between two looks for a log that was written later
 
 
 class Session(Protocol):
@@ -76,26 +78,40 @@ class LogTail:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "logs"
+        self._path: Path | None = None
+        self._scanned = 0.0
         self._seen: tuple[Path, int, int] | None = None
         self._lines: tuple[str, ...] = ()
 
     def read(self) -> tuple[str, ...]:
-        """The last lines; read again only when the file changed."""
+        """The last lines; read again only when the file changed. Which file it is, is looked up once a second: every probe has
+        a log of its own, and there may be thousands."""
+        now = time.monotonic()
+        if self._path is None or now - self._scanned >= RESCAN:
+            self._path, self._scanned = newest(self.folder), now
         with contextlib.suppress(OSError):
-            found = [
-                (path, path.stat()) for path in self.folder.rglob("*.log") if path.is_file() and path.stat().st_size
-            ]
-            if not found:
-                return self._lines
-            path, stat = max(found, key=lambda item: item[1].st_mtime_ns)
-            mark = (path, stat.st_size, stat.st_mtime_ns)
-            if mark != self._seen:
-                with path.open("rb") as file:
-                    file.seek(max(0, stat.st_size - LOG_BYTES))
-                    text = file.read().decode("utf-8", "replace")
-                self._lines = tuple(text.splitlines())
-                self._seen = mark
+            if self._path is not None:
+                stat = self._path.stat()
+                mark = (self._path, stat.st_size, stat.st_mtime_ns)
+                if mark != self._seen:
+                    self._lines, self._seen = tail(self._path), mark
         return self._lines
+
+
+def newest(folder: Path) -> Path | None:
+    """The ``.log`` file below ``folder`` that was written last and is not empty."""
+    found, latest = None, -1
+    folders = [str(folder)]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif entry.name.endswith(".log") and entry.is_file():
+                    stat = entry.stat()
+                    if stat.st_size and stat.st_mtime_ns > latest:
+                        found, latest = entry.path, stat.st_mtime_ns
+    return Path(found) if found else None
 
 
 class Watcher:

@@ -80,18 +80,23 @@ class SessionScreen(Hosted):
         """Draw what is known, then every change."""
         self.host.scene_changed.subscribe(self, self._changed)
         if self.scene:
-            self._changed(self.scene)
+            self._draw(self.scene)
 
     def on_screen_resume(self) -> None:
         """Whatever happened behind an overlay is drawn now."""
         if self.scene and self.is_mounted:
-            self._changed(self.scene)
+            self._draw(self.scene)
 
     def _changed(self, scene: Scene) -> None:
+        """Behind a card nothing is drawn: whoever reads it wants its keys answered at once."""
+        if self.app.screen is self:
+            self._draw(scene)
+        elif isinstance(self.app.screen, LogCard):
+            self.app.screen.follow(narrative.log(scene))
+
+    def _draw(self, scene: Scene) -> None:
         self.query_one(TitleLine).show(scene)
         self.draw(scene)
-        if isinstance(self.app.screen, LogCard):
-            self.app.screen.follow(narrative.log(scene))
 
     def draw(self, scene: Scene) -> None:
         """Show a scene."""

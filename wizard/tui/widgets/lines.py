@@ -34,9 +34,16 @@ class Lines(Widget):
         raise NotImplementedError
 
     def changed(self) -> None:
-        """The data is new: draw again."""
-        self._drawn = None
-        self.refresh(layout=True)
+        """The data is new: draw again what it changes, and lay the screen out again only where the height is another."""
+        before, self._drawn = self._drawn, None
+        if before is None or not self.is_attached or before[0] != self.content_size.width:
+            self.refresh(layout=True)
+            return
+        rows = self._at(before[0])
+        if len(rows) != len(before[1]):
+            self.refresh(layout=True)
+        elif any(not new.is_same(old) for new, old in zip(rows, before[1], strict=True)):
+            self.refresh()
 
     def _at(self, width: int) -> list[Content]:
         if self._drawn is None or self._drawn[0] != width:

@@ -1,0 +1,307 @@
+"""How long the screens take to answer a key while engines build at full load, and how often they repaint by themselves.
+
+Prints percentiles, asserts no time. Run with: pytest -m benchmark -s tests/benchmarks/test_screens.py
+"""
+
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pexpect
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from wizard.problem import Problem
+from wizard.session import folder as folders
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(900)]
+
+MODELS = Path(__file__).parents[1] / "models"
+NODES, PROBES, LOG_BYTES = 10_000, 1_000, 100 << 20
+ROUNDS = 12
+# Cards that can be opened at any time: the key, a word that only the card holds, the key that closes it.
+CARDS = (
+    ("w", "Why", "b"),
+    ("t", "Words used here", "b"),
+    ("l", "f follow", "b"),
+    ("m", "You are at", "b"),
+    ("?", "Keys that work now", "b"),
+)
+FLOW = """
+schema: 1
+id: straight
+title: Straight to the reduction
+start: %s
+nodes:
+%s  reduce:
+    title: Reduce the model
+    explain: The smallest part that fails.
+    step: {use: reduce}
+    ask: Is it reduced?
+    answers:
+      "yes": {text: It is, goto: done}
+ends:
+  done: {title: Reduced, explain: The smallest part is known., verdict: minimal-case}
+"""
+REPRODUCE = """
+  reproduce:
+    title: Does it fail here?
+    explain: The whole model.
+    step: {use: compare}
+    ask: Does it fail?
+    answers:
+      "yes": {text: It fails, goto: reduce}
+"""
+
+
+class Screen:
+    """The program on a pseudo-terminal; what it writes is only watched, so that the watching costs next to nothing."""
+
+    def __init__(self, words: Sequence[str], home: Path, size: tuple[int, int] = (104, 30)) -> None:
+        environment = {**os.environ, "NARROWDOWN_HOME": str(home / "sessions"), "XDG_STATE_HOME": str(home / "state")}
+        environment |= {"XDG_CONFIG_HOME": str(home), "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        start = "import sys; from wizard.cli import main; sys.exit(main())"
+        words = ["-P", "-c", start, *words]
+        self.child = pexpect.spawn(sys.executable, words, env=environment, dimensions=size[::-1], cwd=str(home))
+        self.child.delaybeforesend = None
+        self.bursts: list[tuple[float, int]] = []  # when something was written, and how much
+        self._text = ""
+
+    def read(self, seconds: float) -> str:
+        """What is written within this time, at once when there is something; control sequences left out."""
+        if not select.select([self.child.child_fd], [], [], seconds)[0]:
+            return ""
+        data = os.read(self.child.child_fd, 1 << 20)
+        self.bursts.append((time.monotonic(), len(data)))
+        return re.sub(r"\x1b\[[0-9;?<>=]*[A-Za-z]", "", data.decode(errors="replace"))
+
+    def until(self, wanted: str, seconds: float = 120.0) -> None:
+        end, text = time.monotonic() + seconds, ""
+        while wanted not in text:
+            assert time.monotonic() < end, f"'{wanted}' was never drawn: {text[-3000:]}"
+            text = (text + self.read(1.0))[-100_000:]
+
+    def press(self, key: str, wanted: str) -> float:
+        """Seconds from the key until its effect has been drawn."""
+        while self.read(0.0):
+            pass
+        begun = time.monotonic()
+        self.child.send(key)
+        self.until(wanted, 30.0)
+        return time.monotonic() - begun
+
+    def wait(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self.read(left)
+
+    def used(self) -> float:
+        """Processor seconds of the program so far."""
+        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def screens() -> Iterator[list[Screen]]:
+    opened: list[Screen] = []
+    yield opened
+    for screen in opened:
+        screen.child.close(force=True)
+
+
+def chain(path: Path, nodes: int) -> None:
+    """A model of many small nodes, one of which overflows in FP16 where the next one brings the values back."""
+    constants = {"one": 1.0, "large": 70_000.0, "small": 1 / 70_000.0}
+    made, last = [], "x"
+    for i in range(nodes):
+        op, right = ("Sin", "") if i % 2 else ("Add", "one")
+        if i in (nodes // 2, nodes // 2 + 1):
+            op, right = "Mul", "small" if i > nodes // 2 else "large"
+        name = f"/encoder/layers.{i // 10}/block/{op}_{i}"
+        out = "y" if i == nodes - 1 else name + "_output_0"
+        made.append(helper.make_node(op, [last, right] if right else [last], [out], name=name))
+        last = out
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64]) for name in ("x", "y")]
+    weights = [numpy_helper.from_array(np.array([v], np.float32), k) for k, v in constants.items()]
+    graph = helper.make_graph(made, "chain", info[:1], info[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+def report(what: str, seconds: Sequence[float]) -> None:
+    ms = np.array(seconds) * 1e3
+    p50, p90, p99 = np.percentile(ms, [50, 90, 99])
+    print(f"{what:44} n={len(ms):4}  p50 {p50:6.1f}  p90 {p90:6.1f}  p99 {p99:6.1f}  max {ms.max():6.1f} ms")
+
+
+def keys(screen: Screen, closed: str, rounds: int = ROUNDS) -> None:
+    """Open and close every card, again and again. ``closed``: a word that comes back when a card closes."""
+    opening, closing = [], []
+    used = screen.used()
+    for _ in range(rounds):
+        for key, word, close in CARDS:
+            opening.append(screen.press(key, word))
+            screen.wait(0.15)
+            closing.append(screen.press(close, closed))
+            screen.wait(0.15)
+    for index, (_, word, _) in enumerate(CARDS):
+        report(f"a key opens '{word}'", opening[index :: len(CARDS)])
+    report("a key opens a card", opening)
+    report("a key closes it", closing)
+    each = (screen.used() - used) / (2 * len(opening))
+    print(f"processor time for one key, repaints included: {1e3 * each:.1f} ms")
+
+
+def repaints(screen: Screen, seconds: float = 10.0) -> None:
+    """How often it draws when nobody touches it, and what it costs."""
+    screen.bursts.clear()
+    used, begun = screen.used(), time.monotonic()
+    screen.wait(seconds)
+    starts = [t for i, (t, _) in enumerate(screen.bursts) if not i or t - screen.bursts[i - 1][0] > 0.02]
+    most = max((sum(t <= other < t + 1 for other in starts) for t in starts), default=0)
+    busy = (screen.used() - used) / (time.monotonic() - begun)
+    print(
+        f"left alone: at most {most} repaints in a second, {len(starts) / seconds:.1f} on average; {100 * busy:.0f} % of a core"
+    )
+
+
+def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen]) -> None:
+    """A model of 10,000 nodes, really reduced, a build on every core."""
+    chain(tmp_path / "chain.onnx", NODES)
+    np.savez(tmp_path / "in.npz", x=np.random.default_rng(1).normal(size=(1, 64)).astype(np.float32))
+    (tmp_path / "straight.yaml").write_text(FLOW % ("reproduce", REPRODUCE))
+    words = [
+        "open",
+        "chain.onnx",
+        "--engine",
+        "emulate:precision=fp16",
+        "--inputs",
+        "in.npz",
+        "--flow",
+        "straight.yaml",
+    ]
+    screens.append(screen := Screen([*words, "--jobs", str(os.cpu_count())], tmp_path))
+    screen.until("Enter runs it")
+    screen.child.send("\r")
+    screen.until("It fails")
+    screen.wait(1.0)
+    screen.child.send("\r")
+    screen.until("Enter runs it")
+    screen.child.send("\r")
+    screen.until("stop now")
+    screen.wait(3.0)
+    print(f"\n{NODES:,} nodes, {os.cpu_count()} builds at a time, load {os.getloadavg()[0]:.1f}")
+    keys(screen, "stop now")
+    repaints(screen)
+    (session,) = (tmp_path / "sessions").iterdir()
+    screen.child.send("q")
+    screen.until("Leave it running")
+    screen.child.send("\x1b[B\x1b[B\r")  # stop now
+    screen.child.expect(pexpect.EOF)
+    assert (session / "journal.jsonl").read_bytes().count(b'"probe.finished"') > 10
+
+
+# A runner that only writes: a search of many probes, ten more each second, and a log of 100 MB that grows by a line each time.
+WRITER = """
+import asyncio, os, sys, time
+from pathlib import Path
+from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
+from wizard.runner import progress
+from wizard.runner.server import Server, socket_path
+from wizard.session.events import ProbeFinished, ProbeStarted, SessionOpened, StepStarted
+from wizard.session.journal import NAME, Journal
+from wizard.session.lock import Lock
+
+folder, probes, log_bytes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+
+def score(error):
+    return Measurement(results=(SampleResult("random:0", outputs=(Score("y", rel_l2=error),)),), nodes=96)
+
+def pair(journal, n):
+    nodes = f"{n % 900}-{n % 900 + 96}"
+    probe = Measure(model="m", inputs="i", samples=("random:0",), engine="emulate", reference="onnxruntime",
+                    candidate=Candidate(nodes=nodes))
+    journal.append(ProbeStarted(key=f"{n:064x}", run=1, probe=probe))
+    journal.append(ProbeFinished(key=f"{n:064x}", run=1, measurement=score(0.4 if n % 2 else 1e-5), seconds=1.5))
+
+async def main():
+    where = socket_path(folder)
+    lock = Lock.acquire(folder, str(where))
+    journal = Journal(folder / NAME)
+    journal.append(SessionOpened(id=folder.name))
+    journal.append(StepStarted(run=1, node="reduce", visit=1, step="reduce", step_version=1))
+    for n in range(probes):
+        pair(journal, n)
+    async def handle(request, client):
+        return {"ok": True}
+    server = Server(where, handle, lambda name: None)
+    await server.start()
+    line = "[W] building block 96-191: the kernel of Conv was chosen among 12 candidates in 0.31 s, workspace 32 MiB\\n"
+    with (folder / "logs" / "001-measure.log").open("w") as log:
+        log.write(line * (log_bytes // len(line)))
+        for n in range(probes, 10**9):
+            pair(journal, n)
+            log.write(line)
+            log.flush()
+            progress.write(folder, progress.Snapshot(phase="running", node="reduce", text="trying a part", done=n,
+                                                     expected=2 * probes, best=96, eta=60.0, pid=os.getpid()))
+            await asyncio.sleep(0.1)
+
+asyncio.run(main())
+"""
+
+BUILDS = """
+import sys, time
+import numpy, onnxruntime as ort
+model, inputs = sys.argv[1], dict(numpy.load(sys.argv[2]))
+import os
+os.nice(5)
+while True:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, inputs)
+"""
+
+
+@pytest.fixture
+def beside() -> Iterator[list["subprocess.Popen[bytes]"]]:
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_long_search_and_a_large_log(
+    tmp_path: Path, screens: list[Screen], beside: list["subprocess.Popen[bytes]"]
+) -> None:
+    """1,000 probes in the journal and 100 MB of log, both growing, with a build on every core beside."""
+    problem = Problem(model=str(MODELS / "shapes_cnn.onnx"), flow="straight.yaml")
+    folder = folders.create(problem, FLOW % ("reduce", ""), root=tmp_path / "sessions")
+    words = [sys.executable, "-P", "-c", WRITER, str(folder), str(PROBES), str(LOG_BYTES)]
+    beside.append(subprocess.Popen(words, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}))
+    build = [
+        sys.executable,
+        "-P",
+        "-c",
+        BUILDS,
+        MODELS / "sort_tf_massive_m4.onnx",
+        MODELS / "sort_tf_massive_m4_in.npz",
+    ]
+    beside += [subprocess.Popen(build) for _ in range(os.cpu_count() or 1)]
+    while not (folder / "progress.json").exists():
+        time.sleep(0.1)
+    begun = time.monotonic()
+    screens.append(screen := Screen(["resume", str(folder)], tmp_path))
+    screen.until("stop now")
+    print(f"\n{PROBES:,} probes and {LOG_BYTES >> 20} MiB of log, growing; {os.cpu_count()} builds beside")
+    print(f"on the screen after {time.monotonic() - begun:.1f} s")
+    screen.wait(2.0)
+    keys(screen, "stop now")
+    repaints(screen)
