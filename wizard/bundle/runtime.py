@@ -33,7 +33,7 @@ _PLAIN_WEIGHTS = {"session.disable_prepacking": "1"}
 
 
 class Runtime(msgspec.Struct, frozen=True):
-    """``name`` is a runtime of check.py: onnxruntime, reference, openvino, or "" where check.py cannot run the engine."""
+    """``name`` is a runtime of check.py: onnxruntime, reference, openvino, tensorrt, or "" where it cannot run the engine."""
 
     name: str
     model: str
@@ -74,4 +74,20 @@ def runtime(spec: EngineSpec) -> Runtime:
         if chosen["threads"]:
             config["INFERENCE_NUM_THREADS"] = str(chosen["threads"])
         return Runtime("openvino", "engine.onnx", {"device": chosen["device"], "config": config})
+    if spec.name in ("tensorrt", "tensorrt_rtx"):
+        return Runtime("tensorrt", "engine.onnx", _tensorrt(spec.name, chosen))
     return Runtime("", "model.onnx")
+
+
+def _tensorrt(package: str, chosen: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a TensorRT build. Strong typing is in the file, as casts; weak typing is a flag."""
+    precision, capability = chosen["precision"], chosen.get("compute_capability", "current")
+    strong = chosen.get("typing", "strong") == "strong" or (precision == "model" and chosen.get("typing") != "weak")
+    flag = {"fp16": "FP16", "bf16": "BF16", "int8": "INT8", "fp8": "FP8"}.get(precision, "")
+    return {
+        "package": package,
+        "strong": strong,
+        "flags": [flag] if flag and not strong else [],
+        "tf32": precision != "fp32",
+        "capability": "" if capability == "current" else capability.upper(),
+    }
