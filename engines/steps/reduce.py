@@ -81,7 +81,7 @@ def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) 
     yield Note("the whole model must fail, and the reference must pass")
     verdict: Verdict = yield from trials.test(whole)
     if not verdict.failed:
-        reason = verdict.detail or verdict.reason or "the whole model passes here"
+        reason = "the whole model passes, looked at again" if verdict.passed else verdict.detail or verdict.reason
         return Reduced(None, "not-reproduced" if verdict.passed else "unresolved", reason, 0, 1, trials.unresolved())
     verifications = 1
     if not ask.ctx.check and ask.signature.kind == "accuracy":
@@ -96,9 +96,11 @@ def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) 
     minimal: bool = yield from one_minimal(trials, nodes)
     verifications += trials.count - 1 - probes
     case, files, spent = yield from settle(ask, trials, nodes, minimal, params)
+    again = params.verify == 0 or not case.verified.startswith("0/")
+    reason = "" if again else f"what was left failed once, and in none of {params.verify} fresh builds"
+    spent += verifications
     return Reduced(
-        case, "reduced" if case.minimal or case.verified else "unresolved", "", probes, verifications + spent,
-        trials.unresolved(), files,
+        case, "reduced" if again else "unresolved", reason, probes, spent, trials.unresolved(), files
     )  # fmt: skip
 
 
@@ -238,6 +240,8 @@ def _message(reduced: Reduced, ask: Inquiry) -> str:
     if reduced.case is None:
         return f"Nothing to reduce: {reduced.reason}."
     case = reduced.case
+    if reduced.verdict != "reduced":
+        return f"No smaller part is certain: {reduced.reason}."
     more = " It needs its inputs in higher precision: fed exactly it passes." if case.needs_higher_inputs else ""
     fail = "fails" if len(case.nodes) == 1 else "fail"
     size = f"{len(case.nodes)} of {len(ask.index.nodes)} nodes {fail}"
@@ -246,7 +250,7 @@ def _message(reduced: Reduced, ask: Inquiry) -> str:
 
 SPEC = StepSpec(
     name="reduce",
-    version=1,
+    version=2,
     summary="Search for the smallest part of the model that still fails in the same way.",
     run=reduce,
     outcome=ReduceOutcome,

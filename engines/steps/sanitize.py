@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import judge_whole, worst
+from engines.compare.judge import judge_check, judge_whole, worst
 from engines.probe import Measurement, Sanitize
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
 from engines.steps.outcome import SanitizeOutcome
@@ -49,15 +49,18 @@ def _compared(ctx: StepContext, before: Findings, done: Measurement) -> Sub:
         reason = f"the sanitized model does not run ({m.message.rstrip('.')})"
     elif after is not None and before.signature is not None and after.kind != before.signature.kind:
         reason = f"the sanitized model fails in another way ({after.kind}: {m.message.rstrip('.')})"
-    elif after is None and before.looks > 1 and not (yield from _shows(ctx, before)):
-        reason = f"in {before.looks} runs neither it nor the original failed, which says nothing of a failure that comes and goes"
+    elif after is None and before.signature is not None and not (yield from _shows(ctx, before, before.signature)):
+        looks = f"in {before.looks} runs" if before.looks > 1 else "at a second look"
+        reason = f"{looks} the original did not fail either, which says nothing of a failure that comes and goes"
     if reason:
         message = f"{became}, but {reason}; going on with the original."
         return Finish(msgspec.structs.replace(base, reason=reason, message=message), before)
 
     rule = before.criterion or Criterion()
-    old = before.signature.error if before.signature else None
-    new = after.error if after is not None else worst(m.results, rule)[2] if m.results else None
+    old = before.signature.error if before.signature and before.signature.kind == "accuracy" else None
+    new = worst(m.results, rule)[2] if m.results else None
+    if after is not None and after.kind == "accuracy":
+        new = after.error
     change = _change(old, new) if before.looks == 1 else "none"
     base = msgspec.structs.replace(base, error=new, error_before=old, change=change)
     if after is not None and change == "hurts":
@@ -95,12 +98,15 @@ def _message(became: str, after: Signature | None, change: str, old: float | Non
     return f"{became}; it still fails{less}."
 
 
-def _shows(ctx: StepContext, findings: Findings) -> Sub:
+def _shows(ctx: StepContext, findings: Findings, signature: Signature) -> Sub:
     """Whether the original still fails in as many looks, here and now."""
-    yield Note("the original once more, as the failure comes and goes")
-    probe = whole(ctx, findings, samples=(findings.sample,), runs=findings.looks, attempt=1, exclusive=True)
-    again: Measurement = yield probe
-    return judge_whole(again, findings.criterion or Criterion()).failed
+    yield Note("the original once more: does its failure come and go?")
+    probe = whole(ctx, findings, samples=(findings.sample,) if findings.sample else (), runs=findings.looks)
+    again: Measurement = yield msgspec.structs.replace(probe, attempt=1, exclusive=True)
+    if signature.kind in ("crash", "build"):
+        return again.status != "ok"
+    rule = findings.criterion or Criterion()
+    return (judge_check(again, rule) if ctx.check else judge_whole(again, rule)).failed
 
 
 SPEC = StepSpec(
@@ -110,5 +116,5 @@ SPEC = StepSpec(
     run=sanitize,
     outcome=SanitizeOutcome,
     params=SanitizeParams,
-    expected=lambda _ctx, _nodes: 2,
+    expected=lambda _ctx, _nodes: 3,
 )

@@ -50,7 +50,8 @@ def sanitized(answers: Any, clean: Measurement, original: Measurement | None = N
 )
 def test_sanitizing(answers: Any, walk: Any, error: float, verdict: str, change: str, model: str) -> None:
     clean = answers.measured(("real:0", error), ("random:0", 0.0))
-    done = walk("sanitize", answers.context(locked(answers)), sanitized(answers, clean))
+    still = answers.measured(("real:0", 0.5))
+    done = walk("sanitize", answers.context(locked(answers)), sanitized(answers, clean, still))
     outcome, found = done.finish.outcome, done.finish.findings
     assert (outcome.verdict, outcome.change, outcome.nodes_before, outcome.nodes_after) == (verdict, change, 9, 7)
     assert found.model == model
@@ -72,6 +73,15 @@ def test_a_sanitized_model_that_fails_otherwise_is_not_used(answers: Any, walk: 
     broken = Measurement(status=status, message="no parser.")
     done = walk("sanitize", answers.context(locked(answers)), sanitized(answers, broken))
     assert (done.finish.outcome.verdict, done.finish.findings.model) == ("could-not", "m")
+
+
+def test_an_original_that_does_not_fail_again_was_not_cured(answers: Any, walk: Any) -> None:
+    right = answers.measured(("real:0", 0.0))
+    done = walk("sanitize", answers.context(locked(answers)), sanitized(answers, right, right))
+    outcome = done.finish.outcome
+    assert (outcome.verdict, done.finish.findings.model) == ("could-not", "m")
+    assert "at a second look the original did not fail either" in outcome.reason
+    assert [p.attempt for p in done.probes if isinstance(p, Measure) and p.model == "m"] == [1]
 
 
 def test_a_failure_that_comes_and_goes_is_not_cured_by_silence(answers: Any, walk: Any) -> None:
