@@ -54,6 +54,11 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
     file = Path(path)
     kind = file.suffix.lower()
     if not file.exists():
+        wrong, equals, rest = path.partition("=")
+        if equals and Path(rest).exists():
+            near = nearest(wrong, known)
+            hint = f" Did you mean '{near}'?" if near else ""
+            raise InputProblem(f"The model has no input '{wrong}'.{hint}")
         raise InputProblem(f"There is no inputs file '{path}'.")
     if kind == ".py":
         yield from _from_script(

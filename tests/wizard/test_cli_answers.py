@@ -69,9 +69,9 @@ def test_an_answer_without_its_value_is_given_and_said_to_change_nothing(
         ("reproduce: {answer: yes, tolerance: 1}", "it takes no values"),
         ("double-check: {answer: tolerance, metric: ulp}", "it takes tolerance"),
         ("double-check: {answer: tolerance, tolerance: [1]}", "not one plain value"),
-        ("- reproduce", "not a mapping"),
+        ("- reproduce", "is a mapping of nodes to answers"),
         ("reproduce: [yes", "not YAML"),
-        ("reproduce: !!python/object/apply:os.system [x]", "has no answer"),
+        ("reproduce: !!python/object/apply:os.system [x]", "has no tags"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:

@@ -131,7 +131,7 @@ def test_inputs_are_checked_early(tmp_path: Path) -> None:
 
 def test_regexes_need_a_checker_and_must_compile(tmp_path: Path) -> None:
     model = tmp_path / "m.onnx"
-    model.touch()
+    model.write_bytes(bytes([0x3A, 0x00]))  # the smallest file with a graph
     with pytest.raises(Refusal, match="--check"):
         problem_from(parse(["run", str(model), "--fail-regex", "x"]))
     with pytest.raises(Refusal, match="not a regular expression"):

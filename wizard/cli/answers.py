@@ -4,10 +4,10 @@ An answer that carries values is a mapping: ``double-check: [{answer: tolerance,
 """
 
 import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from wizard.cli.exits import BAD_USAGE, Refusal, nearest
+from wizard.flow.load import FlowProblem, load_texts
 from wizard.flow.model import Flow
 
 ASK = "ask"  # stop here: a person is needed
@@ -22,35 +22,30 @@ class Script(NamedTuple):
 
 def read_answers(path: str, flow: Flow) -> Script:
     """The scripted answers, checked against the flow. Raises Refusal (exit 2) naming what is wrong and the nearest right word."""
-    import yaml
-
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8")
-        # Nothing but text, lists and mappings comes out of BaseLoader.
-        data: Any = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506
-    except OSError as problem:
-        raise Refusal(BAD_USAGE, f"The answers file '{path}' cannot be read: {problem.strerror}.") from None
-    except UnicodeDecodeError:
-        raise Refusal(BAD_USAGE, f"The answers file '{path}' is not UTF-8 text.") from None
-    except yaml.YAMLError as problem:
-        mark = getattr(problem, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else path
-        raise Refusal(
-            BAD_USAGE, f"{where}: this is not YAML: {getattr(problem, 'problem', None) or problem}."
-        ) from None
-    if data is None or data == "":
-        return Script({}, {})
-    if not isinstance(data, dict):
-        raise Refusal(BAD_USAGE, f"The answers file '{path}' is not a mapping of nodes to answers.")
+        data, lines = load_texts(path)
+    except FlowProblem as problem:
+        raise Refusal(BAD_USAGE, str(problem)) from None
     script = Script({}, {})
     for node, value in data.items():
-        _known_node(path, node, flow)
-        given = [_answer(path, node, item, flow) for item in (value if isinstance(value, list) else [value])]
+        _known_node(_at(path, lines.key(node)), node, flow)
+        if value == []:
+            at = _at(path, lines.value(node))
+            raise Refusal(BAD_USAGE, f"{at}: '{node}' has an empty list of answers; give one a visit, or leave it out.")
+        several = isinstance(value, list)
+        given = [
+            _answer(_at(path, lines.value(node, i) if several else lines.value(node)), node, item, flow)
+            for i, item in enumerate(value if several else [value])
+        ]
         ids = [answer for answer, _ in given]
         script.answers[node] = ids if isinstance(value, list) else ids[0]
         if any(settings for _, settings in given):
             script.settings[node] = [settings for _, settings in given]
     return script
+
+
+def _at(path: str, place: tuple[int, int]) -> str:
+    return f"{path}:{place[0]}:{place[1]}"
 
 
 def _known_node(path: str, node: str, flow: Flow) -> None:
@@ -68,9 +63,11 @@ def _answer(path: str, node: str, item: Any, flow: Flow) -> tuple[str, dict[str,
             BAD_USAGE,
             f"{path}: an answer with values is written {{answer: ID, NAME: VALUE}}; '{node}' has no 'answer'.",
         )
-    if not isinstance(answer, str) or answer not in known:
-        hint = nearest(str(answer), known)
-        raise Refusal(BAD_USAGE, f"{path}: '{node}' has no answer '{answer}'.{hint} Known: {', '.join(known)}.")
+    if not isinstance(answer, str):
+        raise Refusal(BAD_USAGE, f"{path}: an answer of '{node}' is one word: {', '.join(known)}.")
+    if answer not in known:
+        said = f"has no answer '{answer}'" if answer else "has no answer here"
+        raise Refusal(BAD_USAGE, f"{path}: '{node}' {said}.{nearest(answer, known)} Known: {', '.join(known)}.")
     wanted = flow.nodes[node].answers[answer].settings if answer != ASK else {}
     values = {name: value for name, value in item.items() if name != "answer"} if isinstance(item, dict) else {}
     for name, value in values.items():

@@ -13,6 +13,7 @@ STEPS = (
     "workaround", "precision", "quantization",
 )  # fmt: skip
 DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
+_MOST = 1024  # of probes at a time, and of whatever else is counted
 DEMOS = ("magika", "shapes", "sort", "pillars")
 
 
@@ -37,10 +38,18 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             known = [str(choice) for choice in action.choices]
-            what = "command" if isinstance(action, argparse._SubParsersAction) else (action.metavar or action.dest)
+            what = "command" if isinstance(action, argparse._SubParsersAction) else _called(action, self.prog)
             raise Refusal(
                 BAD_USAGE, f"'{value}' is not a {what}.{nearest(str(value), known)} Known: {', '.join(known)}."
             )
+
+
+def _called(action: argparse.Action, prog: str) -> str:
+    """What one value of an action is called: a step, a demo, a flow command, a value of --expect."""
+    if action.option_strings:
+        return f"value of {action.option_strings[-1]}"
+    command = prog.split()[-1]
+    return f"{command} command" if action.dest == "action" else command
 
 
 class Command(NamedTuple):
@@ -60,6 +69,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if unknown:
         chosen: Parser = getattr(arguments, "parser", tops)
         chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
+    for name, value in vars(arguments).items():
+        if value == "" or (isinstance(value, list) and "" in value):
+            option = f"--{name.replace('_', '-')}" if name not in ("model", "session", "file") else name.upper()
+            raise Refusal(BAD_USAGE, f"{option} is empty: give it a value, or leave it out.")
     return arguments
 
 
@@ -98,6 +111,10 @@ def parser() -> Parser:
     resumed.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
     resumed.add_argument("--retry-unresolved", action="store_true", help="ask again every probe that ended unresolved")
     resumed.add_argument("--repair", action="store_true", help="work on a copy of a session whose journal is damaged")
+
+    resumed.add_argument(
+        "--rewind", metavar="NODE", help="go back to this question (NODE#2: its second visit) first; nothing measured is lost"
+    )
 
     watched = command("watch", "run", "watch", "look at a session while another program works on it")
     _session(watched)
@@ -242,8 +259,18 @@ def _count(text: str) -> int:
         value = int(text)
     except ValueError:
         value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
+    if not 1 <= value <= _MOST:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 to {_MOST}")
+    return value
+
+
+def _status(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= 255:
+        raise argparse.ArgumentTypeError(f"'{text}' is not an exit status from 0 to 255")
     return value
 
 
@@ -332,8 +359,8 @@ def _problem(made: Parser) -> None:
     )
     problem.add_argument("--check", metavar='"CMD"', help="an external checker in place of the comparison")
     problem.add_argument("--fail-regex", metavar="REGEX", action="append", default=[])
-    problem.add_argument("--fail-code", metavar="N", type=int, action="append", default=[])
-    problem.add_argument("--ignore-fail-code", metavar="N", type=int, action="append", default=[])
+    problem.add_argument("--fail-code", metavar="N", type=_status, action="append", default=[])
+    problem.add_argument("--ignore-fail-code", metavar="N", type=_status, action="append", default=[])
     problem.add_argument("--timeout", type=_seconds, default=0.0, metavar="SECONDS", help="of one probe")
     problem.add_argument(
         "--capture-bytes", type=_size, default=0, metavar="SIZE", help="disk for captures; default: 4GiB"

@@ -33,8 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as problem:
-        name = f" ({problem.filename})" if problem.filename else ""
-        say(f"The system refused: {problem.strerror or problem}{name}.")
+        from wizard.session.problems import of_system
+
+        say(of_system(problem))
         return MISSING
     except Exception as problem:
         from wizard.session.problems import SessionProblem

@@ -1,12 +1,17 @@
 """``narrowdown flow check|show FILE``."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engines.data.store import atomic
-from wizard.cli.exits import BAD_USAGE, FOUND, Refusal
+from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, Refusal
 from wizard.cli.problem import flow_name
+
+if TYPE_CHECKING:
+    from wizard.flow.load import Loaded
 
 
 def flow(arguments: argparse.Namespace) -> int:
@@ -32,13 +37,43 @@ def flow(arguments: argparse.Namespace) -> int:
 
     drawn = {"text": render.text, "mermaid": render.mermaid, "svg": render.svg}[arguments.format](loaded.flow)
     write(drawn, arguments.output)
+    if fault := faults(loaded):  # a drawing helps to see what is wrong, but must not pass for a flow that works
+        raise Refusal(BAD_USAGE, fault)
     return FOUND
 
 
+def faults(loaded: "Loaded") -> str:
+    """The first thing that is wrong with a flow, where, and how many more there are; "" where it holds together."""
+    from wizard.flow.check import check
+
+    problems = check(loaded)
+    if not problems:
+        return ""
+    first, more = problems[0], len(problems) - 1
+    rest = f" ({more} more: narrowdown flow check {loaded.path})" if more else ""
+    return f"{loaded.path}:{first.line}:{first.column}: {first.message} {first.suggestion}".rstrip() + rest
+
+
 def write(text: str, output: str | None) -> None:
-    """To a file (whole or not at all), or to stdout."""
+    """To a file (whole or not at all), or to stdout. Raises Refusal."""
     if output is None or output == "-":
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         return
-    with atomic(Path(output).expanduser()) as temporary:
+    path = Path(writable(output)).expanduser()
+    with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def writable(output: str) -> str:
+    """The output's path, once it is clear that a file can be written there: before the work, not after it. Raises Refusal."""
+    path = Path(output).expanduser()
+    if output == "-":
+        return output
+    if path.is_dir():
+        raise Refusal(BAD_USAGE, f"-o: '{output}' is a folder; name a file in it.")
+    parent = next(p for p in path.absolute().parents if os.path.lexists(p))
+    if not parent.is_dir():
+        raise Refusal(BAD_USAGE, f"-o: '{output}' cannot be written, as '{parent}' is a file and no folder.")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise Refusal(MISSING, f"-o: there is no permission to write into '{parent}'; name a file elsewhere.")
+    return output

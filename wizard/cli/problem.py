@@ -8,6 +8,7 @@ import shlex
 import shutil
 from collections.abc import Iterable
 from pathlib import Path, PurePath
+from typing import TypeVar
 
 from engines import options
 from engines.compare.criterion import METRICS
@@ -17,9 +18,12 @@ from engines.spec import EngineSpec, parse
 from wizard.cli.exits import BAD_USAGE, MISSING, Refusal, nearest
 from wizard.problem import Problem
 
+Value = TypeVar("Value")
+
 DEBUG_MODEL = (
     "polygraphy_debug.onnx"  # what Polygraphy's reducer calls each candidate: an old one that lies about is not meant
 )
+_INTERPRETERS = ("python", "pypy", "sh", "bash", "dash", "zsh", "ruby", "perl", "node")
 INPUT_KINDS = (".json", ".npz", ".npy", ".py", ".png", ".jpg", ".jpeg")
 
 
@@ -43,6 +47,7 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         raise Refusal(
             BAD_USAGE, "--fail-code lists all failures already: give either that or --ignore-fail-code, not both."
         )
+    _exclusive(arguments)
     digests = {str(model): digest_file(model)}
     for source in sources:
         path = Path(source_path(source if Path(source).exists() else source.partition("=")[2] or source))
@@ -58,8 +63,8 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         reference=reference,
         inputs=sources,
         seed=arguments.seed,
-        input_shapes=dict(shape(text) for text in arguments.input_shapes),
-        val_range=dict(value_range(text) for text in arguments.val_range),
+        input_shapes=_once("--input-shapes", map(shape, arguments.input_shapes)),
+        val_range=_once("--val-range", map(value_range, arguments.val_range)),
         metric=metric(arguments.metric),
         atol=bounds("--atol", arguments.atol),
         rtol=bounds("--rtol", arguments.rtol),
@@ -75,6 +80,35 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         flow=flow_name(arguments.flow),
         digests=digests,
     )
+
+
+def _exclusive(arguments: argparse.Namespace) -> None:
+    """Raise Refusal for options of which one makes the other mean nothing."""
+    given = {f"--{name}": bool(getattr(arguments, name)) for name in ("tolerance", "atol", "rtol", "metric")}
+    for option, here in given.items():
+        if here and arguments.check:
+            raise Refusal(
+                BAD_USAGE,
+                f"--check takes the place of the comparison, so {option} would say nothing: leave one of the two out.",
+            )
+    if arguments.metric and arguments.metric != "elementwise":
+        for option in ("--atol", "--rtol"):
+            if given[option]:
+                raise Refusal(
+                    BAD_USAGE,
+                    f"{option} belongs to the metric elementwise, not to {arguments.metric}: bound that one with --tolerance.",
+                )
+
+
+def _once(option: str, pairs: Iterable[tuple[str, Value]]) -> dict[str, Value]:
+    """Values by name. Raises Refusal for a name that is given twice."""
+    found: dict[str, Value] = {}
+    for name, value in pairs:
+        if name in found:
+            what = f"for '{name}'" if name else "for all"
+            raise Refusal(BAD_USAGE, f"{option} is given twice {what}; leave one out.")
+        found[name] = value
+    return found
 
 
 def model_file(text: str) -> Path:
@@ -103,7 +137,8 @@ def source_path(source: str) -> str:
 def input_source(text: str) -> str:
     """An input source, its path absolute; ``NAME=path`` names the input of a file with one array. Raises Refusal (exit 2)."""
     given, named, rest = text.partition("=")
-    if named and not Path(text).expanduser().exists() and Path(source_path(rest)).expanduser().exists():
+    a_file = PurePath(source_path(rest)).suffix.lower() in INPUT_KINDS
+    if named and "/" not in given and a_file and not Path(text).expanduser().exists():
         return f"{given}={input_source(rest)}"
     name = source_path(text)
     function = text[len(name) :]
@@ -162,13 +197,49 @@ def checker(command: str) -> str:
         raise Refusal(BAD_USAGE, f"--check: '{command}' cannot be split into words: {problem}.") from None
     if not words:
         raise Refusal(BAD_USAGE, "--check needs a command.")
-    if shutil.which(words[0]) is None:
-        why = "is not executable" if Path(words[0]).exists() else "was not found"
-        raise Refusal(MISSING, f"The checker '{words[0]}' {why}; give a command that can be started.")
+    found = shutil.which(words[0])
+    if found is None:
+        raise Refusal(MISSING, f"The checker '{words[0]}' {_not_startable(Path(words[0]))}")
+    if fault := _not_a_program(Path(found)):
+        raise Refusal(MISSING, f"The checker '{words[0]}' {fault}")
+    script = words[1] if len(words) > 1 and Path(found).name.startswith(_INTERPRETERS) else ""
+    if script.endswith((".py", ".sh")) and not Path(script).exists():
+        near = _near(Path(script), f"*{Path(script).suffix}")
+        raise Refusal(MISSING, f"The checker's script '{script}' was not found.{near}")
     return shlex.join(
         str(Path(w).absolute()) if Path(w).is_file() and (i or "/" in w) and Path(w).name != DEBUG_MODEL else w
         for i, w in enumerate(words)
     )
+
+
+def _not_startable(path: Path) -> str:
+    """Why a command that is not found is none, as the end of a sentence."""
+    if path.is_dir():
+        return "is a folder; name the program in it."
+    if path.exists():
+        return f"is not executable; make it so (chmod +x {shlex.quote(str(path))}), or name its interpreter first."
+    return "was not found; give a command that can be started, with its full path if need be."
+
+
+def _not_a_program(path: Path) -> str:
+    """Why the system would refuse to start an executable file, as the end of a sentence; "" where it would not, as far as its
+    first line tells."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline(1024)
+    except OSError:
+        return ""  # may be executed though not read
+    if not first.startswith(b"#!"):
+        if first.strip() and all(32 <= byte < 127 or byte in b"\t\r\n" for byte in first):
+            return "is a text file without a first line '#!...'; name its interpreter first, such as: sh CHECKER."
+        return ""
+    words = first[2:].decode(errors="replace").split(maxsplit=1)
+    interpreter = words[0] if words else ""
+    if first.endswith(b"\r\n"):
+        return "has line ends of Windows, so the system does not find its interpreter; save it with plain line ends."
+    if not Path(interpreter).exists():
+        return f"names the interpreter '{interpreter}' in its first line, which was not found."
+    return ""
 
 
 def artifact(name: str) -> str:
@@ -215,17 +286,18 @@ def _number(text: str) -> int | float:
 
 def bounds(option: str, texts: Iterable[str]) -> dict[str, float]:
     """``value`` or ``output:value``, by output name; ``""`` is the default for all."""
-    found: dict[str, float] = {}
-    for text in texts:
-        name, _, number = text.rpartition(":")
-        try:
-            value = float(number)
-        except ValueError:
-            value = -1.0
-        if not 0 <= value < float("inf"):
-            raise Refusal(BAD_USAGE, f"{option}: '{text}' is not a number of 0 or more, alone or as output:number.")
-        found[name] = value
-    return found
+    return _once(option, (_bound(option, text) for text in texts))
+
+
+def _bound(option: str, text: str) -> tuple[str, float]:
+    name, _, number = text.rpartition(":")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise Refusal(BAD_USAGE, f"{option}: '{text}' is not a number of 0 or more, alone or as output:number.")
+    return name, value
 
 
 def metric(name: str | None) -> str:

@@ -39,7 +39,10 @@ def replay(arguments: argparse.Namespace) -> int:
                     place, engine=engine, expect=arguments.expect, keep_going=arguments.keep_going, told=told
                 )
     except FlowProblem as problem:
-        raise Refusal(MISSING, f"The session's own flow cannot be read: {problem}") from None
+        raise Refusal(
+            MISSING,
+            f"The session's own flow cannot be read: {problem} Take the file from a backup, or begin a new session.",
+        ) from None
     code = found.exit_code(arguments.expect)
     if arguments.json:
         whole = {"verdict": found.verdict, "expected": arguments.expect, "exit_code": code, "rows": found.rows}

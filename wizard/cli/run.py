@@ -11,6 +11,7 @@ from wizard import trust
 from wizard.cli import terminal
 from wizard.cli.answers import Script, read_answers
 from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, STOPPED, Refusal
+from wizard.cli.flow import faults
 from wizard.cli.follow import Follower, Prompt
 from wizard.cli.problem import problem_from
 from wizard.flow import terms
@@ -230,13 +231,8 @@ def checked_flow(name: str) -> Loaded:
         raise Refusal(BAD_USAGE, str(problem)) from None
     if name in shipped():
         return loaded
-    from wizard.flow.check import check
-
-    if problems := check(loaded):
-        first, more = problems[0], len(problems) - 1
-        rest = f" ({more} more: narrowdown flow check {name})" if more else ""
-        said = f"{loaded.path}:{first.line}:{first.column}: {first.message} {first.suggestion}".rstrip()
-        raise Refusal(BAD_USAGE, said + rest)
+    if fault := faults(loaded):
+        raise Refusal(BAD_USAGE, fault)
     return loaded
 
 

@@ -32,6 +32,8 @@ def sessions(arguments: argparse.Namespace) -> int:
     from wizard.report.words import duration, elide, visible
     from wizard.session import folder
 
+    if sentence := folder.closed():
+        raise Refusal(MISSING, sentence)
     found = folder.sessions()
     if arguments.json:
         rows = [{**msgspec.to_builtins(s, enc_hook=str), "path": str(s.path)} for s in found]
@@ -116,4 +118,7 @@ def read(name: str) -> "Reading":
     try:
         return read_folder(folder.find(name))
     except FlowProblem as problem:
-        raise Refusal(MISSING, f"The session's own flow cannot be read: {problem}") from None
+        raise Refusal(
+            MISSING,
+            f"The session's own flow cannot be read: {problem} Take the file from a backup, or begin a new session.",
+        ) from None

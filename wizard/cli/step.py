@@ -10,14 +10,16 @@ import msgspec
 
 from engines.data.store import Store, atomic
 from engines.steps.surroundings import TABLE
-from wizard import trust
 from wizard.cli import artifacts, run
 from wizard.cli.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, Refusal, nearest
+from wizard.cli.flow import writable
 from wizard.cli.follow import Follower
 from wizard.cli.problem import problem_from
 from wizard.cli.results import result
+from wizard.flow.load import in_words
 from wizard.flow.model import Flow
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
+from wizard.problem import Problem
 from wizard.report.read import Reading, read
 from wizard.report.words import visible
 from wizard.runner.client import Client
@@ -33,9 +35,11 @@ def step(arguments: argparse.Namespace) -> int:
         raise Refusal(BAD_USAGE, "A step alone cannot be detached; 'narrowdown run --detach' can.")
     params = parameters(arguments.name, wanted(arguments))
     problem = msgspec.structs.replace(problem_from(arguments), flow=PREFIX + arguments.name)
+    if arguments.output:
+        not_onto_itself(writable(arguments.output), problem)
     text = single_flow(arguments.name, params)
     place = run.session_folder(problem, text, arguments.session)
-    trust.remember(trust.items(problem))
+    run.agreed(problem)
     flow = run.flow_of(place)
     since = folders.load(place).seq
     client = Client.open(place, Options(jobs=arguments.jobs), name=f"narrowdown step {arguments.name}")
@@ -93,6 +97,14 @@ def wanted(arguments: argparse.Namespace) -> list[str]:
     return [*arguments.params, f"until={arguments.until}"]
 
 
+def not_onto_itself(output: str, problem: Problem) -> None:
+    """Raise Refusal (exit 2) where a result would be written over the model or the inputs that it comes from."""
+    target = Path(output).expanduser()
+    for path in problem.digests:
+        if target.exists() and Path(path).exists() and target.samefile(path):
+            raise Refusal(BAD_USAGE, f"-o: '{output}' is what the step reads; name another file for its result.")
+
+
 def parameters(name: str, given: list[str]) -> dict[str, str]:
     """``--with key=value``, checked against what the step declares. Raises Refusal (exit 2)."""
     from engines.steps.registry import STEPS
@@ -109,7 +121,10 @@ def parameters(name: str, given: list[str]) -> dict[str, str]:
     try:
         msgspec.convert(params, declared, strict=False)
     except msgspec.ValidationError as problem:
-        raise Refusal(BAD_USAGE, f"--with: {problem}.") from None
+        said, _, where = str(problem).partition(" - at `$.")
+        key = where.rstrip("`")
+        wants = in_words(said, key) if key in params else f"{said}."
+        raise Refusal(BAD_USAGE, f"--with {key}={params.get(key, '')}: {wants}") from None
     return params
 
 

@@ -95,15 +95,29 @@ def load(path_or_name: str | Path) -> Loaded:
         if name in known:
             return parse((files("flows") / f"{name}.yaml").read_text(encoding="utf-8"), f"{name}.yaml")
     path = Path(path_or_name).expanduser()
+    return parse(_text(path, name, "flow"), name, folder=str(path.resolve().parent))
+
+
+def load_texts(path: str) -> tuple[dict[str, Any], Lines]:
+    """A mapping from a YAML file in which every scalar is text (``yes`` is an answer), as bounded as a flow, and where everything
+    in it stands. An empty file is an empty mapping. Raises FlowProblem."""
+    text = _text(Path(path).expanduser(), path, "answers file")
+    lines = Lines()
+    try:
+        return _Reader(path, lines, "an answers file", yaml.BaseLoader).read(text), lines
+    except RecursionError:
+        raise FlowProblem(path, 0, 0, "the file is nested too deeply.") from None
+
+
+def _text(path: Path, name: str, what: str) -> str:
     try:
         if path.stat().st_size > LARGEST:
-            raise FlowProblem(name, 0, 0, f"the file is larger than {LARGEST:,} bytes, which no flow is.")
-        text = path.read_bytes().decode("utf-8-sig")
+            raise FlowProblem(name, 0, 0, f"the file is larger than {LARGEST:,} bytes, which no {what} is.")
+        return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise FlowProblem(name, 0, 0, f"the file is not UTF-8 text (byte {problem.start}).") from None
+        raise FlowProblem(name, 0, 0, f"the file is not UTF-8 text (byte {problem.start}); save it as UTF-8.") from None
     except OSError as problem:
         raise FlowProblem(name, 0, 0, f"the file cannot be read: {problem.strerror or problem}.") from None
-    return parse(text, name, folder=str(path.resolve().parent))
 
 
 def parse(text: str, path: str = "flow", *, folder: str = "") -> Loaded:
@@ -144,14 +158,14 @@ for _tag, _pattern, _first in (
 class _Reader:
     """YAML nodes to plain data; duplicate keys, aliases, tags and values that JSON does not have are refused where they stand."""
 
-    def __init__(self, path: str, lines: Lines) -> None:
-        self._path, self._lines = path, lines
+    def __init__(self, path: str, lines: Lines, what: str = "a flow", kind: type[Any] = _Core) -> None:
+        self._path, self._lines, self._what, self._kind = path, lines, what, kind
         self._seen: set[int] = set()
 
     def read(self, text: str) -> dict[str, Any]:
-        loader = _Core("")
+        loader = self._kind("")
         try:
-            loader = _Core(text)
+            loader = self._kind(text)
             root = loader.get_single_node()
         except yaml.MarkedYAMLError as problem:
             mark = problem.problem_mark or problem.context_mark
@@ -166,16 +180,23 @@ class _Reader:
             ) from None
         finally:
             loader.dispose()
+        if root is None and self._kind is not _Core:
+            return {}
         if root is None:
             raise FlowProblem(self._path, 1, 1, "the file is empty.")
         data = self._value(root, ())
         if not isinstance(data, dict):
-            raise self._wrong(root, "a flow is a mapping with the keys schema, id, title, start, nodes and ends.")
+            keys = (
+                " with the keys schema, id, title, start, nodes and ends"
+                if self._kind is _Core
+                else " of nodes to answers"
+            )
+            raise self._wrong(root, f"{self._what} is a mapping{keys}.")
         return data
 
     def _value(self, node: yaml.Node, path: PathInFile) -> Any:
         if id(node) in self._seen:
-            raise self._wrong(node, "a flow has no aliases (*name): write the value again.")
+            raise self._wrong(node, f"{self._what} has no aliases (*name): write the value again.")
         if len(path) > DEEPEST:
             raise self._wrong(node, "the file is nested too deeply.")
         self._seen.add(id(node))
@@ -187,14 +208,14 @@ class _Reader:
             return [self._value(item, (*path, position)) for position, item in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
-        raise self._wrong(node, f"a flow has no tags: {node.tag!r}.")
+        raise self._wrong(node, f"{self._what} has no tags: {node.tag!r}.")
 
     def _mapping(self, node: yaml.MappingNode, path: PathInFile) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
                 said = f"'{key.value}'" if isinstance(key, yaml.ScalarNode) else "this key"
-                raise self._wrong(key, f"{said} is not text, and every key of a flow is.", "Put it in quotes.")
+                raise self._wrong(key, f"{said} is not text, and every key of {self._what} is.", "Put it in quotes.")
             if key.value in made:
                 line = self._lines.key(*path, key.value)[0]
                 raise self._wrong(key, f"'{key.value}' is here already, in line {line}.")
@@ -225,7 +246,7 @@ class _Reader:
                 if not math.isfinite(number):
                     raise self._wrong(node, f"'{text}' is not a finite number.")
                 return number
-        raise self._wrong(node, f"a flow has no tags: {node.tag!r}.")
+        raise self._wrong(node, f"{self._what} has no tags: {node.tag!r}.")
 
     def _wrong(self, node: yaml.Node, message: str, suggestion: str = "") -> FlowProblem:
         return FlowProblem(self._path, *_start(node), message, suggestion)
@@ -302,7 +323,7 @@ class _Shaper:
             inside = _inside(where.rstrip("`"), data)
             path = (*at, *inside)
             name = next((str(p) for p in reversed(path) if isinstance(p, str)), "the flow")
-            raise self._at(self._lines.value(*path), _plain(said, name)) from None
+            raise self._at(self._lines.value(*path), in_words(said, name)) from None
 
     def _at(self, position: tuple[int, int], message: str, suggestion: str = "") -> FlowProblem:
         return FlowProblem(self._path, *position, message, suggestion)
@@ -325,7 +346,7 @@ def _inside(where: str, data: Any) -> PathInFile:
     return tuple(p for p in path if p != "")
 
 
-def _plain(said: str, name: str) -> str:
+def in_words(said: str, name: str) -> str:
     """msgspec's words as a sentence about ``name``."""
     match = re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", said)
     if match:

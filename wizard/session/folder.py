@@ -19,7 +19,14 @@ import msgspec
 from engines.data.store import Store, atomic
 from wizard.problem import Problem
 from wizard.session import journal, lock
-from wizard.session.problems import AmbiguousSession, NewerSession, NoSuchSession, OtherProblem, SessionProblem
+from wizard.session.problems import (
+    AmbiguousSession,
+    NewerSession,
+    NoSuchSession,
+    OtherProblem,
+    SessionProblem,
+    of_system,
+)
 from wizard.session.state import State, fold
 
 FORMAT = 1
@@ -72,14 +79,31 @@ def create(problem: Problem, flow_text: str, root: Path | None = None, *, folder
     Raises SessionProblem, OSError.
     """
     target = folder.absolute() if folder else _fresh(root or home())
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    if target.exists() and not target.is_dir():
+        raise OtherProblem(f"'{target}' is a file and no folder; name a new folder.")
+    if target.exists() and any(target.iterdir()):
         raise OtherProblem(f"'{target}' is not empty and holds no session; name a new folder.")
+    fresh = not target.exists()
+    try:
+        _fill(target, problem, flow_text, target.name if folder is None else _name())
+    except OSError as error:
+        # Half a session is none, and would be in the way of the next attempt.
+        with contextlib.suppress(OSError):
+            for part in [target] if fresh else list(target.iterdir()):
+                shutil.rmtree(part) if part.is_dir() else part.unlink()
+        if error.filename is None:  # a write that failed names nothing
+            error.filename = str(target)
+        raise
+    return target
+
+
+def _fill(target: Path, problem: Problem, flow_text: str, id_: str) -> None:
+    """Everything that a new session's folder holds."""
     target.mkdir(parents=True, exist_ok=True)
     store = Store(target)
     for part in (store.artifacts, store.models, store.weights, store.inputs, store.captures, store.logs):
         part.mkdir(parents=True, exist_ok=True)
     text = flow_text.encode()
-    id_ = target.name if folder is None else _name()
     description = Description(
         format=FORMAT,
         id=id_,
@@ -99,7 +123,6 @@ def create(problem: Problem, flow_text: str, root: Path | None = None, *, folder
     # Last: a folder with a description is a whole session.
     with atomic(target / DESCRIPTION) as temporary:
         temporary.write_bytes(msgspec.json.format(msgspec.json.encode(description)))
-    return target
 
 
 def reuse(folder: Path, problem: Problem, flow_text: str) -> bool:
@@ -132,8 +155,10 @@ def describe(folder: Path) -> Description:
     path = folder / DESCRIPTION
     try:
         data = path.read_bytes()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         raise NoSuchSession(f"'{folder}' is not a session: it has no {DESCRIPTION}.") from None
+    except OSError as error:
+        raise SessionProblem(of_system(error, path)) from None
     try:
         head = msgspec.json.decode(data, type=dict[str, Any])
         if isinstance(head.get("format"), int) and head["format"] > FORMAT:
@@ -168,7 +193,21 @@ def find(name: str, root: Path | None = None) -> Path:
         return found[0]
     if path.exists():
         raise NoSuchSession(f"'{name}' is there but is not a session: it has no {DESCRIPTION}.")
-    raise NoSuchSession(f"There is no session '{name}' in {place}; 'narrowdown sessions' lists them.")
+    raise NoSuchSession(closed(place) or f"There is no session '{name}' in {place}; 'narrowdown sessions' lists them.")
+
+
+def closed(root: Path | None = None) -> str:
+    """Why no session can be looked for below ``root`` (default: home()), as a sentence; "" where one can."""
+    place = root or home()
+    try:
+        next(place.iterdir(), None)
+    except FileNotFoundError:
+        return ""
+    except NotADirectoryError:
+        return f"The sessions' folder '{place}' is a file. Set NARROWDOWN_HOME to a folder."
+    except OSError as error:
+        return f"The sessions' folder cannot be read. {of_system(error, place)}"
+    return ""
 
 
 def spoken(folder: Path) -> str:
@@ -225,9 +264,9 @@ def repair(folder: Path) -> Path:
     number = 1
     while (target := folder.with_name(f"{folder.name}-repaired-{number}")).exists():
         number += 1
+    path = folder / journal.NAME
+    kept, lost = journal.repair(path.read_bytes() if path.exists() else b"", path)
     shutil.copytree(folder, target, ignore=shutil.ignore_patterns("lock", "progress.json", "*.sock"))
-    path = target / journal.NAME
-    kept, lost = journal.repair(path.read_bytes(), path)
     for name, data in ((journal.NAME, kept), ("journal.lost", lost)):
         with atomic(target / name) as temporary:
             temporary.write_bytes(data)

@@ -1,6 +1,35 @@
 """What can be wrong with a session, as sentences. ``code`` is the exit code that a command ends with (docs: exit
 codes)."""
 
+import errno
+import re
+
+_TEMPORARY = re.compile(r"\.([^/]+?)\.\d+-[0-9a-f]{8}\.tmp$")  # engines.data.store.atomic's own names
+
+
+def of_system(error: OSError, place: object = "") -> str:
+    """The sentence for a request that the system refused. ``place``: what to name where the error names nothing."""
+    name = _TEMPORARY.sub(r"\1", str(error.filename or place or ""))
+    at = f" of '{name}'" if name else ""
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"The disk{at} is full. Make room there, or name another place, and try again; what was measured is kept."
+        case errno.EROFS:
+            return f"The file system{at} is read-only. Name another place."
+        case errno.EACCES | errno.EPERM:
+            return f"There is no permission for '{name}'. Change its owner or mode, or name another place."
+        case errno.ENOTDIR | errno.EEXIST:
+            return f"'{name}' cannot be used: a part of the path is a file and no folder. Name another place."
+        case errno.EISDIR:
+            return f"'{name}' is a folder. Name a file."
+        case errno.ENOENT:
+            return f"There is no '{name}'. Check the path."
+        case errno.EFBIG:
+            return (
+                f"The file{at} may not grow any further (a limit of the shell, see ulimit -f). Raise it and try again."
+            )
+    return f"The system refused{at.replace(' of', '')}: {error.strerror or error}."
+
 
 class SessionProblem(Exception):
     """Something about a session stops the command. The message says what happened, to what, and what to do next."""
