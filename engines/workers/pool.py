@@ -5,7 +5,7 @@ It runs in the runner's process, on one asyncio loop, and imports no native engi
 - ``run`` always answers with a Measurement, whatever happens to the worker: its death is a ``crash``, its silence a ``timeout``.
 - An exclusive probe has the machine to itself: it starts when every slot is idle, and nothing starts beside it.
 - Load never decides: a crash, timeout or out-of-memory that happened while another probe ran is tried once more, alone.
-- Nothing outlives it: ``stop`` is bounded, workers die with this process, each lives in a process group of its own, and a watchdog
+- Nothing outlives it: ``stop`` is bounded, workers die with this process, each has a process group of its own, and a watchdog
   ends what they have started.
 """
 

@@ -119,9 +119,24 @@ def test_what_was_before_is_not_told_again_but_an_open_question_is() -> None:
 
 
 def test_a_question_that_was_rewound_is_not_asked() -> None:
-    session = Session([OPENED, QUESTION, Rewound(to=2, seq=3)], [CLOSED])
+    session = Session([OPENED, QUESTION, Rewound(to=1, seq=3)], [CLOSED])
     walked(session, "yes\n")
     assert session.sent == []
+
+
+def test_a_question_that_was_rewound_to_is_asked_again() -> None:
+    """It is open once more, though its event is an old one."""
+    session = Session([OPENED, QUESTION, ANSWERED, Rewound(to=2, seq=4)], [msg(ANSWERED, 5), msg(CLOSED, 6)])
+    _, text, _ = walked(session, "yes\n")
+    assert [request["do"] for request in session.sent] == ["answer"]
+    assert text.count("Does it?") == 2
+
+
+@pytest.mark.parametrize(("typed", "to"), [("back\n", "back"), ("back reproduce\n", "reproduce")])
+def test_back_at_a_prompt_is_a_rewind(typed: str, to: str) -> None:
+    session = Session([OPENED, QUESTION], [CLOSED])
+    walked(session, typed)
+    assert session.sent == [{"do": "rewind", "to": to}]
 
 
 def test_a_refused_answer_is_asked_again() -> None:

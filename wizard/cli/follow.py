@@ -36,7 +36,8 @@ class Followed(Protocol):
 
 
 class Prompt:
-    """Numbered prompts: a number, an answer's id, or nothing for the recommended answer; ``?`` explains."""
+    """Numbered prompts: a number, an answer's id, or nothing for the recommended answer; ``?`` explains; ``back``, or ``back
+    NODE``, returns to an earlier question."""
 
     def __init__(self, flow: Flow, read: TextIO | None = None, out: TextIO | None = None) -> None:
         self._flow = flow
@@ -47,12 +48,17 @@ class Prompt:
         ids = [offer.id for offer in question.answers]
         node = self._flow.nodes.get(question.node)
         while True:
-            typed = self._line(f"    answer (1-{len(ids)}, Enter: {question.recommended or ids[0]}, ? explains): ")
+            typed = self._line(
+                f"    answer (1-{len(ids)}, Enter: {question.recommended or ids[0]}, ? explains, back returns): "
+            )
             if typed is None:
                 return None
             if typed == "?" and node is not None:
                 self._say(visible(node.explain.strip(), keep="\n"))
                 continue
+            word, _, where = typed.partition(" ")
+            if word == "back" and typed not in ids:
+                return {"do": "rewind", "to": where.strip() or "back"}
             chosen = typed or question.recommended or ids[0]
             if chosen.isdigit() and 1 <= int(chosen) <= len(ids):
                 chosen = ids[int(chosen) - 1]
@@ -99,6 +105,7 @@ class Follower:
         self._free = 0.0  # since when nobody holds the session that this one watches
         self._told = False
         self._open: QuestionAsked | None = None
+        self._asked: dict[int, QuestionAsked] = {}
         self._closed: SessionClosed | None = None
         self._interrupts = 0
         self._left_to_nobody = False
@@ -162,9 +169,15 @@ class Follower:
     def _take(self, event: AnyEvent) -> None:
         match event:
             case QuestionAsked():
-                self._open = event
-            case QuestionAnswered() | Rewound():
+                self._open = self._asked[event.seq] = event
+            case QuestionAnswered():
                 self._open = None
+            case Rewound():
+                self._open = self._asked.get(event.to)
+                if self._open is not None and event.seq > self._since:  # it is open again, and nobody asks it anew
+                    self._display.event(event)
+                    self._display.event(self._open)
+                    return
             case SessionOpened() if event.seq > self._since:
                 if self._open is not None:  # a question that was left open is shown once more
                     self._display.event(event)

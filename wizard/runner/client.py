@@ -4,6 +4,7 @@ Every method may be called from any thread. Nothing here imports an engine.
 """
 
 import contextlib
+import errno
 import os
 import socket
 import subprocess
@@ -24,9 +25,10 @@ from wizard.session import lock
 from wizard.session.events import AnyEvent, SessionClosed
 from wizard.session.folder import FLOW, describe
 from wizard.session.journal import NAME, Tail, read
-from wizard.session.problems import SessionProblem
+from wizard.session.problems import SessionProblem, of_system
 
 _REPLY = 30.0  # seconds that a reply may take; an export takes longest
+_FULL = 64 << 10  # bytes that are left of a disk on which a session cannot go on
 _START = 20.0  # seconds that a new runner may take to listen
 
 Role = Literal["controller", "watch"]
@@ -83,13 +85,21 @@ class Client:
 
     @classmethod
     def open(cls, folder: Path, options: Options | None = None, *, name: str = "") -> "Client":
-        """Attach to the session's runner where there is one, else start one. A runner that is about to end, because the
-        program that it worked for is gone, is waited for and followed by a new one."""
+        """Attach to the session's runner where there is one and send it the options' first requests, else start one.
+
+        A runner that is about to end, because the program that it worked for is gone, is waited for and followed by a new one.
+        Raises SessionProblem where a first request is refused.
+        """
         if lock.holder(folder) is not None:
             client = cls.attach(folder, name=name)
             status = client.send({"do": "status"}) if client._socket is not None else {"ok": False}
             ending = not status["ok"] or (bool(status.get("stopping")) and client.role == "controller")
             if not ending:
+                for request in options.first if options else ():
+                    reply = client.send(request)
+                    if not reply["ok"]:
+                        client.close()
+                        raise SessionProblem(str(reply["error"]))
                 return client
             client.close()  # with nobody there it ends soon
             end = time.monotonic() + _START
@@ -119,6 +129,8 @@ class Client:
         None where there is none.
         """
         found = progress.read(self.folder)
+        if (found is None or found.get("phase") != "stopped") and (words := self._last_words()):
+            found = msgspec.to_builtins(progress.Snapshot(phase="stopped", text=words))
         if found is None:
             return None
         holder = str(found.get("holder", ""))
@@ -177,6 +189,16 @@ class Client:
             self._disconnect()
 
     # -- below --------------------------------------------------------------------------------------------------------
+
+    def _last_words(self) -> str:
+        """What a runner of ours would have said that ended with 4 and could not write even that: its disk is full."""
+        if self._process is None or self._process.poll() != SessionProblem.code:
+            return ""
+        with contextlib.suppress(OSError):
+            disk = os.statvfs(self.folder)
+            if disk.f_bavail * disk.f_frsize < _FULL:
+                return of_system(OSError(errno.ENOSPC, "", str(self.folder)))
+        return ""
 
     def _spawn(self, options: Options) -> None:
         text = msgspec.json.encode(options).decode()

@@ -43,7 +43,7 @@ from wizard.session.events import (
 )
 from wizard.session.folder import versions
 from wizard.session.problems import SessionProblem
-from wizard.session.state import Visit
+from wizard.session.state import State
 
 STOPPED, NEEDS_PERSON, MISSING, BAD_INPUT, OUR_FAULT = 130, 3, 4, 2, 70
 TIMEOUT_FLOOR = 30.0  # seconds
@@ -350,6 +350,8 @@ class Runner:
         if again and here is not None and here.status == "running" and here.fingerprints != fingerprints:
             self._emit(StepCancelled(run=here.run, node=here.node, reason="engine-changed"))
         infos = {s: m.facts for s, m in self._fingerprints.inspected.items() if m.status == "ok"}
+        for said in changed(state, fingerprints, infos, decision.node):
+            self._emit(NoteAdded(text=said, node=decision.node))
         started = StepStarted(
             run=state.runs + 1,
             node=decision.node,
@@ -634,16 +636,12 @@ class Runner:
         return _YES
 
     async def _do_rewind(self, request: Request) -> Reply:
-        """``to``: the number of an event, or a node: its last question, or the start of its step."""
-        to, state = request["to"], self._ledger.state
-        if isinstance(to, str) and not to.isdigit():
-            visit = next((v for v in reversed(state.route) if v.node == to), None)
-            if visit is None:
-                return _no(f"The route has not been at '{to}'.")
-            to = _anchor(visit)
-        if int(to) not in state.anchors:
-            return _no(f"Event {to} is no question and no start of a step on this route.")
-        self._rewind = int(to)
+        """``to``: the number of an event; a node, or ``node#visit``: its last question, or the start of its step; ``back``:
+        the question before this one."""
+        try:
+            self._rewind = anchor(self._ledger.state, request["to"])
+        except LookupError as error:
+            return _no(str(error.args[0]))
         self._urgent.set()
         return _YES
 
@@ -746,6 +744,30 @@ class Runner:
         )
 
 
+def changed(
+    state: State, fingerprints: Mapping[str, str], infos: Mapping[str, Mapping[str, Any]], node: str
+) -> list[str]:
+    """A sentence for each engine that is another one now than the session's steps were measured with. ``fingerprints`` and
+    ``infos``: by spec, as it is here and now; ``node``: whose step is about to start."""
+    sentences = []
+    for spec, now in fingerprints.items():
+        before = state.fingerprints.get(spec, now)
+        stand = [v.node for v in state.route if v.status == "done" and v.fingerprints.get(spec) == before]
+        if before in (now, "unavailable") or not stand:
+            continue
+        was, here = state.engines.get(spec, {}), infos.get(spec, {})
+        facts = [
+            f"{name} {was.get(name)} before, {here.get(name)} now"
+            for name in ("version", "device", "driver")
+            if was.get(name) != here.get(name)
+        ]
+        sentences.append(
+            f"{spec} is not what it was ({', '.join(facts) or 'its libraries or this machine have changed'}): what was measured "
+            f"stands as of then (up to {stand[-1]}), and from {node} on everything is measured anew."
+        )
+    return sentences
+
+
 def minutes(seconds: float) -> str:
     """``45 s``, ``12 min``, ``1.5 h``."""
     if seconds < 90:
@@ -760,8 +782,20 @@ def _no(sentence: str) -> Reply:
     return {"ok": False, "error": sentence}
 
 
-def _anchor(visit: Visit) -> int:
-    return visit.question.seq if visit.question else visit.seq
+def anchor(state: State, to: int | str) -> int:
+    """The event that a rewind goes to (see ``_do_rewind``). Raises LookupError with a sentence."""
+    if isinstance(to, str) and not to.isdigit():
+        name, _, number = to.partition("#")
+        visits = [v for v in state.route if v.node == name and number in ("", str(v.visit))]
+        if to == "back" and not visits:
+            visits = [v for v in state.route if v.answer]
+        if not visits:
+            been = ", ".join(f"{v.node}#{v.visit}" if v.visit > 1 else v.node for v in state.route)
+            raise LookupError(f"The route has not been at '{to}'; it has been at {been or 'no question yet'}.")
+        to = visits[-1].question.seq if visits[-1].question else visits[-1].seq
+    if int(to) not in state.anchors:
+        raise LookupError(f"Event {to} is no question and no start of a step on this route.")
+    return int(to)
 
 
 def _counted(drive: Drive | None, **fields: Any) -> StepFinished:

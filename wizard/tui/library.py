@@ -79,9 +79,10 @@ class Sessions:
         retry_unresolved: bool = False,
         yes: Sequence[str] = (),
         watch: bool = False,
+        first: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._options = Options(policy="person", offers=True, jobs=jobs, detach=True, retry_unresolved=retry_unresolved)
-        self._yes, self._watch = tuple(yes), watch
+        self._yes, self._watch, self._first = tuple(yes), watch, tuple(first)
 
     def entries(self) -> Sequence[Summary]:
         """Below the folder where sessions live."""
@@ -115,6 +116,7 @@ class Sessions:
 
     def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Session:
         """Scripts that nobody here agreed to are not run: then it is refused with what would run."""
+        first, self._first = first or self._first, ()
         try:
             about = folders.describe(folder)
             if self._watch or (not first and folders.load(folder).end):
@@ -150,7 +152,9 @@ class Sessions:
             raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
 
     def finish(self, folder: Path) -> None:
-        """What the command line writes at the end of a run."""
+        """What the command line writes at the end of a run. Who only watches leaves it to whoever holds the session."""
+        if self._watch:
+            return
         from wizard.bundle.export import NothingToExport, export
         from wizard.machine import MachineProblem
         from wizard.report import to_html
