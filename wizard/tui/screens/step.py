@@ -171,6 +171,7 @@ class StepScreen(SessionScreen):
             around.show(scene.sight.places[-1:])
         for panel in self.query(".around-panel"):
             panel.display = located and bool(scene.sight.places)
+        self.set_class(not (visit and visit.outcome), "-bare")
         self.query_one("#measured-panel").display = face == "ask" and bool(
             visit and (visit.outcome or (node and node.evidence))
         )
@@ -179,7 +180,7 @@ class StepScreen(SessionScreen):
         for notes in self.query(Notes):
             notes.show(because, made)
         if face == "ask" and visit:
-            self.answers.show(scene.flow, offered(visit))
+            self.answers.show(scene.flow, offered(visit), measured=bool(visit.step))
             if not self.answers.has_focus and self.app.screen is self:
                 self.answers.focus()
         elif face == "running":

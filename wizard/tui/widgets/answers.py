@@ -1,5 +1,6 @@
 """The answers of a question: arrows or digits choose, Enter answers. The recommended one is preselected and says so."""
 
+import time
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -17,6 +18,8 @@ from wizard.tui.flowmap import title
 from wizard.tui.glyphs import UNICODE, Glyphs
 from wizard.tui.literal import elide
 from wizard.tui.widgets.lines import row
+
+TOGETHER = 1.0  # seconds within which two digits are one number
 
 
 class Answers(OptionList, inherit_bindings=False):
@@ -40,6 +43,8 @@ class Answers(OptionList, inherit_bindings=False):
     def __init__(self) -> None:
         super().__init__(id="answers", markup=False)
         self._flow: Flow | None = None
+        self._measured = True
+        self._typed = ("", 0.0)  # digits so far, and when
         self._offered: tuple[Offered, ...] = ()
 
     @property
@@ -53,11 +58,11 @@ class Answers(OptionList, inherit_bindings=False):
             return None
         return self._offered[self.highlighted]
 
-    def show(self, flow: Flow, offered: tuple[Offered, ...]) -> None:
-        """New answers; the recommended one is highlighted."""
-        if offered == self._offered and flow == self._flow:
+    def show(self, flow: Flow, offered: tuple[Offered, ...], *, measured: bool = True) -> None:
+        """New answers; the recommended one is highlighted. ``measured`` False: nothing was, so nothing recommends it."""
+        if (offered, flow, measured) == (self._offered, self._flow, self._measured):
             return
-        self._flow, self._offered = flow, offered
+        self._flow, self._offered, self._measured = flow, offered, measured
         self.set_options([Option(Content(), id=f"answer-{index}") for index, _ in enumerate(offered)])
         self.highlighted = next((i for i, o in enumerate(offered) if o.recommended), 0) if offered else None
         self._paint()
@@ -80,7 +85,7 @@ class Answers(OptionList, inherit_bindings=False):
         offer, g = self._offered[index], self.glyphs
         caret = g.caret if index == self.highlighted else " " * cell_len(g.caret)
         goes = f"{g.arrow} {title(self._flow, offer.goto)}" if self._flow else ""
-        word = "  recommended" if offer.recommended else ""
+        word = "" if not offer.recommended else "  recommended" if self._measured else "  proposed"
         text = f"{index + 1} {offer.text}"
         left = cell_len(f"{caret} ") + cell_len(text) + cell_len(word)
         if left + 3 + cell_len(goes) <= width:
@@ -99,10 +104,17 @@ class Answers(OptionList, inherit_bindings=False):
         )
 
     def on_key(self, event: events.Key) -> None:
-        """A digit highlights its answer."""
-        if event.character and event.character.isdigit() and 1 <= int(event.character) <= len(self._offered):
-            self.highlighted = int(event.character) - 1
-            event.stop()
+        """A digit highlights its answer; two digits typed at once that of ten and more."""
+        if not event.character or event.character not in "0123456789":
+            return
+        now = time.monotonic()
+        before, when = self._typed
+        for typed in (before + event.character if now - when < TOGETHER else "", event.character):
+            if typed and 1 <= int(typed) <= len(self._offered):
+                self.highlighted = int(typed) - 1
+                self._typed = (typed, now)
+                event.stop()
+                return
 
     def action_answer(self) -> None:
         """Give the highlighted answer."""

@@ -86,7 +86,8 @@ class TermsCard(Listed[None]):
 
     def __init__(self, entries: Sequence[Entry], here: int) -> None:
         """``here``: how many of the entries are used at this node; they come first."""
-        text = f"The first {here} are used at this step." if 0 < here < len(entries) else ""
+        used = "The first is" if here == 1 else f"The first {here} are"
+        text = f"{used} used at this step." if 0 < here < len(entries) else ""
         super().__init__("Words used here", entries, text=text, hint="arrows choose, PgUp PgDn scroll, Esc closes")
 
     def take(self, entry: Entry) -> None:  # noqa: ARG002
