@@ -19,7 +19,9 @@ def test_each_card_is_whole(term: str) -> None:
     assert 3 <= len(paragraphs) <= 8
     assert any(line.startswith("    ") for line in made.body.splitlines()), "a card has a small picture"
     assert paragraphs[-1].startswith("Read on: ")
-    assert max(map(len, made.body.splitlines())) <= 135
+    lines = made.body.splitlines()
+    assert max(map(len, lines)) <= 135
+    assert max(len(line) for line in lines if line.startswith("    ")) <= 74, "the picture fits a card of 80 columns"
 
 
 @pytest.mark.parametrize("term", known())
