@@ -6,12 +6,12 @@ An engine spec asks for it: ``quantization=bypass`` (every pair bypassed, stored
 reference so asked says what the model gave before it was quantized.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto, TensorProto
+from onnx import NodeProto, TensorProto, numpy_helper
 
 from engines.data.store import Store
 from engines.graph import external, load
@@ -22,8 +22,7 @@ from engines.graph.problem import ModelProblem
 from engines.graph.quantized import counted, in_themselves, is_quantized
 from engines.spec import parse, unquantized
 
-STEPS = 1.001  # a weight lies within a quantization step of what its code is worth, rounding aside
-_CLOSE = 0.5  # rounding to the nearest step stays below half of one
+HALF = 0.5005  # steps: how far rounding to the nearest may move a weight, the float's own rounding aside
 
 
 def floated(store: Store, model: StoredModel, part: Cut, engine: str) -> Cut:
@@ -84,16 +83,71 @@ def whole(store: Store, model: StoredModel, spec: str) -> StoredModel | None:
 
 
 def weights(store: Store, model: StoredModel, spec: str) -> Originals:
-    """By the name of what a DequantizeLinear gives: the float weight in place of its stored codes. Empty without an
-    original."""
+    """By the name of what a DequantizeLinear gives: the float weight in place of its stored codes, the original's where one
+    is found, else what the codes are worth. A node that is left with its codes would still be quantized for an engine that
+    computes on them. Raises ``ModelProblem``."""
     path = parse(spec).get("model")
-    if not path:
-        return {}
-    original = _stored(store, path)
-    memo: dict[str, Any] = model._memo
-    found: dict[str, TensorProto] = memo.get(f"originals {original.digest}") or dict(match(model, original))
-    memo[f"originals {original.digest}"] = found
-    return found
+    original = _stored(store, path) if path else None
+    memo = f"weights of {original.digest if original else 'codes'}"
+    if memo not in model._memo:
+        found = dict(match(model, original)) if original else {}
+        model._memo[memo] = {**_by_their_codes(store, model, found), **found}
+    result: Originals = model._memo[memo]
+    return result
+
+
+def _by_their_codes(store: Store, model: StoredModel, known: Collection[str]) -> dict[str, TensorProto]:
+    """Float weights made of stored codes, in a weights file of their own; small ones inside."""
+    made: dict[str, TensorProto] = {}
+    with external.Writer(store.models) as writer:
+        for node in model.proto.graph.node:
+            value = None if not is_dequantize(node) or node.output[0] in known else worth(model, node)
+            if value is None:
+                continue
+            tensor = numpy_helper.from_array(value, node.output[0])
+            if value.nbytes > external.INLINE:
+                data, tensor = (
+                    tensor.raw_data,
+                    TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims),
+                )
+                writer.add(tensor, [data])
+            made[node.output[0]] = tensor
+        writer.finish()
+    return made
+
+
+def worth(model: StoredModel, node: NodeProto) -> np.ndarray[Any, Any] | None:
+    """What the stored codes of a DequantizeLinear are worth, in the type of its scale; None where they, or their scale, are
+    no weights. Raises ``ModelProblem`` where a weights file is damaged."""
+    held = [model.initializers.get(name) for name in node.input if name]
+    if len(held) < 2 or any(t is None for t in held):
+        return None
+    codes, scale, *rest = (external.read(t, model.weights_dir) for t in held if t is not None)
+    step, zero = _spread(node, codes, scale), _spread(node, codes, rest[0]) if rest else np.zeros(())
+    if step is None or zero is None:
+        return None
+    # The difference of two codes is an exact float; one product is rounded once.
+    counts = codes.astype(np.float64) - zero.astype(np.float64)
+    return np.asarray(counts.astype(np.float32) * step.astype(np.float32)).astype(scale.dtype).reshape(codes.shape)
+
+
+def _spread(node: NodeProto, codes: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Scales or zero points in a shape that broadcasts over the codes: one for all, one a channel, one a block. None where
+    they do not fit."""
+    if values.size == 1:
+        return values.reshape(())
+    stated = {a.name: a.i for a in node.attribute}
+    axis = stated.get("axis", 1)
+    axis += codes.ndim if axis < 0 else 0
+    if axis >= codes.ndim:
+        return None
+    if values.ndim == 1 and values.size == codes.shape[axis]:
+        return values.reshape([-1 if i == axis else 1 for i in range(codes.ndim)])
+    if values.ndim == codes.ndim and stated.get("block_size"):
+        whole = np.repeat(values, stated["block_size"], axis)
+        fits = np.take(whole, range(min(whole.shape[axis], codes.shape[axis])), axis)
+        return fits if fits.shape == codes.shape else None
+    return None
 
 
 def match(model: StoredModel, original: StoredModel) -> Iterator[tuple[str, TensorProto]]:
@@ -152,21 +206,14 @@ def _alike(tensor: TensorProto, codes: TensorProto) -> bool:
 
 def _worth(model: StoredModel, node: NodeProto, tensor: TensorProto, original: StoredModel) -> bool:
     """Whether the stored codes are this weight's: every value that is not at the end of the range lies within half a step."""
-    try:
-        codes, scale = (external.read(model.initializers[n], model.weights_dir) for n in node.input[:2])
-        zero = (
-            external.read(model.initializers[node.input[2]], model.weights_dir) if len(node.input) > 2 else np.zeros(())
-        )
-    except (KeyError, ModelProblem):
+    value = worth(model, node)
+    if value is None:
         return False
-    axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
-    if scale.ndim > 1 or (scale.size > 1 and (axis >= codes.ndim or scale.size != codes.shape[axis])):
-        return False  # scales of blocks
-    form = [1] * codes.ndim
-    if scale.size > 1:
-        form[axis] = -1
-    step = scale.astype(np.float64).reshape(form)
-    steps = codes.astype(np.float64) - zero.astype(np.float64).reshape(form if zero.size > 1 else ())
-    off = np.abs(external.read(tensor, original.weights_dir).astype(np.float64) - steps * step) / np.abs(step)
-    inner = (codes > codes.min()) & (codes < codes.max()) if codes.size > 2 else np.ones(codes.shape, bool)
-    return bool(np.all(off[inner] <= _CLOSE * STEPS)) if inner.any() else bool(np.all(off <= STEPS))
+    codes = external.read(model.initializers[node.input[0]], model.weights_dir)
+    step = _spread(node, codes, external.read(model.initializers[node.input[1]], model.weights_dir))
+    if step is None:
+        return False
+    true = external.read(tensor, original.weights_dir).astype(np.float64)
+    off = np.abs(true - value.astype(np.float64)) / np.abs(step.astype(np.float64))
+    inner = (codes > codes.min()) & (codes < codes.max())
+    return bool(np.all(off[inner] <= HALF)) if inner.any() else bool(np.all(off <= 2 * HALF))

@@ -1,0 +1,238 @@
+"""Q/DQ pairs: found whatever their form; all bypassed the model is the float one, none bypassed it is itself."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from engines.data import originals
+from engines.data.store import Store
+from engines.graph import load
+from engines.graph.bypass import leave_float, twin
+from engines.graph.cut import Cut, cut
+from engines.graph.problem import ModelProblem
+from engines.graph.quantized import counted, in_themselves, is_quantized, layers, leavable, movable, source
+from engines.probe import Candidate
+
+from .quantizer import WIDTH, Quantizer, float_model
+from .subjects import run
+
+n = helper.make_node
+X = {"x": (np.random.default_rng(5).standard_normal((3, WIDTH)) * 2).astype(np.float32)}
+OPS = st.lists(st.sampled_from(["MatMul", "Gemm", "Relu", "Add"]), min_size=1, max_size=6)
+
+
+def stored(folder: Path, model: onnx.ModelProto, name: str) -> tuple[Store, load.StoredModel, Path]:
+    store, path = Store(folder / "s"), folder / f"{name}.onnx"
+    onnx.save(model, path)
+    return store, load.load(store, load.import_model(path, store).digest), path
+
+
+def entire(model: load.StoredModel) -> Cut:
+    return cut(model, Candidate(), {}, {}, model.index.outputs)
+
+
+def outputs(part: Cut, model: load.StoredModel) -> np.ndarray:
+    return run(part.model, X, model.weights_dir)["y"]
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("q")
+
+
+@given(ops=OPS, data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_all_bypassed_is_the_float_model_and_none_is_the_model_itself(tmp_path_factory, ops, data) -> None:
+    folder = tmp_path_factory.mktemp("q")
+    floats = float_model(ops)
+    quantized = Quantizer(floats, lambda answers: data.draw(st.sampled_from(answers))).run()
+    onnx.checker.check_model(quantized, full_check=True)
+    store, model, _ = stored(folder, quantized, "int")
+    onnx.save(floats, folder / "float.onnx")
+    spec = f"onnxruntime:model={folder / 'float.onnx'}"
+    part, weights = entire(model), originals.weights(store, model, spec)
+    expected = run(floats, X)["y"]
+    assert np.array_equal(outputs(twin(part, weights), model), expected)
+    found = layers(model.index)
+    assert all(movable(model.index, layer) for layer in found)
+    bare = leave_float(part, [layer.node for layer in found], weights)
+    assert np.array_equal(outputs(bare, model), expected)
+    onnx.checker.check_model(inside(bare.model, model), full_check=True)
+    left = {node.op_type for node in bare.model.graph.node}
+    assert not left & {"QuantizeLinear", "DequantizeLinear"}
+    assert leave_float(part, (), weights) is part
+    by_codes = originals.weights(store, model, "onnxruntime:quantization=bypass")
+    assert np.array_equal(outputs(twin(part, by_codes), model), outputs(twin(part, {}), model)), (
+        "as the engine dequantizes"
+    )
+    kept = [layer.node for layer in found if data.draw(st.booleans())]
+    mixed = leave_float(part, kept, weights)
+    onnx.checker.check_model(inside(mixed.model, model), full_check=True)
+    assert [model.node_protos[i].name for i in mixed.node_ids] == [x.name for x in mixed.model.graph.node]
+    again = leave_float(mixed, [mixed.node_ids.index(k) for k in kept], weights)
+    assert again.model == mixed.model, "what is in float already stays as it is"
+
+
+def inside(model: onnx.ModelProto, stored: load.StoredModel) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    onnx.external_data_helper.load_external_data_for_model(copy, stored.weights_dir)
+    return copy
+
+
+def test_without_the_original_weights_are_what_their_codes_are_worth(folder: Path) -> None:
+    floats = float_model(["MatMul", "MatMul"])
+    store, model, _ = stored(folder, Quantizer(floats, lambda answers: answers[0]).run(), "int")
+    del store
+    got = outputs(twin(entire(model), {}), model)
+    expected = X["x"]
+    for name in ("w0", "w1"):
+        value = next(numpy_helper.to_array(t) for t in floats.graph.initializer if t.name == name)
+        expected = expected @ (np.rint(value / 0.05).clip(-127, 127).astype(np.float32) * np.float32(0.05))
+    assert got == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
+def test_one_layer_in_float_leaves_the_shared_pair_to_the_others(folder: Path) -> None:
+    """Two readers of one pair: one reads the float tensor, the other the pair still."""
+    graph = helper.make_graph(
+        [
+            n("QuantizeLinear", ["x", "s", "z"], ["q"]), n("DequantizeLinear", ["q", "s", "z"], ["d"]),
+            n("Relu", ["d"], ["a"], name="one"), n("Neg", ["d"], ["b"], name="other"), n("Add", ["a", "b"], ["y"], name="sum"),
+        ],
+        "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, WIDTH])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, WIDTH])],
+        [numpy_helper.from_array(np.float32(0.5), "s"), numpy_helper.from_array(np.uint8(9), "z")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    _, held, _ = stored(folder, model, "shared")
+    assert [held.index.nodes[layer.node].name for layer in layers(held.index)] == ["one", "other"]
+    assert [layer.around for layer in layers(held.index)] == [(0, 1, 2), (0, 1, 3)]
+    got = outputs(leave_float(entire(held), [2], {}), held)
+    pair = (np.rint(X["x"] / 0.5).clip(-9, 246) * 0.5).astype(np.float32)
+    assert got == pytest.approx(np.maximum(X["x"], 0) - pair)
+
+
+def test_codes_from_outside_and_from_operators_cannot_be_left_in_float(folder: Path) -> None:
+    """Fed codes, codes that a Transpose turned, and ConvInteger: each is said, none is guessed."""
+    graph = helper.make_graph(
+        [
+            n("DequantizeLinear", ["fed", "s"], ["d"]), n("Relu", ["d"], ["a"], name="fed-codes"),
+            n("QuantizeLinear", ["x", "s"], ["q"]), n("Transpose", ["q"], ["t"], perm=[0, 1]),
+            n("DequantizeLinear", ["t", "s"], ["e"]), n("Add", ["a", "e"], ["y"], name="turned-codes"),
+            n("MatMulInteger", ["fed", "w"], ["i"], name="integers"),
+        ],
+        "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, WIDTH]),
+              helper.make_tensor_value_info("fed", TensorProto.UINT8, [3, WIDTH])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, WIDTH]),
+         helper.make_tensor_value_info("i", TensorProto.INT32, [3, 2])],
+        [numpy_helper.from_array(np.float32(0.5), "s"), numpy_helper.from_array(np.ones((WIDTH, 2), np.uint8), "w")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    _, held, _ = stored(folder, model, "opaque")
+    index = held.index
+    assert is_quantized(index)
+    assert [index.nodes[layer.node].name for layer in layers(index)] == ["fed-codes", "turned-codes"]
+    assert leavable(index) == ()
+    assert counted(index.nodes[i].op for i in in_themselves(index)) == "1 MatMulInteger"
+    assert source(index, 0) == -1
+    part = entire(held)
+    assert [x.op_type for x in twin(part, {}).model.graph.node].count("DequantizeLinear") == 2
+
+
+def test_pairs_that_change_the_float_type_are_bypassed_with_a_cast(folder: Path) -> None:
+    graph = helper.make_graph(
+        [
+            n("QuantizeLinear", ["x", "s", "z"], ["q"]), n("DequantizeLinear", ["q", "h", "z"], ["d"]),
+            n("Relu", ["d"], ["a"]), n("Cast", ["a"], ["y"], to=TensorProto.FLOAT),
+        ],
+        "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, WIDTH])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, WIDTH])],
+        [numpy_helper.from_array(np.float32(0.5), "s"), numpy_helper.from_array(np.float16(0.5), "h"),
+         numpy_helper.from_array(np.int8(0), "z")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    _, held, _ = stored(folder, model, "half")
+    bare = twin(entire(held), {})
+    assert [node.op_type for node in bare.model.graph.node] == ["Cast", "Relu", "Cast"]
+    assert outputs(bare, held) == pytest.approx(np.maximum(X["x"], 0), rel=1e-3)
+
+
+# -- the float original of a quantized model
+
+
+def test_weights_are_found_by_place_by_name_and_by_value(folder: Path) -> None:
+    floats = float_model(["Gemm", "MatMul"])
+    store, model, _ = stored(folder, Quantizer(floats, lambda answers: answers[0]).run(), "int")
+    want = {t.name: numpy_helper.to_array(t) for t in floats.graph.initializer}
+
+    def found(changed: onnx.ModelProto) -> dict[str, np.ndarray]:
+        path = folder / f"{len(list(folder.iterdir()))}.onnx"
+        onnx.save(changed, path)
+        got = originals.weights(store, model, f"onnxruntime:model={path}")
+        return {name.rpartition("_w")[0]: numpy_helper.to_array(inline(t, store)) for name, t in got.items()}
+
+    for name, value in found(floats).items():
+        assert np.array_equal(value, want[name])
+    renamed = onnx.ModelProto()
+    renamed.CopyFrom(floats)
+    new = {"t0": "inner", "w0": "first", "w1": "second", "b0": "bias"}
+    for node in renamed.graph.node:
+        for field in (node.input, node.output):
+            field[:] = [new.get(name, name) for name in field]
+    for tensor in renamed.graph.initializer:
+        tensor.name = new[tensor.name]
+    got = found(renamed)
+    assert set(got) == {"w0", "b0", "w1"}, "nothing but the values tells them apart"
+    assert all(np.array_equal(got[name], want[name]) for name in got)
+    other = float_model(["Gemm", "MatMul"], seed=9)
+    held, got = {t.name: numpy_helper.to_array(t) for t in other.graph.initializer}, found(other)
+    assert np.array_equal(got["w0"], held["w0"]), "its place says so, whatever it is worth"
+    assert got["w1"] == pytest.approx(np.rint(want["w1"] / 0.05).clip(-127, 127) * 0.05), (
+        "no origin: what its codes are worth"
+    )
+
+
+def inline(tensor: TensorProto, store: Store) -> TensorProto:
+    copy = TensorProto()
+    copy.CopyFrom(tensor)
+    if copy.external_data:
+        onnx.external_data_helper.load_external_data_for_tensor(copy, str(store.models))
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("quantized", "spec", "said"),
+    [
+        (
+            False,
+            "onnxruntime:quantization=bypass",
+            "no QuantizeLinear/DequantizeLinear pairs.*leave quantization=bypass out",
+        ),
+        (False, "onnxruntime:model={float}", "no QuantizeLinear/DequantizeLinear pairs.*leave model= out"),
+        (
+            True,
+            "onnxruntime:model={other}",
+            "not the float original of this model: only one of them has the input 'ids'",
+        ),
+        (True, "onnxruntime:model=/nowhere/f.onnx", "cannot be read"),
+    ],
+)
+def test_what_is_no_original_is_said(folder: Path, quantized: bool, spec: str, said: str) -> None:
+    floats = float_model(["Gemm", "MatMul"])
+    onnx.save(floats, folder / "float.onnx")
+    other = Path(__file__).parents[2] / "models/sort_tf_massive_m4.onnx"
+    held = Quantizer(floats, lambda answers: answers[0]).run() if quantized else floats
+    store, model, _ = stored(folder, held, "int")
+    with pytest.raises(ModelProblem, match=said):
+        originals.floated(store, model, entire(model), spec.format(float=folder / "float.onnx", other=other))
+
+
+def test_a_spec_that_asks_for_nothing_changes_nothing(folder: Path) -> None:
+    store, model, _ = stored(folder, Quantizer(float_model(["Gemm"]), lambda answers: answers[0]).run(), "int")
+    part = entire(model)
+    assert originals.floated(store, model, part, "onnxruntime:optimization=all") is part

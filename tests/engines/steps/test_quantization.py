@@ -1,0 +1,395 @@
+"""Quantized models: the layers that lose the most are ranked, the fewest to leave in float found, on real engines."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from engines.data.scaled_apart import READERS, WRITERS, quantize, scale_apart
+from engines.graph import ranges
+from engines.probe import Measure
+from engines.spec import of_the_same, unquantized
+from engines.steps.base import StepRefused
+from engines.steps.quantization import quantization
+
+from .conftest import Session
+
+MODELS = Path(__file__).parents[2] / "models"
+ORT = "onnxruntime:optimization=all"
+# What the scaling apart spoils: who writes the stream, who reads it, and the sum that keeps it.
+SPOILED = {*WRITERS, *READERS, "/b/b.2/Add"}
+n = helper.make_node
+
+
+class Apart:
+    """The float network with channels scaled apart, what per-tensor INT8 makes of it, and four of its inputs."""
+
+    def __init__(self, folder: Path) -> None:
+        with np.load(MODELS / "shapes_cnn_in.npz") as archive:
+            self.feeds = {name: archive[name] for name in archive.files}
+        self.floats, self.quantized, self.inputs = folder / "float.onnx", folder / "int8.onnx", folder / "in.npz"
+        self.model = scale_apart(onnx.load(MODELS / "shapes_cnn.onnx"))
+        onnx.save(self.model, self.floats)
+        onnx.save(quantize(self.model, self.feeds), self.quantized)
+        self.few = {name: value[:4] for name, value in self.feeds.items()}
+        np.savez(self.inputs, **self.few)
+
+    @property
+    def reference(self) -> str:
+        return f"onnxruntime:model={self.floats}"
+
+
+class Tiny:
+    """Four products in a row; the channels between the second and the third are scaled apart, the last has float weights."""
+
+    def __init__(self, folder: Path) -> None:
+        rng = np.random.default_rng(3)
+        apart = np.geomspace(1, 1000, 16).astype(np.float32)
+        shapes = {"first": (8, 8), "writer": (8, 16), "reader": (16, 4), "last": (4, 4)}
+        weights = {f"w-{name}": rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+        weights["w-writer"] *= apart
+        weights["w-reader"] /= apart[:, None]
+        names = ["x", "a", "b", "c", "y"]
+        graph = helper.make_graph(
+            [n("MatMul", [names[i], f"w-{name}"], [names[i + 1]], name=name) for i, name in enumerate(shapes)],
+            "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6, 8])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [6, 4])],
+            [numpy_helper.from_array(v, k) for k, v in weights.items()],
+        )  # fmt: skip
+        self.model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        self.feeds = {"x": rng.standard_normal((6, 8)).astype(np.float32)}
+        self.floats, self.quantized, self.inputs = folder / "float.onnx", folder / "int8.onnx", folder / "in.npz"
+        onnx.save(self.model, self.floats)
+        onnx.save(self.made(), self.quantized)
+        np.savez(self.inputs, **self.feeds)
+
+    def made(self, **settings: Any) -> onnx.ModelProto:
+        return quantize(self.model, self.feeds, nodes_to_exclude=["last"], **settings)
+
+    @property
+    def reference(self) -> str:
+        return f"onnxruntime:model={self.floats}"
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Apart:
+    return Apart(tmp_path_factory.mktemp("apart"))
+
+
+@pytest.fixture(scope="module")
+def network(apart: Apart, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """(session, walk) of the step on the network: one run for all that look at it."""
+    session = against(
+        Session(tmp_path_factory.mktemp("network"), apart.quantized, ORT, (apart.inputs,)), apart.reference
+    )
+    return session, session.step("quantization", most_effects=18)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return Tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def opened(tiny: Tiny, open_model: Callable[..., Any]) -> Any:
+    return against(open_model(tiny.quantized, ORT, (tiny.inputs,)), tiny.reference)
+
+
+def against(session: Any, reference: str) -> Any:
+    session.reference = reference
+    return session
+
+
+def logits(model: Path | onnx.ModelProto, feeds: dict[str, np.ndarray], level: str = "ORT_ENABLE_ALL") -> np.ndarray:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    held = model.SerializeToString() if isinstance(model, onnx.ModelProto) else str(model)
+    return ort.InferenceSession(held, options, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+
+
+def worst_row(actual: np.ndarray, expected: np.ndarray) -> float:
+    return float((np.linalg.norm(actual - expected, axis=1) / np.linalg.norm(expected, axis=1)).max())
+
+
+# -- the model that is made for this
+
+
+def test_scaling_apart_changes_nothing_in_float_and_all_in_int8(apart: Apart) -> None:
+    plain, scaled = (
+        logits(MODELS / "shapes_cnn.onnx", apart.feeds, "ORT_DISABLE_ALL"),
+        logits(apart.floats, apart.feeds),
+    )
+    assert worst_row(logits(apart.floats, apart.feeds, "ORT_DISABLE_ALL"), plain) < 1e-5
+    assert worst_row(logits(apart.quantized, apart.feeds), scaled) > 0.5
+    control = quantize(onnx.load(MODELS / "shapes_cnn.onnx"), apart.feeds)
+    assert worst_row(logits(control, apart.feeds, "ORT_DISABLE_ALL"), plain) < 0.1
+
+
+def test_the_model_is_made_alike_each_time(apart: Apart) -> None:
+    assert quantize(apart.model, apart.feeds) == onnx.load(apart.quantized)
+
+
+# -- the step
+
+
+def test_the_spoiled_layers_are_ranked_first_and_found(apart: Apart, network: Any, tmp_path: Path) -> None:
+    opened, walk = network
+    outcome, rows = walk.finish.outcome, walk.finish.tables["layers"]
+    assert outcome.outcome == "found"
+    assert outcome.weights == "original"
+    assert {name.strip() for name in outcome.names.split(",")} == SPOILED
+    assert (outcome.samples_ok, outcome.samples, outcome.minimal) == (4, 4, True)
+    assert outcome.error * outcome.margin == pytest.approx(outcome.tolerance)
+    assert [r["sqnr_db"] for r in rows] == sorted(r["sqnr_db"] for r in rows)
+    assert {r["layer"] for r in rows[:2]} == set(READERS)
+    assert {r["layer"] for r in sorted(rows, key=lambda r: -(r["effect"] or 0))[:5]} == SPOILED
+    assert {r["layer"] for r in rows if r["left_in_float"]} == SPOILED
+    readers = [r for r in rows if r["layer"] in READERS]
+    assert all(r["weights_db"] < 10 < 20 < r["inputs_db"] and r["scales"] == "per-tensor" for r in readers)
+    keep = set(ranges.decode(walk.finish.findings.workaround.keep))
+
+    # The saved model is what it says: valid, quantized elsewhere, right on every input, by another program.
+    saved = tmp_path / "mixed.onnx"
+    saved.write_bytes(opened.store.get(walk.finish.tables["bundle"][0]["files"]["engine.onnx"]))
+    onnx.checker.check_model(saved, full_check=True)
+    expected = logits(apart.floats, apart.few, "ORT_DISABLE_ALL")
+    assert worst_row(logits(saved, apart.few), expected) == pytest.approx(outcome.error, rel=1e-3)
+    model = onnx.load(saved)
+    made_by_pairs = {node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"}
+    in_float = {
+        x.name for x in model.graph.node if x.op_type != "QuantizeLinear" and not made_by_pairs.intersection(x.input)
+    }
+    assert SPOILED <= in_float
+    assert sum(node.op_type == "Conv" for node in model.graph.node if made_by_pairs.intersection(node.input)) == 12
+
+    # 1-minimal: with any one of them quantized again, some sample fails.
+    for layer in keep:
+        probe = Measure(
+            model=opened.findings.model, inputs=opened.findings.inputs, samples=("real:0",), engine=ORT, reference=apart.reference,
+            keep=ranges.encode(keep - {layer}),
+        )  # fmt: skip
+        assert max(s.rel_l2 for r in opened.ask(probe).results for s in r.outputs) > outcome.tolerance
+
+
+def test_sqnr_is_that_of_the_layer_alone(apart: Apart, network: Any) -> None:
+    """One layer by hand: its float inputs through its own pairs, its own codes of the weights, against its float output."""
+    opened, walk = network
+    rows = {r["layer"]: r for r in walk.finish.tables["layers"]}
+    model = onnx.load(apart.quantized)
+    held = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    makers = {o: node for node in model.graph.node for o in node.output}
+    sample = int(opened.findings.sample.rpartition("/")[2])
+    row = {name: value[sample : sample + 1] for name, value in apart.few.items()}
+    for name in (READERS[0], "/b/b.0/f/f.6/Conv"):
+        conv = next(node for node in model.graph.node if node.name == name)
+        floats = onnx.load(apart.floats)
+        source = makers[makers[conv.input[0]].input[0]].input[0]
+        del floats.graph.output[:]
+        floats.graph.output.extend(onnx.ValueInfoProto(name=t) for t in (source, conv.output[0]))
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        x, y = ort.InferenceSession(floats.SerializeToString(), options).run(None, row)
+
+        def worth(dequantize: onnx.NodeProto) -> np.ndarray:
+            codes, scale, zero = (held[i] for i in dequantize.input)
+            return (codes.astype(np.float64) - zero) * scale
+
+        pair = makers[conv.input[0]]
+        scale, zero = held[pair.input[1]], held[pair.input[2]]
+        x = (np.clip(np.rint(x / scale) + zero, 0, 255) - zero) * scale
+        weight, bias = worth(makers[conv.input[1]]), worth(makers[conv.input[2]])
+        got = np.einsum("oi,nihw->nohw", weight[:, :, 0, 0], x) + bias.reshape(1, -1, 1, 1)
+        by_hand = 20 * np.log10(np.linalg.norm(y) / np.linalg.norm(got - y))
+        assert rows[name]["sqnr_db"] == pytest.approx(by_hand, abs=0.2)
+
+
+def test_without_the_float_model_the_pairs_are_bypassed_and_it_is_said(tiny: Tiny, open_model: Any) -> None:
+    session = open_model(tiny.quantized, ORT, (tiny.inputs,))
+    walk = session.step("quantization")
+    outcome = walk.finish.outcome
+    assert outcome.reference == "onnxruntime:quantization=bypass"
+    assert (outcome.outcome, outcome.weights) == ("found", "dequantized")
+    assert "reader" in outcome.names
+    assert "first" not in outcome.names
+    assert any("stored as codes" in note for note in walk.finish.findings.notes)
+    weighted = [r["weights_db"] for r in walk.finish.tables["layers"] if r["weights_db"] is not None]
+    assert set(weighted) == {999.0}, "what rounding the weights cost cannot be seen"
+
+
+@pytest.mark.parametrize(
+    ("settings", "codes", "scales", "found"),
+    [
+        ({}, "int8+uint8", "per-tensor", {"writer", "reader"}),
+        ({"per_channel": True}, "int8+uint8", "per-channel", {"reader"}),
+        (
+            {"activation_type": "QInt8", "extra_options": {"ActivationSymmetric": True}}, "int8", "per-tensor",
+            {"writer", "reader"},
+        ),
+        (
+            {"extra_options": {"AddQDQPairToWeight": True, "DedicatedQDQPair": True}}, "int8+uint8", "per-tensor",
+            {"writer", "reader"},
+        ),
+        ({"activation_type": "QUInt16", "weight_type": "QInt16"}, "int16+uint16", "per-tensor", set()),
+        ({"weight_type": "QInt4"}, "int4+uint8", "per-tensor", {"first", "writer", "reader"}),
+    ],
+    ids=["8 bits", "per channel", "symmetric", "pairs on weights, one for each reader", "16 bits", "4 bits"],
+)  # fmt: skip
+def test_every_form_of_pair(
+    tiny: Tiny, open_model: Any, tmp_path: Path, settings: dict[str, Any], codes: str, scales: str, found: set[str]
+) -> None:
+    from onnxruntime.quantization import QuantType
+
+    chosen = {k: getattr(QuantType, v) if isinstance(v, str) else v for k, v in settings.items()}
+    onnx.save(tiny.made(**chosen), tmp_path / "q.onnx")
+    session = against(open_model(tmp_path / "q.onnx", ORT, (tiny.inputs,)), tiny.reference)
+    walk = session.step("quantization")
+    outcome, rows = walk.finish.outcome, {r["layer"]: r for r in walk.finish.tables["layers"]}
+    assert outcome.outcome == ("found" if found else "none-needed")
+    assert set(outcome.names.split(", ")) == (found or {""})
+    assert outcome.error < outcome.tolerance
+    assert {(r["codes"], r["scales"]) for r in rows.values() if r["scales"]} == {(codes, scales)}
+    assert rows["reader"]["sqnr_db"] < rows["writer"]["sqnr_db"]
+    assert all(r["movable"] for r in rows.values())
+
+
+def test_operators_that_compute_on_codes_are_left_whole_in_one_sentence(
+    tiny: Tiny, open_model: Any, tmp_path: Path
+) -> None:
+    onnx.save(tiny.made(operators=True), tmp_path / "q.onnx")
+    for reference in (tiny.reference, "onnxruntime"):
+        session = against(open_model(tmp_path / "q.onnx", ORT, (tiny.inputs,)), reference)
+        with pytest.raises(
+            StepRefused, match=r"quantized in operators \(3 QLinearMatMul\).*Export it in Q/DQ form"
+        ) as no:
+            session.step("quantization")
+        assert no.value.code == 2
+    compared = against(session, tiny.reference).step("compare").finish.outcome
+    assert compared.verdict == "fails", "its outputs can be compared with the float model's"
+    watched = session.step("layerwise").finish.outcome
+    assert watched.observer == "cannot-run"
+    assert "only its outputs can be compared" in watched.message
+    session = against(open_model(tmp_path / "q.onnx", ORT, (tiny.inputs,)), "onnxruntime:quantization=bypass")
+    with pytest.raises(StepRefused, match="no float counterpart inside; give the float model"):
+        session.step("compare")
+
+
+def test_a_model_without_pairs_is_refused(tiny: Tiny, open_model: Any) -> None:
+    session = open_model(tiny.floats, ORT, (tiny.inputs,))
+    with pytest.raises(StepRefused, match="no QuantizeLinear/DequantizeLinear pairs") as no:
+        session.step("quantization")
+    assert no.value.code == 2
+
+
+def test_a_checker_cannot_rank_layers(opened: Any) -> None:
+    with pytest.raises(StepRefused, match="external check"):
+        next(quantization(msgspec.structs.replace(opened.context(), check="true")))
+
+
+# -- the other steps on a quantized model
+
+
+def test_compare_tells_the_quantization_from_the_engine(tiny: Tiny, opened: Any, open_model: Any) -> None:
+    outcome = opened.step("compare").finish.outcome
+    assert (outcome.verdict, outcome.tolerance, outcome.precision) == ("fails", 0.1, "int8")
+    assert outcome.explanation == "precision", "literal codes are as far off: the engine computes what the model says"
+    assert outcome.emulated_error == pytest.approx(outcome.error, rel=0.2)
+    assert outcome.reference_judge.startswith("reference:model=")
+    assert outcome.reference_error < 1e-5
+    session = open_model(tiny.quantized, ORT, (tiny.inputs,))
+    same = session.step("compare", look_again={"most": 1}).finish.outcome
+    assert same.verdict == "passes"
+    assert "--flow quantization" in same.message
+
+
+def test_layerwise_accuses_a_pair_and_no_layer(opened: Any) -> None:
+    walk = opened.step("layerwise")
+    outcome, rows = walk.finish.outcome, walk.finish.tables["tensors"]
+    assert (outcome.observer, outcome.culprit_op) == ("reproduces", "DequantizeLinear")
+    assert outcome.effect > 0.1
+    assert max(r["added"] for r in rows if r["op"] == "MatMul") < 1e-3, "a float layer adds nothing to what it is fed"
+    assert max(r["added"] for r in rows if r["op"] == "QuantizeLinear") == 0.0, (
+        "codes of the same values are the same codes"
+    )
+
+
+def test_reduce_ends_at_pairs_that_fail_in_the_same_way(opened: Any) -> None:
+    outcome = opened.step("reduce").finish.outcome
+    assert (outcome.verdict, outcome.minimal, outcome.verified) == ("reduced", True, "3/3")
+    assert outcome.nodes_after <= 4
+    assert "DequantizeLinear" in outcome.ops
+    assert outcome.effect > 0.1
+
+
+def test_the_case_is_named_and_the_workaround_leaves_layers_in_float(opened: Any) -> None:
+    for name in ("layerwise", "extract"):
+        opened.step(name)
+    confirmed = opened.step("confirm").finish.outcome
+    assert confirmed.cause == "quantization"
+    assert "SQNR of" in confirmed.evidence
+    outcome = opened.step("workaround").finish.outcome
+    assert (outcome.holds, outcome.kind, outcome.minimal) == (True, "precision", True)
+    assert set(outcome.names.split(", ")) == {"writer", "reader"}
+    assert outcome.cost == "2 of 4 quantized layers in float"
+    kept = opened.step("precision").finish.outcome
+    assert (kept.outcome, kept.names) == ("found", outcome.names)
+
+
+def test_cleaning_up_keeps_the_pairs(opened: Any) -> None:
+    def pairs(path: Path) -> list[int]:
+        ops = [node.op_type for node in onnx.load(path, load_external_data=False).graph.node]
+        return [ops.count("QuantizeLinear"), ops.count("DequantizeLinear")]
+
+    outcome = opened.step("sanitize").finish.outcome
+    assert outcome.verdict == "fails", "folding a stored weight would hide what its rounding cost"
+    assert pairs(opened.store.models / f"{opened.findings.model}.onnx") == pairs(Path(opened.problem["model"]))
+
+
+# -- a second real engine
+
+
+def test_another_engine_finds_the_same_layers(tiny: Tiny, open_model: Any) -> None:
+    session = against(open_model(tiny.quantized, "openvino:precision=f32", (tiny.inputs,)), tiny.reference)
+    walk = session.step("quantization")
+    outcome, rows = walk.finish.outcome, {r["layer"]: r for r in walk.finish.tables["layers"]}
+    assert outcome.outcome == "found"
+    assert set(outcome.names.split(", ")) == {"writer", "reader"}
+    assert rows["reader"]["sqnr_db"] < 10 < 25 < rows["first"]["sqnr_db"]
+    reduced = session.step("reduce").finish.outcome
+    assert reduced.verdict == "reduced"
+    assert reduced.nodes_after < 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [ORT, "openvino:precision=f32"])
+def test_every_step_on_the_whole_network(apart: Apart, open_model: Any, tmp_path: Path, engine: str) -> None:
+    np.savez(tmp_path / "all.npz", **apart.feeds)
+    session = against(open_model(apart.quantized, engine, (tmp_path / "all.npz",)), apart.reference)
+    for name in ("compare", "sanitize", "layerwise", "reduce"):
+        session.step(name)
+    assert session.findings.case is not None
+    assert session.step("confirm").finish.outcome.cause == "quantization"
+    outcome = session.step("workaround").finish.outcome
+    assert outcome.holds
+    assert set(outcome.names.split(", ")) == SPOILED
+    assert session.step("quantization").finish.outcome.names == outcome.names
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked", "alike"),
+    [
+        ("onnxruntime", False, "reference:precision=fp64"),
+        ("onnxruntime:quantization=as-is", False, "reference:precision=fp64,quantization=as-is"),
+        ("openvino:quantization=bypass", True, "reference:precision=fp64,quantization=bypass"),
+        ("onnxruntime:model=/f.onnx", True, "reference:model=/f.onnx,precision=fp64"),
+    ],
+)
+def test_which_specs_ask_for_the_float_model(spec: str, asked: bool, alike: str) -> None:
+    assert unquantized(spec) is asked
+    assert of_the_same("reference:precision=fp64", spec) == alike
