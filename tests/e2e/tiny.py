@@ -25,7 +25,6 @@ def save(
     *,
     dtype: int = TensorProto.FLOAT,
     opset: int = OPSET,
-    domains: Sequence[str] = (),
 ) -> Path:
     """Write the model; nodes without a name are named after their output."""
     for node in nodes:
@@ -37,7 +36,7 @@ def save(
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
         [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
     )
-    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    opsets = [helper.make_opsetid("", opset)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
     return path
 
@@ -189,15 +188,6 @@ def absolute_sum(folder: Path) -> Path:
         {"y": [4, 8]},
         opset=13,
     )
-
-
-def foreign(folder: Path) -> Path:
-    """A model with an operator that no engine here knows."""
-    nodes = [
-        helper.make_node("Relu", ["x"], ["kept"]),
-        helper.make_node("Frobnicate", ["kept"], ["y"], domain="acme"),
-    ]
-    return save(folder / "foreign.onnx", nodes, {"x": [4, 8]}, {"y": [4, 8]}, domains=["acme"])
 
 
 def half_constant(folder: Path) -> Path:
