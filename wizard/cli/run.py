@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -85,7 +86,7 @@ def watch(arguments: argparse.Namespace) -> int:
 def start(problem: Problem, arguments: argparse.Namespace, *, person: bool) -> int:
     """Make the session, or go on with the one that ``--session`` names, and walk it."""
     loaded = checked_flow(problem.flow)
-    if loaded.flow.reference and not getattr(arguments, "reference", None):
+    if loaded.flow.reference and problem.reference == Problem(model="").reference and not getattr(arguments, "reference", ""):
         problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
     display_name(arguments, person=person)  # refuses before a session exists
     script = scripted(arguments, loaded.flow)
@@ -125,6 +126,7 @@ def walk(place: Path, flow: Flow, arguments: argparse.Namespace, script: Script,
         offers=person and name == "tui",
         retry_unresolved=getattr(arguments, "retry_unresolved", False),
         detach=arguments.detach,
+        first=rewinding(place, getattr(arguments, "rewind", None)),
     )
     if name == "tui" and person:
         return screens(place, arguments)
@@ -150,6 +152,18 @@ def walk(place: Path, flow: Flow, arguments: argparse.Namespace, script: Script,
         return code  # whoever holds the session writes what is handed on
     finish(place, code, text=name in ("plain", "rich"))
     return code
+
+
+def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
+    """The request behind ``--rewind``. Raises Refusal (exit 2) where the route has not been there."""
+    if not to:
+        return ()
+    from wizard.runner.loop import anchor
+
+    try:
+        return ({"do": "rewind", "to": anchor(folders.load(place), to)},)
+    except LookupError as error:
+        raise Refusal(BAD_USAGE, f"--rewind: {error.args[0]}") from None
 
 
 def finish(place: Path, code: int, *, text: bool) -> None:
@@ -283,6 +297,7 @@ def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool
         retry_unresolved=getattr(arguments, "retry_unresolved", False),
         yes=getattr(arguments, "yes_run_scripts", ()),
         watch=watching,
+        first=rewinding(place, getattr(arguments, "rewind", None)) if place else (),
     )
     code, left = run_terminal(folder=place, library=library)
     if left is not None and not watching:

@@ -92,6 +92,7 @@ def confirmed(state: State, flow: Flow) -> tuple[base.Culprit, ...]:
 def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
     """``compared`` False: an external checker judged, which measures no error."""
     case = c.case
+    compared = compared and (case.signature is None or case.signature.kind == "accuracy")
     return Culprit(
         nodes=case.nodes,
         ops=case.ops,
@@ -201,6 +202,19 @@ def environment(state: State, problem: Problem, machine: Mapping[str, Any]) -> d
         if (info := state.engines.get(spec))
     }
     return {"versions": dict(state.versions), "machine": dict(machine), **engines, "files": dict(problem.digests)}
+
+
+def earlier(state: State) -> tuple[str, ...]:
+    """A sentence for each engine that was another one when some steps of the route were measured: another version or machine."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for visit in state.route:
+        for spec, fingerprint in visit.fingerprints.items():
+            if visit.status == "done" and fingerprint != state.fingerprints.get(spec, fingerprint):
+                found.setdefault((spec, fingerprint), []).append(visit.node)
+    return tuple(
+        f"{spec} was another one ({fingerprint}) when these were measured: {', '.join(dict.fromkeys(nodes))}."
+        for (spec, fingerprint), nodes in found.items()
+    )
 
 
 def depth(state: State, table: Callable[[str], Table], tolerance: float) -> tuple[Depth, ...]:

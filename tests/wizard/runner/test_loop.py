@@ -23,9 +23,10 @@ from house import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engines.probe import Check, LoadInputs, Measurement
+from engines.probe import Check, Inspect, LoadInputs, Measurement
 from engines.steps.base import StepRefused
 from engines.workers.pool import Slot
+from wizard.report.gather import earlier
 from wizard.runner import loop as loops
 from wizard.runner import progress
 from wizard.runner.options import Options
@@ -236,6 +237,100 @@ def test_another_fingerprint_starts_the_unfinished_step_anew(tmp_path):
     assert walk(tmp_path, changed) == 0
     cancelled = [ev for ev in read(tmp_path / NAME) if isinstance(ev, e.StepCancelled)]
     assert [(ev.run, ev.reason) for ev in cancelled] == [(before.run, "engine-changed")]
+
+
+def test_what_an_earlier_engine_measured_stands_apart(tmp_path):
+    """The user is told once; nothing of the new engine is answered with what the old one measured; the report says which is which."""
+    assert walk(tmp_path, Oracle(), script(second="ask")) == 3  # first and second were measured
+    old = set(finished(tmp_path))
+    changed = Oracle()
+    changed.fingerprint = "2"
+    again = Options(policy="script", answers=TWICE, first=({"do": "rewind", "to": "second"},), detach=True)
+    assert walk(tmp_path, changed, again) == 0
+    found = state(tmp_path)
+    told = [note.text for note in found.notes]
+    assert [text.split(" is not what it was")[0] for text in told] == [ENGINE, "reference"]
+    assert "up to second" in told[0]
+    assert "from second on everything is measured anew" in told[0]
+    third = [v for v in found.route if v.visit == 2 and v.step]
+    assert third[0].cached == 0
+    asked = {name for name, a in found.asked.items() if a.run == third[0].run and not isinstance(a.probe, Inspect)}
+    assert asked
+    assert not asked & old, "every answer of this step comes from the new engine"
+    sentences = earlier(found)
+    assert len(sentences) == 2
+    assert all("first, second" in sentence for sentence in sentences)
+    assert walk(tmp_path, changed) == 0
+    assert len(state(tmp_path).notes) == 2, "said once"
+
+
+@settings(SLOW, max_examples=15)
+@given(data=st.data())
+def test_any_walk_of_answers_and_rewinds_measures_nothing_twice(tmp_path_factory, data):
+    """However one gets there, the state is that of a fresh walk of the same answers."""
+    folder, fresh = tmp_path_factory.mktemp("there"), tmp_path_factory.mktemp("fresh")
+    notes = 0
+    for _ in range(data.draw(st.integers(1, 6))):
+        requests: list[dict] = [{"do": "note", "text": "here"}]
+        if (folder / NAME).exists() and (anchors := sorted(state(folder).anchors)) and data.draw(st.booleans()):
+            requests.append({"do": "rewind", "to": data.draw(st.sampled_from(anchors))})
+        answers = {
+            "first": data.draw(st.sampled_from(["yes", "yes", "no", "ask"])),
+            "second": data.draw(st.lists(st.sampled_from(["yes", "no", "ask"]), min_size=1, max_size=3)),
+            "third": data.draw(st.lists(st.sampled_from(["stop", "again", "ask"]), min_size=1, max_size=3)),
+        }
+        options = Options(policy="script", answers=answers, first=tuple(requests), detach=True)
+        lives = data.draw(st.sampled_from([10**9, 10**9, 8, 20]))
+        walk(folder, Oracle(seed=data.draw(st.integers(0, 3))), options, lives=lives)
+        notes = len(state(folder).notes)
+    walk(folder, Oracle())
+    there = state(folder)
+    measured = finished(folder)
+    assert len(measured) == len(set(measured)), "no probe is measured twice"
+    known: set[str] = set()
+    for event in read(folder / NAME):
+        assert not (isinstance(event, e.ProbeStarted) and event.key in known), "nor is a finished one begun again"
+        if isinstance(event, e.ProbeFinished):
+            known.add(event.key)
+    assert len(there.notes) >= notes, "notes are kept"
+    route: dict[str, list[str]] = {}
+    for visit in there.route:
+        if visit.answer:
+            route.setdefault(visit.node, []).append(visit.answer)
+    walk(fresh, Oracle(), Options(policy="script", answers=route, detach=True))
+    assert without_by(there) == without_by(state(fresh))
+
+
+def without_by(found):
+    """What was decided, whoever decided it."""
+    route, findings, end = decisions(found)
+    return [[(*visit[:7], *visit[8:]) for visit in route], findings, end]
+
+
+def test_rewinding_keeps_notes_and_exports(tmp_path):
+    walk(tmp_path, Oracle(), export=lambda folder, target: None)
+    first = ({"do": "note", "text": "mine"}, {"do": "export", "path": "/there"}, {"do": "rewind", "to": "first"})
+    assert walk(tmp_path, Oracle(), Options(first=first, detach=True), export=lambda folder, target: None) == 0
+    assert [note.text for note in state(tmp_path).notes] == ["mine"]
+    assert state(tmp_path).exports == ("/there",)
+
+
+@pytest.mark.parametrize(
+    ("to", "node", "visit"),
+    [("second", "second", 2), ("second#1", "second", 1), ("back", "third", 2), ("first", "first", 1)],
+)
+def test_a_rewind_may_be_named(tmp_path, to, node, visit):
+    walk(tmp_path, Oracle(), script(**TWICE))
+    walk(tmp_path, Oracle(), Options(policy="person", first=({"do": "rewind", "to": to}, {"do": "stop"}), detach=True))
+    here = state(tmp_path).here
+    assert (here.node, here.visit, here.answer) == (node, visit, "")
+
+
+def test_a_rewind_to_where_the_route_has_not_been_is_a_sentence(tmp_path):
+    walk(tmp_path, Oracle(), script(third="ask"))
+    options = Options(policy="script", answers={"third": "ask"}, first=({"do": "rewind", "to": "fourth"},), detach=True)
+    assert walk(tmp_path, Oracle(), options) == 2
+    assert "first, second, third" in state(tmp_path).closed.reason
 
 
 def test_rewind_and_return_measures_nothing_twice(tmp_path):
