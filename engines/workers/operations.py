@@ -1,5 +1,6 @@
 """What a worker does with each kind of probe. Every failure becomes a measurement that says, in one sentence, what happened."""
 
+import errno
 import shutil
 import tempfile
 import time
@@ -24,11 +25,28 @@ from engines.workers import files, measure
 from engines.workers.part import Feed, Part, named
 
 Say = Callable[[str], None]
+_LONGEST_WORD = 200  # characters of one word of a message
+_LONGEST = 2000  # and of all of it
 _STATUSES = frozenset(get_args(Status))
 
 
 def execute(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
-    """Answer the probe. Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the log."""
+    """Answer the probe. Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the log. A disk
+    that is full is no answer: ``facts["errno"]`` says so."""
+    answer = _answered(probe, store, progress)
+    return msgspec.structs.replace(answer, message=_readable(answer.message))
+
+
+def _readable(message: str) -> str:
+    """The message with the middle of each giant word left out: a name in a model may be megabytes long."""
+    if len(message) <= _LONGEST_WORD:
+        return message
+    head, tail = _LONGEST_WORD // 2, _LONGEST_WORD // 4
+    words = (w if len(w) <= _LONGEST_WORD else f"{w[:head]}...{w[-tail:]}" for w in message.split(" "))
+    return " ".join(words)[:_LONGEST]
+
+
+def _answered(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
     begun = time.monotonic()
     try:
         match probe:
@@ -62,7 +80,9 @@ def execute(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
         )
     except Exception as error:
         traceback.print_exc()
-        return Measurement(status="error", message=_unexpected(error))
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        facts = {"errno": error.errno} if full and isinstance(error, OSError) else {}
+        return Measurement(status="error", message=_unexpected(error), facts=facts)
 
 
 def forget() -> None:

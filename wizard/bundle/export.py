@@ -20,6 +20,12 @@ from wizard.session.problems import SessionProblem
 FIRST = "case"
 
 
+class Occupied(SessionProblem):
+    """Something else lies where the bundle is to go."""
+
+    code = 2
+
+
 class NothingToExport(SessionProblem):
     """The session holds no failing case."""
 
@@ -50,9 +56,9 @@ def _put(made: Path, target: Path) -> None:
     """Move a finished bundle into place; an earlier bundle there is replaced, anything else is left alone."""
     if target.exists():
         if not target.is_dir():
-            raise SessionProblem(f"'{target}' is there and is no folder; name another one.")
+            raise Occupied(f"'{target}' is there and is no folder; name another one.")
         if any(target.iterdir()) and not (target / "check.py").is_file():
-            raise SessionProblem(f"'{target}' is not empty and holds no bundle; name another folder.")
+            raise Occupied(f"'{target}' is not empty and holds no bundle; name another folder.")
         shutil.rmtree(target)
     made.rename(target)
 

@@ -97,6 +97,7 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
     from engines.steps.registry import STEPS
 
     ledger = Ledger(journal, Store(folder))
+    refuse_part_of_a_session(ledger)
     slots = options.jobs or max(1, min(8, (os.cpu_count() or 1) // 2))
 
     def died(death: Death) -> None:
@@ -142,6 +143,18 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         return await runner.run()
     finally:
         await server.stop()
+
+
+def refuse_part_of_a_session(ledger: Ledger) -> None:
+    """Raise SessionProblem where a file is gone that every further probe needs: no answer could come of them."""
+    findings, store = ledger.state.findings, ledger.store
+    needed = [store.models / f"{findings.model}.onnx"] if findings.model and not ledger.state.end else []
+    needed += [store.inputs / findings.inputs / "index.json"] if findings.inputs and not ledger.state.end else []
+    if gone := next((path for path in needed if not path.exists()), None):
+        raise SessionProblem(
+            f"The session's file '{gone.relative_to(store.root)}' is gone. Copy the whole session folder again, or begin a "
+            "new session."
+        )
 
 
 def _key(probe: AnyProbe, fingerprints: Mapping[str, str]) -> str:

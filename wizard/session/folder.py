@@ -78,6 +78,8 @@ def create(problem: Problem, flow_text: str, root: Path | None = None, *, folder
 
     Raises SessionProblem, OSError.
     """
+    if folder is None and (sentence := closed(root)):
+        raise SessionProblem(sentence)
     target = folder.absolute() if folder else _fresh(root or home())
     if target.exists() and not target.is_dir():
         raise OtherProblem(f"'{target}' is a file and no folder; name a new folder.")
@@ -204,7 +206,7 @@ def closed(root: Path | None = None) -> str:
     except FileNotFoundError:
         return ""
     except NotADirectoryError:
-        return f"The sessions' folder '{place}' is a file. Set NARROWDOWN_HOME to a folder."
+        return f"The sessions' folder '{place}' is a file, or below one. Set NARROWDOWN_HOME to a folder."
     except OSError as error:
         return f"The sessions' folder cannot be read. {of_system(error, place)}"
     return ""
