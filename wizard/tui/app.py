@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.filter import Monochrome
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.signal import Signal
@@ -74,6 +75,10 @@ class Narrowdown(App[int]):
         for theme in themes.THEMES:
             self.register_theme(theme)
         self.theme = themes.default()
+        if self.no_color:
+            cursor = themes.DARK.variables["block-cursor-background"]
+            self.theme = themes.DARK.name
+            self._filters = [f for f in self._filters if not isinstance(f, Monochrome)] + [themes.NoColour(cursor)]
         self.set_class(self.glyphs is glyphs.ASCII, "-ascii-glyphs")
         if self.glyphs is glyphs.ASCII:
             ScrollBar.renderer = AsciiScrollBar

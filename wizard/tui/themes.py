@@ -1,8 +1,13 @@
-"""Three themes: dark, light, and the terminal's own sixteen colours. Blue is good news, orange bad; never red against green."""
+"""Dark, light, the terminal's own sixteen colours, and none. Blue is good news, orange bad; never red against green."""
 
+import functools
 import os
 from collections.abc import Mapping
 
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.filter import LineFilter
 from textual.theme import Theme
 
 
@@ -81,6 +86,31 @@ ANSI = Theme(
     },
 )  # fmt: skip
 THEMES = (DARK, LIGHT, ANSI)
+
+
+class NoColour(LineFilter):
+    """What ``NO_COLOR`` asks for: the terminal's own two colours. What only a background would mark, the highlighted line, is
+    reversed; bold, underlined and reversed text stays."""
+
+    def __init__(self, cursor: str) -> None:
+        """``cursor``: the background of the highlighted line."""
+        super().__init__()
+        self._cursor = Color.parse(cursor).rich_color
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 (Textual's)
+        """The same text without colours."""
+        return [
+            Segment(text, style and _colourless(style, style.bgcolor == self._cursor), control)
+            for text, style, control in segments
+        ]
+
+
+@functools.lru_cache(maxsize=1024)
+def _colourless(style: Style, marked: bool) -> Style:
+    plain = Style.from_meta(style.meta) + Style(link=style.link)
+    return plain + Style(
+        bold=style.bold, italic=style.italic, underline=style.underline, reverse=style.reverse or marked, dim=style.dim
+    )
 
 
 def default(environment: Mapping[str, str] | None = None) -> str:

@@ -55,6 +55,13 @@ class Terminal:
                 return text
             assert time.monotonic() < end, f"none of {wanted} came up:\n{text}"
 
+    def together(self, *wanted: str, seconds: float = 60) -> str:
+        """Wait until all of these are on the screen, and give the screen."""
+        end = time.monotonic() + seconds
+        while not all(word in (text := self.look()) for word in wanted):
+            assert time.monotonic() < end, f"{wanted} never came up together:\n{text}"
+        return text
+
     def press(self, keys: str) -> None:
         self.child.send(keys)
 

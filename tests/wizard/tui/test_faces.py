@@ -85,14 +85,16 @@ async def test_no_colour(session: FakeSession, make_app: Make, monkeypatch: pyte
         await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
         await pilot.pause(0.1)
         assert "❯ 1 Yes, it still fails" in golden.text_of(app), "the choice shows without colour"
-        colours = set()
+        colours, marked = set(), False
         for strip in app.screen._compositor.render_strips():
             for filter_ in app._filters:
                 strip = strip.apply_filter(filter_, app.screen.background_colors[0])
             colours |= {
                 c for segment in strip if segment.style for c in (segment.style.color, segment.style.bgcolor) if c
             }
-        assert all(len(set(c.get_truecolor())) == 1 for c in colours), "greys alone"
+            marked = marked or any(s.style and s.style.reverse and "Yes, it still fails" in s.text for s in strip)
+        assert not colours
+        assert marked, "the highlighted answer is reversed"
 
 
 @pytest.mark.parametrize("name", ["narrowdown-dark", "narrowdown-light", "narrowdown-ansi", "nord"])

@@ -1,12 +1,16 @@
 """The real program in a real terminal: a pseudo-terminal, the real runner, a real engine, a real bug."""
 
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,11 +39,11 @@ def shapes(home: Path, size: tuple[int, int], terminals: list[Terminal]) -> Term
     return terminals[-1]
 
 
-def test_from_a_wrong_model_to_its_workaround_by_enter_alone(home: Path, terminals: list[Terminal]) -> None:
-    terminal = shapes(home, (80, 24), terminals)
+def by_enter(terminal: Terminal, seconds: float = 150) -> tuple[str, list[tuple[str, str]]]:
+    """Go on to the end by Enter alone: the last screen, and on which (title, face) it was pressed."""
     pressed: list[tuple[str, str]] = []
-    end, last = time.monotonic() + 150, 0.0
-    while "How you got here" not in (text := terminal.look()):
+    end, last = time.monotonic() + seconds, 0.0
+    while not re.search(r"^e export", text := terminal.look(), re.MULTILINE):  # the bottom line of the last screen
         now = time.monotonic()
         assert now < end, f"it never came to the end: {pressed}\n{text}"
         face = "offer" if "Enter runs it" in text else "ask" if "Your answer" in text else ""
@@ -49,6 +53,12 @@ def test_from_a_wrong_model_to_its_workaround_by_enter_alone(home: Path, termina
             pressed.append((title[0], face))
             last = now
             terminal.press("\r")
+    return text, pressed
+
+
+def test_from_a_wrong_model_to_its_workaround_by_enter_alone(home: Path, terminals: list[Terminal]) -> None:
+    terminal = shapes(home, (80, 24), terminals)
+    text, pressed = by_enter(terminal)
     assert "Pad" in text
     assert "MaxPool" in text
     assert "Pad_Fusion" in text
@@ -121,3 +131,126 @@ def test_a_name_that_is_no_model_stays_in_setup(home: Path, terminals: list[Term
     terminal.press("q")
     assert terminal.code() == 0
     assert not (home / "sessions").exists() or not list((home / "sessions").iterdir())
+
+
+def journal(session: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (session / "journal.jsonl").read_bytes().splitlines()]
+
+
+def count(session: Path, kind: str) -> int:
+    return sum(event["kind"] == kind for event in journal(session))
+
+
+def step_of(text: str) -> str:
+    found = re.search(r"Step \d+", text)
+    return found[0] if found else ""
+
+
+def stop_softly(terminal: Terminal, session: Path) -> None:
+    """``x`` in the middle of a step. The steps of this small model are short, so it may take more than one to hit."""
+    for _ in range(6):
+        title = step_of(terminal.until("Enter runs it"))
+        terminal.press("\r")
+        if "stop now" in terminal.until("stop now", "Your answer"):
+            terminal.press("x")
+        if "Nothing works on this session" in terminal.until("Nothing works on this session", "Your answer"):
+            return
+        terminal.press("\r")
+        while step_of(terminal.look()) == title:
+            pass
+    pytest.fail("no step could be stopped")
+
+
+def test_every_turn_of_a_route(home: Path, terminals: list[Terminal]) -> None:
+    """Answer, go back, rewind, another branch, a soft stop, kill -9 of screen and runner, resume, finish, export."""
+    terminal = shapes(home, (104, 30), terminals)
+    for step in (1, 2):
+        terminal.together(f"Step {step}", "Enter runs it")
+        terminal.press("\r")
+        terminal.together(f"Step {step}", "Your answer")
+        terminal.press("\r")
+    terminal.together("Step 3", "Enter runs it")
+    (session,) = (home / "sessions").iterdir()
+    terminal.press("b")
+    terminal.until("Your sessions")
+    terminal.press("\r")
+    terminal.together("Step 3", "Enter runs it")
+    before = count(session, "probe.finished")
+    terminal.press("r")
+    terminal.until("Rewind")
+    terminal.press("\r")
+    terminal.together("Step 2", "Your answer")
+    assert count(session, "rewound") == 1
+    terminal.press("3")  # it could not be cleaned up: the other branch goes on with the model as it came
+    terminal.until("❯ 3")
+    terminal.press("\r")
+    terminal.together("Step 3", "Enter runs it")
+    assert [e["answer"] for e in journal(session) if e["kind"] == "question.answered"] == ["yes", "yes", "stuck"]
+    assert count(session, "probe.finished") == before, "rewinding measures nothing again"
+    stop_softly(terminal, session)
+    assert journal(session)[-1]["exit_code"] == 130
+    terminal.press("R")
+    terminal.until("Enter runs it", "stop now")
+    opened = [e for e in journal(session) if e["kind"] == "session.opened"]
+    assert len(opened) == 2
+    for pid in (terminal.child.pid, opened[-1]["pid"]):
+        os.kill(pid, signal.SIGKILL)
+    terminals.append(terminal := Terminal(["resume", session.name], home, (104, 30)))
+    by_enter(terminal)
+    keys = [e["key"] for e in journal(session) if e["kind"] == "probe.finished"]
+    assert len(keys) == len(set(keys)), "no probe is measured twice"
+    terminal.press("e")
+    terminal.until("Where to")
+    terminal.press("\x15" + str(home / "handed.zip") + "\r")
+    terminal.until("Exported to")
+    assert "check.py" in {Path(name).name for name in zipfile.ZipFile(home / "handed.zip").namelist()}
+    terminal.press("q")
+    assert terminal.code() == 0
+    assert "Pad_Fusion" in terminal.raw
+
+
+def test_a_terminal_that_is_resized(home: Path, terminals: list[Terminal]) -> None:
+    terminal = shapes(home, (120, 40), terminals)
+    terminal.until("Enter runs it")
+    for columns, rows in ((80, 24), (48, 12), (150, 45), (20, 5), (100, 30)):
+        terminal.resize(columns, rows)
+        time.sleep(0.3)
+        text = terminal.look()
+        assert max(map(len, text.splitlines())) <= columns
+        if rows >= 12:
+            terminal.until("Does it fail here?")
+    terminal.press("w")
+    terminal.until("Why")
+    terminal.resize(80, 24)  # with a card open
+    terminal.press("\x1b")
+    terminal.until("Enter runs it")
+    terminal.press("q")
+    assert terminal.code() == 130
+
+
+def test_a_terminal_that_cannot_draw(home: Path, terminals: list[Terminal]) -> None:
+    """Plain text and one sentence, and the questions all the same."""
+    words = ["demo", "shapes"]
+    terminals.append(terminal := Terminal(words, home, (80, 60), TERM="dumb"))
+    terminal.until("answer (1-3")
+    assert terminal.raw.count("so this terminal gets plain text") == 1
+    assert "\x1b" not in terminal.raw
+    terminal.press("\x04")
+    terminal.until("resume")
+    assert terminal.code() in (3, 130)
+
+
+def test_no_unicode_and_no_colour(home: Path, terminals: list[Terminal]) -> None:
+    """What is written to the terminal is ASCII, and holds no colour."""
+    words = ["open", str(MODELS / "shapes_cnn.onnx"), "--engine", ENGINE]
+    environ = {"LC_ALL": "C", "NO_COLOR": "1", "COLORTERM": None}
+    terminals.append(terminal := Terminal(words, home, (100, 30), **environ))
+    terminal.until("Enter runs it")
+    terminal.press("?")
+    terminal.until("Keys that work now")
+    terminal.press("b")
+    terminal.until("Enter runs it")
+    odd = {character for character in terminal.raw if not character.isascii()}
+    assert not odd
+    colours = [code for codes in re.findall(r"\x1b\[([0-9;]*)m", terminal.raw) for code in codes.split(";")]
+    assert not {code for code in colours if code.isdigit() and 30 <= int(code) <= 107}
