@@ -14,7 +14,7 @@ STEPS = (
 )  # fmt: skip
 DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
 _MOST = 1024  # of probes at a time, and of whatever else is counted
-DEMOS = ("magika", "shapes", "sort", "pillars")
+DEMOS = ("magika", "shapes", "sort", "pillars", "quantized")
 
 
 class Parser(argparse.ArgumentParser):

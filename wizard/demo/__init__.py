@@ -7,17 +7,21 @@ from pathlib import Path
 import msgspec
 
 from engines.data.store import digest_file
+from engines.spec import parse
 from wizard.machine import ask
 from wizard.problem import Problem
 
 
 class Demo(msgspec.Struct, frozen=True):
-    """``about``: what a newcomer is told first. ``inputs``: a shipped archive, or a function that writes one into a folder."""
+    """``about``: what a newcomer is told first. ``model``, ``inputs``, ``original`` (the float one of a quantized model): a
+    shipped file, or a function that writes one into a folder."""
 
     about: str
     engine: str
-    model: Callable[[], Path]
+    model: Callable[[Path], Path]
     inputs: Callable[[Path], Path]
+    flow: str = "accuracy"
+    original: Callable[[Path], Path] | None = None
 
 
 class DemoMissing(Exception):
@@ -28,7 +32,7 @@ def _shipped(name: str) -> Callable[..., Path]:
     return lambda *_folder: Path(__file__).with_name("models") / name
 
 
-def _magika() -> Path:
+def _magika(_folder: Path) -> Path:
     spec = importlib.util.find_spec("magika")
     model = Path(spec.origin).parent / "models/standard_v3_3/model.onnx" if spec and spec.origin else None
     if model is None or not model.is_file():
@@ -44,6 +48,23 @@ def _magika_inputs(folder: Path) -> Path:
         ask("engines.data.magika_inputs", str(part))
         part.replace(target)
     return target
+
+
+def _made(name: str) -> Callable[[Path], Path]:
+    """The float or the INT8 form of the network with channels scaled apart; made together, once."""
+
+    def make(folder: Path) -> Path:
+        floats, quantized = folder / "shapes-apart-float.onnx", folder / "shapes-apart-int8.onnx"
+        if not (floats.exists() and quantized.exists()):
+            folder.mkdir(parents=True, exist_ok=True)
+            parts = [path.with_suffix(".part") for path in (floats, quantized)]
+            shipped = [str(_shipped(file)()) for file in ("shapes_cnn.onnx", "shapes_cnn_in.npz")]
+            ask("engines.data.scaled_apart", *shipped, *map(str, parts))
+            for part, path in zip(parts, (floats, quantized), strict=True):
+                part.replace(path)
+        return folder / name
+
+    return make
 
 
 DEMOS: dict[str, Demo] = {
@@ -65,6 +86,14 @@ DEMOS: dict[str, Demo] = {
         model=_shipped("sort_tf_massive_m4.onnx"),
         inputs=_shipped("sort_tf_massive_m4_in.npz"),
     ),
+    "quantized": Demo(
+        about="A network that names drawn shapes was quantized to INT8 and is wrong about most. Which layers must stay in float?",
+        engine="onnxruntime:optimization=all",
+        model=_made("shapes-apart-int8.onnx"),
+        inputs=_shipped("shapes_cnn_in.npz"),
+        flow="quantization",
+        original=_made("shapes-apart-float.onnx"),
+    ),
     "pillars": Demo(
         about="A point cloud model gives another answer now and then, on the same input, when two threads work on it.",
         engine="onnxruntime:optimization=all,threads=2",
@@ -80,10 +109,16 @@ def problem(name: str, folder: Path) -> Problem:
     Raises DemoMissing, MachineProblem, KeyError for an unknown name.
     """
     demo = DEMOS[name]
-    model, inputs = demo.model(), demo.inputs(folder)
+    model, inputs = demo.model(folder), demo.inputs(folder)
+    files, reference = [model, inputs], Problem(model="").reference
+    if demo.original is not None:
+        files.append(demo.original(folder))
+        reference = str(parse(reference).with_option("model", str(files[-1])))
     return Problem(
         model=str(model),
         engine=demo.engine,
+        reference=reference,
         inputs=(str(inputs),),
-        digests={str(path): digest_file(path) for path in (model, inputs)},
+        flow=demo.flow,
+        digests={str(path): digest_file(path) for path in files},
     )
