@@ -50,11 +50,13 @@ class EngineInfo(msgspec.Struct, frozen=True):
 
 
 class EngineFault(Exception):
-    """An engine said no. ``status`` becomes the measurement's; the message is one sentence with the engine's own last line."""
+    """An engine said no. ``status`` becomes the measurement's; the message is one sentence with the engine's own last line.
+    ``model``: what it was given, where that is not the request's own."""
 
     def __init__(self, status: str, message: str) -> None:
         super().__init__(message)
         self.status = status  # build-failed | invalid-model | unsupported | out-of-memory | refused | error
+        self.model: onnx.ModelProto | None = None
 
 
 class EngineMissing(Exception):

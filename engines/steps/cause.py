@@ -39,12 +39,16 @@ def name_cause(
     storage: str,
     suspect: Suspect | None,
     watched: float | None = None,
+    said: str = "",
 ) -> Cause:
     """``inner``: every tensor made inside the case, topological; none where watching them cures the case, which is then off by
     ``watched`` only. The first rule that has numbers to show wins."""
     if findings.optimizers:
         guilty = ", ".join(findings.optimizers)
         return Cause("optimizer", f"Switching {guilty} off makes the model pass; switching only it on makes it fail.")
+    kind = case.signature.kind if case.signature else findings.signature.kind if findings.signature else ""
+    if kind == "build":
+        return Cause("build-failure", said or "The engine refuses it and says nothing.")
     if findings.tactics:
         guilty = ", ".join(findings.tactics)
         return Cause(

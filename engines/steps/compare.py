@@ -53,6 +53,8 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     findings = yield from lock(ctx, findings, m)
     if m.status != "ok":
         return _ended(findings, m, rule)
+    if m.facts.get("build") is not None and not m.results:
+        return _built(ctx, findings, rule)
     reference = yield from _judge_reference(ctx, findings, params, m) if params.judge_reference else _nothing()
     emulated = yield from _emulate(ctx, findings, rule)
     findings = msgspec.structs.replace(findings, emulated=emulated)
@@ -67,6 +69,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     verdict = "reference" if reference.suspect else "fails" if findings.signature else "passes"
     outcome = CompareOutcome(
         verdict=verdict,  # type: ignore[arg-type]
+        failure=findings.signature.kind if findings.signature else "none",
         error=error,
         tolerance=rule.tolerance,
         metric=rule.metric,
@@ -191,6 +194,7 @@ def _ended(findings: Findings, m: Measurement, rule: Criterion) -> Finish[Compar
     return Finish(
         CompareOutcome(
             verdict="fails" if fails else "unresolved",
+            failure=findings.signature.kind if findings.signature else "none",
             tolerance=rule.tolerance,
             metric=rule.metric,
             precision=rule.precision,
@@ -202,6 +206,21 @@ def _ended(findings: Findings, m: Measurement, rule: Criterion) -> Finish[Compar
         ),
         findings,
     )
+
+
+def _built(ctx: StepContext, findings: Findings, rule: Criterion) -> Finish[CompareOutcome]:
+    """The engine was built and cannot be run here."""
+    reason = ctx.engine_info["capabilities"]["run"]["reason"].rstrip(".")
+    message = f"The model builds, but whether its results are right cannot be seen here: {reason}."
+    outcome = CompareOutcome(
+        verdict="built",
+        tolerance=rule.tolerance,
+        metric=rule.metric,
+        precision=rule.precision,
+        looks=1,
+        message=message,
+    )
+    return Finish(outcome, findings, decisive={"whole": (whole(ctx, findings),)})
 
 
 def _table(results: tuple[SampleResult, ...], rule: Criterion) -> list[dict[str, Any]]:
@@ -282,7 +301,7 @@ def _allowed(rule: Criterion, output: str) -> str:
 
 SPEC = StepSpec(
     name="compare",
-    version=2,
+    version=3,
     summary="Run the whole model on every sample and compare its outputs with the reference.",
     run=compare,
     outcome=CompareOutcome,

@@ -36,13 +36,15 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         case, files = reduced.case, reduced.files
     ask = ask.lowered(case.effect)
 
-    failures, saved, inner, watched = yield from _again(ask, case, params.repeats)
+    failures, saved, inner, watched, said = yield from _again(ask, case, params.repeats)
     low, high = interval(failures, params.repeats)
     suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
-    cause = name_cause(findings, case, inner, ctx.engine_info.get("storage", "float32"), suspect, watched)
+    cause = name_cause(findings, case, inner, ctx.engine_info.get("storage", "float32"), suspect, watched, said)
     case = msgspec.structs.replace(case, verified=f"{failures}/{params.repeats}")
 
-    patches, keep, fits = (yield from walk_forward(ask, case, params.most_patches)) if not ctx.check else ((), (), True)
+    # What does not build gives no values that could be patched.
+    patchable = not ctx.check and ask.signature.kind != "build"
+    patches, keep, fits = (yield from walk_forward(ask, case, params.most_patches)) if patchable else ((), (), True)
     if not fits and ctx.engine_info.get("capabilities", {}).get("keep", {"present": False})["present"]:
         patches = ()  # its values cannot be fed: the next round keeps its nodes in FP32 instead
         keep = yield from widened(ask, keep, params.most_patches)
@@ -59,7 +61,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     after = msgspec.structs.replace(findings, case=case, culprits=culprits)
     patched: float | None = None
     still = False
-    if not ctx.check and not findings.optimizers and not findings.tactics:
+    if patchable and not findings.optimizers and not findings.tactics:
         after, patched, still = yield from _cured(ask, after, patches, () if patches else keep)
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
     outcome = ConfirmOutcome(
@@ -119,17 +121,18 @@ def again(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[i
 
 
 def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
-    """(failures, saved files, inner tensors, own error when watched): the case in ``repeats`` fresh builds, the first kept,
-    then once with its inside watched. Where watching cures it the inner tensors say nothing and are left out; else the last is
-    None."""
-    failures, saved = 0, dict[str, str]()
+    """(failures, saved files, inner tensors, own error when watched, what the engine said): the case in ``repeats`` fresh builds,
+    the first kept, then once with its inside watched. Where watching cures it the inner tensors say nothing and are left out;
+    else the error is None."""
+    failures, saved, said = 0, dict[str, str](), ""
     for attempt in range(repeats):
         yield Note(f"building the case afresh, {attempt + 1} of {repeats}", expected=repeats - attempt)
         m: Measurement = yield again(ask, case, attempt + 1, save="confirmed" if attempt == 0 else "")
         failures += _fails(ask, case, m)
         saved = saved or dict(m.artifacts)
+        said = said or (m.message if m.status != "ok" else "")
     inner: list[Inner] = []
-    if not ask.ctx.check:
+    if not ask.ctx.check and ask.signature.kind != "build":
         nodes = ranges.decode(case.node_ids)
         made = tuple(t for n in nodes for t in ask.index.nodes[n].outputs if t >= 0 and ask.index.tensors[t].name)
         # The numbers that name the cause are the model's own: those of the part as it was cut, before it was shrunk.
@@ -137,7 +140,7 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
         watched: Measurement = yield again(ask, cut, 0, marks=made)
         verdict = ask.verdict(watched)
         if watched.status == "ok" and failures and len(nodes) > 1 and ask.findings.looks == 1 and not verdict.failed:
-            return failures, saved, [], verdict.own
+            return failures, saved, [], verdict.own, said
         if watched.status == "ok" and watched.results:
             scores = {s.name: s for s in (*watched.results[0].outputs, *watched.results[0].marks)}
             for t in made:
@@ -145,7 +148,7 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
                 if node is not None and ask.index.tensors[t].name in scores:
                     reads = tuple(ask.index.tensors[r].name for r in node.reads)
                     inner.append(Inner(node.op, ask.names([node.id])[0], scores[ask.index.tensors[t].name], reads))
-    return failures, saved, inner, None
+    return failures, saved, inner, None, said
 
 
 def _fails(ask: Inquiry, case: Case, m: Measurement) -> bool:

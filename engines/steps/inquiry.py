@@ -92,7 +92,8 @@ class Inquiry(msgspec.Struct, frozen=True):
             marks=ranges.encode(marks),
             effect=effect and not candidate.edits,
             effect_on=ranges.encode(self.watched),
-            runs=self.findings.looks,
+            # What does not build is asked to be built, nothing more: so it is reduced also where nothing can run it.
+            runs=0 if self.signature.kind == "build" else self.findings.looks,
             feed=feed or self.feed,
             attempt=attempt,
             exclusive=exclusive or self.findings.looks > 1,

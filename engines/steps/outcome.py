@@ -12,7 +12,8 @@ import msgspec
 class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """compare: the whole model on every sample (node ``reproduce``)."""
 
-    verdict: Literal["fails", "passes", "reference", "unresolved"] = "unresolved"
+    verdict: Literal["fails", "passes", "reference", "built", "unresolved"] = "unresolved"
+    failure: Literal["accuracy", "crash", "build", "check", "none"] = "none"  # how it fails
     error: float | None = None
     tolerance: float = 0.0
     metric: str = "rel_l2"

@@ -147,6 +147,8 @@ def whole(
         reference=reference or ctx.reference,
         candidate=Candidate(severed=ranges.encode(())),
     )
+    if not ctx.engine_info.get("capabilities", {}).get("run", {"present": True})["present"]:
+        rest = {**rest, "runs": 0}
     return msgspec.structs.replace(probe, **rest)
 
 

@@ -116,7 +116,7 @@ def settle(ask: Inquiry, trials: Trials, nodes: NodeIds, minimal: bool, params: 
         spent += 1
         needs_higher = ask.verdict(exact).passed
     signature = _own_signature(ask, trials.measured[nodes], first)
-    if params.shrink and not ask.ctx.check and signature is not None:
+    if params.shrink and not ask.ctx.check and signature is not None and signature.kind == "accuracy":
         candidate, shrunk = yield from shrink(ask, candidate, nodes, signature, params.shrink_probes)
         spent += shrunk
     files: list[dict[str, Any]] = []
@@ -198,7 +198,10 @@ def _edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
 
 
 def _own_signature(ask: Inquiry, m: Measurement, verdict: Verdict) -> Signature | None:
-    """The case's own signature: its outputs and its error; what check.py and every shrink must keep."""
+    """The case's own signature: its outputs and its error; what check.py and every shrink must keep. What crashes or does not
+    build has no errors: there it is the whole model's."""
+    if ask.signature.kind in ("build", "crash"):
+        return ask.signature
     if not isinstance(m, Measurement) or not m.results:
         return None
     scores = m.results[0].outputs

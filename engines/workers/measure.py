@@ -97,7 +97,13 @@ class _Measuring:
             if self.probe.feed == "stored":
                 self._store(feed)
             expected = self.part.expected(sample, feed, (*self.part.judged, *self.marks)) if count else {}
-            ready = self._build(feed)
+            try:
+                ready = self._build(feed)
+            except EngineFault as fault:
+                if not self.probe.save:
+                    raise
+                # What an engine refuses is a case too: the model and what it would have been fed.
+                return self._refused(fault, feed, expected)
             nodes = sum(n >= 0 for n in ready.part.node_ids)
             if self.probe.record or self.probe.runs == 0:
                 facts["build"] = dict(ready.built.facts)
@@ -275,6 +281,22 @@ class _Measuring:
 
         ready = _slices.get(_key(question, arrays, constants), make)
         return by_id(ready.part, ready.built.run(named(ready.part, arrays)))
+
+    def _refused(self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]) -> Measurement:
+        """The answer of an engine that did not build, with what it was given kept."""
+        part = self.part.cut(feed.arrays, feed.constants, self.marks)
+        for name, model in (("model.onnx", part.model), ("engine.onnx", fault.model or part.model)):
+            self.artifacts |= files.put_model(self.store, name, model, self.model.weights_dir)
+        self.artifacts["inputs.npz"] = files.put_arrays(self.store, named(part, feed.arrays))
+        judged = {output: expected[t] for output, t in part.outputs.items() if t in expected}
+        self.artifacts["expected.npz"] = files.put_arrays(self.store, judged)
+        return Measurement(
+            status=fault.status,  # type: ignore[arg-type]
+            message=str(fault),
+            artifacts=self.artifacts,
+            notes=tuple(dict.fromkeys(self.notes)),
+            nodes=sum(n >= 0 for n in part.node_ids),
+        )
 
     def _save(self, ready: _Ready, feed: Feed, expected: Mapping[int, Array], actual: Mapping[int, Array]) -> None:
         """Keep what was built and what went in and out, for the case bundle."""

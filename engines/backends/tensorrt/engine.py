@@ -44,7 +44,6 @@ class Engine:
         """Parse, build and load. ``keep``: casts in the model where it is strongly typed, layer precisions elsewhere. A build
         with ``attempt`` shares no timings: it is asked for because it may choose otherwise. Raises ``EngineFault``."""
         found, settings = self._found, self._settings
-        trt = found.trt
         found.plug(settings.plugins)
         marked, untyped = network.observable(request.model, request.marks)
         model, positions = network.named(marked)
@@ -54,6 +53,14 @@ class Engine:
                 model = to_precision(model, request.weights_dir, settings.precision, request.keep)
             except ModelProblem as error:
                 raise EngineFault("unsupported", str(error)) from error
+        try:
+            return self._built(request, model, kept, untyped)
+        except EngineFault as fault:
+            fault.model = model
+            raise
+
+    def _built(self, request: BuildRequest, model: onnx.ModelProto, kept: set[str], untyped: dict[str, str]) -> Built:
+        found, settings, trt = self._found, self._settings, self._found.trt
         self._builder = self._builder or trt.Builder(found.log.logger)
         say: Callable[[str], None] = request.say or (lambda _: None)
         parsed = network.parse(found, self._builder, model, request.weights_dir, request.marks, self._strong)
