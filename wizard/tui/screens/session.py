@@ -174,8 +174,9 @@ class SessionScreen(Hosted):
             return
         worst = found[-1]
         lines = scene.trace if worst.kind == "ours" else scene.log if worst.kind == "engine" else worst.lines
-        text = "\n".join([worst.text, *([worst.guess] if worst.guess else []), "", *lines])
-        before = f"{worst.next} {'From ' + worst.where if worst.where else ''}".strip()
+        told = [worst.text, worst.guess, worst.next, f"From {worst.where}" if worst.where else ""]
+        before = "\n\n".join(filter(None, told))
+        text = "\n".join(lines) or worst.text
         self.app.push_screen(PlainCard(worst.title, text, before=before, hint="c copies, Esc closes"))
 
     def action_keys_help(self) -> None:

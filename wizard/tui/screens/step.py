@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+import msgspec
 from textual import getters
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -13,6 +14,7 @@ from wizard.flow.commands import Command
 from wizard.report.words import count as times
 from wizard.report.words import duration
 from wizard.tui import keys, requests
+from wizard.tui.board import Hunt
 from wizard.tui.scene import Face, Scene, commands, offered
 from wizard.tui.screens.overlays import Field, Fields
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
@@ -27,6 +29,7 @@ from wizard.tui.widgets.work import Doing, Probes, Smallest, Tail
 from wizard.tui.words import stage
 
 LOCATED = ("culprit", "names", "first_node")  # fields of an outcome that name nodes: then their surroundings are drawn
+WAITING = "Waiting for the session's own process. Engines are looked at first, which takes a few seconds."
 TWICE = 1.0  # seconds within which the same key is taken for a slip
 FACES: tuple[Face, ...] = ("starting", "offer", "running", "ask", "stopped")
 # Actions that only make sense on some faces; the others are always there.
@@ -220,6 +223,9 @@ class StepScreen(SessionScreen):
         self.query_one("#how", Text).show("Enter runs it; s skips it.", "bold $recommended")
 
     def _work(self, scene: Scene) -> None:
+        if scene.face == "starting":
+            waiting = scene.work if scene.work.phase == "running" else msgspec.structs.replace(scene.work, text=WAITING)
+            self.query_one("#doing", Doing).show(waiting, Hunt())
         if scene.face != "running":
             return
         hunt, work = scene.hunt, scene.work

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 
-from wizard.report.words import duration
+from wizard.report.words import count, duration
 from wizard.tui import chart, keys
 from wizard.tui.board import Hunt, Row
 from wizard.tui.literal import clean, fit
@@ -48,8 +48,8 @@ class Doing(Lines):
             full = room * done // max(1, total)
             bar = [(g.full * full, "$recommended"), (g.empty * (room - full), "$quiet")]
             rows += [row([*bar, ("  " + tail, "")])] if beside else [row(bar), row([(tail, "")])]
-        else:
-            rows.append(row([(f"{done} probes done, how many remain is not known yet", "$quiet")]))
+        elif done:
+            rows.append(row([(f"{count(done, 'probe')} done, how many remain is not known yet", "$quiet")]))
         busy = [slot for slot in work.workers if slot.state == "busy"]
         for slot in busy[:4]:
             words = f"worker {slot.worker} {slot.text or 'starting'}, {duration(slot.seconds)}"
