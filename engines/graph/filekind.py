@@ -40,13 +40,16 @@ def looks_like_onnx(path: Path) -> bool:
 def _layer(path: Path) -> Literal["model", "short", "other"]:
     """What the outermost fields say: all there, ended before their time, or those of something else."""
     size = path.stat().st_size
-    graph = False
+    graph = begun = False
     with path.open("rb") as file:
         while file.tell() < size:
             key = _varint(file)
             field, wire = key >> 3, key & 7
             if key < 0:
                 return "short"
+            if not begun and field not in _FIELDS:
+                return "other"
+            begun = True
             # A field of a later version is passed over; a known one of another type makes it another message.
             if not field or _FIELDS.get(field, wire) != wire or wire not in (_VARINT, *_FIXED, _BYTES):
                 return "other"

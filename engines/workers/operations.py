@@ -80,7 +80,7 @@ def _answered(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
         )
     except Exception as error:
         traceback.print_exc()
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         facts = {"errno": error.errno} if full and isinstance(error, OSError) else {}
         return Measurement(status="error", message=_unexpected(error), facts=facts)
 

@@ -127,6 +127,29 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
 
 
 @pytest.fixture
+def inside(
+    surroundings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Narrowdown:
+    """The same in this process, for what is refused before anything is started. A fault of our own fails the test at once."""
+    from wizard.cli.entry import main
+
+    for name in ("NARROWDOWN_HOME", "XDG_STATE_HOME", "NO_COLOR"):
+        monkeypatch.setenv(name, surroundings[name])
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # main sets its own
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str | Path) -> Ran:
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        said = capsys.readouterr()
+        assert code != 70, said.err
+        assert "Traceback (most recent call last)" not in said.out + said.err
+        return Ran(code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
 def shapes(tmp_path: Path) -> tuple[Path, Path]:
     """(model, inputs) of the trained CNN that ONNX Runtime's Pad fusion breaks."""
     return _copy("shapes_cnn", tmp_path)

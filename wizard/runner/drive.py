@@ -259,9 +259,8 @@ class Drive:
         measurement = await self._pool.run(probe, self._timeout(probe), self.log(name, probe))
         if measurement.status == "cancelled":
             return None
-        if full := measurement.facts.get(
-            "errno"
-        ):  # a worker found the disk full, which says nothing about the candidate
+        # A worker that found the disk full has learnt nothing about the candidate.
+        if full := measurement.facts.get("errno"):
             raise OSError(full, measurement.message)
         seconds = round(time.monotonic() - began, 6)
         written = self._ledger.emit(ProbeFinished(key=name, run=self._run, measurement=measurement, seconds=seconds))

@@ -148,7 +148,7 @@ class Runner:
         except (SessionProblem, StepRefused) as problem:
             return getattr(problem, "code", MISSING), str(problem), ""
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG):
                 raise
             return self._our_fault(error)
         except Exception as error:

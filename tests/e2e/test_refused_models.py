@@ -1,0 +1,138 @@
+"""A model that cannot be read: one sentence that names the file, what it is and what to do, before a session exists where the file
+itself tells it; and a session that goes on once what was missing is there."""
+
+import gzip
+import pickle
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from . import tiny
+
+IR_NEWEST, OPSET_NEWEST = int(onnx.IR_VERSION), onnx.defs.onnx_opset_version()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return tiny.faultless(tmp_path)
+
+
+def zipped(path: Path, data: bytes) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model.onnx", data)
+
+
+TENSOR = numpy_helper.from_array(np.zeros((3, 4), np.float32), "t").SerializeToString()
+FILES: dict[str, tuple[Callable[[Path, bytes], object], tuple[str, ...]]] = {
+    "empty": (lambda p, _: p.write_bytes(b""), ("is empty", "export or copy")),
+    "text": (lambda p, _: p.write_text("this is text\n"), ("text file", "name the .onnx file")),
+    "html": (lambda p, _: p.write_text("<!DOCTYPE html>"), ("text file",)),
+    "json": (lambda p, _: p.write_text('{"a": 1}'), ("text file",)),
+    "lfs": (
+        lambda p, _: p.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"),
+        ("pointer of git-lfs", "git lfs pull"),
+    ),
+    "zip": (zipped, ("zip archive", "export the model")),
+    "tflite": (lambda p, _: p.write_bytes(struct.pack("<I", 28) + b"TFL3" + bytes(99)), ("TensorFlow Lite", "tf2onnx")),
+    "gzip": (lambda p, d: p.write_bytes(gzip.compress(d)), ("gzip", "gunzip")),
+    "pickle": (lambda p, _: p.write_bytes(pickle.dumps({"a": 1})), ("pickle", "never opened")),
+    "engine": (lambda p, _: p.write_bytes(b"ptrt" + bytes(99)), ("TensorRT has built",)),
+    "array": (lambda p, _: np.save(p.open("wb"), np.zeros(3)), ("numpy array", "--inputs")),
+    "tensor": (lambda p, _: p.write_bytes(TENSOR), ("do not read as one",)),
+    "graph": (lambda p, d: p.write_bytes(onnx.load_from_string(d).graph.SerializeToString()), ("do not read as one",)),
+    "noise": (lambda p, _: p.write_bytes(bytes(range(255, 0, -1))), ("do not read as one",)),
+    "cut": (lambda p, d: p.write_bytes(d[:-1]), ("ends too early", "copy it again")),
+    "half": (lambda p, d: p.write_bytes(d[: len(d) // 2]), ("ends too early",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("command", ["run", "open"])
+def test_what_a_file_is_that_is_no_model(inside, model: Path, tmp_path: Path, kind: str, command: str) -> None:
+    make, said = FILES[kind]
+    path = tmp_path / f"{kind}.onnx"
+    make(path, model.read_bytes())
+    ran = inside(command, path, "--display", "plain")
+    assert ran.code == 2, ran.err
+    assert ran.out == ""
+    assert ran.err.count("\n") == 1
+    assert all(word in ran.err for word in (f"'{path.name}'", *said)), ran.err
+    assert not (tmp_path / "sessions").exists(), "no session is left behind"
+
+
+def test_a_path_that_is_no_file(inside, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "gone.onnx").symlink_to("nowhere")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    model.rename(folder / "faultless.onnx")
+    for path, said in (
+        (folder, f"'{folder}' is a folder; name the ONNX file inside it, '{folder}/faultless.onnx'"),
+        (folder / "faultles.onnx", "Did you mean 'faultless.onnx'?"),
+        (tmp_path / "gone.onnx", "It is a link to a file that is gone."),
+        (tmp_path / "none" / "x.onnx", "Check the path."),
+        (Path("/dev/null"), "'/dev/null' is no regular file"),
+    ):
+        ran = inside("run", path)
+        assert ran.code == 2
+        assert said in ran.err
+    ran = inside("run", "")
+    assert (ran.code, "MODEL is empty" in ran.err) == (2, True)
+
+
+def cast_anew(model: onnx.ModelProto) -> None:
+    """An operator that the newest opset defines anew, so that no older one means the same."""
+    node = helper.make_node("Cast", ["hidden"], ["kept"], name="anew", to=int(TensorProto.FLOAT))
+    model.graph.node[1].CopyFrom(node)
+
+
+@pytest.mark.parametrize(
+    ("ir", "opset", "edit", "code", "said"),
+    [
+        (IR_NEWEST + 85, 17, None, 2, f"IR version {IR_NEWEST + 85}; the onnx {onnx.__version__} that is installed knows up to"),
+        (8, OPSET_NEWEST + 71, None, 2, f"opset {OPSET_NEWEST + 71}; the onnx {onnx.__version__} that is installed knows 1 to"),
+        (8, OPSET_NEWEST, cast_anew, 4, "the Cast node 'anew' is not the same in opset"),
+        (8, 5, None, 4, "The model has opset 5, and ONNX Runtime implements its operators from opset 7 on."),
+        (IR_NEWEST, OPSET_NEWEST, None, 10, ""),
+    ],
+    ids=["ir", "opset", "not-restated", "too-old", "restated"],
+)  # fmt: skip
+def test_versions_that_are_not_known_here(
+    inside, model: Path, ir: int, opset: int, edit: Callable[[onnx.ModelProto], None] | None, code: int, said: str
+) -> None:
+    proto = onnx.load(model)
+    proto.ir_version, proto.opset_import[0].version = ir, opset
+    if edit:
+        edit(proto)
+    onnx.save(proto, model)
+    ran = inside("run", model, "--engine", "onnxruntime:optimization=disabled")
+    assert ran.code == code, ran.err
+    assert said in ran.err
+    if code == 10:
+        assert "was restated without changing its meaning" in ran.out
+    elif code == 4:
+        assert "xport the model with" in ran.err, "what to do"
+
+
+def test_absent_external_data_and_the_session_that_waited_for_it(inside, model: Path, tmp_path: Path) -> None:
+    apart = tmp_path / "apart"
+    apart.mkdir()
+    onnx.save(onnx.load(model), apart / "m.onnx", save_as_external_data=True, location="m.weights", size_threshold=0)
+    (apart / "m.weights").rename(tmp_path / "aside")
+    session = tmp_path / "s"
+    ran = inside("run", apart / "m.onnx", "--session", session, "--display", "none")
+    assert ran.code == 2
+    assert f"'m.onnx' keeps weights in 'm.weights', which is not in '{apart}'; copy that file there." in ran.err
+    (tmp_path / "aside").rename(apart / "m.weights")
+    assert inside("resume", session, "--display", "none").code == 10, "the cause is gone: the same end as ever"
+
+
+def test_a_bound_on_an_output_that_is_not_there(inside, model: Path) -> None:
+    ran = inside("run", model, "--tolerance", "yy:1e-3")
+    assert ran.code == 2
+    assert "--tolerance: the model has no output 'yy'. Did you mean 'y'? It has 'y'." in ran.err

@@ -1,0 +1,64 @@
+"""What a file is that was given as a model, from its first bytes; and that no bytes at all confuse it."""
+
+from pathlib import Path
+
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.graph import filekind
+
+from .subjects import MODELS
+
+PILLARS = MODELS / "pillars_add.onnx"
+
+
+def test_a_real_model_has_no_complaint() -> None:
+    assert filekind.looks_like_onnx(PILLARS)
+    assert filekind.complaint(PILLARS) == ""
+
+
+def test_fields_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "later.onnx"
+    later = (
+        b"\xd0\x3e\x07" + b"\xda\x3e\x02ab" + b"\xd5\x3e1234" + b"\xd1\x3e12345678"
+    )  # fields 1002 to 1003 of every kind
+    path.write_bytes(PILLARS.read_bytes() + later)
+    onnx.load(path)
+    assert filekind.complaint(path) == ""
+    path.write_bytes(PILLARS.read_bytes() + later[:-1])
+    assert "ends too early" in filekind.complaint(path)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x08",
+        b"\x89PNG\r\n\x1a\n",
+        b"PK\x03\x04",
+        b"\x08\x07",
+        b"\x3a\xff\xff\xff\xff\x0f",
+        b"\xff" * 40,
+        b"hello",
+    ],
+)
+def test_other_files_do_not(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "x.onnx"
+    path.write_bytes(data)
+    assert not filekind.looks_like_onnx(path)
+    assert filekind.complaint(path).startswith("'x.onnx' ")
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kinds") / "x.onnx"
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_answered(scratch: Path, data: bytes) -> None:
+    scratch.write_bytes(data)
+    said = filekind.complaint(scratch)
+    assert (said == "") == filekind.looks_like_onnx(scratch)
+    assert said == "" or (said.startswith("'x.onnx' ") and said.endswith(".") and said.isprintable())
