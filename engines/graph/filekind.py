@@ -45,10 +45,10 @@ def _layer(path: Path) -> Literal["model", "short", "other"]:
         while file.tell() < size:
             key = _varint(file)
             field, wire = key >> 3, key & 7
-            if key < 0:
-                return "short"
             if not begun and field not in _FIELDS:
                 return "other"
+            if key < 0:
+                return "short"
             begun = True
             # A field of a later version is passed over; a known one of another type makes it another message.
             if not field or _FIELDS.get(field, wire) != wire or wire not in (_VARINT, *_FIXED, _BYTES):

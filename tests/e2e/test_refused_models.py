@@ -1,5 +1,5 @@
-"""A model that cannot be read: one sentence that names the file, what it is and what to do, before a session exists where the file
-itself tells it; and a session that goes on once what was missing is there."""
+"""A model that cannot be read: one sentence that names the file, what it is and what to do, before a session exists where the
+file itself tells it; and a session that goes on once what was missing is there."""
 
 import gzip
 import pickle
