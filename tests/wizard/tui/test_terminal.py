@@ -46,6 +46,9 @@ def by_enter(terminal: Terminal, seconds: float = 150) -> tuple[str, list[tuple[
     while not re.search(r"^e export", text := terminal.look(), re.MULTILINE):  # the bottom line of the last screen
         now = time.monotonic()
         assert now < end, f"it never came to the end: {pressed}\n{text}"
+        if "─ Probe " in text and now - last > 1:  # Enter came too late and opened it
+            last = now
+            terminal.press("\x1b")
         face = "offer" if "Enter runs it" in text else "ask" if "Your answer" in text else ""
         title = re.search(r"Step \d+: [^─]*", text)
         # A frame may be read while it is being drawn, so what stays is pressed again.

@@ -250,7 +250,8 @@ class StepScreen(SessionScreen):
 
     def on_probes_opened(self, event: Probes.Opened) -> None:
         """Enter on a probe."""
-        self.look_into(event.key)
+        if time.monotonic() - self._pressed[2] > TWICE:  # Enter pressed twice to run a step asks for no card
+            self.look_into(event.key)
 
     def action_go(self) -> None:
         """Run what is offered."""
