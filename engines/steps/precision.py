@@ -92,7 +92,8 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
     tried: dict[tuple[tuple[str, ...], tuple[int, ...]], Measurement] = {}
 
     def measure(keep: tuple[int, ...], samples: tuple[str, ...], save: str = "") -> Sub:
-        if (samples, keep) not in tried:
+        known = tried.get((samples, keep))
+        if known is None or (save and not known.artifacts):
             yield Note(f"keeping {len(keep)} of {len(ask.index.nodes)} nodes in FP32")
             tried[samples, keep] = yield ask.whole(samples, patches=(), keep=keep, save=save)
         return tried[samples, keep]

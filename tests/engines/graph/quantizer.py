@@ -94,15 +94,17 @@ class Quantizer:
         codes = "int32" if value.ndim == 1 else self.choose(["int8", "int16", "int4"])
         if form == "in the model":
             return self.pair(name, "int8")
-        axis = self.choose(["tensor", "channel"]) == "channel" and value.ndim == 2
-        scale = np.full(WIDTH if axis else (), self.scale, np.float32)
+        form = self.choose(["tensor", "channel", "block"]) if value.ndim == 2 else "tensor"
+        shape = {"tensor": (), "channel": (WIDTH,), "block": (WIDTH // 2, WIDTH)}[form]
+        scale = np.full(shape, self.scale, np.float32)
         low, high = RANGES.get(codes, (-(2**31), 2**31 - 1))
         stored = np.clip(np.rint(value / self.scale), low, high).astype(DTYPES.get(codes, np.dtype(np.int32)))
         zero = np.zeros(scale.shape, stored.dtype)
         names = self.constants(stored, scale, zero)
         self.count += 1
         output = f"{name}_w{self.count}"
-        self.nodes.append(n("DequantizeLinear", list(names), [output], name=f"{output}_DQ", axis=1 if axis else 0))
+        how = {"tensor": {}, "channel": {"axis": 1}, "block": {"axis": 0, "block_size": 2}}[form]
+        self.nodes.append(n("DequantizeLinear", list(names), [output], name=f"{output}_DQ", **how))
         return output
 
     def constants(self, *values: np.ndarray) -> tuple[str, ...]:

@@ -1,0 +1,159 @@
+"""A quantized model from the command line: the flow, its report, the step's object, what is said of wrong files."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from engines.data.scaled_apart import quantize
+
+from . import tiny
+
+Array = np.ndarray
+
+
+@pytest.fixture
+def products(tmp_path: Path) -> tuple[Path, Path, Path]:
+    """(float, INT8, inputs): three products in a row, the channels between the last two scaled apart."""
+    apart = np.geomspace(1, 1000, 16).astype(np.float32)
+    feeds = {"x": tiny.weights(6, 8, seed=4)}
+    node = onnx.helper.make_node
+    floats = tiny.save(
+        tmp_path / "float.onnx",
+        [
+            node("MatMul", ["x", "a"], ["first"], name="first"),
+            node("MatMul", ["first", "b"], ["stream"], name="writer"),
+            node("MatMul", ["stream", "c"], ["y"], name="reader"),
+        ],
+        {"x": [6, 8]},
+        {"y": [6, 4]},
+        {
+            "a": tiny.weights(8, 8),
+            "b": tiny.weights(8, 16, seed=1) * apart,
+            "c": tiny.weights(16, 4, seed=2) / apart[:, None],
+        },
+    )
+    quantized = tmp_path / "int8.onnx"
+    onnx.save(quantize(onnx.load(floats), feeds), quantized)
+    return floats, quantized, tiny.feeds(tmp_path / "in.npz", **feeds)
+
+
+def test_the_flow_ends_with_the_layers_to_leave_in_float(narrowdown, products, tmp_path) -> None:
+    floats, quantized, inputs = products
+    session = tmp_path / "s"
+    words = ["--flow", "quantization", "--inputs", inputs, "--reference", "onnxruntime:model=float.onnx"]
+    ran = narrowdown("run", quantized, *words, "--session", session, "--display", "plain")
+    assert ran.code == 0, ran.out[-3000:] + ran.err
+    mixed = session / "worked-around.onnx"
+    assert f"model    {mixed}" in ran.out
+    onnx.checker.check_model(mixed, full_check=True)
+    assert sum(n.op_type == "QuantizeLinear" for n in onnx.load(mixed).graph.node) > 0
+    report = narrowdown("report", session, "--format", "json").json()
+    assert report["verdict"] == "worked-around"
+    assert [stop["node"] for stop in report["route"]] == ["reproduce", "real-inputs", "layers"]
+    assert report["reference"] == f"onnxruntime:model={floats}", "a path is the user's own, wherever the worker stands"
+    assert str(floats) in report["environment"]["files"]
+    rows = report["layers"]
+    assert [row["sqnr_db"] for row in rows] == sorted(row["sqnr_db"] for row in rows)
+    kept = {row["layer"] for row in rows if row["left_in_float"]}
+    assert kept == set(report["workaround"]["keep_higher"]) == {"writer", "reader"}
+    assert report["headline"].startswith("reader loses the most to quantization")
+    text = narrowdown("report", session, "--format", "md").out
+    assert "## Layers by SQNR" in text
+    assert f"| `reader` | `MatMul` | {rows[0]['sqnr_db']:.1f} dB |" in text
+    page = narrowdown("report", session, "--format", "html").out
+    assert (
+        page.index("<h2>Layers by SQNR</h2>")
+        < page.index("<code>reader</code></td>")
+        < page.index("<code>first</code></td>")
+    )
+    again = narrowdown("replay", session)
+    assert again.code == 0, again.out + again.err
+    assert narrowdown("replay", session, "--dry").code == 0
+
+
+def test_the_flow_without_a_float_model_bypasses_the_pairs(narrowdown, products, tmp_path) -> None:
+    _, quantized, inputs = products
+    session = tmp_path / "s"
+    ran = narrowdown("run", quantized, "--flow", "quantization", "--inputs", inputs, "--session", session)
+    assert ran.code in (0, 10), ran.out[-3000:] + ran.err
+    report = narrowdown("report", session, "--format", "json").json()
+    assert report["reference"] == "onnxruntime:quantization=bypass"
+
+
+def test_the_step_gives_one_object(narrowdown, products, tmp_path) -> None:
+    _, quantized, inputs = products
+    out = tmp_path / "mixed.onnx"
+    words = ["--inputs", inputs, "--reference", "onnxruntime:model=float.onnx", "--json", "-o", out]
+    ran = narrowdown("step", "quantization", quantized, *words)
+    assert ran.code == 0, ran.err
+    found = ran.json()
+    assert (found["outcome"], found["minimal"], found["model"]) == ("found", True, str(out))
+    assert set(found["leave_in_float"]) == {"writer", "reader"}
+    assert (found["layers_n"], found["samples_n"], found["samples_ok"]) == (len(found["layers"]), 6, 6)
+    assert found["margin"] == pytest.approx(found["tolerance"] / found["error"])
+    assert found["weights"] == "original"
+    assert {"layer", "op", "sqnr_db", "cumulative_db", "weights_db", "inputs_db", "effect", "scales"} <= set(
+        found["layers"][0]
+    )
+    assert onnx.load(out).graph.node
+
+
+@pytest.mark.parametrize(
+    ("reference", "code", "said"),
+    [
+        (
+            "onnxruntime:model=floats.onnx",
+            2,
+            "--reference: model=floats.onnx: there is no such file. Did you mean 'float.onnx'?",
+        ),
+        ("onnxruntime:quantization=off", 2, "quantization=off is not one of as-is, bypass."),
+        ("onnxruntime:model=in.npz", 4, "not an ONNX model"),
+    ],
+)
+def test_what_is_no_float_model_is_said(narrowdown, products, reference: str, code: int, said: str) -> None:
+    _, quantized, inputs = products
+    ran = narrowdown("step", "quantization", quantized, "--inputs", inputs, "--reference", reference)
+    assert ran.code == code, ran.out + ran.err
+    assert said in ran.err
+
+
+def test_a_model_without_pairs_is_bad_input(narrowdown, products) -> None:
+    floats, _, inputs = products
+    ran = narrowdown("step", "quantization", floats, "--inputs", inputs)
+    assert ran.code == 2
+    assert "no QuantizeLinear/DequantizeLinear pairs" in ran.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flow", ["quantization", "accuracy"])
+def test_the_demo_network_walks_both_flows(narrowdown, tmp_path, flow: str) -> None:
+    if flow == "quantization":
+        ran = narrowdown("demo", "quantized", "--display", "plain")
+        assert ran.code == 0, ran.out[-3000:] + ran.err
+        assert "5 of 46 quantized layers left in float make 16 of 16 samples pass" in ran.out
+        return
+    import subprocess
+    import sys
+
+    models = Path(__file__).parents[1] / "models"
+    made = [tmp_path / "float.onnx", tmp_path / "int8.onnx"]
+    words = [sys.executable, "-P", "-m", "engines.data.scaled_apart"]
+    subprocess.run([*words, models / "shapes_cnn.onnx", models / "shapes_cnn_in.npz", *made], check=True)
+    session = tmp_path / "s"
+    ran = narrowdown(
+        "run",
+        made[1],
+        "--inputs",
+        models / "shapes_cnn_in.npz",
+        "--reference",
+        f"onnxruntime:model={made[0]}",
+        "--session",
+        session,
+    )
+    assert ran.code == 0, ran.out[-3000:] + ran.err
+    report = narrowdown("report", session, "--format", "json").json()
+    assert {c["cause"] for c in report["culprits"]} == {"quantization"}
+    assert len(report["workaround"]["keep_higher"]) == 5
+    assert (session / "worked-around.onnx").exists()
