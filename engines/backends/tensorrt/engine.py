@@ -114,6 +114,8 @@ class Engine:
 
     def _share(self, config: Any, fresh: bool) -> Any:
         """Give the build what earlier ones timed. A cache that is read or written would hide what a repetition looks for."""
+        if self._found.rtx:
+            return None  # it times nothing while it builds
         if fresh or not self._settings.timing_cache:
             config.set_flag(self._found.trt.BuilderFlag.DISABLE_TIMING_CACHE)
             return None

@@ -18,7 +18,7 @@ class Layer(msgspec.Struct, frozen=True):
     kind: str = ""
     nodes: tuple[str, ...] = ()
     tactic: str = ""
-    outputs: tuple[str, ...] = ()  # "name FP16"
+    formats: tuple[str, ...] = ()  # of its outputs, as "Row major linear FP16 format"
 
 
 def read(found: Library, engine: Any) -> tuple[Layer, ...]:
@@ -36,7 +36,7 @@ def layers_of(text: str) -> tuple[Layer, ...]:
         found = json.loads(text).get("Layers", [])
     except (ValueError, AttributeError):
         return ()
-    return tuple(_layer(entry) for entry in found)
+    return tuple(_layer(entry) for entry in found) if isinstance(found, list) else ()
 
 
 def precision_of(kept: Collection[str], layers: Collection[Layer]) -> dict[str, str]:
@@ -44,7 +44,7 @@ def precision_of(kept: Collection[str], layers: Collection[Layer]) -> dict[str, 
     gives less), ``fused`` (swallowed by a layer of several nodes that gives less), ``unknown`` (in no layer that says so)."""
     seen: dict[str, str] = {}
     for layer in layers:
-        wide = not any(_narrow(output) for output in layer.outputs)
+        wide = not any(_narrow(text) for text in layer.formats)
         for node in layer.nodes:
             if node in kept:
                 became = "applied" if wide else "fused" if len(layer.nodes) > 1 else "ignored"
@@ -53,22 +53,18 @@ def precision_of(kept: Collection[str], layers: Collection[Layer]) -> dict[str, 
     return {node: seen.get(node, "unknown") for node in kept}
 
 
-def _narrow(output: str) -> bool:
-    kind = output.rpartition(" ")[2].upper()
-    return any(word in kind for word in ("FP16", "HALF", "BF16", "INT8", "FP8"))
+def _narrow(text: str) -> bool:
+    return any(word in text.upper() for word in ("FP16", "HALF", "BF16", "INT8", "FP8"))
 
 
 def _layer(entry: Any) -> Layer:
     if not isinstance(entry, Mapping):
         return Layer(str(entry))
+    outputs = [o for o in entry.get("Outputs", ()) if isinstance(o, Mapping)]
     return Layer(
         name=str(entry.get("Name", "")),
         kind=str(entry.get("LayerType", "")),
         nodes=node_names(str(entry.get("Metadata", ""))),
         tactic=str(entry.get("TacticName") or entry.get("TacticValue") or ""),
-        outputs=tuple(
-            f"{o.get('Name', '')} {str(o.get('Format/Datatype') or o.get('Datatype') or '').rpartition(' ')[2]}"
-            for o in entry.get("Outputs", ())
-            if isinstance(o, Mapping)
-        ),
+        formats=tuple(str(o.get("Format/Datatype") or o.get("Datatype") or "") for o in outputs),
     )

@@ -1,0 +1,49 @@
+"""The flow build-failure, on TensorRT-RTX's real builder and no GPU: from a model that it refuses to the node at fault."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from engines.backends import importable
+
+pytestmark = pytest.mark.skipif(not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
+MODELS = Path(__file__).parents[1] / "models"
+
+
+def test_a_refused_model_is_reduced_to_the_node_at_fault(narrowdown: Any, tmp_path: Path) -> None:
+    """ScatterND with a reduction, which TensorRT-RTX does not support, among 25 nodes."""
+    session = tmp_path / "s"
+    words = ["run", MODELS / "pillars_add.onnx", "--flow", "build-failure", "--engine", "tensorrt_rtx"]
+    done = narrowdown(*words, "--session", session, "--display", "plain")
+    assert done.code == 0, done.err
+    assert "ScatterND" in done.out
+    report = json.loads((session / "case" / "report.json").read_text())
+    assert report["verdict"] == "minimal-case"
+    (culprit,) = report["culprits"]
+    assert culprit["cause"] == "build-failure"
+    assert culprit["own"] is None
+    assert "with reduction is not supported" in culprit["evidence"]
+    assert report["nodes_after"] == 1
+    assert [n.op_type for n in onnx.load(session / "case" / "model.onnx").graph.node] == ["ScatterND"]
+    assert [r["node"] for r in report["route"]] == ["reproduce", "sanitize", "reduce", "minimal-case"]
+    check = subprocess.run([sys.executable, session / "case" / "check.py"], capture_output=True, text=True, check=False)
+    assert check.returncode == 1, check.stdout + check.stderr
+    assert "the engine refuses the model" in check.stdout
+
+
+def test_a_model_that_builds_is_said_to_build(narrowdown: Any, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Tanh", ["x"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    words = ["run", path, "--flow", "build-failure", "--engine", "tensorrt_rtx", "--session", tmp_path / "s"]
+    done = narrowdown(*words, "--display", "plain")
+    assert done.code == 10, done.err
+    assert "The model builds" in done.out

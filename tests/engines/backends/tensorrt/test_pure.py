@@ -1,0 +1,172 @@
+"""The parts of the TensorRT backend that need no TensorRT: names, choices, inspection, options, and a library of each version."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from engines import options
+from engines.backends.tensorrt import choices, configure, layers, network
+from engines.backends.tensorrt.cuda import Device
+from engines.backends.tensorrt.settings import Settings, strongly_typed
+from engines.spec import parse
+
+H200 = Device("NVIDIA H200", "9.0", 150 << 30, "13.0")
+
+
+def library(
+    weak: bool = True, strong: bool = True, rtx: bool = False, flags: tuple[str, ...] = ("FP16", "BF16", "INT8", "TF32")
+) -> Any:
+    """What the settings ask of an installed version."""
+    title, version = ("TensorRT-RTX", "1.7") if rtx else ("TensorRT", "10.6.0" if weak else "11.2")
+    source = SimpleNamespace(CUBLAS=0, CUDNN=1)
+    return SimpleNamespace(
+        weak=weak, strong=strong, rtx=rtx, title=title, trt=SimpleNamespace(TacticSource=source),
+        has_flag=lambda name: name in flags, lacks=lambda what: f"{title} {version} has no {what}.",
+    )  # fmt: skip
+
+
+def settings(text: str, found: Any) -> Settings:
+    spec = parse(text)
+    return Settings.of(spec.name, options.values(spec), found, H200)
+
+
+@pytest.mark.parametrize(
+    ("spec", "found", "strong"),
+    [
+        ("tensorrt", library(), False),
+        ("tensorrt:precision=fp16", library(), False),
+        ("tensorrt:precision=fp16", library(weak=False), True),
+        ("tensorrt:precision=fp16,typing=strong", library(), True),
+        ("tensorrt:precision=model", library(), True),
+        ("tensorrt:precision=model,typing=weak", library(), False),
+        ("tensorrt_rtx:precision=fp16", library(weak=False, rtx=True), True),
+    ],
+)
+def test_auto_typing_follows_the_version(spec: str, found: Any, strong: bool) -> None:
+    assert strongly_typed(settings(spec, found), found) is strong
+
+
+@pytest.mark.parametrize(
+    ("spec", "found", "words"),
+    [
+        ("tensorrt:typing=weak", library(weak=False), "TensorRT 11.2 has no weakly typed networks. .*typing=strong"),
+        ("tensorrt:typing=strong", library(strong=False), "has no strongly typed networks"),
+        ("tensorrt:precision=fp8", library(), "has no builder flag FP8"),
+        ("tensorrt:precision=int8", library(weak=False), "Q/DQ nodes"),
+        ("tensorrt:tactic_sources=CUBLAS_LT", library(), "has no tactic source 'CUBLAS_LT'. It has CUBLAS, CUDNN"),
+    ],
+)
+def test_what_a_version_lacks_is_refused_with_the_reason(spec: str, found: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        strongly_typed(settings(spec, found), found)
+
+
+def test_shapes_are_read_by_input() -> None:
+    found = settings("tensorrt:min_shapes=x:1x3+a:b:2,max_shapes=x:8x3+n:", library())
+    assert found.smallest == {"x": (1, 3), "a:b": (2,)}
+    assert found.largest == {"x": (8, 3), "n": ()}
+
+
+names = st.sampled_from(["", "a", "b", "a__1", "Relu__0", "Relu"])
+
+
+@given(st.lists(names, min_size=1, max_size=8))
+def test_every_node_gets_a_name_of_its_own(given_names: list[str]) -> None:
+    nodes = [helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"], name=name) for i, name in enumerate(given_names)]
+    ends = [helper.make_tensor_value_info(f"t{i}", TensorProto.FLOAT, [1]) for i in (0, len(nodes))]
+    model = helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:]))
+    renamed, positions = network.named(model)
+    found = [n.name for n in renamed.graph.node]
+    assert len(set(found)) == len(found)
+    assert "" not in found
+    assert [positions[name] for name in found] == list(range(len(found)))
+    first = {name: i for i, name in reversed(list(enumerate(given_names))) if name}
+    assert all(found[i] == name for name, i in first.items())  # the first of each name keeps it
+
+
+def test_marks_get_the_type_that_the_parser_wants() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Strange", ["r"], ["s"], domain="own")]
+    nodes.append(helper.make_node("Neg", ["r"], ["y"]))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    model = helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:]), opset_imports=opsets)
+    marked, skipped = network.observable(model, ("r", "s"))
+    assert {o.name: o.type.tensor_type.elem_type for o in marked.graph.output} == {"y": 1, "r": 1}
+    assert skipped == {"s": "of an unknown type"}
+    assert [o.name for o in model.graph.output] == ["y"]
+
+
+def test_layers_tell_their_nodes() -> None:
+    assert network.node_names("[ONNX Layer: a/b]\x1e[ONNX Layer: c]\x1f[ONNX Layer: a/b]") == ("a/b", "c")
+    assert network.node_names("") == ()
+
+
+def layer(name: str, form: str, *nodes: str) -> dict[str, Any]:
+    outputs = [{"Name": "fp16_t", "Format/Datatype": form}]
+    return {"Name": name, "Metadata": "".join(f"[ONNX Layer: {n}]" for n in nodes), "Outputs": outputs}
+
+
+INSPECTED = json.dumps(
+    {
+        "Layers": [
+            layer("one", "Row major linear FP32", "a"),
+            layer("two", "Row major linear FP16 format", "b"),
+            layer("cd", "Half", "c", "d"),
+            "only a name",
+        ]
+    }
+)
+
+
+def test_what_became_of_kept_nodes_is_read_back() -> None:
+    built = layers.layers_of(INSPECTED)
+    assert [layer.name for layer in built] == ["one", "two", "cd", "only a name"]
+    became = layers.precision_of({"a", "b", "c", "e"}, built)
+    assert became == {"a": "applied", "b": "ignored", "c": "fused", "e": "unknown"}
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[]", "{}", '{"Layers": 3}'])
+def test_an_engine_that_tells_nothing_has_no_layers(text: str) -> None:
+    assert layers.layers_of(text) == ()
+
+
+@given(
+    st.lists(st.sampled_from("abcd"), max_size=6), st.sampled_from(["", "a", "z"]), st.lists(st.sampled_from("abcd"))
+)
+def test_a_forced_choice_is_the_only_one_and_a_forbidden_one_is_none(
+    offered: list[str], wanted: str, forbidden: list[str]
+) -> None:
+    taken = choices.allowed(offered, wanted, forbidden)
+    if wanted:
+        assert all(offered[i] == wanted for i in taken)
+    else:
+        assert [offered[i] for i in taken] == [o for o in offered if o not in forbidden]
+
+
+NO_TACTIC = (
+    "[optimizer.cpp::computeCosts::4181] Error Code 10: Internal Error "
+    "(Could not find any implementation for node conv1.)"
+)
+NO_MEMORY = "Requested amount of GPU memory could not be allocated: insufficient memory"
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "words"),
+    [
+        ([NO_TACTIC], "build-failed", "Could not find any implementation for node conv1"),
+        ([NO_MEMORY, NO_TACTIC], "build-failed", "Could not find any implementation"),
+        ([NO_MEMORY], "out-of-memory", "ran out of memory"),
+        ([], "build-failed", "it gave no reason"),
+    ],
+)
+def test_why_a_build_failed_is_one_line(lines: list[str], status: str, words: str) -> None:
+    found = SimpleNamespace(title="TensorRT", log=SimpleNamespace(errors=lambda: lines))
+    fault = configure.fault(found)
+    assert fault.status == status
+    assert words in str(fault)
+    assert "cpp" not in str(fault)

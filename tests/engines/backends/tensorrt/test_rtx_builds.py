@@ -1,0 +1,105 @@
+"""TensorRT-RTX builds real engines here, with no GPU: every model that it supports, and sentences for what it refuses."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from engines.backends import importable, make
+from engines.backends.base import BuildRequest, EngineFault
+
+pytestmark = pytest.mark.skipif(not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
+MODELS = Path(__file__).parents[3] / "models"
+
+
+def request(model: onnx.ModelProto, rows: int = 2, **rest: Any) -> BuildRequest:
+    shapes = {i.name: tuple(d.dim_value or rows for d in i.type.tensor_type.shape.dim) for i in model.graph.input}
+    return BuildRequest(model, "", feed_shapes=shapes, **rest)
+
+
+def chain(*ops: str, kind: int = TensorProto.FLOAT) -> onnx.ModelProto:
+    """Nodes of one input in a row, without names."""
+    nodes = [helper.make_node(op, [f"t{i}"], [f"t{i + 1}"]) for i, op in enumerate(ops)]
+    ends = [helper.make_tensor_value_info(f"t{i}", kind, ["n", 4]) for i in (0, len(ops))]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("precision", ["model", "fp16", "bf16"])
+@pytest.mark.parametrize("name", ["shapes_cnn", "sort_tf_massive_m4"])
+def test_real_models_build_in_every_precision(name: str, precision: str) -> None:
+    built = make(f"tensorrt_rtx:precision={precision}").build(request(onnx.load(MODELS / f"{name}.onnx")))
+    assert built.facts["bytes"] > 100_000
+    with pytest.raises(EngineFault, match="The engine was built, but"):
+        built.run({})
+
+
+def test_what_the_parser_refuses_is_named_by_its_node() -> None:
+    with pytest.raises(EngineFault) as refused:
+        make("tensorrt_rtx").build(request(onnx.load(MODELS / "pillars_add.onnx")))
+    assert refused.value.status == "unsupported"
+    assert "ScatterND" in str(refused.value)
+    assert "with reduction is not supported" in str(refused.value)
+    assert refused.value.model is not None
+
+
+def test_an_engine_is_for_the_capability_that_was_asked_for() -> None:
+    old, new = (make(f"tensorrt_rtx:compute_capability={c}") for c in ("sm86", "sm120"))
+    assert old.info.fingerprint != new.info.fingerprint
+    for engine in (old, new):
+        assert engine.build(request(chain("Tanh", "Exp"))).facts["bytes"] > 0
+
+
+def test_kept_nodes_are_islands_of_casts() -> None:
+    built = make("tensorrt_rtx:precision=fp16").build(request(chain("Tanh", "Exp", "Neg"), keep=frozenset({1})))
+    kinds = [n.op_type for n in built.model.graph.node]
+    assert kinds.count("Cast") >= 3  # in, around the island, out
+    assert "Exp" in kinds
+
+
+def test_shapes_out_of_their_profile_are_refused_in_words() -> None:
+    engine = make("tensorrt_rtx:min_shapes=t0:1x4,opt_shapes=t0:2x4,max_shapes=t0:4x4")
+    engine.build(request(chain("Tanh"), rows=3))
+    with pytest.raises(EngineFault, match="outside of its profile"):
+        engine.build(request(chain("Tanh"), rows=9))
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("tensorrt_rtx:precision=int8", "int8 is not one of"),
+        ("tensorrt_rtx:min_shapes=t0", "is not NAME:DIMxDIM"),
+        ("tensorrt_rtx:typing=weak", "no option 'typing'"),
+        ("tensorrt_rtx:compute_capability=sm70", "sm70 is not one of"),
+    ],
+)
+def test_wrong_options_are_sentences(spec: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make(spec)
+
+
+def test_what_it_cannot_do_here_is_said() -> None:
+    info = make("tensorrt_rtx").info
+    assert info.capabilities["build"].present
+    if not info.capabilities["run"].present:
+        assert "GPU" in info.capabilities["run"].reason
+    assert not info.capabilities["tactics"].present
+    assert not info.capabilities["weakly-typed"].present
+
+
+def test_weights_outside_of_the_model_are_found(tmp_path: Path) -> None:
+    weight = onnx.numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in "xy"]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", ends[:1], ends[1:], [weight]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    outside = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    built = make("tensorrt_rtx").build(BuildRequest(outside, str(tmp_path), feed_shapes={"x": (2, 4)}))
+    assert built.facts["bytes"] > 0
