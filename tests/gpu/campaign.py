@@ -33,7 +33,9 @@ class Case:
         self.name, self.what, self.run = name, what, run
 
 
-def flow(model: Path, inputs: Path, engine: str, *more: str, seconds: float = 400) -> Callable[[Path], dict[str, Any]]:
+def flow(
+    model: Path, inputs: Path, engine: str, *more: str, seconds: float = 400, replay: str = ""
+) -> Callable[[Path], dict[str, Any]]:
     """A whole session of the accuracy flow; what its report says."""
 
     def run(folder: Path) -> dict[str, Any]:
@@ -43,7 +45,16 @@ def flow(model: Path, inputs: Path, engine: str, *more: str, seconds: float = 40
             "plain", *more,
         ]  # fmt: skip
         code = _logged(command, folder / "run.log", seconds)
-        return {"exit": code, **_reported(session, folder)}
+        facts = {"exit": code, **_reported(session, folder)}
+        check = session / "case" / "check.py"
+        if check.exists():
+            facts["check.py"] = _logged([sys.executable, str(check)], folder / "check.log", 120)
+        if replay:
+            again = [*NARROWDOWN, "replay", str(session)]
+            facts["replay"] = _logged([*again, "--expect", "same"], folder / "replay.log", 200)
+            other = [*again, "--engine", replay, "--expect", "fixed"]
+            facts["replay on " + replay] = _logged(other, folder / "replay.log", 200)
+        return facts
 
     return run
 
@@ -182,6 +193,68 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
     return run
 
 
+def peer(
+    model: Path, inputs: Path, *flags: str, regex: str = "", seconds: float = 500
+) -> Callable[[Path], dict[str, Any]]:
+    """Polygraphy's own road: golden outputs of every tensor, then ``debug reduce`` by bisection with its own ``run`` as the
+    check; with ``regex`` as its documentation advises, else as it comes."""
+
+    def run(folder: Path) -> dict[str, Any]:
+        import numpy as np
+        import onnx
+
+        from engines.data.polygraphy import write_inputs
+
+        write_inputs(folder / "in.json", [dict(np.load(inputs))])
+        tool = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
+        log = folder / "run.log"
+        golden = [
+            "run",
+            str(model),
+            "--onnxrt",
+            "--load-inputs",
+            "in.json",
+            "--onnx-outputs",
+            "*",
+            "--save-outputs",
+            "golden.json",
+        ]
+        codes = [_logged([*tool, *golden], log, 120, cwd=folder)]
+        codes.append(
+            _logged([*tool, "data", "merge", "in.json", "golden.json", "-o", "layerwise.json"], log, 120, cwd=folder)
+        )
+        check = [
+            *tool, "run", "polygraphy_debug.onnx", "--trt", *flags, "--load-inputs", "layerwise.json",
+            "--load-outputs", "golden.json", "--atol", "0.01", "--rtol", "0.01",
+        ]  # fmt: skip
+        reduce = [
+            "debug",
+            "reduce",
+            str(model),
+            "-o",
+            "reduced.onnx",
+            "--mode=bisect",
+            "--load-inputs",
+            "layerwise.json",
+        ]
+        reduce += ["--fail-regex", regex] if regex else []
+        begun = time.monotonic()
+        codes.append(_logged([*tool, *reduce, "--check", *check], log, seconds, cwd=folder))
+        took = time.monotonic() - begun
+        said = log.read_text(errors="replace")
+        left = (
+            [n.op_type for n in onnx.load(folder / "reduced.onnx").graph.node]
+            if (folder / "reduced.onnx").exists()
+            else []
+        )
+        return {
+            "exit": codes, "reduce_seconds": round(took, 1), "probes": said.count("RUNNING | Iteration"), "nodes": len(left),
+            "left": " ".join(left[:12]),
+        }  # fmt: skip
+
+    return run
+
+
 def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
     sort, sort_in = MODELS / "sort_tf_massive_m4.onnx", MODELS / "sort_tf_massive_m4_in.npz"
     shapes, shapes_in = MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz"
@@ -190,13 +263,18 @@ def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
     convs, convs_in = models.convolutions(folder)
     weak, strong = "tensorrt:precision=fp16,typing=weak", "tensorrt:precision=fp16,typing=strong"
     found = [
-        Case("norm-strong", "LayerNorm x3000, strongly typed FP16", flow(norm, norm_in, strong)),
+        Case("norm-strong", "LayerNorm x3000, strongly typed FP16", flow(norm, norm_in, strong, replay="tensorrt:precision=fp32")),
         Case("norm-weak", "LayerNorm x3000, weakly typed FP16", flow(norm, norm_in, weak)),
         Case("sort-strong", "sort_tf_massive_m4, strongly typed FP16", flow(sort, sort_in, strong, seconds=580)),
         Case("sort-weak", "sort_tf_massive_m4, weakly typed FP16", flow(sort, sort_in, weak, seconds=580)),
         Case("precision", "3000 added and taken away, strongly typed FP16", step("precision", far, far_in, strong)),
         Case("precision-weak", "the same, weakly typed FP16", step("precision", far, far_in, weak)),
         Case("planted", "a planted bad tactic in four convolutions, FP32", planted(convs, convs_in, "tensorrt:precision=fp32")),
+        Case("peer-sort", "polygraphy debug reduce on sort_tf_massive_m4, weakly typed FP16", peer(sort, sort_in, "--fp16")),
+        Case(
+            "peer-sort-regex", "the same as its documentation advises",
+            peer(sort, sort_in, "--fp16", regex="Difference exceeds tolerance"),
+        ),
         Case("killed", "kill -9 in the middle of layerwise, resume", killed(norm, norm_in, strong, "layerwise")),
         Case("dynamic", "shapes_cnn, dynamic batch, TF32", flow(shapes, shapes_in, "tensorrt", seconds=300)),
     ]  # fmt: skip
@@ -215,6 +293,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--magika", nargs=2, type=Path)
     given = parser.parse_args()
+    given.out = given.out.absolute()
     given.out.mkdir(parents=True, exist_ok=True)
     chosen = [
         c
@@ -241,10 +320,12 @@ def main() -> None:
         list(pool.map(one, chosen))
 
 
-def _logged(command: list[str], log: Path, seconds: float, output: Path | None = None) -> int:
+def _logged(command: list[str], log: Path, seconds: float, output: Path | None = None, cwd: Path | None = None) -> int:
     """Run to its end or its limit; its output in ``log``."""
     with log.open("ab") as file, output.open("wb") if output else log.open("ab") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=out, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True, cwd=cwd
+        )
         try:
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
