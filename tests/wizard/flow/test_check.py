@@ -33,6 +33,8 @@ def test_the_right_flow_has_no_problems(lint: Lint, right: str) -> None:
         ("ends:\n", "ends:\n  look: {title: Look, explain: Again, verdict: unresolved}\n", 41, 3,
          "'look' is also a node (line 7); a goto could mean either.", ""),
         ('      "stop":\n', '      "Stop!":\n', 37, 7, "'Stop!' must be lower case letters, digits and hyphens.", ""),
+        ("params:", "reference: onnxruntime:threads=many\nparams:", 5, 12,
+         "the flow's reference cannot be used: onnxruntime: threads=many is not a whole number.", ""),
         # steps and what they declare
         ("use: looking", "use: lookng", 10, 17, "there is no step 'lookng'.", "Did you mean 'looking'?"),
         ("depth: 3", "dept: 3", 10, 33, "step 'looking' takes no 'dept'.", "Did you mean 'depth'?"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engines.probe import HUGE
 from wizard.report import to_html, to_json, to_markdown
-from wizard.report.document import Culprit, Depth, Report, Stop, Workaround
+from wizard.report.document import Culprit, Depth, QuantizedLayer, Report, Stop, Workaround
 from wizard.report.markdown import code, literal
 from wizard.report.picture import curve, error_by_depth
 from wizard.report.words import count, duration, elide, listing, number
@@ -96,6 +96,10 @@ def report(name: str = "/block/Sum_1") -> Report:
         commands=("python check.py",),
         seconds=62.0,
         probes=80,
+        layers=(
+            QuantizedLayer(name, name, "t", 1.93, -0.04, 4.4, None, 0.41, 7.7, "int8", "per-tensor", True, True),
+            QuantizedLayer("Sigmoid", "Sigmoid", "u", 39.2, None, None, 999.0, None, None, "uint8", "", False, True),
+        ),
     )
 
 
@@ -174,7 +178,7 @@ def test_markdown_tables_keep_their_columns(name: str) -> None:
     for line in to_markdown(report(name)).split("\n"):
         if line.startswith("|") and not line.startswith("|---"):
             bars = len(re.findall(r"(?<!\\)\|", line))
-            assert bars in (3, 8), line
+            assert bars in (3, 8, 11), line
 
 
 @settings(deadline=None)
@@ -301,3 +305,14 @@ def test_words() -> None:
 @given(st.text(), st.integers(3, 80))
 def test_elide_fits(text: str, width: int) -> None:
     assert len(elide(text, width)) <= max(width, 3)
+
+
+def test_quantized_layers_are_a_table_of_decibels() -> None:
+    text = to_markdown(report("Conv"))
+    assert "| `Conv` | `Conv` | 1.9 dB | 0.0 dB | 4.4 dB |  | 0.41 | int8 | per-tensor | yes |" in text
+    assert "| `Sigmoid` | `Sigmoid` | 39.2 dB |  |  | exact | ? | uint8 |  |  |" in text
+    page = parsed(to_html(report("Conv"))).text
+    assert page.index("Layers by SQNR") < page.index("1.9 dB") < page.index("39.2 dB")
+    assert [row["sqnr_db"] for row in json.loads(to_json(report()))["layers"]] == [1.93, 39.2]
+    none = msgspec.structs.replace(report(), layers=())
+    assert "SQNR" not in to_markdown(none) + to_html(none)
