@@ -63,6 +63,7 @@ def test_openvino_says_what_it_computed_in_everywhere(narrowdown: Callable, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @needs_openvino
 @pytest.mark.parametrize("precision", ["bf16", "default"])
 def test_magika_on_openvino_in_bf16(narrowdown: Callable, magika: Any, tmp_path: Path, precision: str) -> None:
@@ -118,6 +119,7 @@ def test_a_steady_engine_says_how_many_more_looks_would_settle_it(narrowdown: Ca
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.alone
 def test_a_race_is_found_on_two_threads(narrowdown: Callable, tmp_path: Path) -> None:
     """ScatterND adds duplicates in no order with two threads: a few runs in a hundred are wrong. A look that shows nothing is
@@ -205,6 +207,7 @@ def test_two_culprits_each_with_its_own_case(walk: Callable, narrowdown: Callabl
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_seven_culprits_in_a_transformer(narrowdown: Callable, sort: Any, tmp_path: Path) -> None:
     model, inputs = sort
     session = tmp_path / "s"
@@ -217,6 +220,7 @@ def test_seven_culprits_in_a_transformer(narrowdown: Callable, sort: Any, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_search_for_culprits_ends_after_eight(narrowdown: Callable, tmp_path: Path) -> None:
     model, inputs = tiny.parts(tmp_path, 10)
     session = tmp_path / "s"
