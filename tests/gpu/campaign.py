@@ -262,8 +262,9 @@ def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
     far, far_in = models.cancelling(folder)
     convs, convs_in = models.convolutions(folder)
     weak, strong = "tensorrt:precision=fp16,typing=weak", "tensorrt:precision=fp16,typing=strong"
+    right = "tensorrt:precision=fp32"
     found = [
-        Case("norm-strong", "LayerNorm x3000, strongly typed FP16", flow(norm, norm_in, strong, replay="tensorrt:precision=fp32")),
+        Case("norm-strong", "LayerNorm x3000, strongly typed FP16", flow(norm, norm_in, strong, replay=right)),
         Case("norm-weak", "LayerNorm x3000, weakly typed FP16", flow(norm, norm_in, weak)),
         Case("sort-strong", "sort_tf_massive_m4, strongly typed FP16", flow(sort, sort_in, strong, seconds=580)),
         Case("sort-weak", "sort_tf_massive_m4, weakly typed FP16", flow(sort, sort_in, weak, seconds=580)),
