@@ -19,4 +19,5 @@ def demo(arguments: argparse.Namespace) -> int:
     interactive = terminal.there() and arguments.display in ("auto", "tui")
     if not (interactive and terminal.draws()) and arguments.display in ("auto", "plain", "rich"):
         print(demos.DEMOS[arguments.name].about, flush=True)
+    arguments.welcome = demos.DEMOS[arguments.name].about
     return run.start(problem, arguments, person=interactive)

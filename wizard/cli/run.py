@@ -86,7 +86,11 @@ def watch(arguments: argparse.Namespace) -> int:
 def start(problem: Problem, arguments: argparse.Namespace, *, person: bool) -> int:
     """Make the session, or go on with the one that ``--session`` names, and walk it."""
     loaded = checked_flow(problem.flow)
-    if loaded.flow.reference and problem.reference == Problem(model="").reference and not getattr(arguments, "reference", ""):
+    if (
+        loaded.flow.reference
+        and problem.reference == Problem(model="").reference
+        and not getattr(arguments, "reference", "")
+    ):
         problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
     display_name(arguments, person=person)  # refuses before a session exists
     script = scripted(arguments, loaded.flow)
@@ -299,7 +303,7 @@ def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool
         watch=watching,
         first=rewinding(place, getattr(arguments, "rewind", None)) if place else (),
     )
-    code, left = run_terminal(folder=place, library=library)
+    code, left = run_terminal(folder=place, library=library, welcome=getattr(arguments, "welcome", ""))
     if left is not None and not watching:
         finish(left, code, text=True)
     return code

@@ -26,12 +26,16 @@ from wizard.tui.library import Library, Sessions
 from wizard.tui.literal import clean
 from wizard.tui.scene import Scene
 from wizard.tui.screens.finish import FinishScreen
-from wizard.tui.screens.overlays import Choose, PlainCard
+from wizard.tui.screens.overlays import Choose, PlainCard, Reading
 from wizard.tui.screens.session import SessionScreen
 from wizard.tui.screens.sessions import SessionsScreen
 from wizard.tui.screens.setup import SetupScreen
 from wizard.tui.screens.step import StepScreen
 
+WELCOME = (
+    "Each step says what it will do and waits for Enter; then it measures, and asks a question with the answer that the numbers "
+    "support already chosen: Enter takes it. t explains the words, w the reasons, ? the keys, q leaves. Nothing can be lost."
+)
 TWICE = 3.0  # seconds within which a second Ctrl-C means: now
 
 
@@ -59,6 +63,7 @@ class Narrowdown(App[int]):
         setup: Problem | None = None,
         glyph_set: glyphs.Glyphs | None = None,
         keymap: keys.Keymap | None = None,
+        welcome: str = "",
     ) -> None:
         super().__init__()
         self.library = library
@@ -68,7 +73,7 @@ class Narrowdown(App[int]):
         self.watcher: Watcher | None = None  # the one on the screen
         self.fault: Exception | None = None
         self.scene_changed: Signal[Scene] = Signal(self, "scene")
-        self._folder, self._setup = folder, setup
+        self._folder, self._setup, self._welcome = folder, setup, welcome
         self._keymap_read = keys.read(keys.config_file()) if keymap is None else keymap
         self._stop_watching = threading.Event()
         self._interrupted = 0.0
@@ -161,6 +166,9 @@ class Narrowdown(App[int]):
             if message.scene.face == "ended" and not message.scene.files:
                 self._hand_on(message.scene.folder)
         self.scene_changed.publish(message.scene)
+        if self._welcome:
+            text, self._welcome = self._welcome, ""
+            self.push_screen(Reading("What you are about to see", [("", text), ("", WELCOME)], hint="Enter goes on"))
 
     def _show(self, scene: Scene) -> None:
         """The Step screen, or the Finish screen at an end. Cards over the wrong one are closed."""
@@ -361,15 +369,15 @@ def _refusal(session: Session, request: requests.Request) -> str:
 
 
 def run(
-    folder: Path | None = None, setup: Problem | None = None, *, library: Library | None = None
+    folder: Path | None = None, setup: Problem | None = None, *, library: Library | None = None, welcome: str = ""
 ) -> tuple[int, Path | None]:
     """The terminal UI: a session's folder opens it, a PROBLEM fills the form, neither shows the sessions.
 
-    ``library``: ``Sessions(jobs=..., yes=...)`` for options of the command line. Returns the session's exit code
-    (130 when it was stopped, 0 when it was left running or none was opened) and the folder of the session that was on the screen
+    ``welcome``: told once, over the first step. ``library``: ``Sessions(jobs=..., yes=...)`` for options of the command line.
+    Returns the session's exit code (130 when it was stopped, 0 when it was left running or none was opened) and the folder of the session that was on the screen
     last. Raises what was our own fault once the terminal is itself again.
     """
-    app = Narrowdown(library or Sessions(), folder=folder, setup=setup)
+    app = Narrowdown(library or Sessions(), folder=folder, setup=setup, welcome=welcome)
     code = app.run()
     if app.fault is not None:
         raise app.fault

@@ -204,7 +204,10 @@ def test_every_turn_of_a_route(home: Path, terminals: list[Terminal]) -> None:
     assert len(keys) == len(set(keys)), "no probe is measured twice"
     terminal.press("e")
     terminal.until("Where to")
-    terminal.press("\x15" + str(home / "handed.zip") + "\r")
+    time.sleep(0.5)
+    terminal.press("\x15" + str(home / "handed.zip"))
+    terminal.until("handed.zip")
+    terminal.press("\r")
     terminal.until("Exported to")
     assert "check.py" in {Path(name).name for name in zipfile.ZipFile(home / "handed.zip").namelist()}
     terminal.press("q")

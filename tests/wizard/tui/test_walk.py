@@ -576,3 +576,16 @@ def test_a_path_is_completed_with_what_fits(tmp_path: Path) -> None:
     assert completed(f"{tmp_path}/zz", (".onnx",)) is None
     assert completed("/nowhere/at/all", (".onnx",)) is None
     assert completed("", (".onnx",)) is None
+
+
+async def test_a_welcome_is_told_once_and_enter_goes_on(session: FakeSession, make_app: Make) -> None:
+    s.opened(session)
+    app = make_app(welcome="A model names [/red] files wrongly. Why?")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, Reading))
+        assert any("[/red]" in text.text for text in app.screen.query(Text))
+        await pilot.press("enter")
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+        assert session.sent == [], "the same key does not run the step"
+        await pilot.press("enter")
+        await settle(pilot, lambda: [r["do"] for r in session.sent] == ["go"])
