@@ -1,5 +1,5 @@
-"""Every option given wrongly, and every pair that excludes each other: one sentence, exit 2 (4 where something is missing), and no
-session left behind."""
+"""Every option given wrongly, and every pair that excludes each other: one sentence, exit 2 (4 where something is missing), and
+no session left behind."""
 
 import os
 from pathlib import Path

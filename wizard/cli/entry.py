@@ -80,5 +80,8 @@ def last_resort(kind: type[BaseException], bug: BaseException, trace: TracebackT
 
 
 def say(sentence: str) -> None:
-    """One sentence on stderr."""
-    print(f"narrowdown: {sentence}", file=sys.stderr, flush=True)
+    """One sentence on stderr; what a file has put into it cannot move the cursor."""
+    from wizard.report.words import visible
+
+    literal = visible(sentence, keep="\n")
+    print(f"narrowdown: {literal}", file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from engines.data.store import atomic
 from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, Refusal
 from wizard.cli.problem import flow_name
+from wizard.report.words import visible
 
 if TYPE_CHECKING:
     from wizard.flow.load import Loaded
@@ -27,7 +28,7 @@ def flow(arguments: argparse.Namespace) -> int:
         problems = check(loaded)
         for p in problems:
             hint = f" {p.suggestion}" if p.suggestion else ""
-            print(f"{loaded.path}:{p.line}:{p.column}: {p.message}{hint}")
+            print(visible(f"{loaded.path}:{p.line}:{p.column}: {p.message}{hint}"))
         if problems:
             return BAD_USAGE
         nodes, ends = len(loaded.flow.nodes), len(loaded.flow.ends)

@@ -208,7 +208,7 @@ class _Reader:
             return [self._value(item, (*path, position)) for position, item in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
-        raise self._wrong(node, f"{self._what} has no tags: {node.tag!r}.")
+        raise self._wrong(node, f"{self._what} has no tags: '{node.tag[:80]}'.")
 
     def _mapping(self, node: yaml.MappingNode, path: PathInFile) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -246,7 +246,7 @@ class _Reader:
                 if not math.isfinite(number):
                     raise self._wrong(node, f"'{text}' is not a finite number.")
                 return number
-        raise self._wrong(node, f"{self._what} has no tags: {node.tag!r}.")
+        raise self._wrong(node, f"{self._what} has no tags: '{node.tag[:80]}'.")
 
     def _wrong(self, node: yaml.Node, message: str, suggestion: str = "") -> FlowProblem:
         return FlowProblem(self._path, *_start(node), message, suggestion)
