@@ -6,6 +6,7 @@ which a newer one replaces an older one that was not drawn yet.
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -132,13 +133,16 @@ class Watcher:
             news = self._board.extend(session.poll())
         except (OSError, ValueError, SessionProblem) as error:
             news, trouble = False, str(error)
+        work = _work(session.progress())
+        offers = work.phase == "offer"
         new = msgspec.structs.replace(
             old,
             state=self._board.state,
             hunt=self._board.hunt if news else old.hunt,
-            work=_work(session.progress()),
+            work=work,
             alive=session.alive(),
             log=self._log.read(),
+            disk=disk(session.folder) if offers and old.work.phase != "offer" else old.disk,
             sight=self._eye.look(self._board.state) if news else old.sight,
             trace=tail(session.folder / "logs" / "runner.log")[-80:]
             if news and _ours(self._board.state)
@@ -179,6 +183,18 @@ def tail(path: Path) -> tuple[str, ...]:
         file.seek(max(0, file.tell() - LOG_BYTES))
         return tuple(file.read().decode("utf-8", "replace").splitlines())
     return ()
+
+
+def disk(folder: Path) -> tuple[int, int]:
+    """(bytes that a session takes, bytes that are free there); zeros where that cannot be seen."""
+    taken = 0
+    with contextlib.suppress(OSError):
+        for path, _, names in os.walk(folder):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    taken += os.lstat(os.path.join(path, name)).st_size  # noqa: PTH118 (many files: this is the fast way)
+        return taken, shutil.disk_usage(folder).free
+    return 0, 0
 
 
 def bundle(folder: Path) -> tuple[str, ...]:

@@ -232,6 +232,7 @@ def session(tmp_path: Path) -> FakeSession:
 @pytest.fixture
 def make_app(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Narrowdown]:
     monkeypatch.setattr("wizard.tui.client.time.time", lambda: START + 100)
+    monkeypatch.setattr("wizard.tui.client.disk", lambda folder: (3 << 20, 40 << 30))
     monkeypatch.setenv("NARROWDOWN_THEME", "dark")
 
     def make(

@@ -26,7 +26,7 @@ from wizard.tui.widgets.lines import Panel, Text
 from wizard.tui.widgets.route import Crumb, Route
 from wizard.tui.widgets.trouble import ORDER, Troubles
 from wizard.tui.widgets.work import Doing, Probes, Smallest, Tail
-from wizard.tui.words import stage
+from wizard.tui.words import size, stage
 
 LOCATED = ("culprit", "names", "first_node")  # fields of an outcome that name nodes: then their surroundings are drawn
 WAITING = "Waiting for the session's own process. Engines are looked at first, which takes a few seconds."
@@ -219,7 +219,9 @@ class StepScreen(SessionScreen):
         self.query_one("#plan", Text).show(summary)
         count = f"about {times(work.expected, 'probe')}" if work.expected >= 0 else "? probes"
         time = f"about {duration(work.seconds)}" if work.seconds >= 0 else "time not known yet"
-        self.query_one("#cost", Text).show(f"Expected: {count}, {time}.")
+        taken, free = scene.disk
+        disk = f" The session takes {size(taken)} on disk; {size(free)} are free." if free else ""
+        self.query_one("#cost", Text).show(f"Expected: {count} (a build and a run each, mostly), {time}.{disk}")
         self.query_one("#how", Text).show("Enter runs it; s skips it.", "bold $recommended")
 
     def _work(self, scene: Scene) -> None:

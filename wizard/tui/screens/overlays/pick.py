@@ -15,6 +15,7 @@ from wizard.tui.narrative import Entry
 from wizard.tui.screens.overlays.card import Card
 from wizard.tui.screens.overlays.listed import prompt
 from wizard.tui.widgets.lines import Text
+from wizard.tui.words import size
 
 MOST = 500  # entries of a folder that are listed
 
@@ -152,12 +153,3 @@ def inside(folder: Path, kinds: Sequence[str]) -> list[Entry]:
     files.sort(key=lambda entry: entry.label)
     folders.sort(key=lambda entry: entry.label)
     return [up(folder), *files, *folders][:MOST]
-
-
-def size(count: float) -> str:
-    """``12 KiB``, ``1.1 GiB``."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "bytes" or count >= 10 else f"{count:.1f} {unit}"
-        count /= 1024
-    return ""
