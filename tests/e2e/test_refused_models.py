@@ -15,8 +15,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from . import tiny
 
-IR_NEWEST, OPSET_NEWEST = int(onnx.IR_VERSION), onnx.defs.onnx_opset_version()
-
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
@@ -92,21 +90,18 @@ def cast_anew(model: onnx.ModelProto) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ir", "opset", "edit", "code", "said"),
+    ("edit", "code", "said"),
     [
-        (IR_NEWEST + 85, 17, None, 2, f"IR version {IR_NEWEST + 85}; the onnx {onnx.__version__} that is installed knows up to"),
-        (8, OPSET_NEWEST + 71, None, 2, f"opset {OPSET_NEWEST + 71}; the onnx {onnx.__version__} that is installed knows 1 to"),
-        (8, OPSET_NEWEST, cast_anew, 4, "the Cast node 'anew' is not the same in opset"),
-        (8, 5, None, 4, "The model has opset 5, and ONNX Runtime implements its operators from opset 7 on."),
-        (IR_NEWEST, OPSET_NEWEST, None, 10, ""),
+        (cast_anew, 4, "the Cast node 'anew' is not the same in opset"),
+        (None, 10, ""),
     ],
-    ids=["ir", "opset", "not-restated", "too-old", "restated"],
-)  # fmt: skip
-def test_versions_that_are_not_known_here(
-    inside, model: Path, ir: int, opset: int, edit: Callable[[onnx.ModelProto], None] | None, code: int, said: str
+    ids=["not-restated", "restated"],
+)
+def test_versions_newer_than_the_engine_knows(
+    inside, model: Path, edit: Callable[[onnx.ModelProto], None] | None, code: int, said: str
 ) -> None:
     proto = onnx.load(model)
-    proto.ir_version, proto.opset_import[0].version = ir, opset
+    proto.ir_version, proto.opset_import[0].version = int(onnx.IR_VERSION), onnx.defs.onnx_opset_version()
     if edit:
         edit(proto)
     onnx.save(proto, model)
@@ -115,8 +110,8 @@ def test_versions_that_are_not_known_here(
     assert said in ran.err
     if code == 10:
         assert "was restated without changing its meaning" in ran.out
-    elif code == 4:
-        assert "xport the model with" in ran.err, "what to do"
+    else:
+        assert "Install a newer onnxruntime, or export the model with opset" in ran.err
 
 
 def test_absent_external_data_and_the_session_that_waited_for_it(inside, model: Path, tmp_path: Path) -> None:

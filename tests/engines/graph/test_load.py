@@ -218,7 +218,11 @@ def test_wrong_versions_and_broken_graphs_are_one_sentence(store: Store, tmp_pat
     model = product()
     model.opset_import[0].version = 999
     (tmp_path / "new.onnx").write_bytes(model.SerializeToString())
-    breaks(tmp_path / "new.onnx", store, "opset 999")
+    breaks(tmp_path / "new.onnx", store, "opset 999", f"the onnx {onnx.__version__} that is installed knows 1 to")
+    model = product()
+    model.ir_version = 99
+    (tmp_path / "ir.onnx").write_bytes(model.SerializeToString())
+    breaks(tmp_path / "ir.onnx", store, "IR version 99", f"the onnx {onnx.__version__} that is installed knows up to")
     del model.opset_import[:]
     (tmp_path / "no.onnx").write_bytes(model.SerializeToString())
     breaks(tmp_path / "no.onnx", store, "opset")

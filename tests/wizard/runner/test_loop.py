@@ -179,6 +179,15 @@ def test_a_model_that_cannot_be_read_is_exit_2_and_is_read_again(tmp_path):
     assert walk(tmp_path, Oracle()) == 0
 
 
+def test_a_worker_that_finds_the_disk_full_is_no_answer(tmp_path):
+    full = Measurement(status="error", message="No space left on device.", facts={"errno": errno.ENOSPC})
+    with pytest.raises(OSError, match="No space left") as refused:
+        walk(tmp_path, Oracle(odd={"import": full}))
+    assert refused.value.errno == errno.ENOSPC
+    assert not [k for k in state(tmp_path).known.values() if not k.resolved], "nothing is journalled as measured"
+    assert walk(tmp_path, Oracle()) == 0, "with room again it goes on"
+
+
 def test_a_script_stops_where_it_says_ask(tmp_path):
     assert walk(tmp_path, Oracle(), script(third="ask")) == 3
     assert state(tmp_path).phase == "asking"
@@ -240,7 +249,7 @@ def test_another_fingerprint_starts_the_unfinished_step_anew(tmp_path):
 
 
 def test_what_an_earlier_engine_measured_stands_apart(tmp_path):
-    """The user is told once; nothing of the new engine is answered with what the old one measured; the report says which is which."""
+    """The user is told once; nothing of the new engine is answered by the old one; the report says which is which."""
     assert walk(tmp_path, Oracle(), script(second="ask")) == 3  # first and second were measured
     old = set(finished(tmp_path))
     changed = Oracle()

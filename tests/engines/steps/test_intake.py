@@ -1,0 +1,67 @@
+"""Why a model or inputs cannot be taken in: whose fault it is, and what to do."""
+
+import pytest
+
+from engines.probe import Measurement, SampleInfo
+from engines.steps import intake
+from engines.steps.base import StepRefused
+
+TIMEOUT = Measurement(status="timeout", message="The probe did not finish within 3 s and was stopped.")
+
+
+@pytest.mark.parametrize(
+    ("status", "sources", "code", "said"),
+    [
+        ("refused", ("/a/b.npz",), 2, "No."),
+        ("error", ("/a/b.npz",), 4, "No."),
+        ("timeout", ("/a/b.npz",), 4, "No."),
+        ("timeout", ("/a/b.npz", "/a/load.py"), 2, "The data loader 'load.py' gave no inputs in time. No. Mend it"),
+        ("crash", ("/a/load.py:other",), 2, "The data loader 'load.py' took its process down. No."),
+        ("out-of-memory", ("/a/load.py", "/b/more.py"), 2, "The data loader 'load.py' or 'more.py' filled the memory."),
+    ],
+)
+def test_inputs(status: str, sources: tuple[str, ...], code: int, said: str) -> None:
+    refusal = intake.no_inputs(Measurement(status=status, message="No."), sources)  # type: ignore[arg-type]
+    assert refusal.code == code
+    assert str(refusal).startswith(said)
+
+
+@pytest.mark.parametrize(("status", "code"), [("refused", 2), ("out-of-memory", 4), ("error", 4)])
+def test_a_model(status: str, code: int) -> None:
+    assert intake.no_model(Measurement(status=status, message="No.")).code == code  # type: ignore[arg-type]
+
+
+def test_bounds_on_outputs_that_are_not_there() -> None:
+    intake.refuse_unknown_outputs({"tolerance": {"": 1.0, "logits": 1.0}, "atol": {}}, ["logits"])
+    intake.refuse_unknown_outputs({"tolerance": {"any": 1.0}}, [])  # a journal of before says nothing of outputs
+    with pytest.raises(
+        StepRefused, match=r"--rtol: the model has no output 'logit'. Did you mean 'logits'\? It has 'logits'\."
+    ) as no:
+        intake.refuse_unknown_outputs({"rtol": {"logit": 1.0}}, ["logits"])
+    assert no.value.code == 2
+    with pytest.raises(StepRefused, match="and 4 more"):
+        intake.refuse_unknown_outputs({"atol": {"zzz": 1.0}}, [f"o{n}" for n in range(10)])
+
+
+def test_what_cannot_be_judged_at_all() -> None:
+    real, guessed = SampleInfo("real:0", "x.npz"), SampleInfo("random:0", "random by role")
+    for fine in (
+        Measurement(),
+        Measurement(status="crash"),
+        Measurement(facts={"started": True}),
+        Measurement(assumed="fail"),
+    ):
+        intake.refuse_unmeasured(fine, [guessed])
+    ran = Measurement(status="reference-failed", message="The reference failed while it ran the model.")
+    with pytest.raises(StepRefused, match="give them with --inputs") as no:
+        intake.refuse_unmeasured(ran, [guessed])
+    assert no.value.code == 4
+    for m, samples in (
+        (ran, [guessed, real]),
+        (Measurement(status="reference-failed", message="The model has opset 99."), [guessed]),
+        (Measurement(status="refused", message="No."), [real]),
+        (Measurement(status="unsupported", message="Exec format error.", facts={"started": False}), []),
+    ):
+        with pytest.raises(StepRefused) as no:
+            intake.refuse_unmeasured(m, samples)
+        assert (str(no.value), no.value.code) == (m.message, 4)
