@@ -116,7 +116,7 @@ class Measure(Probe, frozen=True, tag="measure"):
     """Build a candidate on an engine, run it on samples, compare with the captured reference of the whole model.
 
     ``keep``    node ids kept in higher precision (FP32); the engine says how (casts, layer precisions).
-    ``marks``   tensor ids observed beside the outputs; compared, not judged.
+    ``marks``   tensor ids observed beside the outputs; compared, not judged. A cut tensor is scored as it was fed.
     ``effect``  also transplant the engine's output values into the reference run of the whole model and score O.
                 ``effect_on``: tensor ids of O ("" = all the model's outputs).
     ``runs``    runs of the one build; each run's scores are kept. 0: the candidate is built and not run, so that no engine but
@@ -177,7 +177,8 @@ class Score(msgspec.Struct, frozen=True, omit_defaults=True):
     ``max_abs`` largest absolute difference; ``max_rel`` largest |a-b|/|b|; ``rel_max`` max_abs over max |reference|;
     ``rel_l2`` ||a-b|| / ||b||; ``cosine`` 1 for identical directions; ``sqnr_db`` 20 log10(||b|| / ||a-b||), SILENT_DB when
     equal; ``ulp`` largest distance in units in the last place of the coarser of the two dtypes; ``mismatched`` fraction of
-    elements over 1e-5 absolute and 1e-5 relative. Differences count finite elements only; ``new_nonfinite`` and
+    elements over 1e-5 absolute and 1e-5 relative; ``vanished`` elements that are 0 and are not in the reference, the largest of
+    which is ``vanished_max`` there. Differences count finite elements only; ``new_nonfinite`` and
     ``lost_nonfinite`` count the others. NaN in the same place, and the same infinity in the same place, are equal. ``exact``
     marks integers, booleans, strings: compared exactly in wide arithmetic. ``front`` is the staircase of (absolute, relative)
     differences that no other element exceeds in both: it answers every (atol, rtol) question without a new run (at most 64
@@ -202,6 +203,8 @@ class Score(msgspec.Struct, frozen=True, omit_defaults=True):
     equal: bool = False  # bitwise, NaN payloads aside
     absmax: float = 0.0  # largest finite magnitude of the reference
     actual_absmax: float = 0.0
+    vanished: int = 0
+    vanished_max: float = 0.0
     front: tuple[tuple[float, float], ...] = ()
     problem: str = ""  # "missing", "shape": compared as a failure
 

@@ -46,7 +46,8 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
     coarse = _coarser(actual.dtype, expected.dtype)
     difference = signal = power = dot = 0.0
     max_abs = max_rel = absmax = actual_absmax = ulp = 0.0
-    mismatched = new = lost = differing = 0
+    mismatched = new = lost = differing = vanished = 0
+    vanished_max = 0.0
     first = -1
     front: Floats = np.zeros((0, 2))
     scale = _scale(actual, expected)
@@ -73,7 +74,11 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
         with np.errstate(over="ignore"):
             apart = np.minimum(np.abs(x - y), HUGE)
             relative = np.minimum(apart / np.where(size == 0, TINY, size), HUGE)
-        differing += int(np.count_nonzero(apart))
+        unequal = int(np.count_nonzero(apart))
+        differing += unequal
+        if unequal:
+            gone = size[(x == 0) & (size > 0)]
+            vanished, vanished_max = vanished + gone.size, max(vanished_max, float(gone.max(initial=0.0)))
         absmax = max(absmax, float(size.max()))
         actual_absmax = max(actual_absmax, float(x.max()), -float(x.min()))
         scaled, small_x, small_y = apart * scale, x * scale, y * scale
@@ -105,6 +110,8 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
         equal=differing == 0,
         absmax=_json(absmax),
         actual_absmax=_json(actual_absmax),
+        vanished=vanished,
+        vanished_max=_json(vanished_max),
         front=_steps(front),
     )
 

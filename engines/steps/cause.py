@@ -9,13 +9,27 @@ from engines.steps.base import Case, Findings, Suspect
 
 # Largest finite value of each storage type: IEEE 754 binary16; bfloat16 has the exponent range of binary32.
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895314e38, "float32": 3.4028235e38}
+# Smallest positive values: normal, below which hardware may flush to 0, and subnormal, below half of which all is 0.
+SMALLEST = {"float16": (6.104e-5, 5.960e-8), "bfloat16": (1.1755e-38, 9.2e-41), "float32": (1.1755e-38, 1.4e-45)}
+INT32 = 2**31 - 1
 DIVIDERS = frozenset({"Div", "Reciprocal", "Sqrt", "Log", "Pow", "LayerNormalization", "LpNormalization"})
 MASKERS = frozenset({"Add", "Sub", "Mul", "Where", "ConstantOfShape", "Expand"})
+DIFFERENCES = frozenset({"Sub", "Add", "Sum", "ReduceSum"})
+# What sums many terms inside one node, in whatever precision the engine likes.
+SUMS = frozenset(
+    {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "CumSum", "ReduceSum", "ReduceMean", "ReduceSumSquare", "ReduceL1",
+     "ReduceL2", "AveragePool", "GlobalAveragePool"}
+)  # fmt: skip
+# A small change of what they read can change all that they give. Cast counts where it gives integers.
 DISCONTINUOUS = frozenset(
-    {"TopK", "ArgMax", "ArgMin", "NonMaxSuppression", "Round", "Floor", "Ceil", "Resize", "Sign", "Greater", "Less"}
-)
+    {"TopK", "ArgMax", "ArgMin", "NonMaxSuppression", "Round", "Floor", "Ceil", "Resize", "GridSample", "Sign", "Mod", "Cast",
+     "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "OneHot", "Unique"}
+)  # fmt: skip
+JUMP = 10.0  # times larger than what was read, and more, is a jump and no amplification
 CANCELS = 20.0  # operands this much larger than their difference lose more than four bits
 MASK_MAGNITUDE = 1e8  # activations do not reach it; the usual mask constants (1e9, the largest float) do
+LONG = 8  # nodes, from which on an error may be said to grow with depth
+STEP = 0.25  # of the whole error: where it grows with depth, no node adds more
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -24,7 +38,8 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Inner(msgspec.Struct, frozen=True):
-    """One tensor of the case as the engine computed it: its node's op and its score against the reference."""
+    """One tensor of the case as the engine computed it: its node's op and its score against the reference. ``op`` is empty for
+    what the case is fed, which is scored as it was stored."""
 
     op: str
     node: str
@@ -41,8 +56,8 @@ def name_cause(
     watched: float | None = None,
     said: str = "",
 ) -> Cause:
-    """``inner``: every tensor made inside the case, topological; none where watching them cures the case, which is then off by
-    ``watched`` only. The first rule that has numbers to show wins."""
+    """``inner``: every tensor that the case is fed, then every one made inside it, topological; none where watching them cures
+    the case, which is then off by ``watched`` only. The first rule that has numbers to show wins."""
     if findings.optimizers:
         guilty = ", ".join(findings.optimizers)
         return Cause("optimizer", f"Switching {guilty} off makes the model pass; switching only it on makes it fail.")
@@ -67,35 +82,24 @@ def name_cause(
             f"With its inner tensors watched the case is off by {_say(watched)} instead of {_say(case.own)}: what the engine "
             f"does between these {len(case.ops)} nodes, joined, is at fault, and no inner number can say more.",
         )
-    odd = next((i for i in inner if i.score.problem), None)
+    made = [i for i in inner if i.op]
+    scores = {i.score.name: i.score for i in inner}
+    odd = next((i for i in made if i.score.problem), None)
     if odd is not None:
+        jump = _jump([odd], scores)
         what = "no output" if odd.score.problem == "missing" else "an output of another shape than the reference's"
-        return Cause("kernel", f"{odd.node} ({odd.op}) gives {what}.")
-    broken = next((i for i in inner if i.score.new_nonfinite), None)
+        return jump or Cause("kernel", f"{odd.node} ({odd.op}) gives {what}.")
+    broken = next((i for i in made if i.score.new_nonfinite), None)
     if broken is not None:
-        return _nonfinite(broken, storage)
-    if suspect is not None and suspect.added_exact is not None and suspect.added > 10 * max(suspect.added_exact, 1e-12):
-        return Cause(
-            "cancellation",
-            f"{suspect.name} fed exact inputs is off by {suspect.added_exact:.2g}, fed inputs rounded to {storage} by "
-            f"{_say(suspect.added)}: it takes the difference of nearly equal values.",
-        )
-    if case.needs_higher_inputs:
-        return Cause(
-            "cancellation",
-            f"The case passes when fed exactly and is off by {_say(case.own)} when its inputs are rounded to {storage}.",
-        )
-    cancelled = _cancellation(inner)
-    if cancelled is not None:
-        return cancelled
-    jumps = [i for i in inner if i.op in DISCONTINUOUS]
-    if jumps:
-        return Cause("rounding", f"{jumps[0].node} ({jumps[0].op}) turns a small difference into a jump.")
-    if any(i.score.exact and not i.score.equal for i in inner):
-        wrong = next(i for i in inner if i.score.exact and not i.score.equal)
-        return Cause("integer-narrowing", f"{wrong.node} ({wrong.op}) gives other integers than the reference.")
+        return _nonfinite(broken, scores, storage)
+    grown = _growth(made, scores)
     if findings.spread:
-        return Cause("accumulation", "No single node adds the error; it grows with depth.")
+        return grown or Cause("accumulation", "No single node adds the error; it grows with depth.")
+    amplified = _amplified(case, suspect, storage, made, scores)
+    found = _vanished(made, case, storage) or _jump(made, scores) or _cancellation(made, scores) or amplified or grown
+    found = found or _integers(made, scores) or _summed(made, findings, case, storage)
+    if found is not None:
+        return found
     if findings.emulated is not None and findings.signature and findings.emulated < findings.signature.error / 10:
         return Cause(
             "kernel",
@@ -120,11 +124,73 @@ def _quantization(inner: Sequence[Inner], case: Case) -> Cause | None:
     )
 
 
-def _cancellation(inner: Sequence[Inner]) -> Cause | None:
+def _amplified(
+    case: Case, suspect: Suspect | None, storage: str, made: Sequence[Inner], scores: dict[str, Score]
+) -> Cause | None:
+    """Right when fed exactly, wrong when fed what the engine would have stored."""
+    exact = suspect.added_exact if suspect is not None else None
+    if suspect is not None and exact is not None and suspect.added > 10 * max(exact, 1e-12):
+        said = f"{suspect.name} fed exact inputs is off by {exact:.2g}, fed inputs rounded to {storage} by {_say(suspect.added)}"
+        node = next((i for i in made if i.node == suspect.name), None)
+    elif case.needs_higher_inputs:
+        said = (
+            f"The case passes when fed exactly and is off by {_say(case.own)} when its inputs are rounded to {storage}"
+        )
+        node = made[-1] if made else None
+    else:
+        return None
+    read = [scores[name] for name in node.reads if name in scores and scores[name].max_abs > 0] if node else []
+    gone = [s for s in read if 0 < s.vanished_max < _smallest(storage)]
+    if gone:
+        return Cause("epsilon-underflow", f"{said}: it reads values up to {gone[0].vanished_max:.2g}, {_ends(storage)}")
+    if any(i.op in DIFFERENCES for i in made):
+        return Cause("cancellation", f"{said}: it takes the difference of nearly equal values.")
+    if not read:
+        return Cause("rounding", f"{said}.")
+    largest = max(read, key=lambda s: s.absmax)
+    return Cause(
+        "rounding",
+        f"{said}: it reads values up to {largest.absmax:,.6g}, which are rounded by up to {largest.max_abs:.2g}.",
+    )
+
+
+def _vanished(made: Sequence[Inner], case: Case, storage: str) -> Cause | None:
+    """Small values that became 0, where that is all the error there is, or where what divides by them fails."""
+    for i in made:
+        s = i.score
+        lost = 0 < s.vanished_max < _smallest(storage)
+        if lost and (s.actual_absmax == 0 or (case.effect is not None and case.effect >= HUGE)):
+            return Cause(
+                "epsilon-underflow",
+                f"{i.node} ({i.op}) gives 0 for values up to {s.vanished_max:.2g} ({s.vanished} of them), {_ends(storage)}",
+            )
+    return None
+
+
+def _jump(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
+    """A small difference in what is read that becomes another choice."""
+    for i in made:
+        if i.op not in DISCONTINUOUS or i.score.equal or (i.op == "Cast" and not i.score.exact):
+            continue
+        read = [scores[name] for name in i.reads if name in scores and not scores[name].exact]
+        small = max((s.rel_l2 for s in read), default=0.0)
+        gives = 1.0 if i.score.exact or i.score.problem else i.score.rel_l2
+        if 0 < small * JUMP < gives:
+            other = (
+                "a result of another shape" if i.score.problem
+                else f"{100 * i.score.mismatched:.3g} % other results" if i.score.exact
+                else f"results off by {i.score.rel_l2:.2g}"
+            )  # fmt: skip
+            return Cause(
+                "rounding", f"{i.node} ({i.op}) makes {other} of values that are off by {small:.1g}: it jumps."
+            )
+    return None
+
+
+def _cancellation(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
     """A difference far smaller than what it is taken of, wrong by more than its operands are."""
-    made = {i.score.name: i.score for i in inner}
-    for i in inner:
-        operands = [made[name] for name in i.reads if name in made]
+    for i in made:
+        operands = [scores[name] for name in i.reads if name in scores]
         if i.op not in ("Sub", "Add") or not operands or i.score.absmax <= 0:
             continue
         largest = max(operands, key=lambda s: s.absmax)
@@ -137,7 +203,60 @@ def _cancellation(inner: Sequence[Inner]) -> Cause | None:
     return None
 
 
-def _nonfinite(broken: Inner, storage: str) -> Cause:
+def _growth(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
+    """An error that every node of a long case adds a little to."""
+    errors = [i.score.rel_l2 for i in made]
+    if len(made) < LONG or any(i.score.exact for i in made) or max(errors) <= 0:
+        return None
+    steps = [
+        i.score.rel_l2 - max((scores[name].rel_l2 for name in i.reads if name in scores), default=0.0) for i in made
+    ]
+    if max(steps) > STEP * max(errors) or max(errors) > 2 * errors[-1]:
+        return None
+    return Cause(
+        "accumulation",
+        f"No single node adds the error: over {len(made)} tensors it grows from {errors[0]:.2g} to {errors[-1]:.2g}, and none "
+        f"adds more than {max(steps):.2g}.",
+    )
+
+
+def _integers(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
+    """Integers are exact at every precision: other ones, from the same inputs, are the engine's doing."""
+    wrong = next((i for i in made if i.score.exact and not i.score.equal), None)
+    if wrong is None:
+        return None
+    read = [scores[name] for name in wrong.reads if name in scores]
+    if any(not s.equal for s in read):
+        return None
+    wide = [s for s in (*read, wrong.score) if s.dtype in ("int64", "uint64", "uint32") and s.absmax > INT32]
+    if wide:
+        return Cause(
+            "integer-narrowing",
+            f"{wrong.node} ({wrong.op}) computes with {wide[0].dtype} up to {wide[0].absmax:,.0f}; 32 bits end at {INT32:,}, and "
+            f"the engine's result, at most {wrong.score.actual_absmax:,.0f}, is what is left of it.",
+        )
+    return Cause(
+        "kernel",
+        f"{wrong.node} ({wrong.op}) gives other integers than the reference from the same inputs: off by up to "
+        f"{wrong.score.max_abs:,.0f}, where the largest is {wrong.score.absmax:,.0f}.",
+    )
+
+
+def _summed(made: Sequence[Inner], findings: Findings, case: Case, storage: str) -> Cause | None:
+    """One node that adds up many terms, wrong where a sum kept in FP32 is right. A large error is no matter of adding up."""
+    last = made[-1] if made else None
+    if last is None or last.op not in SUMS or storage not in ("float16", "bfloat16") or findings.emulated is None:
+        return None
+    if len({i.node for i in made}) > 1 or case.own > 0.5 or findings.emulated > case.own / 10:
+        return None
+    return Cause(
+        "accumulation",
+        f"{last.node} ({last.op}) is off by {_say(case.own)} from inputs that are right; with its sums kept in FP32 the model "
+        f"would be off by {findings.emulated:.2g}.",
+    )
+
+
+def _nonfinite(broken: Inner, scores: dict[str, Score], storage: str) -> Cause:
     largest = LARGEST.get(storage, LARGEST["float32"])
     reached = broken.score.absmax
     if reached > largest and reached >= MASK_MAGNITUDE and broken.op in MASKERS:
@@ -152,16 +271,29 @@ def _nonfinite(broken: Inner, storage: str) -> Cause:
             f"{broken.node} ({broken.op}) reaches {reached:,.0f} in the reference; {storage} ends at {largest:,.0f}.",
         )
     if broken.op in DIVIDERS:
+        gone = [(name, scores[name]) for name in broken.reads if name in scores and scores[name].vanished]
+        became = (
+            f"{gone[0][0]}, up to {gone[0][1].vanished_max:.2g}, {_ends(storage)}"
+            if gone
+            else "what it divides by became 0."
+        )
         return Cause(
             "epsilon-underflow",
-            f"{broken.node} ({broken.op}) is infinite or NaN although its true values stay below {reached:.3g}: "
-            "what it divides by became 0.",
+            f"{broken.node} ({broken.op}) is infinite or NaN although its true values stay below {reached:.3g}: {became}",
         )
     return Cause(
         "overflow",
         f"{broken.node} ({broken.op}) is infinite or NaN; its true values stay below {reached:.3g}, "
         "so a value on the way overflowed.",
     )
+
+
+def _smallest(storage: str) -> float:
+    return SMALLEST.get(storage, SMALLEST["float32"])[0]
+
+
+def _ends(storage: str) -> str:
+    return f"and {storage} makes 0 of what is below {SMALLEST.get(storage, SMALLEST['float32'])[1] / 2:.1g}."
 
 
 def _say(value: float) -> str:

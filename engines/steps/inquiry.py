@@ -7,10 +7,10 @@ from typing import Literal
 import msgspec
 
 from engines.compare.criterion import Criterion, Signature, Verdict
-from engines.compare.judge import judge, judge_check
+from engines.compare.judge import judge, judge_check, worst
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.probe import Candidate, Check, Describe, Edit, Measure, Measurement
+from engines.probe import Candidate, Check, Describe, Edit, Measure, Measurement, SampleResult
 from engines.steps.base import Described, Findings, StepContext, StepRefused, Sub
 
 
@@ -132,6 +132,15 @@ class Inquiry(msgspec.Struct, frozen=True):
         if self.ctx.check:
             return judge_check(measurement, self.criterion)
         return judge(measurement, self.criterion, self.signature)
+
+    def row(self, measurement: Measurement) -> SampleResult:
+        """The result of the row that the signature was locked on, of a feed whose rows are told apart; else the worst one."""
+        results = measurement.results
+        named = next((r for r in results if r.sample == self.signature.sample), None)
+        if named is not None or len(results) == 1:
+            return named or results[0]
+        sample = worst(results, self.criterion)[0]
+        return next((r for r in results if r.sample == sample), results[0])
 
     def lowered(self, effect: float | None) -> "Inquiry":
         """The same with an e0 of at most ``effect``: for a culprit whose own effect is a part of the failure, the rest

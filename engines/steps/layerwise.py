@@ -173,7 +173,7 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
             seen.failing += 1
             seen.inherited.update(
                 (ask.index.by_name[score.name], score)
-                for score in m.results[0].marks
+                for score in ask.row(m).marks
                 if score.name in ask.index.by_name
             )
         # A batch that cures the failure says nothing about its tensors: what it saw is left out.
@@ -200,8 +200,8 @@ def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
         exact: Measurement = yield ask.ask(candidate, effect=False, feed="exact")
         if stored.status != "ok" or not stored.results:
             continue
-        exactly = {s.name: s for s in exact.results[0].outputs} if exact.status == "ok" and exact.results else {}
-        for score in stored.results[0].outputs:
+        exactly = {s.name: s for s in ask.row(exact).outputs} if exact.status == "ok" and exact.results else {}
+        for score in ask.row(stored).outputs:
             added[index.by_name[score.name]] = (score, exactly.get(score.name))
     return added
 
@@ -395,7 +395,7 @@ def _say(value: float) -> str:
 
 SPEC = StepSpec(
     name="layerwise",
-    version=2,
+    version=3,
     summary="Run the model with every tensor readable, and find the node whose own error reaches the outputs.",
     run=layerwise,
     outcome=LayerwiseOutcome,

@@ -89,9 +89,7 @@ def _by_tensor(ask: Inquiry, m: Measurement) -> dict[int, Score]:
     if m.status != "ok" or not m.results:
         return {}
     return {
-        ask.index.by_name[s.name]: s
-        for s in (*m.results[0].outputs, *m.results[0].marks)
-        if s.name in ask.index.by_name
+        ask.index.by_name[s.name]: s for s in (*ask.row(m).outputs, *ask.row(m).marks) if s.name in ask.index.by_name
     }
 
 

@@ -204,7 +204,7 @@ def _own_signature(ask: Inquiry, m: Measurement, verdict: Verdict) -> Signature 
         return ask.signature
     if not isinstance(m, Measurement) or not m.results:
         return None
-    scores = m.results[0].outputs
+    scores = ask.row(m).outputs
     failing = {s.name: badness(s, ask.criterion) for s in scores if over(s, ask.criterion)}
     return (
         Signature(
@@ -227,7 +227,7 @@ def _still(ask: Inquiry, m: Measurement, candidate: Candidate, signature: Signat
         return ask.verdict(m).failed
     if m.status != "ok" or not m.results:
         return False
-    scores = {s.name: s for s in m.results[0].outputs}
+    scores = {s.name: s for s in ask.row(m).outputs}
     same = [scores[n] for n in signature.outputs if n in scores]
     errors = [badness(s, ask.criterion) for s in same]
     worst = max(errors, default=0.0)

@@ -79,6 +79,7 @@ class _Measuring:
         self.part = Part(store, self.model, probe.candidate, probe.inputs, probe.reference, progress)
         self.keep = frozenset(range(len(self.index.nodes)) if probe.keep == ALL else decode(probe.keep))
         self.notes: list[str] = []
+        self.marked_feeds: tuple[int, ...] = ()  # cut tensors that are to be scored as they are fed
         self.marks = self._marks()
         self.final = decode(probe.effect_on) if probe.effect_on not in ("", ALL) else self.index.outputs
         # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no part of the answer.
@@ -140,6 +141,8 @@ class _Measuring:
             return ()
         made = {t for n in self.part.nodes for t in self.index.nodes[n].outputs}
         wanted = made if self.probe.marks == ALL else made.intersection(decode(self.probe.marks))
+        if self.probe.marks != ALL:
+            self.marked_feeds = tuple(sorted(set(decode(self.probe.marks)).intersection(self.part.needed) - made))
         skipped = [t for t in wanted if self.index.tensors[t].dtype in ("sequence", "optional")]
         if skipped:
             self.notes.append(f"{len(skipped)} tensors hold sequences and cannot be observed.")
@@ -219,7 +222,8 @@ class _Measuring:
             self.notes.append(
                 f"{len(unseen)} tensors could not be observed, '{first}' first: the engine does not give them out."
             )
-        marks = scores({t: (actual[t], expected[t]) for t in self.marks if t in actual})
+        given = {t: (feed.arrays[t], feed.exact.get(t, feed.arrays[t])) for t in self.marked_feeds if t in feed.arrays}
+        marks = scores({**{t: (actual[t], expected[t]) for t in self.marks if t in actual}, **given})
         effects = scores(effect)
         return [
             SampleResult(
