@@ -17,7 +17,6 @@ from wizard.session import folder as folders
 from . import tiny
 from .conftest import Walk, Walked, command, environment
 
-RANDOM = np.random.default_rng(0)
 
 
 class End(msgspec.Struct, frozen=True):
@@ -47,7 +46,7 @@ def fixed_by_sanitizing(folder: Path) -> list[str | Path]:
 
 
 def input_sensitive(folder: Path) -> list[str | Path]:
-    real = tiny.feeds(folder / "between-0-and-1.npz", x=RANDOM.random((2, 64), np.float32))
+    real = tiny.feeds(folder / "between-0-and-1.npz", x=np.random.default_rng(0).random((2, 64), np.float32))
     return [tiny.norm(folder), "--inputs", real, "--val-range", "x:[0,255]", "--engine", "emulate"]
 
 

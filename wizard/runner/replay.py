@@ -77,6 +77,12 @@ class Replay(msgspec.Struct, frozen=True):
             return CANNOT_TELL
         if expect == "fixed" and "fixed" not in outcomes:
             return DIFFERS
+        if (
+            expect == "fails"
+            and "still passes" in outcomes
+            and not outcomes & {"still fails", "fails differently", "same"}
+        ):
+            return DIFFERS  # nothing of it fails
         return AS_EXPECTED
 
 
@@ -236,19 +242,36 @@ def decisive(rec: Recording) -> list[Decisive]:
 
 
 def _alike(state: State, probe: AnyProbe, store: Store) -> Measurement | None:
-    """What the session measured of the same question asked in another manner: with its files kept, or alone on the machine."""
+    """What the session measured of the same question asked in another manner: with its files kept, alone on the machine, in
+    several runs, or of more samples than these."""
 
     def plain(other: AnyProbe) -> AnyProbe:
-        changes: dict[str, Any] = {"attempt": 0, "exclusive": False, "timeout": 0.0, "save": ""}
+        changes: dict[str, Any] = {
+            "attempt": 0, "exclusive": False, "timeout": 0.0, "save": "", "runs": 1, "samples": (),
+        }  # fmt: skip
         return msgspec.structs.replace(other, **{k: v for k, v in changes.items() if hasattr(other, k)})
 
     wanted = plain(probe)
     for name, asked in state.asked.items():
-        if asked.probe is not None and type(asked.probe) is type(probe) and plain(asked.probe) == wanted:
-            measurement = known_measurement(state, name, store)
-            if measurement is not None:
-                return measurement
+        other = asked.probe
+        if other is None or type(other) is not type(probe) or plain(other) != wanted:
+            continue
+        measurement = known_measurement(state, name, store)
+        if measurement is None or not isinstance(probe, Measure) or not isinstance(other, Measure):
+            found = measurement
+        elif set(probe.samples) <= set(other.samples):
+            found = _only(measurement, probe.samples)
+        else:
+            continue
+        if found is not None:
+            return found
     return None
+
+
+def _only(measurement: Measurement, samples: tuple[str, ...]) -> Measurement:
+    """What it says of these samples, or of their rows."""
+    kept = tuple(r for r in measurement.results if r.sample in samples or r.sample.partition("/")[0] in samples)
+    return msgspec.structs.replace(measurement, results=kept)
 
 
 def _decisive_rows(rec: Recording, visit: Visit, store: Store) -> Iterator[dict[str, Any]]:
