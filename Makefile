@@ -2,7 +2,7 @@
 # make faults kills sessions at 1000 moments (NARROWDOWN_FAULTS=N for fewer) and prints a table
 # make test   lint, types, import rules and the fast test suite
 .POSIX:
-.PHONY: demo test test-slow bench faults lint check-format wheel clean
+.PHONY: demo test test-slow bench screenshots faults lint check-format wheel clean
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -20,6 +20,9 @@ test-slow: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m pytest -m benchmark -s $(ARGS)
+
+screenshots: $(VENV)/.dev
+	$(BIN)/python -P docs/screenshots/take.py
 
 faults: $(VENV)/.dev
 	$(BIN)/python -m pytest -m faults $(ARGS)
