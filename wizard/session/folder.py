@@ -83,7 +83,7 @@ def create(problem: Problem, flow_text: str, root: Path | None = None, *, folder
     target = folder.absolute() if folder else _fresh(root or home())
     if target.exists() and not target.is_dir():
         raise OtherProblem(f"'{target}' is a file and no folder; name a new folder.")
-    if target.exists() and any(target.iterdir()):
+    if target.exists() and not _unborn(target):
         raise OtherProblem(f"'{target}' is not empty and holds no session; name a new folder.")
     fresh = not target.exists()
     try:
@@ -301,6 +301,22 @@ def _folders(root: Path) -> Iterator[Path]:
         yield from (entry for entry in root.iterdir() if (entry / DESCRIPTION).is_file())
     except OSError:
         return
+
+
+def _unborn(folder: Path) -> bool:
+    """Whether a folder holds nothing but what ``create`` had made when it was killed: its empty parts, and once all of them are
+    there the flow and temporary files. Anything else is a user's."""
+    store = Store(folder)
+    made = (store.artifacts, store.models, store.weights, store.inputs, store.captures, store.logs)
+    parts = {part.relative_to(folder).parts[0] for part in made}
+    entries = list(folder.iterdir())
+    whole = all(part.is_dir() for part in made)
+    ours = (f".{FLOW}.", f".{DESCRIPTION}.")
+    return all(
+        (entry.name in parts and entry.is_dir() and all(inner.is_dir() for inner in entry.rglob("*")))
+        or (whole and (entry.name == FLOW or (entry.name.startswith(ours) and entry.suffix == ".tmp")))
+        for entry in entries
+    )
 
 
 def _fresh(root: Path) -> Path:

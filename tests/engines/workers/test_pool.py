@@ -111,6 +111,18 @@ def test_silence_is_a_timeout_even_if_term_is_ignored(tmp_path: Path) -> None:
     assert after.status == "ok"
 
 
+def test_a_worker_that_was_stopped_is_a_timeout(tmp_path: Path) -> None:
+    """SIGSTOP: it neither answers nor dies of TERM."""
+
+    async def work(pool: Pool) -> tuple[Measurement, Measurement]:
+        await pool.run(ask("sleep=0"))
+        os.kill(pool.snapshot()[0].pid, signal.SIGSTOP)
+        return await pool.run(ask("sleep=0"), timeout=0.3), await pool.run(ask("sleep=0"))
+
+    late, after = use(tmp_path, 1, work)
+    assert (late.status, after.status) == ("timeout", "ok")
+
+
 def test_an_exclusive_probe_has_the_machine_to_itself(tmp_path: Path) -> None:
     async def work(pool: Pool) -> list[Measurement]:
         orders = [

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ from wizard.session.problems import (
     OtherProblem,
     SessionProblem,
 )
+from wizard.session.state import fold
 
 PROBLEM = Problem(model="/models/m.onnx", tolerance={"": 1e-3}, digests={"/models/m.onnx": "0" * 64})
 FLOW = load("accuracy").text
@@ -190,3 +192,59 @@ def test_clients_load_no_engine():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("made", range(9))
+def test_a_creation_that_was_killed_is_begun_again(tmp_path, monkeypatch, made):
+    """However far it got: ``--session DIR`` must not stand before its own ruins."""
+
+    class Killed(BaseException):
+        pass
+
+    count = iter(range(100))
+
+    def dying(real):
+        def call(*args, **rest):
+            if next(count) == made:
+                raise Killed
+            return real(*args, **rest)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "mkdir", dying(Path.mkdir))
+        patched.setattr(Path, "replace", dying(Path.replace))
+        with pytest.raises(Killed):
+            folder.create(PROBLEM, "flow", folder=tmp_path / "s")
+    assert not (tmp_path / "s" / folder.DESCRIPTION).exists()
+    assert folder.describe(folder.create(PROBLEM, "flow", folder=tmp_path / "s")).problem == PROBLEM
+
+
+def test_a_users_own_files_are_no_ruins(tmp_path):
+    (tmp_path / folder.FLOW).write_text("mine")
+    with pytest.raises(OtherProblem):
+        folder.create(PROBLEM, "flow", folder=tmp_path)
+    assert (tmp_path / folder.FLOW).read_text() == "mine"
+
+
+def test_a_lock_that_a_reboot_left_holds_nothing(tmp_path):
+    """The note names a process that runs again, on this host: another one, with the same number."""
+    made = folder.create(PROBLEM, "flow", folder=tmp_path / "s")
+    left = lock.Holder(os.getpid(), socket.gethostname(), "/tmp/gone.sock", 1.0)
+    (made / lock.NAME).write_bytes(msgspec.json.encode(left))
+    assert lock.holder(made) is None
+    assert folder.summary(made).holder == ""
+    held = lock.Lock.acquire(made)
+    held.release()
+
+
+def test_a_clock_that_jumps_back_changes_no_order(tmp_path):
+    times = iter([2e9, 1e9, 5.0, 1.5e9])
+    book = Journal(tmp_path / NAME, clock=lambda: next(times))
+    for text in ("a", "b", "c"):
+        book.append(e.NoteAdded(text=text))
+    book.close()
+    events = read(tmp_path / NAME)
+    assert [(event.seq, event.text) for event in events] == [(1, "a"), (2, "b"), (3, "c")]
+    assert [note.text for note in fold(events).notes] == ["a", "b", "c"]
+    assert Journal(tmp_path / NAME, clock=lambda: 1.0).append(e.NoteAdded(text="d")).seq == 4
