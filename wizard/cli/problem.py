@@ -17,6 +17,7 @@ from engines.graph import filekind
 from engines.spec import EngineSpec, parse
 from wizard.cli.exits import BAD_USAGE, MISSING, Refusal, nearest
 from wizard.problem import Problem
+from wizard.trust import LIBRARIES
 
 Value = TypeVar("Value")
 
@@ -178,6 +179,9 @@ def engine_spec(text: str, option: str) -> str:
                 BAD_USAGE, f"{option}: {name}={spec.get(name)}: there is no such file.{near or ' Check the path.'}"
             )
         spec = spec.with_option(name, str(path.absolute()))
+    for name in LIBRARIES:  # a worker runs in a folder of its own
+        paths = filter(None, spec.get(name).split("+"))
+        spec = spec.with_option(name, "+".join(str(Path(path).expanduser().absolute()) for path in paths))
     return str(spec)
 
 
