@@ -4,6 +4,7 @@ Names in a model, lines of a log and paths hold anything: brackets that Textual 
 characters, lone surrogates. Everything that was not written by us passes through here before a widget sees it.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable
 
@@ -13,6 +14,7 @@ from textual.content import Content, Span
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # Cc control, Cf format (bidirectional marks, joiners: their width is the terminal's opinion), Cs lone surrogates, Co private
 # use, Cn unassigned, Zl/Zp line and paragraph separators.
+_SEQUENCE = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")  # colours and the like that engines write into their logs
 _DROPPED = frozenset({"Cc", "Cf"})
 _REPLACED = frozenset({"Cs", "Co", "Cn"})
 
@@ -33,7 +35,7 @@ def clean(text: str, *, lines: bool = False) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", " ")
+    text = _SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n").replace("\t", " ")
     if lines:
         return "\n".join("".join(map(_safe, line)) for line in text.split("\n"))
     return "".join(map(_safe, text.replace("\n", " ")))

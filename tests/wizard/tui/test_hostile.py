@@ -83,6 +83,7 @@ def harmless(text: str) -> bool:
 
 @given(names)
 def test_clean_is_harmless_and_stable(text: str) -> None:
+    assert clean(f"\x1b[0;93m{'W'}\x1b[m") == "W", "colours of a log go as a whole"
     once = clean(text)
     assert harmless(once)
     assert "\n" not in once

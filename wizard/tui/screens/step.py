@@ -225,6 +225,7 @@ class StepScreen(SessionScreen):
         self.query_one("#how", Text).show("Enter runs it; s skips it.", "bold $recommended")
 
     def _work(self, scene: Scene) -> None:
+        self.query_one("#log-panel").display = False
         if scene.face == "starting":
             waiting = scene.work if scene.work.phase == "running" else msgspec.structs.replace(scene.work, text=WAITING)
             self.query_one("#doing", Doing).show(waiting, Hunt())

@@ -33,7 +33,7 @@ class LogCard(Card[None]):
     """What the probes of this step did, and what the engines wrote; the end of it where it is long."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("b,q,l", "close", "close", show=False),
+        Binding("b,q,l,enter", "close", "close", show=False),
         Binding("f", "follow", "follow the end", show=False),
         Binding("slash", "find", "find", show=False),
         Binding("n", "go(1)", "next match", show=False),
