@@ -101,7 +101,11 @@ def test_the_campaign(
                 campaign.disturbed(scene, manner, faults.moments(manner, chance, seconds), left, tally)
                 steps |= tally.steps
                 with capsys.disabled():
-                    print(f"{sum(t.kills for t in tallies.values())} of {wanted}: {scene.name}, {manner}", flush=True)
+                    print(
+                        f"{sum(t.kills for t in tallies.values())} of {wanted}: {scene.name}, {manner}",
+                        *tally.wrong,
+                        flush=True,
+                    )
     campaign.straight(scenes["whole flow"])
     session = campaign.home / "straight-whole flow"
     listed = [*tallies.values(), faults.interrupted_exports(campaign, session, exports, 2.0)]

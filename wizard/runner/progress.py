@@ -2,7 +2,6 @@
 never journalled."""
 
 import contextlib
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 def write(folder: Path, snapshot: Snapshot) -> None:
     """Replace the file. Not synced: it is worth nothing after a crash. A disk that is full does not stop the work
     for this."""
-    temporary = folder / f".{NAME}.{os.getpid()}.tmp"
+    temporary = folder / f".{NAME}.tmp"  # one name: what a killed runner leaves is used again
     with contextlib.suppress(OSError):
         temporary.write_bytes(msgspec.json.encode(msgspec.structs.replace(snapshot, ts=round(time.time(), 3))))
         temporary.replace(folder / NAME)
