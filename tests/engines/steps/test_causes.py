@@ -1,0 +1,72 @@
+"""Every small construction of a known failure, from the comparison to the named cause, on real engines."""
+
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+Open = Callable[..., Any]
+ROOT = Path(__file__).parents[3]
+
+
+def beside(path: Path) -> ModuleType:
+    """A module that is no package's."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+failures = beside(Path(__file__).with_name("failures.py"))
+tiny = beside(ROOT / "tests" / "e2e" / "tiny.py")
+MADE = [f for f in failures.TABLE if f.build is not None]
+
+
+def open_failure(open_model: Open, folder: Path, failure: Any) -> Any:
+    model, inputs = failure.build(folder, tiny)
+    return open_model(model, failure.engine, (inputs,) if inputs else ())
+
+
+@pytest.mark.parametrize("failure", MADE, ids=lambda f: f.what)
+def test_the_cause_is_named_with_the_numbers_that_show_it(open_model: Open, tmp_path: Path, failure: Any) -> None:
+    if failure.engine.startswith("openvino"):
+        pytest.importorskip("openvino")
+    s = open_failure(open_model, tmp_path, failure)
+    compared = s.step("compare").finish.outcome
+    if not failure.cause:
+        assert compared.verdict == "passes"
+        return
+    assert compared.verdict == "fails"
+    assert s.step("layerwise").finish.outcome.observer == "reproduces"
+    extracted = s.step("extract").finish.outcome
+    assert extracted.names == failure.nodes
+    confirmed = s.step("confirm").finish.outcome
+    assert (confirmed.failures, confirmed.cause) == (confirmed.looks, failure.cause), confirmed.evidence
+    assert re.search(failure.said, confirmed.evidence), confirmed.evidence
+
+
+@pytest.mark.parametrize(("build", "harmless"), [("gelu", "/cube"), ("absorbed", "/masked")])
+def test_a_bad_tensor_that_reaches_no_output_is_called_harmless(
+    open_model: Open, tmp_path: Path, build: str, harmless: str
+) -> None:
+    model, inputs = getattr(failures, build)(tmp_path, tiny)
+    s = open_model(model, failures.FP16, (inputs,))
+    done = s.step("layerwise").finish
+    rows = {row["node"]: row for row in done.tables["tensors"]}
+    assert done.outcome.first_nonfinite == harmless.removeprefix("/"), "it is the first that looks bad"
+    assert (rows[harmless]["harmless"], rows[harmless]["effect"]) == (True, None)
+    assert harmless not in [suspect.name for suspect in done.findings.suspects]
+
+
+def test_the_document_holds_the_table() -> None:
+    """Written by ``rows()``; what it names exists."""
+    assert failures.rows() in (ROOT / "docs" / "causes.md").read_text()
+    for failure in failures.TABLE:
+        where = ROOT / failure.check if "/" in failure.check else Path(__file__).with_name(failure.check)
+        assert where.is_file(), failure.check
