@@ -297,14 +297,21 @@ def _restated(proto: ModelProto, ceiling: Ceiling) -> tuple[str, ...]:
     """Restate a model that is newer than the usual engine; what to say about it."""
     ir, opset = int(proto.ir_version), schema.opsets(proto).get("", 0)
     to_ir, to_opset = ceiling(ir, opset)
-    if (to_ir, to_opset) == (ir, opset):
-        return ()
-    changed = [f"{what} {a} as {b}" for what, a, b in (("IR version", ir, to_ir), ("opset", opset, to_opset)) if a != b]
-    if obstacle := versions.restate(proto, to_ir, to_opset):
-        return (f"ONNX Runtime is older than the model, which cannot be restated ({', '.join(changed)}): {obstacle}.",)
-    return (
-        f"ONNX Runtime is older than the model, which was restated without changing its meaning: {', '.join(changed)}.",
-    )
+    said = []
+    for what, has, takes, asked in (
+        ("IR version", ir, to_ir, (to_ir, opset)),
+        ("opset", opset, to_opset, (ir, to_opset)),
+    ):
+        if has == takes:
+            continue
+        obstacle = versions.restate(proto, *asked)
+        done = (
+            f"cannot be restated in {what} {takes}: {obstacle}"
+            if obstacle
+            else f"was restated in {what} {takes}, which changes nothing"
+        )
+        said.append(f"The model has {what} {has}, newer than ONNX Runtime takes, and {done}.")
+    return tuple(said)
 
 
 def _check_external(proto: ModelProto, path: Path) -> None:

@@ -264,7 +264,9 @@ def small_disks() -> bool:
 
 
 @pytest.mark.skipif(not small_disks(), reason="this machine mounts no tmpfs for us")
-@pytest.mark.parametrize(("left", "begun"), [(8, False), (64, True)], ids=["at creation", "in a step"])
+@pytest.mark.parametrize(
+    ("left", "begun"), [(8, False), pytest.param(64, True, marks=pytest.mark.slow)], ids=["at creation", "in a step"]
+)
 def test_a_full_disk_that_becomes_free_again(
     tmp_path: Path, surroundings: dict[str, str], left: int, begun: bool
 ) -> None:
