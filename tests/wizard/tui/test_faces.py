@@ -28,8 +28,17 @@ async def shown(app: Narrowdown, face: str, size: tuple[int, int]) -> str:
         return text
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-@pytest.mark.parametrize("face", ["offer", "running", "ask"])
+NARROW, MEDIUM, WIDE = (80, 24), (104, 30), (140, 40)
+
+
+@pytest.mark.parametrize(
+    ("face", "size"),
+    [
+        *((face, NARROW) for face in SCENES),
+        *((face, MEDIUM) for face in ("offer", "running", "ask")),
+        *((face, WIDE) for face in ("running", "ask")),
+    ],
+)
 async def test_face(session: FakeSession, make_app: Make, face: str, size: tuple[int, int]) -> None:
     SCENES[face](session)
     golden.check(f"{face}-{size[0]}x{size[1]}", await shown(make_app(), face, size))

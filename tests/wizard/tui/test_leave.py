@@ -112,6 +112,7 @@ def test_kill_9_of_the_screen(start: Callable[..., Terminal], gate: Gate, tmp_pa
     assert not events(session, "step.cancelled")
 
 
+@pytest.mark.slow
 def test_the_terminal_is_closed(start: Callable[..., Terminal], gate: Gate, tmp_path: Path) -> None:
     terminal = start("open", *gate.words)
     terminal.until("Enter runs it")
@@ -124,6 +125,7 @@ def test_the_terminal_is_closed(start: Callable[..., Terminal], gate: Gate, tmp_
     wait(lambda: events(session, "question.asked"))
 
 
+@pytest.mark.slow
 def test_quit_leaves_it_running_and_others_look_on(start: Callable[..., Terminal], gate: Gate, tmp_path: Path) -> None:
     first = start("open", *gate.words)
     first.until("Enter runs it")

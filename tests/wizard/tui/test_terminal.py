@@ -164,6 +164,7 @@ def stop_softly(terminal: Terminal, session: Path) -> None:
     pytest.fail("no step could be stopped")
 
 
+@pytest.mark.slow
 def test_every_turn_of_a_route(home: Path, terminals: list[Terminal]) -> None:
     """Answer, go back, rewind, another branch, a soft stop, kill -9 of screen and runner, resume, finish, export."""
     terminal = shapes(home, (104, 30), terminals)
@@ -204,17 +205,22 @@ def test_every_turn_of_a_route(home: Path, terminals: list[Terminal]) -> None:
     assert len(keys) == len(set(keys)), "no probe is measured twice"
     terminal.press("e")
     terminal.until("Where to")
-    time.sleep(0.5)
-    terminal.press("\x15" + str(home / "handed.zip"))
+    terminal.until("case-")
+    terminal.press("\x15")
+    while "case-" in terminal.look():
+        pass
+    terminal.press(str(home / "handed.zip"))
     terminal.until("handed.zip")
     terminal.press("\r")
-    terminal.until("Exported to")
+    said = terminal.until("Exported to", "Nothing was exported")
+    assert (home / "handed.zip").exists(), said
     assert "check.py" in {Path(name).name for name in zipfile.ZipFile(home / "handed.zip").namelist()}
     terminal.press("q")
     assert terminal.code() == 0
     assert "Pad_Fusion" in terminal.raw
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_resized(home: Path, terminals: list[Terminal]) -> None:
     terminal = shapes(home, (120, 40), terminals)
     terminal.until("Enter runs it")
