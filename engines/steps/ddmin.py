@@ -6,14 +6,14 @@ size instead of its square. Subsets on their own are not tried: callers cut by t
 to fail, and every removal of a single item was asked about and did not; answers other than fail never count as fail.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
 from engines.compare.criterion import Verdict
 from engines.steps.base import Sub
 
-Item = TypeVar("Item")
+Item = TypeVar("Item", bound=Hashable)
 
 
 def ddmin(items: Sequence[Item], test: Callable[[tuple[Item, ...]], Sub]) -> Sub:
@@ -28,7 +28,8 @@ def ddmin(items: Sequence[Item], test: Callable[[tuple[Item, ...]], Sub]) -> Sub
         chunks = _split(failing, parts)
         before, survivors = len(failing), len(chunks)
         for chunk in chunks:
-            rest = tuple(x for x in failing if x not in chunk)
+            gone = frozenset(chunk)
+            rest = tuple(x for x in failing if x not in gone)
             if not rest:
                 continue
             verdict: Verdict = yield from test(rest)

@@ -2,8 +2,8 @@
 
 Nothing is trusted: endpoints are measured, monotonicity is only a guide (the result is always a set that *was measured to
 fail*), answers other than pass and fail never count as either, and every node set is asked about once. Cuts of the node order
-come first (two times log2 n probes, like a bisection), then delta debugging over arbitrary subsets, where a removed
-producer's tensor is fed with its captured reference value.
+come first (two times log2 n probes, like a bisection), then few nodes that need each other at a distance (log2 n probes
+each), then delta debugging over arbitrary subsets, where a removed producer's tensor is fed with its captured reference value.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,6 +22,10 @@ Test: TypeAlias = Callable[[NodeIds], Sub]
 
 # Reasons that say where the fault is, not that the engine could not run the candidate.
 DIRECTIONAL = ("harmless", "milder", "amplified-downstream", "unrepresentable-input")
+# Nodes beyond the two ends of a cut that are looked for one by one, and the smallest cut that is worth it: a group that hangs
+# together is cheaper by delta debugging.
+_APART = 2
+_WIDE = 8
 
 
 class Trials(msgspec.Struct):
@@ -62,15 +66,15 @@ class Trials(msgspec.Struct):
         return max(near or passing, key=lambda s: (len(s), sorted(s)), default=frozenset())
 
 
-def shortest(trials: Trials, order: tuple[int, ...], *, from_end: bool) -> Sub:
-    """The shortest failing prefix (or suffix) of ``order``, which as a whole fails.
+def shortest(trials: Trials, order: tuple[int, ...], *, from_end: bool, beside: NodeIds = frozenset()) -> Sub:
+    """The shortest prefix (or suffix) of ``order`` that fails together with ``beside``; as a whole it does.
 
     Bisection between the longest known passing and the shortest known failing length. A candidate that the engine cannot run says
     nothing: lengths near it are tried instead, and when none answers the search stops where it is.
     """
 
     def part(length: int) -> NodeIds:
-        return frozenset(order[len(order) - length :] if from_end else order[:length])
+        return beside.union(order[len(order) - length :] if from_end else order[:length])
 
     low, high = 0, len(order)
     while high - low > 1:
@@ -89,6 +93,27 @@ def shortest(trials: Trials, order: tuple[int, ...], *, from_end: bool) -> Sub:
     return tuple(sorted(part(high)))
 
 
+def apart(trials: Trials, failing: tuple[int, ...]) -> Sub:
+    """What is left of a failing cut, whose two ends are needed, once few nodes at a distance have been looked for.
+
+    Do those known to be needed fail by themselves? If not, the shortest prefix of the rest that makes them fail ends in one
+    more that is needed.
+    """
+    needed: NodeIds = frozenset((failing[0], failing[-1]))
+    for found in range(_APART + 1):
+        if len(failing) < _WIDE:
+            break
+        verdict: Verdict = yield from trials.test(needed)
+        if verdict.failed:
+            return tuple(sorted(needed))
+        if found == _APART or not (verdict.passed or verdict.reason in DIRECTIONAL):
+            break
+        rest = tuple(n for n in failing if n not in needed)
+        failing = yield from shortest(trials, rest, from_end=False, beside=needed)
+        needed |= {max(n for n in failing if n not in needed)}
+    return failing
+
+
 def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True) -> Sub:
     """From a failing node set to a small one that was measured to fail; with ``cuts`` by the node order first. 1-minimal unless
     removals were unresolved for the engine's own reasons."""
@@ -96,6 +121,7 @@ def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True) -> Sub:
     if cuts:
         failing = yield from shortest(trials, failing, from_end=False)
         failing = yield from shortest(trials, failing, from_end=True)
+        failing = yield from apart(trials, failing)
     if len(failing) == 1:
         return frozenset(failing)
 

@@ -1,6 +1,6 @@
-"""A checker for both tools: runs ``polygraphy_debug.onnx`` on an engine and says where it is wrong, with exit status 1.
+"""A checker for both tools: runs a model on an engine and says where it is wrong, with exit status 1.
 
-``checker.py fp16|onnxruntime [LAYERWISE.json]``: with captured values inputs and expected outputs come from there, by name;
+``checker.py fp16|onnxruntime MODEL [LAYERWISE.json]``: with captured values inputs and expected outputs come from there, by name;
 without, inputs are random in [0, 1) and the reference runs on the candidate itself (what Polygraphy does by default).
 """
 
@@ -30,8 +30,8 @@ def random(entry: onnx.ValueInfoProto) -> np.ndarray:
     return drawn.astype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
 
 
-def main(engine: str, layerwise: str = "") -> int:
-    model = onnx.load("polygraphy_debug.onnx")
+def main(engine: str, path: str, layerwise: str = "") -> int:
+    model = onnx.load(path)
     captured = read_inputs(Path(layerwise))[0] if layerwise else {}
     fed = {i.name: captured[i.name] if layerwise else random(i) for i in model.graph.input}
     names = [o.name for o in model.graph.output]

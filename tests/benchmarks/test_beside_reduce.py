@@ -152,7 +152,7 @@ def test_real_models(name: str, tmp_path: Path) -> None:
     model, inputs = DEMOS[name].model(tmp_path), DEMOS[name].inputs(tmp_path)
     size = len(onnx.load(model).graph.node)
     *_, both, seconds = layerwise(model, inputs, tmp_path)
-    checker = f"{sys.executable} {Path(__file__).with_name('checker.py')} {engine}"
+    checker = f"{sys.executable} {Path(__file__).with_name('checker.py')} {engine} polygraphy_debug.onnx"
     best = f"{checker} {both}"
     ask = [model, "--inputs", inputs, "--check", best, "--fail-regex", REGEX]
     rows = [ours(name, size, ask, right, best, tmp_path / "ours")]

@@ -2,6 +2,7 @@
 
 import math
 import random
+import time
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -105,7 +106,24 @@ def test_two_distant_interacting_nodes_end_as_two_nodes() -> None:
     found, minimal, count, _ = search(chain(300), needs(40, 97))
     assert found == {40, 97}
     assert minimal
+    assert count - 1 <= 2 * math.ceil(math.log2(300)) + 1, "two bisections, and the two ends by themselves"
+
+
+@pytest.mark.parametrize(("culprits", "most"), [((40, 97, 200), 3), ((7, 40, 200, 290), 4)])
+def test_few_nodes_at_a_distance_cost_a_bisection_each(culprits: tuple[int, ...], most: int) -> None:
+    found, minimal, count, _ = search(chain(300), needs(*culprits))
+    assert found == set(culprits)
+    assert minimal
+    assert count - 1 <= most * math.ceil(math.log2(300)) + 2 * most  # each once by itself, then one by one
+
+
+def test_a_group_that_hangs_together_in_a_large_graph_costs_few_probes_and_little_time() -> None:
+    group = set(range(5_000, 5_012))
+    begun = time.process_time()
+    found, _, count, _ = search(chain(16_384), needs(*group))
+    assert found == group
     assert count < 80
+    assert time.process_time() - begun < 20, "linear work for each question"
 
 
 @settings(max_examples=60, deadline=None)
