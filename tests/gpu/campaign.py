@@ -130,8 +130,14 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
         seen: dict[str, set[str]] = {}
         count = [0]
 
+        known: dict[str, Any] = {}
+
         def ask(probe: Any) -> Any:
-            m = operations.execute(probe, store, lambda _: None)
+            # The search meets the very builds that were scouted: a new build might choose otherwise.
+            question = repr(probe)
+            if question not in known:
+                known[question] = operations.execute(probe, store, lambda _: None)
+            m = known[question]
             if not isinstance(probe, Measure) or m.status != "ok":
                 return m
             choices = m.facts.get("build", {}).get("choices", {})

@@ -382,7 +382,7 @@ def test_equal_arrays_are_one_artifact(opened) -> None:
         ("fake:fault=memory,mib=64", "onnxruntime", "out-of-memory", "memory"),
         ("fake:fault=error", "onnxruntime", "error", "fake"),
         ("onnxruntim", "onnxruntime", "refused", "onnxruntime"),
-        ("tensorrt_rtx", "onnxruntime", "unsupported", "tensorrt"),
+        ("openvino:device=NPU.7", "onnxruntime", "unsupported", "npu"),
         ("onnxruntime", "fake:fault=error", "reference-failed", "reference"),
         ("onnxruntime", "nonsense", "reference-failed", "nonsense"),
     ],
