@@ -29,7 +29,7 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
     the edited cut itself.
 
     kinds: ``fill`` (tensor: a fed input or weight becomes the constant ``value`` everywhere, same shape and dtype),
-    ``keep-rows`` (the fed inputs with this many rows in dimension ``axis`` keep the first ``value`` ones),
+    ``keep-rows`` (the fed inputs with this many rows in dimension ``axis`` keep ``value`` of them, from ``start`` on),
     ``drop-attribute`` (node, attribute).
     """
 
@@ -39,6 +39,7 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
     attribute: str = ""
     axis: int = 0
     value: float = 0.0
+    start: int = 0
 
 
 class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):

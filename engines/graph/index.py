@@ -36,6 +36,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     """One node of the main graph. ``inputs`` holds tensor ids, -1 for an omitted optional input.
 
     ``captures`` are outer tensors read by the bodies of If, Loop and Scan nodes; they count as inputs for every cut.
+    ``attributes`` are those that the operator could do without: stated, not required, no graph and no element type.
     """
 
     id: int
@@ -45,6 +46,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     captures: tuple[int, ...] = ()
+    attributes: tuple[str, ...] = ()
 
     @property
     def reads(self) -> tuple[int, ...]:

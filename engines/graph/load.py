@@ -216,6 +216,7 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
     whose failure is tolerated."""
     graph = proto.graph
     types, shapes = _inferred(proto)
+    versions = schema.opsets(proto)
     tensors: list[Tensor] = []
     ids: dict[str, int] = {}
 
@@ -237,7 +238,8 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
         if outer:
             deciding.update(_deciding(node))
         outputs = tuple(add(name, "node", i) for name in node.output if name)
-        nodes.append(Node(i, node.name, node.op_type, schema.domain_of(node), reads, outputs, captured))
+        droppable = schema.droppable(node, versions)
+        nodes.append(Node(i, node.name, node.op_type, schema.domain_of(node), reads, outputs, captured, droppable))
     outputs = tuple(dict.fromkeys(ids[o.name] for o in graph.output))
     index = GraphIndex(digest, tuple(nodes), tuple(tensors), inputs, outputs)
     seeds = [ids[name] for name in deciding if name in ids]

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import onnx
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
 from engines.graph.names import bodies
 
@@ -117,6 +117,33 @@ def _convertible(
 def attribute(node: NodeProto, name: str) -> Any:
     """The attribute's proto, or None."""
     return next((a for a in node.attribute if a.name == name), None)
+
+
+def droppable(node: NodeProto, versions: Mapping[str, int]) -> tuple[str, ...]:
+    """The attributes that the operator has a rule for when they are left out, that say something else now, and that decide no
+    element type."""
+    known = _schema(node.op_type, domain_of(node), versions.get(domain_of(node), 1))
+    if known is None or not node.attribute:
+        return ()
+    typing = DTYPE_ATTRIBUTE.get(node.op_type, ("", 0))[0]
+    found = []
+    for a in node.attribute:
+        rule = known.attributes.get(a.name)
+        if rule is None or rule.required or a.name == typing or a.name.startswith("value"):
+            continue
+        if a.type in (a.GRAPH, a.GRAPHS) or _says(a) == _says(rule.default_value):
+            continue
+        found.append(str(a.name))
+    return tuple(found)
+
+
+def _says(a: AttributeProto) -> bytes:
+    """An attribute's value, whatever else is stated about it."""
+    bare = AttributeProto()
+    bare.CopyFrom(a)
+    for field in ("name", "doc_string", "ref_attr_name"):
+        bare.ClearField(field)
+    return bytes(bare.SerializeToString(deterministic=True))
 
 
 def elem_type(declared: TypeProto) -> int:

@@ -1,5 +1,6 @@
 """reduce: the smallest part of the model that still fails in the same way, with proof at both ends."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -165,8 +166,8 @@ def shrink(ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signat
     for edit_set in _edits(ask, nodes):
         if spent >= budget:
             break
-        done = {(e.kind, e.tensor, e.axis) for e in candidate.edits}
-        if done.intersection((e.kind, e.tensor, e.axis) for e in edit_set):
+        done = {(e.kind, e.tensor, e.axis, e.node, e.attribute) for e in candidate.edits}
+        if done.intersection((e.kind, e.tensor, e.axis, e.node, e.attribute) for e in edit_set):
             continue  # a stronger edit of the same thing has held
         trial = msgspec.structs.replace(candidate, edits=(*candidate.edits, *edit_set))
         m: Measurement = yield ask.ask(trial)
@@ -177,9 +178,12 @@ def shrink(ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signat
 
 
 def _edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
-    """Shrinks worth trying, most worth first: dimensions that the fed tensors share, down to 1 (then by half), then
-    simple values."""
+    """Shrinks worth trying, most worth first: dimensions that the fed tensors share, down to 1 (then by half), then simple
+    values for what is fed and for weights, then attributes left to their defaults.
+
+    Of a batch the rows around the one that fails are kept."""
     index = ask.index
+    row = ask.signature.sample.partition("/")[2] if "/" not in ask.findings.sample else ""
     feeds, _ = index.boundary(nodes)
     axes: dict[int, list[tuple[int, int]]] = {}
     for t in feeds:
@@ -189,11 +193,19 @@ def _edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
     edits: list[tuple[Edit, ...]] = []
     for size, places in sorted(axes.items(), key=lambda item: -item[0]):
         edits += [
-            tuple(Edit("keep-rows", tensor=t, axis=axis, value=float(n)) for t, axis in places)
+            tuple(
+                Edit(
+                    "keep-rows", tensor=t, axis=axis, value=float(n), start=0 if axis else min(int(row or 0), size - n)
+                )
+                for t, axis in places
+            )
             for n in dict.fromkeys((1, size // 2))
         ]
-    floating = [t for t in feeds if index.tensors[t].floating]
+    weights = sorted({t for n in nodes for t in index.nodes[n].reads if index.tensors[t].kind == "weight"})
+    large = [t for t in weights if math.prod(index.tensors[t].shape or ()) > 1]
+    floating = [t for t in (*feeds, *large) if index.tensors[t].floating]
     edits += [(Edit("fill", tensor=t, value=value),) for t in floating for value in SIMPLE]
+    edits += [(Edit("drop-attribute", node=n, attribute=a),) for n in sorted(nodes) for a in index.nodes[n].attributes]
     return edits
 
 
@@ -253,7 +265,7 @@ def _message(reduced: Reduced, ask: Inquiry) -> str:
 
 SPEC = StepSpec(
     name="reduce",
-    version=2,
+    version=3,
     summary="Search for the smallest part of the model that still fails in the same way.",
     run=reduce,
     outcome=ReduceOutcome,

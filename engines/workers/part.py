@@ -157,5 +157,5 @@ def _edit(arrays: dict[int, Array], edit: Edit) -> None:
         arrays[edit.tensor] = np.full(value.shape, edit.value).astype(value.dtype)
     elif edit.kind == "keep-rows" and value.ndim > edit.axis:
         kept = [slice(None)] * value.ndim
-        kept[edit.axis] = slice(0, int(edit.value))
+        kept[edit.axis] = slice(edit.start, edit.start + int(edit.value))
         arrays[edit.tensor] = np.ascontiguousarray(value[tuple(kept)])

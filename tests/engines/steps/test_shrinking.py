@@ -1,0 +1,81 @@
+"""What is left of a case is made simple, and goes on failing like itself."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from engines.steps.base import Described
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Any:
+    spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[2] / "e2e" / "tiny.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def loud(folder: Path, tiny: Any, rows: int | str = 4) -> tuple[Path, Path]:
+    """A product that overflows in FP16, on the third row only, whatever its weights and its factor are exactly."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["kept"]),
+        helper.make_node("Gemm", ["kept", "w", "b"], ["product"], alpha=2.0, transB=1),
+        helper.make_node("Sigmoid", ["product"], ["share"]),
+        helper.make_node("Mul", ["product", "small"], ["less"]),
+        helper.make_node("Add", ["less", "share"], ["y"]),
+    ]
+    constants = {"w": 200 + tiny.weights(16, 16), "b": tiny.weights(16, seed=1), "small": np.float32(1e-5)}
+    model = tiny.save(folder / "loud.onnx", nodes, {"x": [rows, 16]}, {"y": [rows, 16]}, constants)
+    x = np.full((4, 16), 0.5, np.float32)
+    x[2] = 100 + np.arange(16)
+    return model, tiny.feeds(folder / "loud.npz", x=x)
+
+
+def test_dims_inputs_weights_and_attributes_are_simplified(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+    model, inputs = loud(tmp_path, tiny)
+    s = open_model(model, "emulate:precision=fp16", (inputs,))
+    assert s.step("compare").finish.outcome.verdict == "fails"
+    done = s.step("reduce")
+    case = done.finish.findings.case
+    assert (case.ops, case.minimal, case.verified) == (("Gemm",), True, "3/3")
+    edits = {(e.kind, e.attribute): e for e in case.candidate.edits}
+    rows = edits["keep-rows", ""]
+    assert (rows.value, rows.start) == (1, 2), "of a batch that is fixed, the row that fails is kept"
+    index = next(d.index for d in s.known.values() if isinstance(d, Described))
+    filled = {index.tensors[e.tensor].name for e in case.candidate.edits if e.kind == "fill"}
+    assert filled >= {"kept", "w"}, "what is fed, and the weights"
+    assert ("drop-attribute", "alpha") in edits
+    # The files of the case hold the simple model, and it fails like the one before.
+    saved = onnx.load_from_string(s.store.get(done.finish.tables["bundle"][0]["files"]["model.onnx"]))
+    assert [a.name for a in saved.graph.node[0].attribute if a.name == "alpha"] == []
+    again = s.step("confirm").finish.outcome
+    assert (again.failures, again.cause) == (again.looks, "overflow")
+    assert "reaches" in again.evidence, "the cause is named from the values before the shrinks"
+
+
+def test_a_shrink_that_changes_the_failure_is_not_taken(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+    """A difference of nearly equal numbers needs these numbers."""
+    nodes = [
+        helper.make_node("Add", ["x", "large"], ["shifted"]),
+        helper.make_node("Sub", ["shifted", "large"], ["y"]),
+    ]
+    shape = {"x": [2, 8]}, {"y": [2, 8]}
+    model = tiny.save(tmp_path / "m.onnx", nodes, *shape, {"large": 3000 + np.abs(tiny.weights(8))})
+    inputs = tiny.feeds(tmp_path / "in.npz", x=tiny.weights(2, 8, seed=3))
+    s = open_model(model, "emulate:precision=fp16", (inputs,))
+    s.step("compare")
+    case = s.step("reduce").finish.findings.case
+    assert case.ops == ("Sub",)
+    large = [e.value for e in case.candidate.edits if e.kind == "fill" and e.tensor != 0]
+    assert large == [], "with 1 or 300 in its place nothing cancels"
+    assert case.verified == "3/3"
