@@ -75,7 +75,7 @@ class Terminal:
         """The window is closed, or the connection lost: the program gets SIGHUP and there is nothing to write to."""
         self.child.close(force=True)
 
-    def code(self, seconds: float = 30) -> int:
+    def code(self, seconds: float = 60) -> int:
         """The exit status, after the program has ended."""
         end = time.monotonic() + seconds
         while self.child.isalive() and time.monotonic() < end:

@@ -73,7 +73,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait(until: Callable[[], object], seconds: float = 30.0) -> None:
+def wait(until: Callable[[], object], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not until():
         assert time.monotonic() < end, "it never came to that"
