@@ -7,13 +7,25 @@ import contextlib
 import hashlib
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 
 @contextlib.contextmanager
 def atomic(target: Path) -> Iterator[Path]:
-    """A temporary path beside ``target``; on leaving it is fsynced and renamed to ``target``, or removed after an exception."""
+    """A temporary path beside ``target``; on leaving it is fsynced and renamed to ``target``, or removed after an exception.
+
+    A device or a pipe (``/dev/null``, ``/dev/stdout``) is written into: a file in its place would break it for everybody.
+    """
+    if target.exists() and not target.is_file() and not target.is_dir():
+        with tempfile.TemporaryDirectory(prefix="narrowdown-") as folder:
+            temporary = Path(folder) / target.name
+            yield temporary
+            with temporary.open("rb") as reader, target.open("wb") as writer:
+                shutil.copyfileobj(reader, writer)
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
