@@ -111,7 +111,7 @@ def trusted() -> frozenset[str]:
         if path.stat().st_mode & 0o022:
             return frozenset()
         return frozenset(msgspec.json.decode(path.read_bytes(), type=dict[str, str]))
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         return frozenset()
 
 
@@ -119,7 +119,7 @@ def remember(agreed: Iterable[Item]) -> None:
     """Add what the user typed. Only the user may read the file (0600)."""
     path = trust_file()
     known: dict[str, str] = {}
-    with contextlib.suppress(OSError, msgspec.DecodeError):
+    with contextlib.suppress(OSError, ValueError):
         known = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
     fresh = {item.digest: item.path for item in agreed if item.digest and item.digest not in known}
     if not fresh:

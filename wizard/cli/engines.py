@@ -16,7 +16,7 @@ def engines(arguments: argparse.Namespace) -> int:
     try:
         text = ask("engines.backends")
         found: list[dict[str, Any]] = msgspec.json.decode(text)
-    except (MachineProblem, msgspec.DecodeError) as problem:
+    except (MachineProblem, ValueError) as problem:
         raise Refusal(MISSING, f"The engines could not be asked: {problem}") from None
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(found)).decode())

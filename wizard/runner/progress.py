@@ -53,7 +53,7 @@ def write(folder: Path, snapshot: Snapshot) -> None:
 
 def read(folder: Path) -> dict[str, Any] | None:
     """The latest snapshot as plain data; None where there is none."""
-    with contextlib.suppress(OSError, msgspec.DecodeError):
+    with contextlib.suppress(OSError, ValueError):
         found: dict[str, Any] = msgspec.json.decode((folder / NAME).read_bytes(), type=dict[str, Any])
         return found
     return None

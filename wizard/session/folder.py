@@ -166,7 +166,7 @@ def describe(folder: Path) -> Description:
         if isinstance(head.get("format"), int) and head["format"] > FORMAT:
             raise NewerSession(path, head["format"], FORMAT)
         return msgspec.json.decode(data, type=Description)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise SessionProblem(f"{path} is damaged: {error}. Take it from a backup, or begin a new session.") from None
 
 

@@ -70,7 +70,7 @@ def decode(line: bytes, number: int, path: Path) -> AnyEvent:
         if head.v > VERSION:
             raise NewerSession(path, head.v, VERSION)
         return _decoder.decode(line)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise DamagedJournal(path, number, f"it is no event that this version knows ({error})") from None
 
 

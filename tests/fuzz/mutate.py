@@ -1,0 +1,184 @@
+"""Damage for any file: bytes flipped, cut, repeated and swapped; where a file is a tree, its leaves replaced by odd values."""
+
+import json
+import random
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from google.protobuf.message import Message
+from hypothesis import strategies as st
+
+NUMBERS = (-1, 0, 1, 2, 7, 127, 255, -(2**31), 2**31 - 1, 2**31, 2**53, -(2**63), 2**63 - 1)
+TEXTS = (
+    "", "x", "y", "\x1b[31mred", "<script>", "[/b]", "../../etc/passwd", "/etc/passwd", "a\0b", "x" * 70_000, "\u202eabc", "None",
+    "\ud7ff\U0010ffff", "*", "0-999999999", "1e999",
+)  # fmt: skip
+LEAVES = (None, True, False, *NUMBERS, 0.5, 1e308, -1e-308, *TEXTS, [], {}, [[]], {"a": []}, ["x"], [-1, 2**62])
+
+# (what, where as a part of the whole, with what): applied in order.
+EDITS = st.lists(
+    st.tuples(
+        st.sampled_from(["flip", "cut", "drop", "insert", "repeat", "swap"]),
+        st.floats(0, 1),
+        st.binary(min_size=1, max_size=8),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def edited(data: bytes, edits: list[tuple[str, float, bytes]]) -> bytes:
+    """The bytes after these edits."""
+    made = bytearray(data)
+    for what, where, piece in edits:
+        at = int(where * len(made))
+        match what:
+            case "flip":
+                made[at : at + len(piece)] = bytes(a ^ b for a, b in zip(made[at:], piece, strict=False))
+            case "cut":
+                del made[at:]
+            case "drop":
+                del made[at : at + len(piece) ** 3]
+            case "insert":
+                made[at:at] = piece
+            case "repeat":
+                made[at:at] = made[at : at + 64] * len(piece)
+            case "swap":
+                made = made[at:] + made[:at] if len(piece) > 6 else made
+    return bytes(made[: 4 << 20])
+
+
+def tree(data: Any, seed: int) -> Any:
+    """Plain data with one to three of its values replaced, removed or repeated."""
+    chance = random.Random(seed)
+    made = json.loads(json.dumps(data))
+    for _ in range(chance.randint(1, 3)):
+        places = list(_places(made))
+        if not places:
+            return chance.choice(LEAVES)
+        holder, key = chance.choice(places)
+        match chance.randrange(5):
+            case 0 if isinstance(holder, dict):
+                del holder[key]
+            case 1 if isinstance(holder, dict):
+                holder[chance.choice(TEXTS)] = holder.pop(key)
+            case 2 if isinstance(holder, list):
+                holder[key:key] = holder[key : key + 1] * chance.choice((1, 2, 50))
+            case _:
+                holder[key] = chance.choice(LEAVES)
+    return made
+
+
+def _places(data: Any) -> Iterator[tuple[Any, Any]]:
+    todo = [data]
+    while todo:
+        here = todo.pop()
+        keys = list(here) if isinstance(here, dict) else range(len(here)) if isinstance(here, list) else ()
+        for key in keys:
+            yield here, key
+            if isinstance(here[key], dict | list):
+                todo.append(here[key])
+
+
+def journal(lines: list[bytes], seed: int) -> bytes:
+    """The journal with some lines' content replaced and signed again, so that what stands in them is really looked at."""
+    chance = random.Random(seed)
+    made = list(lines)
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randrange(len(made))
+        match chance.randrange(8):
+            case 0:
+                del made[at]
+            case 1:
+                made.insert(at, made[chance.randrange(len(made))])
+            case _:
+                made[at] = _signed(tree(_unsigned(made[at]), chance.getrandbits(32)))
+        if not made:
+            return b""
+    return b"".join(_signed({**event, "seq": n}) if isinstance(event := _unsigned(line), dict) and chance.random() < 0.9 else line
+                    for n, line in enumerate(made, 1))  # fmt: skip
+
+
+def _unsigned(line: bytes) -> Any:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    if isinstance(event, dict):
+        event.pop("crc", None)
+    return event
+
+
+def _signed(event: Any) -> bytes:
+    if not isinstance(event, dict) or not event:
+        return json.dumps(event).encode() + b"\n"
+    body = json.dumps(event, separators=(",", ":")).encode()
+    return b'%s,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body))
+
+
+def message(proto: Message, seed: int) -> None:
+    """Change one to four fields of a protobuf message, or of any message in it, to odd values of their own type."""
+    chance = random.Random(seed)
+    for _ in range(chance.randint(1, 4)):
+        here = chance.choice(list(_messages(proto)))
+        field = chance.choice(here.DESCRIPTOR.fields)
+        _odd(here, field, chance)
+
+
+def _messages(proto: Message) -> Iterator[Message]:
+    todo = [proto]
+    while todo:
+        here = todo.pop()
+        yield here
+        for field, value in here.ListFields():
+            if field.type == field.TYPE_MESSAGE:
+                todo += list(value) if _repeated(field) else [value]
+
+
+def _repeated(field: Any) -> bool:
+    return bool(field.is_repeated) if hasattr(field, "is_repeated") else bool(field.label == field.LABEL_REPEATED)
+
+
+def _odd(here: Message, field: Any, chance: random.Random) -> None:
+    name = field.name
+    if chance.random() < 0.2:
+        here.ClearField(name)
+        return
+    if field.type == field.TYPE_MESSAGE:
+        if _repeated(field):
+            values = getattr(here, name)
+            if len(values) and chance.random() < 0.5:
+                values.append(chance.choice(list(values)))  # twice the same
+            else:
+                values.add()
+        else:
+            getattr(here, name).SetInParent()
+        return
+    value = _value(field, chance)
+    if _repeated(field):
+        values = getattr(here, name)
+        if len(values) and chance.random() < 0.5:
+            values[chance.randrange(len(values))] = value
+        else:
+            values.append(value)
+    else:
+        setattr(here, name, value)
+
+
+def _value(field: Any, chance: random.Random) -> Any:
+    if field.type == field.TYPE_STRING:
+        return chance.choice(TEXTS)
+    if field.type == field.TYPE_BYTES:
+        return chance.choice((b"", b"\xff", b"\0" * 64, b"x" * 70_000))
+    if field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
+        return chance.choice((0.0, float("nan"), float("inf"), 1e30))
+    if field.type == field.TYPE_BOOL:
+        return chance.random() < 0.5
+    if field.type == field.TYPE_ENUM:
+        known = [v.number for v in field.enum_type.values]
+        return chance.choice((*known, 99) if not field.enum_type.is_closed else tuple(known))
+    wide = field.type in (field.TYPE_INT64, field.TYPE_UINT64, field.TYPE_SINT64)
+    unsigned = field.type in (field.TYPE_UINT32, field.TYPE_UINT64)
+    low, high = (0 if unsigned else -(2 ** (63 if wide else 31))), 2 ** ((64 if wide else 32) - (not unsigned)) - 1
+    return max(low, min(high, chance.choice((*NUMBERS, chance.randrange(40)))))

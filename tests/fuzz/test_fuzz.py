@@ -1,0 +1,401 @@
+"""Damaged files of every kind that the program reads from strangers: each is read, or refused with a sentence; nothing else.
+
+``make fuzz`` tries NARROWDOWN_FUZZ files of each kind (20,000 unless it says otherwise) and prints a table; the fast suite tries
+a few. A file that takes its reader down, or longer than LIMIT seconds, fails the campaign like one that raises what nobody
+foresaw.
+"""
+
+import concurrent.futures
+import functools
+import io
+import itertools
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from . import mutate
+
+FEW, MANY = 24, int(os.environ.get("NARROWDOWN_FUZZ", "20000"))
+FEWER = {"journals": 8, "session.json": 8}  # a session is shown and reported in every form, which takes its time
+LIMIT = 20.0  # seconds for one file
+MODELS = Path(__file__).parents[1] / "models"
+
+Read = Callable[[bytes, Path], str]
+
+
+# -- what is read: (bytes, a folder to work in) -> "read", or "refused: Kind". Whatever else happens is a finding.
+
+
+def sentence(error: Exception) -> str:
+    """The kind of a refusal, once it is sure that its words are fit for people."""
+    text = str(error)
+    assert text, "a refusal says something"
+    assert "Traceback" not in text
+    return f"refused: {type(error).__name__}"
+
+
+def model(data: bytes, folder: Path) -> str:
+    from engines.backends import ceiling
+    from engines.data.store import Store
+    from engines.graph import load
+    from engines.graph.problem import ModelProblem
+
+    path = folder / "m.onnx"
+    path.write_bytes(data)
+    store = Store(folder / "s")
+    try:
+        imported = load.import_model(path, store, ceiling.onnxruntime)
+        found = load.load(store, imported.digest)
+        assert found.index.nodes
+        for tensor in found.index.tensors:
+            if tensor.kind == "weight" and tensor.bytes < 1 << 20:
+                load.weight(found, tensor.id)
+    except ModelProblem as error:
+        return sentence(error)
+    finally:
+        load._cache.clear()
+    return "read"
+
+
+def inputs(ending: str) -> Read:
+    def read(data: bytes, folder: Path) -> str:
+        from engines.data import files
+        from engines.data.problem import InputProblem
+
+        path = folder / f"x{ending}"
+        path.write_bytes(data)
+        try:
+            for given_ in files.read(str(path), ["x"], str(folder)):
+                assert all(isinstance(a, np.ndarray) and a.dtype != object for a in given_.arrays.values())
+        except InputProblem as error:
+            return sentence(error)
+        return "read"
+
+    return read
+
+
+def outputs(data: bytes, folder: Path) -> str:
+    from engines.data import polygraphy
+    from engines.data.problem import InputProblem
+
+    path = folder / "o.json"
+    path.write_bytes(data)
+    try:
+        polygraphy.read_outputs(path)
+    except InputProblem as error:
+        return sentence(error)
+    return "read"
+
+
+def flow(data: bytes, folder: Path) -> str:
+    from wizard.flow import check, load, render
+
+    path = folder / "f.yaml"
+    path.write_bytes(data)
+    try:
+        loaded = load.load(path)
+    except load.FlowProblem as error:
+        return sentence(error)
+    problems = check.check(loaded)
+    for draw in (render.text, render.mermaid, render.svg):
+        draw(loaded.flow)
+    return "refused: lint" if problems else "read"
+
+
+def answers(data: bytes, folder: Path) -> str:
+    from wizard.cli.answers import read_answers
+    from wizard.cli.exits import Refusal
+    from wizard.flow.load import load
+
+    same_flows()
+    path = folder / "a.yaml"
+    path.write_bytes(data)
+    try:
+        read_answers(str(path), load("accuracy").flow)
+    except Refusal as error:
+        return sentence(error)
+    return "read"
+
+
+def session(part: str) -> Read:
+    """A session folder with this file of it damaged: listed, shown, reported, repaired."""
+
+    def read(data: bytes, folder: Path) -> str:
+        from wizard.flow.load import FlowProblem
+        from wizard.report import to_html, to_json, to_markdown
+        from wizard.report.canonical import canonical
+        from wizard.report.read import read as read_session
+        from wizard.session import folder as folders
+        from wizard.session import journal
+        from wizard.session.problems import SessionProblem
+
+        same_flows()
+        place = folder / "session"
+        shutil.copytree(walked(), place)
+        (place / part).write_bytes(data)
+        said = "read"
+        assert folders.summary(place).path == place
+        try:
+            reading = read_session(place)
+            canonical(reading.state, reading.flow)
+            report = reading.report()
+            for page in (to_html(report), to_markdown(report), to_json(report)):
+                assert "\x1b" not in page
+            assert "<script>" not in to_html(report)
+        except (SessionProblem, FlowProblem) as error:
+            said = sentence(error)
+        if part == journal.NAME:
+            try:
+                kept, _ = journal.repair(data, place / part)
+                journal.scan(kept, place / part)
+            except SessionProblem as error:
+                sentence(error)
+        return said
+
+    return read
+
+
+@functools.cache
+def same_flows() -> None:
+    """Parse each flow once: it is not what is damaged here, and takes longer than all the rest."""
+    from wizard.flow import load
+
+    parse = functools.lru_cache(maxsize=8)(lambda text: load_parse(text, "flow.yaml"))
+    load_parse, load.parse = load.parse, lambda text, _path="", **_: parse(text)  # type: ignore[assignment]
+
+
+@functools.cache
+def walked() -> Path:
+    return Path(os.environ["NARROWDOWN_FUZZ_SESSION"])
+
+
+# -- what they are made from
+
+
+@functools.cache
+def protos() -> list[onnx.ModelProto]:
+    made = [onnx.load(MODELS / name) for name in ("pillars_add.onnx", "shapes_cnn.onnx")]
+    branch = helper.make_graph([helper.make_node("Relu", ["h"], ["b"])], "b", [], [info("b")])
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.ones(4, np.float32))),
+        helper.make_node("Add", ["x", "c"], ["h"]),
+        helper.make_node("If", ["yes"], ["z"], then_branch=branch, else_branch=branch),
+        helper.make_node("F", ["z"], ["y"], domain="own"),
+    ]
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    function = helper.make_function("own", "F", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], imports[:1])
+    apart = numpy_helper.from_array(np.ones(4, np.float32), "w")
+    apart.data_location = TensorProto.EXTERNAL
+    apart.ClearField("raw_data")
+    for key, value in (("location", "w.bin"), ("offset", "0"), ("length", "16")):
+        entry = apart.external_data.add()
+        entry.key, entry.value = key, value
+    yes = numpy_helper.from_array(np.array(True), "yes")
+    graph = helper.make_graph(nodes, "g", [info("x")], [info("y")], [yes, apart])
+    made.append(helper.make_model(graph, opset_imports=imports, functions=[function], ir_version=9))
+    return made
+
+
+def info(name: str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4])
+
+
+@functools.cache
+def arrays() -> dict[str, bytes]:
+    from engines.data import polygraphy
+
+    feed = {"x": np.arange(12, dtype=np.float32).reshape(3, 4), "ids": np.arange(3)}
+    npz, npy = io.BytesIO(), io.BytesIO()
+    np.savez_compressed(npz, **feed)
+    np.save(npy, feed["x"])
+    path = Path(os.environ["NARROWDOWN_FUZZ_SESSION"]).parent / "made.json"
+    polygraphy.write_inputs(path, [feed])
+    written = path.read_bytes()
+    polygraphy.write_outputs(path, [feed])
+    return {"npz": npz.getvalue(), "npy": npy.getvalue(), "inputs": written, "outputs": path.read_bytes()}
+
+
+def damaged_model() -> st.SearchStrategy[bytes]:
+    def make(which: int, seed: int, edits: list[tuple[str, float, bytes]], deep: bool) -> bytes:
+        proto = onnx.ModelProto()
+        proto.CopyFrom(protos()[which])
+        if not deep:
+            return mutate.edited(proto.SerializeToString(), edits)
+        mutate.message(proto, seed)
+        return proto.SerializeToString()
+
+    return st.builds(make, st.integers(0, 2), st.integers(0, 2**32), mutate.EDITS, st.sampled_from([True, True, False]))
+
+
+def damaged_bytes(original: Callable[[], bytes]) -> st.SearchStrategy[bytes]:
+    return st.builds(lambda edits: mutate.edited(original(), edits), mutate.EDITS)
+
+
+def damaged_json(original: Callable[[], bytes]) -> st.SearchStrategy[bytes]:
+    trees = st.integers(0, 2**32).map(lambda seed: json.dumps(mutate.tree(json.loads(original()), seed)).encode())
+    return st.one_of(trees, damaged_bytes(original))
+
+
+def damaged_journal() -> st.SearchStrategy[bytes]:
+    def original() -> bytes:
+        return (walked() / "journal.jsonl").read_bytes()
+
+    signed = st.integers(0, 2**32).map(lambda seed: mutate.journal(original().splitlines(keepends=True), seed))
+    return st.one_of(signed, signed, damaged_bytes(original))
+
+
+def damaged_flow() -> st.SearchStrategy[bytes]:
+    def original() -> bytes:
+        return (Path(__file__).parents[2] / "flows/accuracy.yaml").read_bytes()
+
+    @functools.cache
+    def parsed() -> Any:
+        import yaml
+
+        return yaml.load(original(), Loader=yaml.BaseLoader)
+
+    trees = st.integers(0, 2**32).map(lambda seed: json.dumps(mutate.tree(parsed(), seed)).encode())
+    return st.one_of(trees, damaged_bytes(original))
+
+
+ANSWERS = b"reproduce: yes\nsanitize: [yes, 'no']\ndouble-check:\n  - {answer: tolerance, tolerance: 0.05}\n  - stop\n"
+KINDS: dict[str, tuple[Read, Callable[[], st.SearchStrategy[bytes]]]] = {
+    "ONNX models": (model, damaged_model),
+    "journals": (session("journal.jsonl"), damaged_journal),
+    "session.json": (session("session.json"), lambda: damaged_json(lambda: (walked() / "session.json").read_bytes())),
+    "flows": (flow, damaged_flow),
+    "answers files": (answers, lambda: damaged_bytes(lambda: ANSWERS)),
+    "Polygraphy inputs": (inputs(".json"), lambda: damaged_json(lambda: arrays()["inputs"])),
+    "Polygraphy outputs": (outputs, lambda: damaged_json(lambda: arrays()["outputs"])),
+    "npz archives": (inputs(".npz"), lambda: damaged_bytes(lambda: arrays()["npz"])),
+    "npy arrays": (inputs(".npy"), lambda: damaged_bytes(lambda: arrays()["npy"])),
+}
+
+
+# -- the campaign
+
+
+class Reader:
+    """Reads in a process of its own: a native library that dies is a finding, not the end of the campaign."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._kind, self._folder = kind, folder
+        self._numbers = itertools.count()
+        self._pool: concurrent.futures.ProcessPoolExecutor | None = None
+
+    def __call__(self, data: bytes) -> str:
+        if self._pool is None:
+            self._pool = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
+        place = self._folder / str(next(self._numbers))
+        try:
+            return self._pool.submit(_read, self._kind, data, str(place)).result()
+        except BrokenProcessPool:
+            self._pool = None
+            return "died"
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+
+def _read(kind: str, data: bytes, place: str) -> str:
+    folder = Path(place)
+    folder.mkdir()
+    signal.signal(signal.SIGALRM, _late)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT)
+    try:
+        return KINDS[kind][0](data, folder)
+    except Exception:
+        return traceback.format_exc()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _late(*_: object) -> None:
+    raise TimeoutError(f"no answer within {LIMIT:.0f} s")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
+    """A real session at its end, for the journals: of a case that was found in the campaign, of a model that is right in the fast
+    suite."""
+    import subprocess
+    import sys
+
+    folder = tmp_path_factory.mktemp("fuzz")
+    words = [Path(sys.executable).with_name("narrowdown"), "run", MODELS / "shapes_cnn.onnx", "--display", "none"]
+    words += ["--inputs", MODELS / "shapes_cnn_in.npz", "--tolerance", "1e-3", "--session", folder / "s"]
+    if request.config.option.markexpr != "fuzz":
+        words += ["--engine", "onnxruntime:optimization=disabled"]
+    environment = {**os.environ, "NARROWDOWN_HOME": str(folder / "home"), "XDG_STATE_HOME": str(folder / "state")}
+    subprocess.run(words, env=environment, check=False)
+    assert (folder / "s" / "report.html").exists()
+    for part in ("models", "captures", "inputs", "case", "logs"):
+        shutil.rmtree(folder / "s" / part, ignore_errors=True)
+    os.environ["NARROWDOWN_FUZZ_SESSION"] = str(folder / "s")
+    yield
+    del os.environ["NARROWDOWN_FUZZ_SESSION"]
+    walked.cache_clear()
+
+
+def campaign(kind: str, count: int, folder: Path) -> Counter[str]:
+    """How the files ended. Fails with the first one that ended in no sentence."""
+    found: Counter[str] = Counter()
+    reader = Reader(kind, folder)
+
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+    @given(KINDS[kind][1]())
+    def each(data: bytes) -> None:
+        said = reader(data)
+        found[said if len(said) < 60 else "other"] += 1
+        assert said == "read" or said.startswith("refused: "), f"{data[:400]!r} ({len(data)} bytes)\n{said}"
+
+    try:
+        each()
+    finally:
+        reader.close()
+    return found
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_few_damaged_files(kind: str, tmp_path: Path) -> None:
+    found = campaign(kind, FEW // FEWER.get(kind, 1), tmp_path)
+    assert found["read"] < found.total(), "damage is noticed"
+
+
+@pytest.mark.fuzz
+@pytest.mark.timeout(0)
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_damaged_files(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    found = campaign(kind, MANY // FEWER.get(kind, 1), tmp_path)
+    shown = ", ".join(f"{n:,} {said.removeprefix('refused: ')}" for said, n in found.most_common())
+    with capsys.disabled():
+        print(f"\n| {kind} | {sum(found.values()):,} | {shown} | {time.monotonic() - began:.0f} s |")
