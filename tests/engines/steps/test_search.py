@@ -17,6 +17,7 @@ from engines.probe import Measure, Measurement, SampleResult, Score
 from engines.steps.base import Findings, Note, StepContext
 from engines.steps.inquiry import Inquiry
 from engines.steps.search import Trials, minimise, one_minimal
+from engines.steps.statistics import CONFIDENCE, looks_to_see
 
 Oracle = Callable[[frozenset[int]], Measurement]
 
@@ -201,3 +202,116 @@ def test_a_passing_neighbour_is_kept() -> None:
     good = trials.good(found)
     assert trials.known[good].passed
     assert good < found
+
+
+# -- faults of every shape on random graphs
+
+
+def random_graph(n: int, rng: random.Random) -> GraphIndex:
+    return graph([tuple(sorted(rng.sample(range(i), min(i, rng.randint(0, 3))))) for i in range(n)])
+
+
+def planted(kind: str, n: int, rng: random.Random, index: GraphIndex) -> Callable[[frozenset[int]], bool]:
+    """Whether a node set fails. The whole graph always does."""
+    some = sorted(rng.sample(range(n), min(n, 4)))
+    match kind:
+        case "single":
+            return lambda nodes: some[0] in nodes
+        case "pair":
+            return lambda nodes: {some[0], some[-1]} <= nodes
+        case "set":
+            return lambda nodes: set(some) <= nodes
+        case "branch":  # a node with all that it depends on, two levels up
+            near = {some[-1]}
+            for _ in range(2):
+                near |= {index.tensors[t].producer for m in near for t in index.nodes[m].reads} - {-1}
+            return lambda nodes: near <= nodes
+        case "fused":  # any two of a group that stand together are fused, and only what is fused fails
+            return lambda nodes: len(nodes.intersection(some)) >= min(2, len(some))
+        case "order":  # what lies before the node decides: it fails with its whole prefix, or alone
+            return lambda nodes: some[-1] in nodes and (len(nodes) == 1 or min(nodes) <= some[0])
+        case _:  # not monotone: an odd number of these, or all nodes
+            return lambda nodes: len(nodes) == n or len(nodes.intersection(some)) % 2 == 1
+
+
+FAULTS = ("single", "pair", "set", "branch", "fused", "order", "parity")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(FAULTS), st.integers(2, 48), st.integers(0, 2**16), st.booleans())
+def test_removing_any_node_of_the_result_makes_the_failure_vanish_or_change(
+    kind: str, n: int, seed: int, cuts: bool
+) -> None:
+    rng = random.Random(seed)
+    index = random_graph(n, rng)
+    fails = planted(kind, n, rng, index)
+    other = rng.choice([PASS, HARMLESS, MILDER, AMPLIFIED])
+    found, minimal, count, trials = search(index, lambda nodes: FAIL if fails(nodes) else other, cuts=cuts)
+    assert fails(found)
+    assert minimal
+    assert [node for node in found if len(found) > 1 and fails(found - {node})] == []
+    assert trials.known[found].failed
+    assert count <= 4 * math.ceil(math.log2(n)) + 2 * n + len(found) ** 2 + 8
+
+
+BROKEN = [
+    REFUSED,
+    Measurement(status="crash", signal=11),
+    Measurement(status="timeout", message="it did not end"),
+    Measurement(status="out-of-memory", message="no memory"),
+    HARMLESS,
+    MILDER,
+]
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.sampled_from(FAULTS), st.integers(2, 32), st.integers(0, 2**16), st.floats(0, 0.9))
+def test_an_engine_that_breaks_on_most_candidates_costs_time_and_no_truth(
+    kind: str, n: int, seed: int, rate: float
+) -> None:
+    """Crash, timeout, refusal, memory, another failure: the answer is a set that was seen to fail, and the search ends."""
+    rng = random.Random(seed)
+    index = random_graph(n, rng)
+    fails = planted(kind, n, rng, index)
+    answers: dict[frozenset[int], Measurement] = {frozenset(range(n)): FAIL}
+
+    def oracle(nodes: frozenset[int]) -> Measurement:
+        if nodes not in answers:
+            answers[nodes] = rng.choice(BROKEN) if rng.random() < rate else FAIL if fails(nodes) else PASS
+        return answers[nodes]
+
+    found, minimal, count, trials = search(index, oracle)
+    assert answers[found] is FAIL
+    assert fails(found)
+    assert sum(trials.unresolved().values()) == sum(answers[s] not in (FAIL, PASS) for s in answers)
+    assert count <= n**2 + 12 * math.ceil(math.log2(n)) + 8
+    if minimal and len(found) > 1:
+        assert all(answers[found - {node}] is not FAIL for node in found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 40), st.integers(0, 2**16), st.floats(0.05, 0.9))
+def test_a_fault_that_comes_and_goes_is_looked_at_often_enough(n: int, seed: int, rate: float) -> None:
+    """With as many runs a verdict as its rate asks for, a probe misses the fault with a chance of 1 - CONFIDENCE squared at most;
+    what is found failed in a run, whatever was missed."""
+    rng = random.Random(seed)
+    culprits = set(rng.sample(range(n), rng.randint(1, min(3, n))))
+    looks = 2 * looks_to_see(rate)
+    assert (1 - rate) ** looks <= (1 - CONFIDENCE) ** 2 + 1e-12
+    missed = 0
+
+    def oracle(nodes: frozenset[int]) -> Measurement:
+        nonlocal missed
+        if not culprits <= nodes:
+            return PASS
+        seen = any(rng.random() < rate for _ in range(looks))
+        missed += not seen
+        return FAIL if seen or len(nodes) == n else PASS
+
+    found, minimal, count, trials = search(index := chain(n), oracle)
+    assert trials.known[found].failed
+    assert culprits <= found
+    assert count <= n**2 + 12 * math.ceil(math.log2(n)) + 8
+    if not missed:
+        assert (found, minimal) == (culprits, True)
+    assert len(index.nodes) == n
