@@ -95,7 +95,8 @@ def test_a_log_says_everything() -> None:
     for part in (
         "session k7f3", "[1] Does the failure show here?",
         "nodes 0-95 on emulate:precision=fp16: rel_l2 0.41,", "3 new non-finite values, 0.4 s",
-        "worker 1 was lost at probe bbbbbbbb and is replaced: restarted", "crash (signal 11): The engine died.", "It fails on 24 of 24 samples.",
+        "worker 1 was lost at probe bbbbbbbb and is replaced: restarted", "crash (signal 11): The engine died.",
+        "It fails on 24 of 24 samples.",
         "1 min 15 s, 4 probes, 1 known before, 1 unresolved", "* 1  Yes, it fails", "  2  No", "because: 24 of 24 samples fail",
         "-> Yes, it fails  (your answer)  as seen in production", "ask the kernel team", "You have a minimal failing case",
     ):  # fmt: skip
