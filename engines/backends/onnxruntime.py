@@ -152,6 +152,12 @@ def make(spec: EngineSpec) -> Engine:
     for library in settings.custom_ops:
         if not Path(library).is_file():
             raise EngineMissing(f"There is no library of custom operators '{library}'; give its path.")
+        try:
+            ort.SessionOptions().register_custom_ops_library(library)
+        except Exception as error:
+            raise EngineMissing(
+                f"ONNX Runtime cannot load '{library}' as a library of custom operators: {_said(error)}"
+            ) from error
     switchable = settings.optimization != "disabled"
     device = machine.cpu()[0] if settings.provider == "cpu" else settings.provider
     info = EngineInfo(
@@ -237,11 +243,15 @@ def _unfit(text: str, model: onnx.ModelProto) -> str:
     )
 
 
+def _said(error: Exception) -> str:
+    """ONNX Runtime's own words as one sentence."""
+    said = " ".join(_SOURCE.sub("", _PREFIX.sub("", str(error))).split())[:500]
+    return said if said.endswith((".", "!", "?")) else f"{said}."
+
+
 def _fault(error: Exception, built: bool) -> EngineFault:
     """ONNX Runtime's error as one sentence with the status it means."""
-    kind, text = type(error).__name__, str(error)
-    said = " ".join(_SOURCE.sub("", _PREFIX.sub("", text)).split())[:500]
-    said = said if said.endswith((".", "!", "?")) else f"{said}."
+    kind, text, said = type(error).__name__, str(error), _said(error)
     if isinstance(error, MemoryError) or _NO_MEMORY.search(text):
         return EngineFault("out-of-memory", f"ONNX Runtime ran out of memory: {said}")
     if kind == "NotImplemented" or _UNSUPPORTED.search(text):

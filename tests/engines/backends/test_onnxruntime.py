@@ -197,6 +197,13 @@ def test_a_provider_or_library_that_is_not_here_is_missing() -> None:
         make("onnxruntime:custom_ops=nowhere.so")
 
 
+def test_a_library_that_is_none_is_missing_before_any_model(tmp_path: Path) -> None:
+    library = tmp_path / "ops.so"
+    library.write_text("no library")
+    with pytest.raises(EngineMissing, match=r"cannot load '.*ops\.so' as a library of custom operators"):
+        make(f"onnxruntime:custom_ops={library}")
+
+
 def test_optimizers_can_be_searched_only_where_they_run() -> None:
     off, on = make("onnxruntime").info, make("onnxruntime:optimization=extended").info
     assert not off.capabilities["optimizers"].present
