@@ -52,6 +52,11 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     def reads(self) -> tuple[int, ...]:
         return tuple(t for t in self.inputs if t >= 0) + self.captures
 
+    @property
+    def holds_graphs(self) -> bool:
+        """Whether it is an If, Loop or Scan, whose bodies no search enters."""
+        return self.op in ("If", "Loop", "Scan") and self.domain in ("", "ai.onnx")
+
 
 class GraphIndex(msgspec.Struct, frozen=True, dict=True):
     """The whole main graph. Constant nodes have become weights. ``model`` is the digest of the stored model."""
@@ -78,6 +83,11 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
     def by_name(self) -> dict[str, int]:
         """Tensor name -> id."""
         return {t.name: t.id for t in self.tensors}
+
+    @cached_property
+    def output_order(self) -> dict[int, int]:
+        """Tensor id of each output of the graph -> its place among them."""
+        return {t: place for place, t in enumerate(self.outputs)}
 
     def made_by(self, tensor: int) -> Node | None:
         """The node that makes the tensor; None for graph inputs and weights."""
@@ -111,7 +121,7 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
         a node outside reads or that are outputs of the graph. Each ascending."""
         inside = set(nodes)
         made = {t for n in inside for t in self.nodes[n].outputs}
-        final = set(self.outputs)
+        final = self.output_order
         reads = {t for n in inside for t in self.nodes[n].reads} - made
         feeds = tuple(sorted(t for t in reads if self.tensors[t].kind != "weight"))
         leaves = tuple(sorted(t for t in made if t in final or any(r not in inside for r in self.readers[t])))

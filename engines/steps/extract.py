@@ -12,7 +12,7 @@ from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.layerwise import layerwise
 from engines.steps.outcome import ExtractOutcome
 from engines.steps.prepare import prepared
-from engines.steps.reduce import ReduceParams, settle
+from engines.steps.reduce import ReduceParams, left_whole, settle
 from engines.steps.search import NodeIds, Trials, minimise, one_minimal
 
 
@@ -104,7 +104,7 @@ def _outcome(case: Case, grown: int, ask: Inquiry) -> ExtractOutcome:
         needs_higher_inputs=case.needs_higher_inputs,
         message=f"{len(case.nodes)} of {len(ask.index.nodes)} nodes, alone, "
         f"{'fails' if len(case.nodes) == 1 else 'fail'} in the same way "
-        f"({case.verified} builds).{higher}",
+        f"({case.verified} builds).{higher}{left_whole(ask.index, ranges.decode(case.node_ids))}",
     )
 
 

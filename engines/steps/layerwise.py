@@ -28,6 +28,7 @@ UNKNOWN_BYTES = 1 << 20
 # A failure is spread where none of this many parts of the model, each alone, brings more than MOST of the error to the outputs
 # (equal parts bring an eighth each, or a third where their errors are independent), and at least half of them bring SOME of it.
 PARTS = 8
+UNWATCHED = ("", "sequence", "optional")
 MOST = 0.6
 SOME = 1 / (4 * PARTS)
 
@@ -60,7 +61,7 @@ def markable(index: GraphIndex) -> tuple[tuple[int, ...], tuple[int, ...]]:
     left out."""
     final = set(index.outputs)
     made = [t for t in index.tensors if t.kind == "node" and t.name and t.id not in final]
-    can = tuple(t.id for t in made if t.dtype not in ("", "sequence", "string", "optional"))
+    can = tuple(t.id for t in made if t.dtype not in (*UNWATCHED, "string"))
     return can, tuple(t.id for t in made if t.id not in set(can))
 
 
@@ -130,7 +131,8 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
         harmless=harmless,
         profile=profile([r["error"] for r in table if r["error"] is not None]),
         reason=seen.reason,
-        message=_message(observer, top, max(shares) if spread else None, ask, table, seen),
+        message=_message(observer, top, max(shares) if spread else None, ask, table, seen)
+        + left_whole(ask.index, len(seen.skipped)),
     )
     return Finish(
         outcome,
@@ -172,9 +174,7 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
         if judge_whole(m, ask.criterion).failed:
             seen.failing += 1
             seen.inherited.update(
-                (ask.index.by_name[score.name], score)
-                for score in ask.row(m).marks
-                if score.name in ask.index.by_name
+                (ask.index.by_name[score.name], score) for score in ask.row(m).marks if score.name in ask.index.by_name
             )
         # A batch that cures the failure says nothing about its tensors: what it saw is left out.
     return seen
@@ -187,8 +187,10 @@ def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
     added: dict[int, tuple[Score, Score | None]] = {}
     outputs = [t for t in sorted({*seen.inherited, *index.outputs}) if index.tensors[t].producer >= 0]
     live = set(ask.everything)
-    outputs = [t for t in outputs if index.tensors[t].producer in live]
-    for batch in batches(index, outputs, params.batch_bytes // 2):
+    outputs = [t for t in outputs if index.tensors[t].producer in live and _feedable(index, index.tensors[t].producer)]
+    todo = [(b, params.splits) for b in batches(index, outputs, params.batch_bytes // 2)]
+    while todo:
+        batch, splits = todo.pop(0)
         nodes = sorted({index.tensors[t].producer for t in batch})
         made = {t for n in nodes for t in index.nodes[n].outputs}
         read = {t for n in nodes for t in index.nodes[n].reads}
@@ -199,6 +201,8 @@ def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
         stored: Measurement = yield ask.ask(candidate, effect=False)
         exact: Measurement = yield ask.ask(candidate, effect=False, feed="exact")
         if stored.status != "ok" or not stored.results:
+            middle = len(batch) // 2
+            todo[:0] = [(b, splits - 1) for b in (batch[:middle], batch[middle:]) if splits > 0 and middle]
             continue
         exactly = {s.name: s for s in ask.row(exact).outputs} if exact.status == "ok" and exact.results else {}
         for score in ask.row(stored).outputs:
@@ -285,6 +289,13 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
     # The largest effect first; of equals (an overflow and all that it poisons) the first in the graph.
     suspects.sort(key=lambda s: (-_rounded(s.effect), s.node))
     return tuple(suspects), verdicts
+
+
+def _feedable(index: GraphIndex, node: int) -> bool:
+    """Whether a node can run alone: sequences and optional values that another node makes cannot be fed."""
+    return all(
+        index.tensors[t].kind != "node" or index.tensors[t].dtype not in UNWATCHED for t in index.nodes[node].reads
+    )
 
 
 def _shares(ask: Inquiry, suspects: Sequence[Suspect]) -> Sub:
@@ -387,6 +398,14 @@ def _message(
         f"{ask.names([top.node])[0]} ({ask.index.nodes[top.node].op}) adds the error that reaches the outputs: "
         f"own {_say(top.own)}, effect {_say(top.effect)}."
     )
+
+
+def left_whole(index: GraphIndex, skipped: int) -> str:
+    """What was not looked into, one sentence for each kind, with a space in front; empty where that is nothing."""
+    bodies = [n for n in index.nodes if n.holds_graphs]
+    inside = f" {len(bodies)} of its nodes ({', '.join(sorted({n.op for n in bodies}))}) hold graphs of their own, left whole."
+    unseen = f" {skipped} tensors hold no numbers (sequences, strings) or cannot be marked, and were not watched."
+    return (inside if bodies else "") + (unseen if skipped else "")
 
 
 def _say(value: float) -> str:

@@ -1,6 +1,7 @@
 """reduce: the smallest part of the model that still fails in the same way, with proof at both ends."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 from engines.compare.criterion import Signature, Verdict
 from engines.compare.judge import badness, judge_whole, over
 from engines.graph import ranges
+from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Candidate, Edit, Measurement
 from engines.steps.base import Case, Finish, Note, StepContext, Steps, StepSpec, Sub
 from engines.steps.inquiry import Inquiry, inquiry
@@ -260,7 +262,14 @@ def _message(reduced: Reduced, ask: Inquiry) -> str:
     more = " It needs its inputs in higher precision: fed exactly it passes." if case.needs_higher_inputs else ""
     fail = "fails" if len(case.nodes) == 1 else "fail"
     size = f"{len(case.nodes)} of {len(ask.index.nodes)} nodes {fail}"
-    return f"{size} in the same way ({case.verified} fresh builds).{more}"
+    whole = left_whole(ask.index, ranges.decode(case.node_ids))
+    return f"{size} in the same way ({case.verified} fresh builds).{more}{whole}"
+
+
+def left_whole(index: GraphIndex, nodes: Iterable[int]) -> str:
+    """What a case holds that is not taken apart further, as a sentence with a space in front; empty where that is nothing."""
+    bodies = [index.nodes[n].op for n in nodes if index.nodes[n].holds_graphs]
+    return f" The graph inside its {bodies[0]} is left whole." if bodies else ""
 
 
 SPEC = StepSpec(
