@@ -34,18 +34,26 @@ def _dimmed(style: Style, tint: Color) -> Style:
 
 class Behind(Visual):
     """The screen below a card, as Textual's ``BackgroundScreen`` shows it, at a tenth of its cost: no detour through Rich, and
-    each style is blended once. Opening a card is what keys do most, and it must not be felt."""
+    each style is blended once. Opening a card is what keys do most, and it must not be felt. Nothing is drawn anew behind a card,
+    so the rows are made once for each size."""
 
     def __init__(self, below: BackgroundScreen) -> None:
         self._screen, self._tint = below.screen, below.color
+        self._rows: list[Strip] = []
+        self._size = below.screen.size
+
+    def shows(self, below: BackgroundScreen) -> bool:
+        """Whether these are the rows of that screen, as large as it is now."""
+        return (self._screen, self._tint, self._size) == (below.screen, below.color, below.screen.size)
 
     def render_strips(self, width: int, height: int | None, style: object, options: object) -> list[Strip]:  # noqa: ARG002
         """As many rows as fit."""
-        rows = self._screen._compositor.render_strips()
-        return [
-            Strip([Segment(text, _dimmed(own or Style(), self._tint), control) for text, own, control in row])
-            for row in rows[:height]
-        ]
+        if not self._rows:
+            self._rows = [
+                Strip([Segment(text, _dimmed(own or Style(), self._tint), control) for text, own, control in row])
+                for row in self._screen._compositor.render_strips()
+            ]
+        return self._rows[:height]
 
     def get_optimal_width(self, rules: object, container_width: int) -> int:  # noqa: ARG002
         """The whole of it."""
@@ -64,6 +72,7 @@ class Card(ModalScreen[ResultT]):
     def __init__(self, title: str, *, hint: str = "Esc closes") -> None:
         super().__init__()
         self._title, self._hint = title, hint
+        self._behind: Behind | None = None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="card") as frame:
@@ -74,7 +83,11 @@ class Card(ModalScreen[ResultT]):
     def render(self) -> Any:
         """What lies below, dimmed."""
         below = super().render()
-        return Behind(below) if isinstance(below, BackgroundScreen) else below
+        if not isinstance(below, BackgroundScreen):
+            return below
+        if self._behind is None or not self._behind.shows(below):
+            self._behind = Behind(below)
+        return self._behind
 
     def body(self) -> ComposeResult:
         """What the card holds."""
