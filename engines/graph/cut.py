@@ -80,7 +80,7 @@ def outputs_of(index: GraphIndex, candidate: Candidate) -> tuple[int, ...]:
         return index.outputs
     inside = node_ids(index, candidate)
     made = {t for n in inside for t in index.nodes[n].outputs}
-    own = tuple(t for t in index.outputs if t in made)
+    own = tuple(sorted(made & index.output_order.keys(), key=index.output_order.__getitem__))
     if own:
         return own
     _, leaves = index.boundary(inside)
@@ -153,12 +153,12 @@ def cut(
             graph.initializer.append(
                 numpy_helper.from_array(np.ascontiguousarray(constants[t]).reshape(constants[t].shape), name)
             )
-        elif t in index.inputs and not (rows and t in types):
+        elif index.tensors[t].kind == "input" and not (rows and t in types):
             graph.input.add().CopyFrom(model.inputs[name])
         else:
             graph.input.append(_declare(name, index.tensors[t], types))
     for t, name in out_names.items():
-        if t in index.outputs and t in made and not rows:
+        if t in index.output_order and t in made and not rows:
             graph.output.add().CopyFrom(model.outputs[name])
         else:
             graph.output.append(_declare_output(name, index.tensors[t], types, rows))
