@@ -76,7 +76,7 @@ def test_magika_on_openvino_in_bf16(narrowdown: Callable, magika: Any, tmp_path:
     session = tmp_path / "s"
     engine = "openvino" if precision == "default" else f"openvino:precision={precision}"
     ran = narrowdown(
-        "run", model, "--engine", engine, "--inputs", inputs, "--session", session, "--display", "plain", timeout=1200
+        "run", model, "--engine", engine, "--inputs", inputs, "--session", session, "--display", "plain", timeout=1700
     )
     assert ran.code == 0, ran.out[-3000:] + ran.err
     report = narrowdown("report", session, "--format", "json").json()
@@ -130,7 +130,7 @@ def test_a_race_is_found_on_two_threads(narrowdown: Callable, tmp_path: Path) ->
     for attempt in range(6):
         session = tmp_path / f"s{attempt}"
         ran = narrowdown(
-            "run", MODELS / "pillars_add.onnx", *words, "--session", session, "--display", "plain", timeout=1200
+            "run", MODELS / "pillars_add.onnx", *words, "--session", session, "--display", "plain", timeout=1700
         )
         report = narrowdown("report", session, "--format", "json").json()
         if ran.code == 10:
