@@ -23,16 +23,21 @@ from engines.workers import files
 from engines.workers.part import Array, Feed, Part, Say, by_id, named
 
 _KEPT_BUILDS = 4
+# Bytes of builds that are kept while another is made. A search asks the same build again at once or not at all, so a large model
+# gains nothing by a second one.
+_HEAVIEST = 128 << 20
 _CHUNK = 1 << 20  # elements at a time where float64 copies are made
 
 
 @dataclass
 class _Ready:
-    """A built candidate. ``seconds`` is what its build took, however often it is used."""
+    """A built candidate. ``seconds`` is what its build took, however often it is used. ``held``: bytes that it gives out in a
+    run, which an engine may go on holding."""
 
     part: Cut
     built: Built
     seconds: float
+    held: int = 0
 
 
 def _shut(ready: _Ready) -> None:
@@ -43,12 +48,12 @@ _cuts: Kept[Cut] = Kept(_KEPT_BUILDS, lambda _: None)
 
 
 def _weigh(ready: _Ready) -> int:
-    """Bytes of weights, of which an engine may hold a copy."""
-    return outside_bytes(ready.part.model)
+    """Bytes of weights, of which an engine may hold a copy, and of what it gives out."""
+    return outside_bytes(ready.part.model) + ready.held
 
 
-_builds: Kept[_Ready] = Kept(_KEPT_BUILDS, _shut, _weigh)
-_slices: Kept[_Ready] = Kept(_KEPT_BUILDS, _shut, _weigh)
+_builds: Kept[_Ready] = Kept(_KEPT_BUILDS, _shut, _weigh, _HEAVIEST)
+_slices: Kept[_Ready] = Kept(_KEPT_BUILDS, _shut, _weigh, _HEAVIEST)
 
 
 def forget() -> None:
@@ -186,7 +191,8 @@ class _Measuring:
                 probe.engine, part, feed.arrays, self.keep, attempt=probe.attempt, record=probe.record,
                 force=probe.force, forbid=probe.forbid, say=self.progress,
             )  # fmt: skip
-            return _Ready(part, built, time.monotonic() - begun)
+            held = sum(max(0, self.index.tensors[t].bytes) for t in (*self.part.judged, *self.marks))
+            return _Ready(part, built, time.monotonic() - begun, held)
 
         ready = self.builds.get(_key((*what, *how), feed.arrays, feed.constants), make)
         self.build_seconds = max(self.build_seconds, ready.seconds)
