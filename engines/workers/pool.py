@@ -275,6 +275,8 @@ class Pool:
         if self._dog is not None and self._dog.stdin is not None:
             self._dog.stdin.close()
             await asyncio.to_thread(self._dog.wait)
+        # A worker ended for its time may have been writing gigabytes.
+        await asyncio.to_thread(self._sweep)
 
     def _keep_a_dog(self) -> None:
         """Start what ends the workers' own children if this process is killed. It holds nothing but a pipe."""

@@ -292,7 +292,8 @@ def test_the_snapshot_tells_who_does_what(tmp_path: Path) -> None:
     assert (idle.state, idle.text) == ("idle", "")
 
 
-def test_start_clears_away_what_killed_workers_left_half_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize("when", ["start", "stop"])
+def test_what_killed_workers_left_half_done_is_cleared_away(when: str, tmp_path: Path) -> None:
     left = [
         "checks/check-1/model.onnx",
         "artifacts/.x.tmp",
@@ -307,15 +308,25 @@ def test_start_clears_away_what_killed_workers_left_half_done(tmp_path: Path) ->
         "models/weights/abc.bin",
         "inputs/i/index.json",
     ]
-    for name in (*left, *whole):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
+
+    def leave() -> None:
+        for name in (*left, *whole):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).touch()
+
+    def there() -> bool:
+        return any((tmp_path / name).exists() for name in left)
 
     async def work(pool: Pool) -> None:
+        if when == "start":
+            leave()
         await pool.start()
+        assert not there()
+        if when == "stop":
+            leave()
 
     use(tmp_path, 1, work)
-    assert not any((tmp_path / name).exists() for name in left)
+    assert not there()
     assert all((tmp_path / name).exists() for name in whole)
 
 
