@@ -25,8 +25,9 @@ DTYPE_ATTRIBUTE: Mapping[str, tuple[str, int]] = {
 }  # fmt: skip
 # Outputs whose schema would allow a low precision but that stay FP32 by the operator's definition (stash_type).
 _STASHED = {"LayerNormalization": (1, 2)}
-# Quantization keeps its scales exact: a scale rounded to FP16 is another quantizer.
-_WHOLE = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
+# Quantization keeps its scales exact: a scale rounded to FP16 is another quantizer. BitCast needs the width that it had, and a
+# TreeEnsemble's splits the type of what they split.
+_WHOLE = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "BitCast", "TreeEnsemble"}
 
 
 class Slot(NamedTuple):

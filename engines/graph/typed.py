@@ -16,6 +16,7 @@ from engines.graph.emulate import PRECISIONS, local_calls, note
 from engines.graph.problem import ModelProblem
 
 _DOUBLE = int(TensorProto.DOUBLE)
+_CASTS = 13  # an opset whose Cast knows every type here
 
 
 class _Plan(NamedTuple):
@@ -64,6 +65,8 @@ def _convert(model: ModelProto, weights_dir: str, plan: _Plan, keep: Collection[
     scope = _Scope(shared, graph, types, None)
     scope.convert(kept, {i.name for i in graph.input}, [o.name for o in graph.output])
     note(result, shared.notes)
+    if any(n.op_type == "Cast" and not n.domain for n in graph.node) and "" not in shared.versions:
+        result.opset_import.add(domain="", version=_CASTS)  # a model of other domains only
     return result
 
 
