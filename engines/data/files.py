@@ -100,7 +100,7 @@ def _script(path: str) -> tuple[str, str]:
 def _npy(file: Path) -> Array:
     try:
         loaded = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # numpy's header goes through Python's tokenizer, which has exceptions of its own
         raise InputProblem(_unread(file, "a numpy array", error)) from error
     if not isinstance(loaded, np.ndarray):
         raise InputProblem(f"'{file.name}' is an archive of arrays; give it the ending .npz.")
@@ -163,7 +163,7 @@ def _image(file: Path) -> Array:
         with Image.open(file) as image:
             plain = image if image.mode in ("L", "RGB", "RGBA") else image.convert("RGB")
             pixels = np.asarray(plain, np.uint8)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except Exception as error:  # every format's reader has its own
         raise InputProblem(f"'{file.name}' cannot be read as an image: {_short(error)}") from error
     return pixels if pixels.ndim == 3 else pixels[:, :, None]
 

@@ -9,6 +9,7 @@ import base64
 import binascii
 import io
 import json
+import tokenize
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -23,6 +24,12 @@ Feed: TypeAlias = dict[str, Array]
 _MARKER = "polygraphy_class"
 _LEGACY = "__polygraphy_encoded_"
 _LEGACY_VALUE = "polygraphy_serialized_json_type"
+
+
+# What a damaged array may end in: numpy's header goes through Python's tokenizer, and may name a shape that no memory holds.
+_DAMAGED = (
+    KeyError, TypeError, ValueError, EOFError, AttributeError, MemoryError, OverflowError, SyntaxError, tokenize.TokenError,
+)  # fmt: skip
 
 
 class Runs(NamedTuple):
@@ -167,7 +174,7 @@ def _decode(item: dict[str, Any]) -> Any:
                 )
             case "FormattedArray":
                 raise _Undecodable("holds an array in a vectorized TensorRT format, which cannot be used as an input.")
-    except (KeyError, TypeError, ValueError, EOFError, AttributeError) as error:
+    except _DAMAGED as error:
         raise _Undecodable(f"holds a damaged {kind}.") from error
     return item
 

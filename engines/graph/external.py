@@ -126,7 +126,7 @@ def attribute_tensors(model: ModelProto) -> Iterator[TensorProto]:
 def read(tensor: TensorProto, folder: str | Path) -> np.ndarray[Any, Any]:
     """The tensor's values: memory-mapped read-only where external, else a copy. Raises ``ModelProblem``."""
     if not is_external(tensor):
-        return np.asarray(numpy_helper.to_array(tensor))
+        return inner(tensor)
     location, offset, _ = pointer(tensor)
     size = byte_size(tensor.data_type, tensor.dims)
     path = resolve(folder, location)
@@ -142,6 +142,16 @@ def read(tensor: TensorProto, folder: str | Path) -> np.ndarray[Any, Any]:
         return np.memmap(path, dtype_of(tensor.data_type), "r", offset, tuple(tensor.dims))
     except (OSError, ValueError) as error:
         raise ModelProblem(f"The weights file '{location}' is missing or cut short ({error}).") from error
+
+
+def inner(tensor: TensorProto) -> np.ndarray[Any, Any]:
+    """The values that a tensor holds itself. Raises ``ModelProblem``."""
+    try:
+        return np.asarray(numpy_helper.to_array(tensor))
+    except Exception as error:  # onnx raises what the damage happens to lead to
+        raise ModelProblem(
+            f"The weight '{tensor.name}' does not hold what its type and shape say ({error}); export the model again."
+        ) from error
 
 
 def read_bytes(tensor: TensorProto, folder: str | Path) -> bytes:

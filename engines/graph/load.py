@@ -526,13 +526,15 @@ def _make_inline(tensor: TensorProto, data: bytes) -> None:
 
 
 def _dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
-    values = numpy_helper.to_array(sparse.values)
-    positions = numpy_helper.to_array(sparse.indices)
-    dense = np.zeros(tuple(sparse.dims), values.dtype)
-    if positions.ndim == 1:
-        dense.reshape(-1)[positions] = values
-    else:
-        dense[tuple(positions.T)] = values
+    values, positions = external.inner(sparse.values), external.inner(sparse.indices)
+    try:
+        dense = np.zeros(tuple(sparse.dims), values.dtype)
+        if positions.ndim == 1:
+            dense.reshape(-1)[positions] = values
+        else:
+            dense[tuple(positions.T)] = values
+    except (ValueError, TypeError, IndexError, MemoryError, OverflowError) as error:
+        raise ModelProblem(f"The sparse weight '{sparse.values.name}' does not fit its shape ({error}).") from error
     return dense
 
 
