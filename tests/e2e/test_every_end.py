@@ -18,7 +18,6 @@ from . import tiny
 from .conftest import Walk, Walked, command, environment
 
 
-
 class End(msgspec.Struct, frozen=True):
     """``words`` gives the command line in a folder; ``said`` is on the screen and in every report; ``exports``: whether there
     is a case to hand on."""

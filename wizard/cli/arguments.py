@@ -113,7 +113,9 @@ def parser() -> Parser:
     resumed.add_argument("--repair", action="store_true", help="work on a copy of a session whose journal is damaged")
 
     resumed.add_argument(
-        "--rewind", metavar="NODE", help="go back to this question (NODE#2: its second visit) first; nothing measured is lost"
+        "--rewind",
+        metavar="NODE",
+        help="go back to this question (NODE#2: its second visit) first; nothing measured is lost",
     )
 
     watched = command("watch", "run", "watch", "look at a session while another program works on it")
