@@ -76,8 +76,8 @@ class Inspect(Probe, frozen=True, tag="inspect"):
 
 class Import(Probe, frozen=True, tag="import"):
     """Take a model file into the session: lift Constant nodes to weights, split weights off. -> facts: model digest,
-    nodes, notes, names of its ``outputs``, ``warnings`` that its owner must be told. ``path`` is absolute; ``digest`` the sha256 of
-    the file (with its external data) when it was opened."""
+    nodes, notes, names of its ``outputs``, ``warnings`` that its owner must be told. ``path`` is absolute; ``digest`` the
+    sha256 of the file (with its external data) when it was opened."""
 
     path: str
     digest: str
