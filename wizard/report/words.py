@@ -1,9 +1,13 @@
 """Numbers, times and names as people read them."""
 
+import re
 import unicodedata
 
 from engines.probe import HUGE, SILENT_DB
 
+LONGEST = (
+    8_000  # characters of one word: a command's list of layers may be thousands long, a name of a megabyte is an attack
+)
 # Control, format (direction marks), surrogate, line and paragraph separator.
 ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
@@ -78,7 +82,10 @@ def listing(names: "tuple[str, ...] | list[str]", most: int = 6) -> str:
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Foreign text that a terminal shows and does not obey: acting characters become escapes, those in ``keep`` stay."""
+    """Foreign text that a terminal shows and does not obey: acting characters become escapes, those in ``keep`` stay. Of a giant
+    word, such as a name of a megabyte, both ends stay."""
+    if len(text) > LONGEST:
+        text = "".join(elide(word, LONGEST) for word in re.split(r"(\s)", text))
     if text.isprintable():
         return text
     return "".join(c if c in keep or unicodedata.category(c) not in ACTING else ascii(c)[1:-1] for c in text)

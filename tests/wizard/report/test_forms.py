@@ -14,7 +14,7 @@ from wizard.report import to_html, to_json, to_markdown
 from wizard.report.document import Culprit, Depth, QuantizedLayer, Report, Stop, Workaround
 from wizard.report.markdown import code, literal
 from wizard.report.picture import curve, error_by_depth
-from wizard.report.words import count, duration, elide, listing, number
+from wizard.report.words import LONGEST, count, duration, elide, listing, number, visible
 
 NASTY = '<img src=x onerror="alert(1)">`|*[a](b)\n\x1b[31m'
 
@@ -316,3 +316,13 @@ def test_quantized_layers_are_a_table_of_decibels() -> None:
     assert [row["sqnr_db"] for row in json.loads(to_json(report()))["layers"]] == [1.93, 39.2]
     none = msgspec.structs.replace(report(), layers=())
     assert "SQNR" not in to_markdown(none) + to_html(none)
+
+
+def test_a_giant_name_keeps_both_ends() -> None:
+    name = "first" + "n" * (1 << 20) + "last"
+    shown = visible(f"The node {name} fails.\n", keep="\n")
+    assert len(shown) < 2 * LONGEST
+    assert shown.startswith("The node firstnnn")
+    assert shown.endswith("nnnlast fails.\n")
+    command = "trtexec --layerPrecisions=" + ",".join(f"/block.{n}/MatMul:fp32" for n in range(200))
+    assert visible(command) == command, "a command stays whole"
