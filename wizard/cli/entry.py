@@ -1,5 +1,6 @@
 """Entry point: parse, hand over to the command's module, turn every problem into one sentence and an exit code."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -81,7 +82,9 @@ def last_resort(kind: type[BaseException], bug: BaseException, trace: TracebackT
 
 def say(sentence: str) -> None:
     """One sentence on stderr; what a file has put into it cannot move the cursor."""
-    from wizard.report.words import visible
+    literal = sentence
+    with contextlib.suppress(ImportError):  # where another project's package hides ours, the sentence is our own
+        from wizard.report.words import visible
 
-    literal = visible(sentence, keep="\n")
+        literal = visible(sentence, keep="\n")
     print(f"narrowdown: {literal}", file=sys.stderr, flush=True)
