@@ -157,10 +157,10 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         over.sort(key=lambda r: -worst((r,), ask.criterion)[2])
         fed = [r.sample if _rows(ask.findings, r.sample) else r.sample.partition("/")[0] for r in over[:3]]
         more = tuple(dict.fromkeys((*working, *fed)))
-        if more == working and working == everywhere:
+        if more == working and (accepted is not None or working == everywhere):
             break
         # Where a set cures a row alone and not among the others (engines build otherwise for other shapes), the whole feeds are
-        # searched on.
+        # searched on; never for the margin's sake.
         working = more if more != working else everywhere
     if accepted is None:
         accepted = everything, (yield from measure(everything, everywhere))
