@@ -19,6 +19,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -263,7 +264,7 @@ def damaged_journal() -> st.SearchStrategy[bytes]:
 
 def damaged_flow() -> st.SearchStrategy[bytes]:
     def original() -> bytes:
-        return (Path(__file__).parents[2] / "flows/accuracy.yaml").read_bytes()
+        return (files("flows") / "accuracy.yaml").read_bytes()
 
     @functools.cache
     def parsed() -> Any:

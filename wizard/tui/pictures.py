@@ -149,7 +149,7 @@ def bars(
     """Errors as bars on one log scale, the tolerance among them: what arrives at a node against what it adds. ``None``: "?"."""
     drawn = [*rows, *([("allowed", allowed)] if allowed else [])]
     known = [level(value) for _, value in drawn if value is not None and value > 0]
-    if not known or width < 16:
+    if not known or width < 20:
         return []
     labels = min(max(cell_len(clean(label)) for label, _ in drawn), max(4, width // 3))
     room = width - labels - 2 - 12

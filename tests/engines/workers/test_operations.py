@@ -34,7 +34,8 @@ def test_inspect_tells_what_an_engine_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "status"), [("tensorrt_rtx", "unsupported"), ("emulate:precison=fp16", "refused"), ("", "refused")]
+    ("engine", "status"),
+    [("openvino:device=NPU.7", "unsupported"), ("emulate:precison=fp16", "refused"), ("", "refused")],
 )
 def test_inspect_of_what_is_not_there_is_a_sentence(tmp_path: Path, engine: str, status: str) -> None:
     m = run(Inspect(engine=engine), tmp_path)
