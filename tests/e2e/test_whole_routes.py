@@ -86,7 +86,9 @@ def test_shapes_cnn_names_the_optimizer(narrowdown, shapes, tmp_path, conftest) 
     assert narrowdown("replay", session, "--dry").code == 0
 
 
-@pytest.mark.parametrize("engine", ["emulate:precision=fp16", "reference:precision=fp16"])
+@pytest.mark.parametrize(
+    "engine", ["emulate:precision=fp16", pytest.param("reference:precision=fp16", marks=pytest.mark.slow)]
+)
 def test_sort_overflows_in_a_layer_norm(narrowdown, sort, tmp_path, conftest, engine: str) -> None:
     model, inputs = sort
     session = tmp_path / "s"

@@ -132,7 +132,11 @@ def test_a_race_is_found_and_one_thread_cures_it(open_model: Open, raced: Path) 
     s = open_model(raced, "onnxruntime:optimization=all,threads=2")
     compared = s.step("compare").finish.outcome
     assert compared.verdict == "fails"
-    done = s.step("nondeterminism", runs=20).finish
+    # What else runs on the machine can hide a race: look again, longer, up to a bound.
+    for runs in (20, 60, 150, 290):
+        done = s.step("nondeterminism", runs=runs).finish
+        if done.outcome.nondeterministic:
+            break
     assert (done.outcome.nondeterministic, done.outcome.first_node, done.outcome.first_op) == (
         True,
         "sum_up",
