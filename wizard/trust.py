@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from engines.data.sources import scripts
 from engines.data.store import atomic, digest_file
 from engines.probe import AnyProbe, Check, LoadInputs
 from engines.spec import parse
@@ -39,13 +40,9 @@ def items(problem: Problem) -> list[Item]:
     """What the PROBLEM would run, as it is on disk *now*; a file that is gone has the digest ``""``."""
     found: list[Item] = []
     for source in problem.inputs:
-        head, colon, _ = source.rpartition(":")
-        path = Path(head if colon and head.endswith(".py") else source)
-        name, equals, rest = str(path).partition("=")
-        if equals and name and not path.exists():  # NAME=path
-            path = Path(rest)
-        if path.suffix.lower() == ".py":
-            found.append(_script("data loader script", path))
+        named = [Path(path) for path in scripts(source)]
+        # Which of them the loader reads depends on the model's inputs: all that are there are asked about.
+        found += [_script("data loader script", path) for path in [p for p in named if p.exists()] or named[-1:]]
     if problem.check:
         digest = hashlib.sha256(problem.check.encode()).hexdigest()
         found.append(Item("check command", problem.check, digest, (problem.check,)))

@@ -196,12 +196,12 @@ def _notes(asked: str, ran: str, native: Collection[str], without: bool) -> tupl
         )
     if asked == ran == "bf16" and "bf16" not in native:
         return (f"OpenVINO computed in BF16 without instructions for it, slowly: {lacks}.",)
-    if asked in ("bf16", "f16") and ran == "f32":
+    if asked in ("bf16", "f16") and ran != asked:
         why = lacks if asked == "bf16" else "this CPU has no FP16 instructions (AVX512_FP16 or AMX_FP16)"
         emulation = {"bf16": "bf16", "f16": "fp16"}[asked]
         return (
-            f"OpenVINO computed in FP32, not in the {emulation.upper()} that was asked for: {why}, so a failure of that "
-            f"precision cannot be shown here; try emulate:precision={emulation}.",
+            f"OpenVINO computed in {_PRECISION[ran][0].upper()}, not in the {emulation.upper()} that was asked for: {why}, so a "
+            f"failure of that precision cannot be shown here; try emulate:precision={emulation}.",
         )
     return ()
 

@@ -55,6 +55,11 @@ def limit(criterion: Criterion, output: str) -> float:
     return _ratio(tolerance) if criterion.metric == "sqnr_db" else tolerance
 
 
+def margin(criterion: Criterion, error: float, output: str = "") -> float:
+    """How many times the badness ``error`` fits into what is allowed on this output, at most HUGE."""
+    return min(HUGE, limit(criterion, output) / error) if error > 0 else HUGE
+
+
 def over(score: Score, criterion: Criterion) -> bool:
     return badness(score, criterion) > limit(criterion, score.name)
 

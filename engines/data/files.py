@@ -21,6 +21,7 @@ import numpy as np
 
 from engines.data import polygraphy
 from engines.data.problem import InputProblem
+from engines.data.sources import split_function
 
 IMAGES = (".png", ".jpg", ".jpeg")
 KINDS = (".json", ".npz", ".npy", ".py", *IMAGES)
@@ -50,7 +51,7 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
     runs, if it is there, else the script's own folder. Raises ``InputProblem``."""
     known = tuple(names)
     name, path = _named(source, known)
-    path, function = _script(path)
+    path, function = split_function(path)
     file = Path(path)
     kind = file.suffix.lower()
     if not file.exists():
@@ -90,11 +91,6 @@ def _named(source: str, known: tuple[str, ...]) -> tuple[str, str]:
     """(input name, path) of ``NAME=path``. A path that holds ``=`` itself stays a path unless an input has that name."""
     name, equals, path = source.partition("=")
     return (name, path) if equals and name in known else ("", source)
-
-
-def _script(path: str) -> tuple[str, str]:
-    head, colon, function = path.rpartition(":")
-    return (head, function) if colon and head.endswith(".py") else (path, "")
 
 
 def _npy(file: Path) -> Array:

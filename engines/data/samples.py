@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from engines.data import draws, files, roles
+from engines.data import draws, files, roles, sources
 from engines.data.problem import InputProblem
 from engines.data.store import Store, digest_file
 from engines.graph.index import Tensor
@@ -396,8 +396,8 @@ def _declared(model: StoredModel, tensor: Tensor) -> Dims | None:
 def _unchanged(probe: LoadInputs) -> None:
     """What a content key promises: the files are those that the session was opened with."""
     for source, digest in zip(probe.sources, probe.source_digests, strict=False):
-        path = Path(source if Path(source).exists() else source.rpartition(":")[0])
-        if digest and path.is_file() and digest_file(path) != digest:
+        path = next((Path(p) for p in sources.paths(source) if Path(p).is_file()), None)
+        if digest and path is not None and digest_file(path) != digest:
             raise InputProblem(
                 f"'{path.name}' has changed since this session was opened; open a new session for the new content."
             )

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from engines.compare.criterion import Criterion
-from engines.compare.judge import badness, judge_check, judge_whole, limit, worst
+from engines.compare.judge import badness, judge_check, judge_whole, limit, margin, worst
 from engines.probe import HUGE, Measurement, SampleResult
 from engines.spec import of_the_same, parse, unquantized
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
@@ -76,7 +76,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         precision=rule.precision,
         worst_output=output,
         worst_sample=sample,
-        margin=min(HUGE, limit(rule, output) / error) if error > 0 else HUGE,
+        margin=margin(rule, error, output),
         samples=len(m.results),
         samples_failing=sum(judge_whole(msgspec.structs.replace(m, results=(r,)), rule).failed for r in m.results),
         nonfinite=bool(findings.signature and findings.signature.nonfinite),
@@ -250,7 +250,7 @@ def _message(
     if verdict == "fails":
         often = f" in {failures} of {looks} runs" if looks > 1 else ""
         return f"{output} is {amount} on {sample}{often}; allowed {allowed}.{doubt}"
-    near = limit(rule, output) / error if error > 0 else HUGE
+    near = margin(rule, error, output)
     times = "more than 1000" if near > 1000 else f"{near:.3g}"
     worst_of = (
         f"the worst is {output} on {sample}, {amount}, {times} times below what is allowed ({allowed})"

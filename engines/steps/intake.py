@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
+from engines.data.sources import scripts as scripts_of
 from engines.nearest import suggestion
 from engines.probe import Measurement, SampleInfo
 from engines.steps.base import StepRefused
@@ -20,7 +21,7 @@ def no_model(taken: Measurement) -> StepRefused:
 def no_inputs(made: Measurement, sources: Iterable[str]) -> StepRefused:
     """The answer to a LoadInputs that is not ``ok``. What takes its worker down, or does not end, is the user's script where
     there is one."""
-    scripts = [PurePath(path).name for path in map(script, sources) if path]
+    scripts = [PurePath(found[-1]).name for found in map(scripts_of, sources) if found]
     if made.status == "refused":
         return StepRefused(made.message, code=_BAD_INPUT)
     if not scripts or made.status not in ("timeout", "crash", "out-of-memory"):
@@ -44,13 +45,6 @@ def refuse_unmeasured(m: Measurement, samples: Iterable[SampleInfo]) -> None:
         blind = "while it ran" in m.message and not any(s.id.startswith("real:") for s in samples)
         hint = " The inputs were random ones; if the model needs others, give them with --inputs." if blind else ""
         raise StepRefused(f"{m.message}{hint}", code=_MISSING)
-
-
-def script(source: str) -> str:
-    """The data loader script of a source, without its function; "" where it is no script."""
-    head, _, function = source.rpartition(":")
-    path = head if head.endswith(".py") and function.isidentifier() else source
-    return path if path.endswith(".py") else ""
 
 
 def refuse_unknown_outputs(problem: Mapping[str, Any], outputs: Iterable[str]) -> None:

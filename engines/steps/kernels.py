@@ -6,7 +6,7 @@ that are taken from the bad one. A choice is *sufficient* when forcing it into t
 build without it passes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole
 from engines.data.tactic_replay import Suspect, described, suspects
-from engines.probe import Measurement
+from engines.probe import AnyProbe, Measurement
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, Sub
 from engines.steps.ddmin import ddmin
 from engines.steps.outcome import TacticsOutcome
@@ -67,7 +67,8 @@ def kernels(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsO
         ((g, b) for g in good for b in bad), key=lambda pair: len(differing(pair[0].choices, pair[1].choices))
     )
     others = sorted(good, key=lambda g: (g is not near, -len(differing(g.choices, worst.choices))))
-    guilty, why = yield from _confirm(ctx, findings, others, worst, listed)
+    forced = _Forced(ctx, findings, worst)
+    guilty, why = yield from _confirm(forced, others, listed)
     if not guilty:
         named = f" Only bad builds chose: {', '.join(s.layer for s in listed[:3])}." if listed else ""
         message = f"{len(good)} builds pass and {len(bad)} fail, but no tactic could be proven guilty: {why}.{named}"
@@ -80,17 +81,14 @@ def kernels(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsO
     found = msgspec.structs.replace(
         outcome, found=True, kind="tactic", suspects=names, necessary=True, sufficient=True, message=message
     )
-    ask = _asker(ctx, findings)
-    kept_out = {layer: (choice,) for layer, choice in guilty.items()}
-    rest = {k: v for k, v in worst.choices.items() if k not in guilty}
     return Finish(
         found,
         msgspec.structs.replace(findings, tactics=dict(guilty)),
         tables=tables
         | {"guilty": [{"layer": k, "choice": v, "text": described_or_self(v)} for k, v in guilty.items()]},
         decisive={
-            "whole": (ask({**near.choices, **guilty}, {}),),
-            "suspect-off": (ask(rest, kept_out),),
+            "whole": (forced.into(near, guilty),),
+            "suspect-off": (forced.without(guilty),),
         },
     )
 
@@ -106,57 +104,62 @@ def short(choice: str) -> str:
     return f"tactic {found['tactic']}" if isinstance(found, dict) and "tactic" in found else choice[:60]
 
 
-def _asker(ctx: StepContext, findings: Findings) -> Callable[[Choices, Mapping[str, Sequence[str]]], Any]:
-    def ask(force: Choices, forbid: Mapping[str, Sequence[str]]) -> Any:
-        return whole(
-            ctx,
-            findings,
-            samples=(findings.sample,),
-            attempt=FORCED,
-            record=True,
-            force=dict(force),
-            forbid={k: tuple(v) for k, v in forbid.items()},
-            exclusive=True,
-        )
-
-    return ask
-
-
 class _Forced:
     """Builds whose choices are those of a good build, some layers' taken from the bad one. Each is asked once."""
 
     def __init__(self, ctx: StepContext, findings: Findings, bad: Build) -> None:
         self.ignored: list[str] = []
-        self._ask, self._bad = _asker(ctx, findings), bad
+        self.bad = bad
+        self._ctx, self._findings = ctx, findings
         self._rule = findings.criterion or Criterion()
         self._asked: dict[tuple[int, frozenset[str]], Verdict] = {}
+
+    def into(self, good: Build, taken: Iterable[str]) -> AnyProbe:
+        """The good build, with the bad one's choices in these layers."""
+        return self._probe({**good.choices, **{k: self.bad.choices[k] for k in taken}}, {})
+
+    def without(self, layers: Iterable[str]) -> AnyProbe:
+        """The bad build, with its choices kept out of these layers."""
+        kept_out = {k: (self.bad.choices[k],) for k in layers}
+        return self._probe({k: v for k, v in self.bad.choices.items() if k not in kept_out}, kept_out)
+
+    def _probe(self, force: Choices, forbid: Mapping[str, tuple[str, ...]]) -> AnyProbe:
+        return whole(
+            self._ctx,
+            self._findings,
+            samples=(self._findings.sample,),
+            attempt=FORCED,
+            record=True,
+            force=dict(force),
+            forbid=dict(forbid),
+            exclusive=True,
+        )
 
     def test(self, good: Build, taken: Iterable[str]) -> Sub:
         chosen = frozenset(taken)
         key = (good.attempt, chosen)
         if key not in self._asked:
             yield Note(f"forcing {len(chosen)} choices of a bad build into a good one")
-            m: Measurement = yield self._ask({**good.choices, **{k: self._bad.choices[k] for k in chosen}}, {})
+            m: Measurement = yield self.into(good, chosen)
             self.ignored.extend(m.facts.get("build", {}).get("refused", ()))
             self._asked[key] = judge_whole(m, self._rule)
         return self._asked[key]
 
-    def without(self, layers: Sequence[str]) -> Sub:
-        """The bad build, with these choices kept out of it."""
+    def cures(self, layers: Iterable[str]) -> Sub:
+        """The verdict on the bad build without its choices in these layers."""
         yield Note("the bad build without them")
-        rest = {k: v for k, v in self._bad.choices.items() if k not in layers}
-        m: Measurement = yield self._ask(rest, {k: (self._bad.choices[k],) for k in layers})
+        m: Measurement = yield self.without(layers)
         return judge_whole(m, self._rule)
 
 
-def _confirm(ctx: StepContext, findings: Findings, good: Sequence[Build], bad: Build, listed: Sequence[Suspect]) -> Sub:
+def _confirm(forced: _Forced, good: Sequence[Build], listed: Sequence[Suspect]) -> Sub:
     """(guilty layer -> choice, why there is none): the smallest set of the bad build's choices that breaks good builds, proven to
     be needed by the bad one too.
 
     A good build may share one of two choices that only do harm together; hence what breaks the nearest is tried in others too,
     and what they need beside it joins.
     """
-    forced = _Forced(ctx, findings, bad)
+    bad = forced.bad
     rank = {(s.layer, s.choice): s.bad for s in listed}
     guilty: tuple[str, ...] = ()
     for build in good[:OTHERS]:
@@ -179,7 +182,7 @@ def _confirm(ctx: StepContext, findings: Findings, good: Sequence[Build], bad: B
             return {}, f"a build forced to a bad one's choices did not fail ({_beyond(forced.ignored, every)})"
         needed: tuple[str, ...] = yield from ddmin(layers, partial(forced.test, build))
         guilty = tuple(k for k in bad.choices if k in {*guilty, *needed})
-    without: Verdict = yield from forced.without(guilty)
+    without: Verdict = yield from forced.cures(guilty)
     if not without.passed:
         return (
             {},

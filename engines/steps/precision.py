@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from engines.compare.criterion import Criterion, Verdict
-from engines.compare.judge import judge_whole, limit, worst
+from engines.compare.judge import judge_whole, margin, worst
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.graph.quantized import layers, leavable
@@ -269,11 +269,6 @@ def _likely_last(nodes: Sequence[int], likely: Sequence[int]) -> tuple[int, ...]
     last."""
     inside = set(nodes)
     return (*(n for n in nodes if n not in set(likely)), *(n for n in likely if n in inside))
-
-
-def margin(criterion: Criterion, error: float) -> float:
-    """How many times the error fits into what is allowed (as badness: ``judge.limit``)."""
-    return min(HUGE, limit(criterion, "") / error) if error > 0 else HUGE
 
 
 def as_workaround(ask: Inquiry, kept: Kept) -> Workaround:

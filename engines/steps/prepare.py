@@ -10,6 +10,7 @@ import msgspec
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import badness, judge_check, judge_whole, limit, worst
 from engines.compare.tolerance import criterion
+from engines.data.sources import paths
 from engines.graph import ranges
 from engines.probe import AnyProbe, Candidate, Check, Import, LoadInputs, Measure, Measurement, SampleInfo, SampleResult
 from engines.steps import intake
@@ -40,7 +41,7 @@ def loaded(ctx: StepContext) -> Sub:
         made: Measurement = yield LoadInputs(
             model=findings.model,
             sources=sources,
-            source_digests=tuple(digests.get(s, digests.get(s.rpartition(":")[0], "")) for s in sources),
+            source_digests=tuple(next((digests[p] for p in paths(s) if p in digests), "") for s in sources),
             seed=problem.get("seed", 1),
             shapes={k: tuple(v) for k, v in problem.get("input_shapes", {}).items()},
             ranges={k: tuple(v) for k, v in problem.get("val_range", {}).items()},

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from engines.compare.judge import judge_whole, worst
+from engines.compare.judge import judge_whole, margin, worst
 from engines.graph import ranges
 from engines.graph.quantized import leavable
 from engines.probe import HUGE, Measurement
@@ -12,7 +12,7 @@ from engines.spec import parse
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub, Workaround
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import WorkaroundOutcome
-from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher, margin, say
+from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher, say
 from engines.steps.prepare import all_feeds, prepared
 from engines.steps.tactics import tactics
 

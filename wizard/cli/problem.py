@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from engines import options
 from engines.compare.criterion import METRICS
+from engines.data.sources import paths, split_function
 from engines.data.store import digest_file
 from engines.graph import filekind
 from engines.spec import EngineSpec, parse
@@ -51,9 +52,7 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     _exclusive(arguments)
     digests = {str(model): digest_file(model)}
     for source in sources:
-        path = Path(source_path(source if Path(source).exists() else source.partition("=")[2] or source))
-        if path.is_file():
-            digests[str(path)] = digest_file(path)
+        digests |= {path: digest_file(Path(path)) for path in paths(source) if Path(path).is_file()}
     engine = engine_under_test(arguments.engine) if arguments.engine else defaults.engine
     reference = engine_spec(arguments.reference, "--reference") if arguments.reference else defaults.reference
     for spec in (parse(engine), parse(reference)):
@@ -129,27 +128,20 @@ def model_file(text: str) -> Path:
     raise Refusal(BAD_USAGE, f"There is no model '{text}'.{_near(path, '*.onnx')}")
 
 
-def source_path(source: str) -> str:
-    """The file of an input source: ``SCRIPT.py:func`` without the function."""
-    head, colon, function = source.rpartition(":")
-    return head if colon and head.endswith(".py") and function.isidentifier() else source
-
-
 def input_source(text: str) -> str:
     """An input source, its path absolute; ``NAME=path`` names the input of a file with one array. Raises Refusal (exit 2)."""
     given, named, rest = text.partition("=")
-    a_file = PurePath(source_path(rest)).suffix.lower() in INPUT_KINDS
+    a_file = PurePath(split_function(rest)[0]).suffix.lower() in INPUT_KINDS
     if named and "/" not in given and a_file and not Path(text).expanduser().exists():
         return f"{given}={input_source(rest)}"
-    name = source_path(text)
-    function = text[len(name) :]
+    name, function = split_function(text)
     path = Path(name).expanduser()
     if not path.exists():
         raise Refusal(BAD_USAGE, f"There is no inputs file '{name}'.{_near(path, '*')}")
     if path.is_file() and path.suffix.lower() not in INPUT_KINDS:
         kinds = ", ".join(INPUT_KINDS)
         raise Refusal(BAD_USAGE, f"'{name}' is not a kind of inputs file that can be read; give one of {kinds}.")
-    return f"{path.absolute()}{function}"
+    return f"{path.absolute()}:{function}" if function else str(path.absolute())
 
 
 def engine_under_test(text: str) -> str:

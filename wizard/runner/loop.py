@@ -14,10 +14,10 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from engines.data.sources import scripts
 from engines.probe import AnyProbe, Check, LoadInputs, Measure, key
 from engines.spec import parse
 from engines.steps.base import Finish, Note, StepContext, StepRefused, StepSpec
-from engines.steps.intake import script
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.runner import progress
@@ -479,7 +479,7 @@ class Runner:
         return round(max(TIMEOUT_FLOOR, TIMEOUT_FACTOR * first), 3) if first else FIRST_TIMEOUT
 
     def _timeout(self, probe: AnyProbe) -> float:
-        if isinstance(probe, LoadInputs) and any(map(script, probe.sources)):
+        if isinstance(probe, LoadInputs) and any(map(scripts, probe.sources)):
             return self._problem.timeout or LOADER_SECONDS
         if not isinstance(probe, Measure | Check):
             return FIRST_TIMEOUT

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from engines.data.sources import paths
 from engines.data.store import digest_file
 from wizard.cli import problem as words
 from wizard.cli.exits import Refusal
@@ -74,9 +75,7 @@ def build(answers: Answers, base: Problem | None = None) -> Problem:
     sources = inputs(answers.inputs)
     digests = {path: digest_file(Path(path))}
     for source in sources:
-        file = Path(words.source_path(source))
-        if file.is_file():
-            digests[str(file)] = digest_file(file)
+        digests |= {path: digest_file(Path(path)) for path in paths(source) if Path(path).is_file()}
     return msgspec.structs.replace(
         base or Problem(model=path),
         model=path,
