@@ -27,7 +27,11 @@ _KINDS: Final = (
     (0, b"ptrt", "an engine that TensorRT has built", "name the ONNX file that it was built from"),
     (0, b"ftrt", "an engine that TensorRT has built", "name the ONNX file that it was built from"),
     (4, b"ORTM", "in ONNX Runtime's own .ort format", "name the ONNX file that it was made from"),
-    (0, b"\x93NUMPY", "a numpy array", "give it with --inputs, and the model in front"),
+    (0, b"\x93NUMPY", "a numpy array", "it belongs to the inputs, so name the model's .onnx file here"),
+    (0, b"\x89PNG", "a PNG image", "it belongs to the inputs, so name the model's .onnx file here"),
+    (0, b"\xff\xd8\xff", "a JPEG image", "it belongs to the inputs, so name the model's .onnx file here"),
+    (0, b"GIF8", "a GIF image", "name the model's .onnx file"),
+    (0, b"%PDF", "a PDF document", "name the model's .onnx file"),
     (0, b"\x7fELF", "a program or library", "name the .onnx file"),
 )  # fmt: skip
 
@@ -80,7 +84,9 @@ def complaint(path: Path) -> str:
     if _is_text(head):
         return f"'{name}' is a text file, not an ONNX model; name the .onnx file."
     if layer == "short":
-        return f"'{name}' begins like an ONNX model but ends too early, after {path.stat().st_size:,} bytes; copy it again."
+        size = path.stat().st_size
+        held = f"{size:,} bytes" if size != 1 else "1 byte"
+        return f"'{name}' begins like an ONNX model but ends too early, after {held}; copy it again."
     return f"'{name}' is not an ONNX model: its bytes do not read as one; export the model to ONNX."
 
 

@@ -51,6 +51,24 @@ def test_other_files_do_not(tmp_path: Path, data: bytes) -> None:
     assert filekind.complaint(path).startswith("'x.onnx' ")
 
 
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"\x89PNG\r\n", "a PNG image"),
+        (b"\xff\xd8\xff\xe0\x00\x10", "a JPEG image"),
+        (b"GIF89a", "a GIF image"),
+        (b"%PDF-1", "a PDF document"),
+        (b"\x93NUMPY", "a numpy array"),
+    ],
+)
+def test_six_bytes_tell_what_a_file_is(tmp_path: Path, data: bytes, what: str) -> None:
+    path = tmp_path / "photo.onnx"
+    path.write_bytes(data)
+    said = filekind.complaint(path)
+    assert said.startswith(f"'photo.onnx' is {what}, not an ONNX model")
+    assert "copy it again" not in said
+
+
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kinds") / "x.onnx"
