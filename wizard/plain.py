@@ -9,9 +9,10 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
-from engines.probe import Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Probe, Sanitize
+from engines.probe import AnyProbe, Inspect, Measure, Measurement
 from wizard.flow.model import Flow
 from wizard.report.picture import curve
+from wizard.report.probe import tried
 from wizard.report.words import count, duration, elide, number, visible
 from wizard.session.events import (
     AnyEvent,
@@ -104,7 +105,7 @@ class PlainDisplay:
         self._said = clock()
         self._last = ""
         self._questions = 0
-        self._probes: dict[str, Probe] = {}
+        self._probes: dict[str, AnyProbe] = {}
         self._asked: dict[str, str] = {}
         self._notes: set[str] = set()
 
@@ -195,9 +196,10 @@ class PlainDisplay:
         probe = self._probes.pop(event.key, None)
         if not bad and (self._live or isinstance(probe, Inspect)):
             return []
-        what = describe(probe) if probe else event.key[:8]
+        what = tried(probe) if probe else event.key[:8]
+        where = f" on {elide(probe.engine, 60)}" if isinstance(probe, Measure) else ""
         found = told(measurement) if measurement else "measured"
-        return [f"    {what}: {found}, {duration(event.seconds)}"]
+        return [f"    {what}{where}: {found}, {duration(event.seconds)}"]
 
     def _finished(self, event: StepFinished) -> list[str]:
         if event.status != "done":
@@ -258,38 +260,6 @@ def progress_line(snapshot: Mapping[str, Any]) -> str:
     elif snapshot.get("paused"):
         parts.append("paused")
     return "    " + "  ".join(part for part in parts if part) if any(parts) else ""
-
-
-def describe(probe: Probe) -> str:
-    """A probe in a few words."""
-    match probe:
-        case Measure():
-            c = probe.candidate
-            part = "whole model" if c.nodes == "*" else f"nodes {elide(c.nodes, 40)}"
-            extra = [f"patched {elide(c.severed, 24)}"] if c.severed else []
-            extra += [f"kept {elide(probe.keep, 24)}"] if probe.keep else []
-            extra += [f"{count(probe.runs, 'run')}"] if probe.runs > 1 else []
-            extra += (
-                ["every tensor marked" if probe.marks == "*" or len(probe.marks) > 40 else f"marked {probe.marks}"]
-                if probe.marks
-                else []
-            )
-            return f"{part} on {elide(probe.engine, 60)}" + (f" ({', '.join(extra)})" if extra else "")
-        case Check():
-            return "checker on " + (
-                "whole model" if probe.candidate.nodes == "*" else f"nodes {elide(probe.candidate.nodes, 40)}"
-            )
-        case Inspect():
-            return f"looking at {elide(probe.engine, 60)}"
-        case Import():
-            return "reading the model"
-        case Describe():
-            return "running the reference" if probe.sample else "reading the graph"
-        case Sanitize():
-            return "sanitizing"
-        case LoadInputs():
-            return "loading inputs"
-    return type(probe).__name__
 
 
 def told(measurement: Measurement) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
 from wizard.flow.model import Answer, End, Flow, FlowNode
-from wizard.plain import JsonDisplay, PlainDisplay, describe, progress_line, told
+from wizard.plain import JsonDisplay, PlainDisplay, progress_line, told
 from wizard.session.events import (
     NoteAdded,
     Offered,
@@ -178,16 +178,5 @@ def test_nothing_foreign_is_obeyed(name: str) -> None:
     assert all(char.isprintable() or char == "\n" or not char.isascii() for char in said)
 
 
-def test_probes_in_words() -> None:
-    kept = Measure(
-        model="m",
-        inputs="i",
-        samples=("real:0",),
-        engine="onnxruntime",
-        reference="onnxruntime",
-        keep="3",
-        runs=5,
-        marks="*",
-    )
-    assert describe(kept) == "whole model on onnxruntime (kept 3, 5 runs, every tensor marked)"
+def test_what_was_found_in_words() -> None:
     assert told(Measurement()) == "done"

@@ -41,7 +41,7 @@ def single_flow(step: str, params: Mapping[str, Any] | None = None) -> str:
     answers["done"] = {
         "text": _TITLES["done"], "goto": "done", "when": {"not": {"message": None}}, "because": "{{ message }}",
     }  # fmt: skip
-    answers["failed"] = {"text": _TITLES["unresolved"], "goto": "unresolved"}
+    answers["failed"] = {"text": "The step could not be run to its end", "goto": "unresolved"}
     ends = {name: {"title": title, "explain": title + ".", "verdict": name} for name, title in _TITLES.items()}
     flow = {
         "schema": 1,

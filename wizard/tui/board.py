@@ -14,19 +14,9 @@ from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge, judge_check, judge_whole
 from engines.data.store import Store
 from engines.graph import ranges
-from engines.probe import (
-    AnyProbe,
-    Candidate,
-    Check,
-    Describe,
-    Import,
-    Inspect,
-    LoadInputs,
-    Measure,
-    Measurement,
-    Sanitize,
-)
+from engines.probe import AnyProbe, Check, Measure, Measurement
 from engines.steps.base import Findings
+from wizard.report.probe import size, tried
 from wizard.report.words import number
 from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, Rewound, StepFinished, StepStarted
 from wizard.session.state import State, fold
@@ -118,8 +108,9 @@ class Board:
             self._rows[event.key] = self._row(event)
 
     def _row(self, event: ProbeStarted) -> Row:
-        what, nodes = describe(self._probes.get(event.key))
-        return Row(self.number(event.key) or len(self._rows) + 1, event.key, what, started=event.ts, nodes=nodes)
+        probe = self._probes.get(event.key)
+        number = self.number(event.key) or len(self._rows) + 1
+        return Row(number, event.key, tried(probe), started=event.ts, nodes=size(probe))
 
     def _measured(self, event: ProbeFinished) -> None:
         if event.key not in self._rows:
@@ -153,47 +144,6 @@ class Board:
             return msgspec.json.decode(self._store.get(blob), type=kind)
         except (OSError, ValueError, msgspec.MsgspecError):
             return None
-
-
-def describe(probe: AnyProbe | None) -> tuple[str, int]:
-    """What a probe tries, in a few words, and how many nodes it tries (0: unknown or no part of the model)."""
-    match probe:
-        case Measure():
-            what, nodes = _part(probe.candidate)
-            extra = [f"keeping {_count(probe.keep)} in FP32"] if probe.keep else []
-            extra += [f"watching {_count(probe.marks)} tensors"] if probe.marks else []
-            extra += [f"{probe.runs} runs"] if probe.runs > 1 else []
-            extra += [f"again, {probe.attempt + 1}"] if probe.attempt else []
-            return ", ".join([what, *extra]), nodes
-        case Check():
-            what, nodes = _part(probe.candidate)
-            return f"{what}, by your checker", nodes
-        case Inspect():
-            return f"looking at {probe.engine}", 0
-        case Import():
-            return "reading the model", 0
-        case Describe():
-            return "values of the reference run" if probe.sample else "mapping the graph", 0
-        case Sanitize():
-            return "folding constants and cleaning up", 0
-        case LoadInputs():
-            return "loading the inputs", 0
-        case _:
-            return "a probe", 0
-
-
-def _part(candidate: Candidate) -> tuple[str, int]:
-    if candidate.nodes == ranges.ALL:
-        return "the whole model", 0
-    nodes = _count(candidate.nodes)
-    return f"{'node' if nodes == 1 else 'nodes'} {candidate.nodes}", nodes
-
-
-def _count(ids: str) -> int:
-    try:
-        return len(ranges.decode(ids))
-    except ValueError:
-        return 0
 
 
 def verdict(probe: AnyProbe | None, measurement: Measurement | None, findings: Findings) -> tuple[Outcome, str]:

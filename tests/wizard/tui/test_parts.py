@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.compare.criterion import Criterion
-from engines.probe import Check, Describe, Import, Inspect, Measurement
+from engines.probe import Inspect, Measurement
 from engines.steps.base import Findings
 from wizard.cli.exits import Refusal
 from wizard.session import events as e
 from wizard.tui import chart, checks, keys, themes
 from wizard.tui.app import Narrowdown
-from wizard.tui.board import Board, describe, verdict
+from wizard.tui.board import Board, verdict
 from wizard.tui.client import LogTail, bundle
 from wizard.tui.glyphs import ASCII, UNICODE, choose
 from wizard.tui.scene import Scene, Work
@@ -237,16 +237,6 @@ def test_a_measurement_in_an_artifact_is_read(session: FakeSession) -> None:
     board.extend([e.ProbeFinished(seq=99, key="k5", run=2, blob=blob)])
     assert board.hunt.rows[-1].state == "fails"
     assert board.hunt.rows[-1].nodes == 7
-
-
-def test_what_probes_are_called() -> None:
-    assert describe(Inspect(engine="tensorrt"))[0] == "looking at tensorrt"
-    assert describe(Import(path="/m", digest=""))[0] == "reading the model"
-    assert describe(Describe(model="m"))[0] == "mapping the graph"
-    assert describe(Check(model="m", command="x", candidate=s.measure("3").candidate)) == ("node 3, by your checker", 1)
-    assert describe(None) == ("a probe", 0)
-    again = msgspec.structs.replace(s.measure("*"), attempt=2, keep="1-4", marks="0-9")
-    assert describe(again) == ("the whole model, keeping 4 in FP32, watching 10 tensors, again, 3", 0)
 
 
 def test_verdicts_before_a_tolerance_is_known() -> None:

@@ -1,0 +1,50 @@
+"""What a probe tries, in words: the same ones on every display."""
+
+import pytest
+
+from engines.probe import (
+    AnyProbe,
+    Candidate,
+    Check,
+    Describe,
+    Edit,
+    Import,
+    Inspect,
+    LoadInputs,
+    Measure,
+    Sanitize,
+)
+from wizard.report.probe import size, tried
+
+
+def measure(candidate: Candidate | None = None, **more: object) -> Measure:
+    fixed = {"model": "m", "inputs": "i", "samples": ("real:0",), "engine": "e", "reference": "r"}
+    return Measure(candidate=candidate or Candidate(), **fixed, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("probe", "words", "nodes"),
+    [
+        (Inspect(engine="tensorrt"), "looking at tensorrt", 0),
+        (Import(path="/m", digest=""), "reading the model", 0),
+        (Describe(model="m"), "mapping the graph", 0),
+        (Describe(model="m", sample="real:0"), "values of the reference run", 0),
+        (Sanitize(model="m"), "folding constants and cleaning up", 0),
+        (LoadInputs(model="m"), "loading the inputs", 0),
+        (None, "a probe", 0),
+        (Check(model="m", command="x", candidate=Candidate(nodes="3")), "node 3, by your checker", 1),
+        (
+            measure(attempt=2, keep="1-4", marks="0-9"),
+            "the whole model, keeping 4 in FP32, watching 10 tensors, again, 3",
+            0,
+        ),
+        (measure(marks="*", runs=5), "the whole model, watching every tensor, 5 runs", 0),
+        (measure(Candidate(nodes="2,5-7", severed="9")), "nodes 2,5-7, 1 tensor patched", 4),
+        (measure(Candidate(nodes="2", edits=(Edit("fill"), Edit("keep-rows")))), "node 2, shrunk in 2 places", 1),
+        (measure(force={"a": "b"}), "the whole model, tactics forced", 0),
+        (measure(forbid={"a": ("b",)}), "the whole model, tactics kept out", 0),
+        (measure(Candidate(nodes="no range")), "nodes no range", 0),
+    ],
+)
+def test_what_probes_are_called(probe: AnyProbe | None, words: str, nodes: int) -> None:
+    assert (tried(probe), size(probe)) == (words, nodes)
