@@ -1,6 +1,7 @@
 """reference: ONNX's own evaluator in numpy. Slow and literal; FP16, BF16 and FP64 are really computed in those types."""
 
 import contextlib
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,6 +23,8 @@ from engines.spec import EngineSpec
 Array = np.ndarray[Any, Any]
 
 _STORAGE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
+# Bytes of weights, in the type that is evaluated: beyond it the model is copied and read for minutes before a single value.
+_LARGEST = 2 << 30
 _CONVERSION = "1"  # changes when the conversion, or an operator below, changes what is computed
 
 
@@ -90,6 +93,7 @@ class Engine:
         """Convert, and load the weights into memory. ``keep``: an island of FP32 in fp16 and bf16; fp32 and fp64 have nothing
         to keep. Raises ``EngineFault``."""
         model = with_outputs(request.model, request.marks)
+        _refuse_large(model, self.info.precision)
         try:
             if self.info.precision in ("fp16", "bf16"):
                 model = to_precision(model, request.weights_dir, self.info.precision, request.keep)
@@ -154,6 +158,17 @@ def _check_names(graph: onnx.GraphProto) -> None:
     for output in graph.output:
         if output.name not in known:
             raise EngineFault("invalid-model", f"Nothing makes the output '{output.name}'.")
+
+
+def _refuse_large(model: onnx.ModelProto, precision: str) -> None:
+    """Raises ``EngineFault`` before anything is converted or read."""
+    wide = {"fp64": 8, "fp32": 4}.get(precision, 2)
+    size = sum(math.prod(t.dims) * wide for t in external.tensors(model.graph) if external.is_external(t))
+    if size > _LARGEST:
+        said = f"ONNX's evaluator holds all weights in memory; in {precision.upper()} this model's are {size / 2**30:.1f} GiB"
+        raise EngineFault(
+            "unsupported", f"{said}, more than the {_LARGEST >> 30} GiB that it is used for. Use another engine."
+        )
 
 
 def _with_weights(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:

@@ -1,6 +1,7 @@
 """emulate, reference and openvino on real models: FP16 and BF16 must do to them what a true engine of that precision does."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from onnx import TensorProto, helper
 
 from engines.backends import importable, make
 from engines.backends.base import EngineFault
+from engines.graph import external
 
 node = helper.make_node
 FLOAT = TensorProto.FLOAT
@@ -122,6 +124,21 @@ def test_a_precision_that_the_model_cannot_hold_is_unsupported(spec: str, small:
     with pytest.raises(EngineFault, match="opset 13") as caught:
         run(spec, model, {"x": np.zeros(1, np.float32)})
     assert caught.value.status == "unsupported"
+
+
+def test_weights_beyond_a_bound_are_refused_before_any_is_read(small: Any, run: Run, tmp_path: Path) -> None:
+    """Of 1.5 GiB of weights in a file that is not there: in double they are 3 GiB. In FP32 they would be read."""
+    x, w = np.zeros((1, 1), np.float32), np.zeros((1, 1), np.float32)
+    model = small([node("MatMul", ["x", "w"], ["y"])], {"x": (FLOAT, [1, 1])}, ["y"], {"w": w})
+    (weight,) = model.graph.initializer
+    weight.ClearField("raw_data")
+    weight.dims[:] = [1, 3 << 27]
+    external.point(weight, "gone.bin", 0, 3 << 29)
+    with pytest.raises(EngineFault, match=r"in FP64 this model's are 3\.0 GiB, more than the 2 GiB") as caught:
+        run("reference:precision=fp64", model, {"x": x})
+    assert caught.value.status == "unsupported"
+    with pytest.raises(EngineFault, match="weights cannot be read"):
+        run("reference:precision=fp32", model, {"x": x}, weights_dir=str(tmp_path))
 
 
 def test_overflow_prints_no_warning(small: Any, run: Run, recwarn: pytest.WarningsRecorder) -> None:
