@@ -1,4 +1,4 @@
-"""What Setup says beside each field. Pure but for looking at files; imports no engine and no onnx."""
+"""What Setup says beside each field. Pure but for looking at files; imports no engine and no onnx, except to check a flow."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,8 +8,12 @@ import msgspec
 from engines.data.sources import paths
 from engines.data.store import digest_file
 from wizard.cli import problem as words
-from wizard.cli.exits import Refusal
+from wizard.cli.exits import BAD_USAGE, Refusal
+from wizard.flow.check import check
+from wizard.flow.load import FlowProblem, load, shipped
 from wizard.problem import Problem
+
+MOST_FAULTS = 4  # of a flow file that are listed beside its field
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -20,6 +24,7 @@ class Answers(msgspec.Struct, frozen=True):
     reference: str = ""
     inputs: str = ""  # several, separated by commas
     tolerance: str = ""
+    flow: str = ""
 
 
 def model(text: str) -> str:
@@ -49,12 +54,33 @@ def tolerance(text: str) -> dict[str, float]:
     return words.bounds("--tolerance", [part.strip() for part in text.split(",") if part.strip()])
 
 
+def flow(text: str) -> str:
+    """The name of a shipped flow, or a file's absolute path; empty takes the default. Raises Refusal with what is wrong in the
+    file and where, one fault a line."""
+    if not text.strip():
+        return Problem(model="").flow
+    name = words.flow_name(text.strip())
+    try:
+        loaded = load(name)
+    except FlowProblem as problem:
+        where = f"Line {problem.line}: " if problem.line else ""
+        raise Refusal(BAD_USAGE, f"{where}{problem.message} {problem.suggestion}".strip()) from None
+    faults = [] if name in shipped() else check(loaded)
+    if faults:
+        lines = [f"Line {fault.line}: {fault.message} {fault.suggestion}".rstrip() for fault in faults[:MOST_FAULTS]]
+        more = len(faults) - len(lines)
+        lines += [f"And {more} more: narrowdown flow check {loaded.path}"] if more else []
+        raise Refusal(BAD_USAGE, "\n".join(lines))
+    return name
+
+
 FIELDS: Mapping[str, Callable[[str], object]] = {
     "model": model,
     "engine": engine,
     "reference": reference,
     "inputs": inputs,
     "tolerance": tolerance,
+    "flow": flow,
 }
 
 
@@ -83,5 +109,6 @@ def build(answers: Answers, base: Problem | None = None) -> Problem:
         reference=reference(answers.reference),
         inputs=sources,
         tolerance=tolerance(answers.tolerance),
+        flow=flow(answers.flow),
         digests=digests,
     )

@@ -1,10 +1,16 @@
-"""What Setup's pickers offer for engine, reference and tolerance. From the engines' declarations; imports no engine."""
+"""What Setup's pickers offer for engine, reference, tolerance and flow. From the engines' declarations and the installed flow
+files; imports no engine."""
 
+import functools
 import importlib.util
 
 from engines import options
 from engines.options import Declaration
+from wizard.flow.load import load, shipped
+from wizard.problem import Problem
 from wizard.tui.narrative import Entry
+
+FILE = "a file"  # the picked entry that asks for a path
 
 _TOLERANCES = (
     ("", "by precision", "As the engine's precision allows: 0.0001 (FP32), 0.01 (TF32, FP16), 0.05 (BF16), 0.1 (INT8)."),
@@ -49,3 +55,16 @@ def _variants(declared: Declaration, reference: bool) -> list[tuple[str, str, tu
 def tolerances() -> list[Entry]:
     """The usual ones, by precision."""
     return [Entry(value, label, "", meaning) for value, label, meaning in _TOLERANCES]
+
+
+@functools.cache
+def flows() -> tuple[Entry, ...]:
+    """The flows of this installation, the usual one first, and one's own file. Reads each, so it is slow the first time."""
+    usual = Problem(model="").flow
+    names = sorted(shipped(), key=lambda name: (name != usual, name))
+    found = ((name, load(name).flow) for name in names)
+    entries = [Entry(name, name, flow.title, flow.explain.strip()) for name, flow in found]
+    return (
+        *entries,
+        Entry(FILE, "a flow file of your own", "", "A .yaml file in the form that docs/flows.md explains."),
+    )

@@ -1,4 +1,4 @@
-"""A new session: model, engine, reference, inputs, tolerance. Each is checked when left; nothing runs before Start."""
+"""A new session: model, engine, reference, inputs, tolerance, flow. Each is checked when left; nothing runs before Start."""
 
 import asyncio
 from collections.abc import Sequence
@@ -41,19 +41,18 @@ ROWS = (
     Row(
         "inputs",
         "Inputs",
-        "Real ones if you have them: .npz, .npy, .json, an image, script.py:function; commas between.",
+        "Real ones if you can: .npz, .npy, .json, image, script.py; commas between.",
         "random",
     ),
     Row(
         "tolerance",
         "Tolerance",
-        "A number, or output:number. Empty takes what the engine's precision allows.",
+        "A number, or output:number. Empty: what the engine's precision allows.",
         "by precision",
     ),
+    Row("flow", "Flow", "What to find out: why numbers are wrong, unless you choose another.", _DEFAULT.flow),
 )
-
-
-KINDS = {"model": (".onnx",), "inputs": INPUT_KINDS}
+KINDS = {"model": (".onnx",), "inputs": INPUT_KINDS, "flow": (".yaml", ".yml")}
 
 
 class Paths(Suggester):
@@ -87,9 +86,9 @@ def completed(value: str, kinds: Sequence[str]) -> str | None:
     return before + comma + last + names[0][len(stem) :]
 
 
-def start(model: str) -> Path:
-    """The folder where a picker begins: the model's, else the one where the program was started."""
-    folder = Path(model).expanduser().parent if model.strip() else Path()
+def start(typed: str) -> Path:
+    """The folder where a picker begins: that of the file that was typed, else the one where the program was started."""
+    folder = Path(typed).expanduser().parent if typed.strip() else Path()
     return folder.absolute() if folder.is_dir() else Path().absolute()
 
 
@@ -114,7 +113,7 @@ class SetupScreen(Hosted):
         yield Text("New session", id="title")
         with VerticalScroll(id="form", can_focus=False):
             yield Text(
-                "Nothing runs before Start. Tab, Enter or the arrows go to the next field; F2 lists what fits.",
+                "Nothing runs before Start. Enter goes to the next field, F2 lists what fits.",
                 classes="quiet",
             )
             for field in ROWS:
@@ -128,7 +127,7 @@ class SetupScreen(Hosted):
                     select_on_focus=False,
                     suggester=Paths(KINDS[field.name]) if field.name in KINDS else None,
                 )
-                yield Text("", id=f"problem-{field.name}", classes="problem")
+                yield Text("", keep=True, id=f"problem-{field.name}", classes="problem")
             yield Button("Start", id="start", variant="primary", compact=True)
             yield Text("", id="problem-start", classes="problem")
         yield Bottom(compact=True)
@@ -149,6 +148,7 @@ class SetupScreen(Hosted):
 
     def on_mount(self) -> None:
         """Start at the model; where one was given, check everything and offer Start."""
+        self.run_worker(choices.flows, thread=True, group="flows", exit_on_error=False)  # so that F2 answers at once
         if self._base is None or not self._base.model:
             self.query_one("#model", Input).focus()
             return
@@ -216,12 +216,20 @@ class SetupScreen(Hosted):
             field.focus()
             self._check(name)
 
+        def picked_flow(picked: str | None) -> None:
+            if picked == choices.FILE:
+                self.app.push_screen(PickFile("Flow", start(field.value), KINDS[name]), done)
+            else:
+                done(picked)
+
         match name:
             case "engine" | "reference":
                 entries = choices.engines(reference=name == "reference")
                 self.app.push_screen(Pick(next(row.label for row in ROWS if row.name == name), entries), done)
             case "tolerance":
                 self.app.push_screen(Pick("Tolerance", choices.tolerances()), done)
+            case "flow":
+                self.app.push_screen(Pick("Flow", choices.flows()), picked_flow)
             case _:
                 title = "Model" if name == "model" else "Inputs (F2 again adds another)"
                 self.app.push_screen(PickFile(title, start(self.query_one("#model", Input).value), KINDS[name]), done)

@@ -1,0 +1,135 @@
+"""The form of a new session: which flow is walked, and what is wrong with a flow file, said beside the field."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from wizard.flow.load import shipped
+from wizard.tui import checks, choices
+from wizard.tui.app import Narrowdown
+from wizard.tui.screens.overlays import Pick, PickFile
+from wizard.tui.screens.setup import ROWS, SetupScreen
+from wizard.tui.screens.step import StepScreen
+from wizard.tui.widgets.lines import Text
+
+from . import golden
+from . import scripted as s
+from .scripted import FakeSession, settle
+
+Make = Callable[..., Narrowdown]
+MODEL = Path(__file__).parents[2] / "models" / "pillars_add.onnx"
+FLOW = """
+schema: 1
+id: mine
+title: A flow of mine
+start: ask
+nodes:
+  ask:
+    title: Is it wrong?
+    explain: One question.
+    ask: Is it wrong?
+    answers:
+      "yes": {text: "Yes", goto: stop}
+      "no": {text: "No", goto: GOTO}
+ends:
+  stop: {title: The end, explain: That was it., verdict: unresolved}
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.onnx"
+    path.write_bytes(b"\x08\x0a\x3a\x04\x0a\x02\x08\x01")
+    return path
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(FLOW.replace("GOTO", "nowhere"))
+    return path
+
+
+def test_a_flow_is_one_of_the_installation_or_a_file(mine: Path) -> None:
+    assert checks.flow("") == "accuracy"
+    assert checks.flow(" quantization ") == "quantization"
+    mine.write_text(FLOW.replace("GOTO", "stop"))
+    assert checks.flow(str(mine)) == str(mine)
+    assert checks.build(checks.Answers(model=str(MODEL), flow=str(mine))).flow == str(mine)
+
+
+def test_what_is_wrong_with_a_flow_is_said_line_by_line(mine: Path) -> None:
+    said = checks.problem_with("flow", str(mine))
+    assert said.startswith("Line 13: ")
+    assert "nowhere" in said
+    mine.write_text(FLOW + "  again: {titel: x}\n")
+    assert "'titel'" in checks.problem_with("flow", str(mine))
+    assert checks.problem_with("flow", str(mine)).startswith("Line 16: ")
+    mine.write_text(FLOW.replace("GOTO", "stop").replace("answers:", "answers: ["))
+    assert checks.problem_with("flow", str(mine)).startswith("Line ")
+    assert "accuracy" in checks.problem_with("flow", "acuracy"), "a name that is nearly right is put right"
+    assert "no flow file" in checks.problem_with("flow", "/nowhere/x.yaml")
+
+
+def test_of_many_faults_the_first_are_listed_and_the_rest_counted(mine: Path) -> None:
+    many = "".join(f'      a{i}: {{text: "x", goto: n{i}}}\n' for i in range(9))
+    mine.write_text(FLOW.replace("GOTO", "stop").replace("ends:\n", f"{many}ends:\n"))
+    lines = checks.problem_with("flow", str(mine)).split("\n")
+    assert len(lines) == checks.MOST_FAULTS + 1
+    assert lines[0].startswith("Line 14: ")
+    assert lines[-1] == f"And {9 - checks.MOST_FAULTS} more: narrowdown flow check {mine}"
+
+
+def test_every_field_has_a_check_and_an_answer() -> None:
+    assert [row.name for row in ROWS] == list(checks.FIELDS) == list(checks.Answers.__struct_fields__)
+
+
+async def test_the_flow_is_picked_from_a_list_or_as_a_file(
+    session: FakeSession, make_app: Make, mine: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(mine.parent)
+    app = make_app(folder=None, setup=None)
+    s.opened(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.new_session()
+        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        form = app.screen
+        form.query_one("#model", Input).value = str(model)
+        field, said = form.query_one("#flow", Input), form.query_one("#problem-flow", Text)
+        field.focus()
+        await pilot.press("f2")
+        await settle(pilot, lambda: isinstance(app.screen, Pick))
+        assert {entry.id for entry in choices.flows()} == {*shipped(), choices.FILE}
+        await pilot.press(*"quantized", "enter")
+        await settle(pilot, lambda: app.screen is form)
+        assert field.value == "quantization"
+        field.value = ""
+        await pilot.press("f2")
+        await settle(pilot, lambda: isinstance(app.screen, Pick))
+        await pilot.press(*"own", "enter")
+        await settle(pilot, lambda: isinstance(app.screen, PickFile) and len(app.screen._shown) > 1)
+        await pilot.press("down", "enter")
+        await settle(pilot, lambda: app.screen is form and "Line 13" in said.text)
+        await settle(pilot, lambda: "Line 13: " in golden.text_of(app))
+        form.query_one("#start").focus()
+        await pilot.press("enter")
+        await settle(pilot, lambda: form.focused is field)
+        assert app.library.created == [], "a flow with a fault starts nothing"
+        mine.write_text(FLOW.replace("GOTO", "stop"))
+        form.query_one("#start").focus()
+        await settle(pilot, lambda: said.text == "")
+        await pilot.press("enter")
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+    assert app.library.created[0].flow == str(mine)
+
+
+async def test_on_80_by_24_the_whole_form_is_in_sight(session: FakeSession, make_app: Make) -> None:
+    app = make_app(folder=None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.new_session()
+        await settle(pilot, lambda: isinstance(app.screen, SetupScreen) and "Start" in golden.text_of(app))
+        text = golden.text_of(app)
+        assert all(row.label in text for row in ROWS)
+        assert all(row.hint in text for row in ROWS), "no hint is wrapped or cut"
