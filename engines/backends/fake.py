@@ -2,7 +2,7 @@
 
 Where a build holds a node of every operator in ``ops`` and every name in ``nodes``, and its draw comes up (``rate``), the fault
 happens. ``wrong`` multiplies the float results of the last of those nodes by 1 + ``size``, so that the error travels as a real
-one would.
+one would; ``shifted`` adds ``size`` to them, as a converter does that changes an epsilon.
 """
 
 import hashlib
@@ -102,8 +102,8 @@ class Faulty:
             strike(fault)
         self._right = Session(self.model, request.weights_dir, Settings())
         self._wrong = (
-            Session(bent(self.model, place, fault.size), request.weights_dir, Settings())
-            if self._armed and fault.fault == "wrong"
+            Session(bent(self.model, place, fault), request.weights_dir, Settings())
+            if self._armed and fault.fault in ("wrong", "shifted")
             else self._right
         )
 
@@ -164,21 +164,22 @@ def make(spec: EngineSpec) -> Engine:
     return Engine(info, fault)
 
 
-def bent(model: onnx.ModelProto, place: int, size: float) -> onnx.ModelProto:
-    """A copy in which the float results of the node at ``place`` are multiplied by 1 + ``size``."""
+def bent(model: onnx.ModelProto, place: int, fault: Fault) -> onnx.ModelProto:
+    """A copy in which the float results of the node at ``place`` are multiplied by 1 + the fault's size, or are larger by it."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     graph = copy.graph
     types = schema.element_types(copy)
     fresh = names.Fresh(names.used(graph))
-    factor = fresh("fake__factor")
-    graph.initializer.append(onnx.numpy_helper.from_array(np.float32(1) + np.array(size, np.float32), factor))
+    operand = fresh("fake__operand")
+    op, value = ("Add", fault.size) if fault.fault == "shifted" else ("Mul", np.float32(1) + np.float32(fault.size))
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array(value, np.float32), operand))
     added = []
     node = graph.node[place]
     for i, name in enumerate(node.output):
         if name and types.get(name) == onnx.TensorProto.FLOAT:
             node.output[i] = fresh(f"{name}__right")
-            added.append(onnx.helper.make_node("Mul", [node.output[i], factor], [name], name=fresh("fake__fault")))
+            added.append(onnx.helper.make_node(op, [node.output[i], operand], [name], name=fresh("fake__fault")))
     later = [*graph.node][place + 1 :]
     del graph.node[place + 1 :]
     graph.node.extend([*added, *later])
@@ -186,7 +187,7 @@ def bent(model: onnx.ModelProto, place: int, size: float) -> onnx.ModelProto:
 
 
 def strike(fault: Fault) -> None:
-    """What a fault other than ``wrong`` does to this process."""
+    """What a fault other than ``wrong`` and ``shifted`` does to this process."""
     match fault.fault:
         case "crash":
             os.kill(os.getpid(), signal.SIGSEGV)

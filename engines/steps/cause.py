@@ -61,6 +61,9 @@ def name_cause(
     if findings.optimizers:
         guilty = ", ".join(findings.optimizers)
         return Cause("optimizer", f"Switching {guilty} off makes the model pass; switching only it on makes it fail.")
+    if findings.options:
+        guilty = " and ".join(findings.options)
+        return Cause("option", f"Without {guilty} the model passes; with nothing else of the engine's own it fails.")
     kind = case.signature.kind if case.signature else findings.signature.kind if findings.signature else ""
     if kind == "build":
         return Cause("build-failure", said or "The engine refuses it and says nothing.")
@@ -106,7 +109,21 @@ def name_cause(
             f"A faultless engine of this precision would be off by {findings.emulated:.2g}; this one is off by "
             f"{_say(findings.signature.error)}.",
         )
-    return Cause("unknown", f"{' + '.join(case.ops)} is off by {_say(case.own)}; nothing measured says why.")
+    return Cause(
+        "unknown",
+        f"{' + '.join(case.ops)} is off by {_say(case.own)}; nothing measured says why.{_begins(made, scores)}",
+    )
+
+
+def _begins(made: Sequence[Inner], scores: dict[str, Score]) -> str:
+    """Where in the case values begin to differ, with a space in front; empty where that was not seen or says nothing new."""
+    first = next((i for i in made if not i.score.equal), None)
+    if first is None or len(made) < 2 or any(not scores[name].equal for name in first.reads if name in scores):
+        return ""
+    return (
+        f" It begins at {first.node} ({first.op}): from equal inputs it is off by up to {first.score.max_abs:.2g}, where the "
+        f"largest is {first.score.absmax:.3g}."
+    )
 
 
 def _quantization(inner: Sequence[Inner], case: Case) -> Cause | None:

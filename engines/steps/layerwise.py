@@ -38,6 +38,7 @@ class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_suspects: int = 48  # whose effect is measured
     levels: int = 3  # of producers that an amplifying node is tried with
     injected: int = 8  # nodes that are given their true values where none carries the failure
+    quiet: int = 8  # nodes before the first bad tensor whose small error may grow
     splits: int = 5  # how often a batch that cannot run is halved
 
 
@@ -214,7 +215,8 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
     """Transplant the error of each node that adds any, worst first, into the clean reference run; rank by what arrives.
 
     Where no node alone moves the outputs, nodes that amplify the rounding of their inputs are tried together with what
-    made those inputs: a cancellation is wrong by all the rounding that leads to it.
+    made those inputs: a cancellation is wrong by all the rounding that leads to it. Then nodes that lead to the first bad tensor
+    and are right to a tenth of what is allowed: an epsilon that a converter changed.
     """
     index, criterion = ask.index, ask.criterion
 
@@ -227,8 +229,12 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
 
     # A tenth of what is allowed, at a node, is the least that could matter; below it lies the rounding of a right engine.
     large = [t for t in added if amount(t) > limit(criterion, index.tensors[t].name) / 10]
-    worst = {index.tensors[t].producer: t for t in sorted(large, key=lambda t: (amount(t), -t))}
-    nodes = sorted(worst, key=lambda n: (-amount(worst[n]), worst[n]))[: params.most_suspects]
+    worst = {index.tensors[t].producer: t for t in sorted(added, key=lambda t: (amount(t), -t))}
+    ranked = sorted((n for n in worst if amount(worst[n]) > 0), key=lambda n: (-amount(worst[n]), worst[n]))
+    telling = {index.tensors[t].producer for t in large}
+    nodes = [n for n in ranked if n in telling][: params.most_suspects]
+    leading = set(index.ancestors(_first_bad(ask, seen.inherited)))
+    quiet = [n for n in ranked if n in leading - telling][: params.quiet]
     suspects: list[Suspect] = []
     verdicts: dict[int, str] = {}
 
@@ -269,6 +275,9 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
             if found is not None:
                 suspects.append(found)
                 break
+    for n in quiet if not suspects else ():
+        found = yield from measured(n, (n,))
+        suspects += [found] if found is not None else []
     for n in nodes[: params.injected] if not suspects else ():
         # Nothing carries a tenth of the failure through a right engine: which node, given its true values, makes this one right?
         yield Note(f"is the model right once {ask.names([n])[0]} is?")
@@ -325,6 +334,13 @@ def _first_nonfinite(index: GraphIndex, inherited: dict[int, Score]) -> list[int
     order."""
     broken = {t for t, score in inherited.items() if score.new_nonfinite}
     return [t for t in sorted(broken) if not broken.intersection(index.nodes[index.tensors[t].producer].reads)]
+
+
+def _first_bad(ask: Inquiry, inherited: dict[int, Score]) -> tuple[int, ...]:
+    """The tensors over tolerance whose node reads none that is; the failing outputs where no tensor before them is over."""
+    bad = {t for t, score in inherited.items() if over(score, ask.criterion)}
+    first = (t for t in sorted(bad) if not bad.intersection(ask.index.nodes[ask.index.tensors[t].producer].reads))
+    return tuple(first) or ask.watched
 
 
 def _moves(ask: Inquiry, m: Measurement, at_least: float) -> bool:
@@ -394,8 +410,10 @@ def _message(
     if top is None:
         bad = sum(r["error"] > limit(ask.criterion, r["name"]) for r in table if r["error"] is not None)
         return f"{bad} tensors differ, but no single node's own error reaches the outputs."
+    small = top.own <= limit(ask.criterion, ask.index.tensors[top.tensor].name)
+    what = "a small error, which grows on its way to the outputs" if small else "the error that reaches the outputs"
     return (
-        f"{ask.names([top.node])[0]} ({ask.index.nodes[top.node].op}) adds the error that reaches the outputs: "
+        f"{ask.names([top.node])[0]} ({ask.index.nodes[top.node].op}) adds {what}: "
         f"own {_say(top.own)}, effect {_say(top.effect)}."
     )
 
@@ -414,7 +432,7 @@ def _say(value: float) -> str:
 
 SPEC = StepSpec(
     name="layerwise",
-    version=3,
+    version=4,
     summary="Run the model with every tensor readable, and find the node whose own error reaches the outputs.",
     run=layerwise,
     outcome=LayerwiseOutcome,

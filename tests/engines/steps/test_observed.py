@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
+from onnx import helper
 
 from engines.compare.criterion import Signature
 from engines.graph import ranges
@@ -190,3 +192,52 @@ def test_the_next_round_searches_on_what_really_fails_when_fed(
             )
     assert (still, worst) == (True, 0.2)
     assert (after.sample, after.round_signature.sample, after.round_signature.error) == (sample, "real:0/2", error)
+
+
+# -- a culprit that itself looks right
+
+
+def channels(folder: Path, tiny: Any) -> tuple[Path, Path]:
+    """Eight channels divided by their deviation; one of them hardly moves, and only there does the epsilon matter."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w"], ["mixed"], kernel_shape=[1]),
+        node("ReduceMean", ["mixed"], ["mean"], axes=[-1], keepdims=1),
+        node("Sub", ["mixed", "mean"], ["centred"]),
+        node("Mul", ["centred", "centred"], ["squares"]),
+        node("ReduceMean", ["squares"], ["variance"], axes=[-1], keepdims=1),
+        node("Add", ["variance", "epsilon"], ["safe"]),
+        node("Sqrt", ["safe"], ["deviation"]),
+        node("Div", ["centred", "deviation"], ["normal"]),
+        node("Mul", ["normal", "gain"], ["scaled"]),
+        node("Sigmoid", ["scaled"], ["y"]),
+    ]
+    mixing = np.eye(8, dtype=np.float32)[:, :, None]
+    mixing[3] *= 1e-4
+    constants = {"w": mixing, "epsilon": np.float32(1e-12), "gain": np.float32(2)}
+    shape = [1, 8, 64]
+    model = tiny.save(folder / "channels.onnx", nodes, {"x": shape}, {"y": shape}, constants)
+    return model, tiny.feeds(folder / "channels.npz", x=tiny.weights(*shape))
+
+
+def test_an_epsilon_that_a_converter_changed_is_found_before_the_first_bad_tensor(
+    open_model: Open, tiny: Any, tmp_path: Path
+) -> None:
+    """The sum with another epsilon is right to a millionth and passes alone; its root is the first tensor that is bad."""
+    model, inputs = channels(tmp_path, tiny)
+    s = open_model(model, "fake:fault=shifted,size=1e-6,nodes=/safe", (inputs,))
+    assert s.step("compare").finish.outcome.verdict == "fails"
+    watched = s.step("layerwise")
+    rows = {row["node"]: row for row in watched.finish.tables["tensors"]}
+    assert watched.finish.outcome.first_bad == "deviation"
+    assert rows["/safe"]["added"] < 1e-5, "a tenth of what is allowed"
+    assert watched.finish.outcome.culprit == "/safe"
+    assert "adds a small error, which grows on its way to the outputs" in watched.finish.outcome.message
+    extracted = s.step("extract").finish.outcome
+    assert (extracted.reproduced, extracted.names) == (True, "/safe, /deviation")
+    assert extracted.grown > 0
+    reduced = s.step("reduce").finish.outcome
+    assert (reduced.names, reduced.minimal, reduced.verified) == ("/safe, /deviation", True, "3/3")
+    confirmed = s.step("confirm").finish.outcome
+    assert (confirmed.failures, confirmed.cause, confirmed.patched_fails) == (5, "unknown", False)
+    assert "It begins at /safe (Add): from equal inputs it is off by up to 1e-06" in confirmed.evidence
