@@ -17,7 +17,8 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 class Option(msgspec.Struct, frozen=True):
     """One key of an engine spec. ``type``: what a value must be; ``choices`` empty = free; ``least`` and ``most`` bound numbers.
-    ``default`` None: it follows from the other options, as ``help`` says."""
+    ``default`` None: it follows from the other options, as ``help`` says. ``plain``: the value that leaves the engine the least
+    freedom, where any other one may be what breaks a model; types and shapes are not such a choice."""
 
     name: str
     type: Literal["str", "int", "float", "bool", "list", "file"]
@@ -26,6 +27,7 @@ class Option(msgspec.Struct, frozen=True):
     choices: tuple[str, ...] = ()
     least: int | float | None = None
     most: int | float | None = None
+    plain: str = ""
 
 
 class Declaration(msgspec.Struct, frozen=True):
@@ -43,7 +45,7 @@ class Declaration(msgspec.Struct, frozen=True):
     refusal: str = ""
 
 
-_THREADS = Option("threads", "int", 1, "Threads inside one operator; 0: one a core.", least=0, most=1024)
+_THREADS = Option("threads", "int", 1, "Threads inside one operator; 0: one a core.", least=0, most=1024, plain="1")
 # What a Q/DQ model was before it was quantized; ``engines.data.originals`` does it, whatever the engine.
 QUANTIZATION = (
     Option(
@@ -64,14 +66,19 @@ _ONNXRUNTIME = Declaration(
         Option("disabled_optimizers", "list", (), "Optimizers to switch off, joined with +."),
         _THREADS,
         Option("inter_threads", "int", 1, "Operators at once, with execution=parallel; 0: one a core.", least=0, most=1024),
-        Option("execution", "str", "sequential", "Whether independent operators run at once.", ("sequential", "parallel")),
+        Option(
+            "execution", "str", "sequential", "Whether independent operators run at once.", ("sequential", "parallel"),
+            plain="sequential",
+        ),
         Option(
             "provider", "str", "cpu", "Execution provider; what it does not take falls back to the CPU.",
             ("cpu", "cuda", "tensorrt", "openvino", "dnnl", "coreml", "directml", "rocm", "migraphx", "xnnpack", "qnn"),
+            plain="cpu",
         ),
         Option(
             "prepacking", "bool", None,
             "Repack weights for speed: copies them, changes last digits. Default: off with optimization=disabled, else on.",
+            plain="false",
         ),
         Option("deterministic", "bool", False, "Ask for deterministic kernels where there is a choice."),
         Option("custom_ops", "list", (), "Libraries of custom operators, joined with +."),
@@ -113,14 +120,20 @@ _OPENVINO = Declaration(
             ("default", "f32", "f16", "bf16"),
         ),
         Option("device", "str", "CPU", "An OpenVINO device, such as CPU or GPU.0."),
-        Option("threads", "int", 1, "Threads of the CPU device; 0: OpenVINO's own choice.", least=0, most=1024),
+        Option("threads", "int", 1, "Threads of the CPU device; 0: OpenVINO's own choice.", least=0, most=1024, plain="1"),
         *QUANTIZATION,
     ),
 )  # fmt: skip
 _SHARED = (
     Option("workspace", "int", 0, "Most scratch memory of a layer, in MiB; 0: all of the GPU's memory.", least=0),
     Option(
-        "optimization_level", "int", None, "Builder optimization level; default: the version's own.", least=0, most=5
+        "optimization_level",
+        "int",
+        None,
+        "Builder optimization level; default: the version's own.",
+        least=0,
+        most=5,
+        plain="0",
     ),
     Option("plugins", "list", (), "Libraries of plugins, joined with +."),
     Option(

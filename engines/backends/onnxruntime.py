@@ -185,7 +185,10 @@ def make(spec: EngineSpec) -> Engine:
             "rebuild": Capability(False, "ONNX Runtime builds the same session from the same model and options."),
             "threads": Capability(True),
         },
-        options=options.DECLARED[spec.name].options,
+        options=tuple(
+            msgspec.structs.replace(o, default=prepacking) if o.name == "prepacking" else o
+            for o in options.DECLARED[spec.name].options
+        ),
         optimizers=optimizers.of_level(settings.optimization),
         slots=machine.slots(settings.threads),
     )

@@ -58,8 +58,8 @@ class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
     """One named cause with its minimal case. ``dir`` below the session folder holds its bundle once confirmed."""
 
     case: Case
-    # overflow | epsilon-underflow | cancellation | mask-constant | accumulation | optimizer | rounding | index-overflow |
-    # integer-narrowing | quantization | reference | nondeterminism | fusion | kernel | unknown
+    # overflow | epsilon-underflow | cancellation | mask-constant | accumulation | optimizer | option | rounding |
+    # index-overflow | integer-narrowing | quantization | reference | nondeterminism | fusion | kernel | build-failure | unknown
     cause: str
     evidence: str = ""  # one sentence with the numbers that show it
     patches: str = ""  # tensor ids that cut this culprit off when fed with reference values
@@ -116,6 +116,7 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     suspects: tuple[Suspect, ...] = ()
     spread: bool = False
     optimizers: tuple[str, ...] = ()  # guilty, necessary and sufficient
+    options: tuple[str, ...] = ()  # guilty, as ``engines.steps.switches`` names them
     enablers: tuple[str, ...] = ()
     tactics: dict[str, str] = {}  # guilty: layer -> choice, as engines.data.tactic_replay writes it
     case: Case | None = None  # of the culprit being worked on

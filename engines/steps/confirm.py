@@ -64,7 +64,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     after = msgspec.structs.replace(findings, case=case, culprits=culprits)
     patched: float | None = None
     still = False
-    if patchable and not findings.optimizers and not findings.tactics:
+    if patchable and not (findings.optimizers or findings.options or findings.tactics):
         after, patched, still = yield from _cured(ask, after, patches, () if patches else keep)
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
     outcome = ConfirmOutcome(

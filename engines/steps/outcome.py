@@ -95,7 +95,7 @@ class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
     enablers: str = ""
     good: int = 0
     bad: int = 0
-    kind: Literal["optimizer", "tactic", "none"] = "none"
+    kind: Literal["optimizer", "option", "tactic", "none"] = "none"
     message: str = ""
 
 

@@ -13,6 +13,7 @@ from engines.steps.outcome import RepeatOutcome
 from engines.steps.prepare import prepared, whole
 from engines.steps.statistics import interval, looks_to_see, ruled_out, settling
 from engines.steps.surroundings import TABLE, row
+from engines.steps.switches import switches
 
 
 class RepeatParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +38,8 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
     signature = findings.signature or Signature(kind="check", sample=findings.sample)
     capabilities = ctx.engine_info.get("capabilities", {})
     # Tactics are told apart by builds that pass: where every build fails, they are no quick question.
-    switchable = capabilities.get("optimizers", {"present": False})["present"]
+    chooses = capabilities.get("tactics", {"present": False})["present"]
+    switchable = not chooses and bool(switches(ctx.engine, ctx.engine_info).names)
     base = RepeatOutcome(switchable=switchable and signature.kind == "accuracy")
     if signature.kind != "accuracy":
         # A build that fails and a run that crashes leave nothing to run again.

@@ -1,5 +1,5 @@
-"""tactics: which of the engine's own choices breaks the model? For engines with switchable optimizers: search, then prove
-guilt twice.
+"""tactics: which of the engine's own choices breaks the model? What can be switched (optimizers, options) is searched, then
+proven guilty twice.
 
 *Necessary*: with everything on but the suspect, the model passes. *Sufficient*: with everything off but the suspect and its
 enablers, it fails. An enabler (constant folding, mostly) only prepares the ground: on its own it breaks nothing.
@@ -12,14 +12,14 @@ import msgspec
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole
 from engines.probe import Measurement
-from engines.spec import parse
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
 from engines.steps.ddmin import ddmin
 from engines.steps.kernels import kernels
 from engines.steps.outcome import TacticsOutcome
 from engines.steps.prepare import prepared, whole
+from engines.steps.switches import Switches, switches
 
-MOST_GUILTY = 6  # optimizers that can each do the same harm
+MOST_GUILTY = 6  # switches that can each do the same harm
 
 
 class TacticsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,41 +29,40 @@ class TacticsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
     params = msgspec.convert(dict(ctx.params), TacticsParams)
     findings: Findings = yield from prepared(ctx)
+    can = switches(ctx.engine, ctx.engine_info)
     chooses = ctx.engine_info.get("capabilities", {}).get("tactics", {"present": False})
     if chooses["present"] and not ctx.check:
         if findings.signature is None or findings.signature.kind != "accuracy":
             return Finish(TacticsOutcome(message="Builds that cannot be run show no tactic at fault."), findings)
-        return (yield from kernels(ctx, findings, params.builds))
-    names = tuple(ctx.engine_info.get("optimizers", ()))
-    switchable = ctx.engine_info.get("capabilities", {}).get("optimizers", {"present": False, "reason": ""})
-    if ctx.check or not names or not switchable["present"]:
-        why = (
-            "an external check chooses its own engine"
-            if ctx.check
-            else switchable["reason"] or "this engine has none to switch"
-        )
+        chosen: Finish[TacticsOutcome] = yield from kernels(ctx, findings, params.builds)
+        if chosen.outcome.good or not chosen.outcome.bad or not can.names:
+            return chosen
+        # Every build fails, so there is no good one to compare kernels with; its options can still be switched.
+        return (yield from _switched(ctx, findings, can))
+    if ctx.check or not can.names:
+        reason = ctx.engine_info.get("capabilities", {}).get("optimizers", {"reason": ""})["reason"]
+        why = "an external check chooses its own engine" if ctx.check else reason or "this engine has none to switch"
         return Finish(TacticsOutcome(message=f"No optimizers can be searched: {why.rstrip('.')}."), findings)
-    return (yield from _optimizers(ctx, findings, names))
+    return (yield from _switched(ctx, findings, can))
 
 
-def _optimizers(ctx: StepContext, findings: Findings, names: tuple[str, ...]) -> Steps[TacticsOutcome]:
-    spec = parse(ctx.engine)
-    already = frozenset(filter(None, spec.get("disabled_optimizers").split("+")))
-    every = frozenset(names) - already
+def _switched(ctx: StepContext, findings: Findings, can: Switches) -> Steps[TacticsOutcome]:
+    every = can.names
+    kinds = [k for k, there in (("optimizers", can.optimizers), ("options", can.options)) if there]
+    things, thing = " and ".join(kinds), kinds[0][:-1] if len(kinds) == 1 else "optimizer or option"
     rule = findings.criterion or Criterion()
     asked: dict[frozenset[str], Verdict] = {}
 
     def with_on(on: Iterable[str]) -> Sub:
-        """The verdict on the whole model with only these optimizers on."""
+        """The verdict on the whole model with only these on."""
         chosen = frozenset(on)
         if chosen not in asked:
-            off = "+".join(sorted((every - chosen) | already))
-            yield Note(f"{len(chosen)} of {len(every)} optimizers on")
+            yield Note(f"{len(chosen)} of {len(every)} {things} on")
             m: Measurement = yield whole(
                 ctx,
                 findings,
                 samples=(findings.sample,),
-                engine=str(spec.with_option("disabled_optimizers", off)),
+                engine=can.with_on(chosen),
                 runs=findings.looks,
                 exclusive=findings.looks > 1,
             )
@@ -75,7 +74,7 @@ def _optimizers(ctx: StepContext, findings: Findings, names: tuple[str, ...]) ->
             found=found,
             good=sum(v.passed for v in asked.values()),
             bad=sum(v.failed for v in asked.values()),
-            kind="optimizer" if found else "none",
+            kind="none",
             message=message,
         )
         return msgspec.structs.replace(outcome, **rest)
@@ -83,11 +82,11 @@ def _optimizers(ctx: StepContext, findings: Findings, names: tuple[str, ...]) ->
     whole_model: Verdict = yield from with_on(every)
     if not whole_model.failed:
         why = whole_model.detail or "it does not fail now, so it comes and goes too seldom"
-        return Finish(counted(False, f"The optimizers cannot be searched: {why.rstrip('.')}."), findings)
+        return Finish(counted(False, f"The {things} cannot be searched: {why.rstrip('.')}."), findings)
     without: Verdict = yield from with_on(())
     if not without.passed:
-        why = without.detail or "it fails with every optimizer off too"
-        return Finish(counted(False, f"No optimizer is to blame: {why.rstrip('.')}."), findings)
+        why = without.detail or f"it fails with {'each of them' if len(kinds) > 1 else f'every {thing}'} off too"
+        return Finish(counted(False, f"No {thing} is to blame: {why.rstrip('.')}."), findings)
 
     def still_fails(on: tuple[str, ...]) -> Sub:
         return (yield from with_on(on))
@@ -119,11 +118,26 @@ def _optimizers(ctx: StepContext, findings: Findings, names: tuple[str, ...]) ->
         if necessary
         else f"{suspects} on alone{beside} breaks the model, but switching it off does not cure it: others break it too."
     )
+    optimizers = tuple(n for n in guilty if n not in can.options)
     found = counted(
-        necessary, message, suspects=suspects, necessary=necessary, sufficient=True, enablers=", ".join(enablers)
+        necessary,
+        message,
+        kind=("optimizer" if optimizers else "option") if necessary else "none",
+        suspects=suspects,
+        necessary=necessary,
+        sufficient=True,
+        enablers=", ".join(enablers),
     )
-    after = msgspec.structs.replace(findings, optimizers=tuple(guilty), enablers=enablers) if necessary else findings
-    off = "+".join(sorted({*already, *guilty}))
+    after = (
+        msgspec.structs.replace(
+            findings,
+            optimizers=optimizers,
+            options=tuple(n for n in guilty if n in can.options),
+            enablers=enablers,
+        )
+        if necessary
+        else findings
+    )
     return Finish(
         found,
         after,
@@ -134,11 +148,7 @@ def _optimizers(ctx: StepContext, findings: Findings, names: tuple[str, ...]) ->
         },
         decisive={
             "whole": (whole(ctx, findings, samples=(findings.sample,)),),
-            "suspect-off": (
-                whole(
-                    ctx, findings, samples=(findings.sample,), engine=str(spec.with_option("disabled_optimizers", off))
-                ),
-            ),
+            "suspect-off": (whole(ctx, findings, samples=(findings.sample,), engine=can.without(guilty)),),
         },
     )
 
@@ -158,7 +168,7 @@ def _enabler(name: str) -> bool:
 
 SPEC = StepSpec(
     name="tactics",
-    version=2,
+    version=3,
     summary="Search the engine's own choices for the one that breaks the model, and prove it by switching it off and on.",
     run=tactics,
     outcome=TacticsOutcome,

@@ -14,6 +14,7 @@ from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import WorkaroundOutcome
 from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher, say
 from engines.steps.prepare import all_feeds, prepared
+from engines.steps.switches import switches
 from engines.steps.tactics import tactics
 
 TIMED = 10  # runs
@@ -77,6 +78,8 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             if findings.culprits
             else "optimizer"
             if findings.optimizers
+            else "option"
+            if findings.options
             else "kernel"
             if findings.tactics
             else "accumulation"
@@ -110,9 +113,9 @@ def _options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:
     """(kind, engine spec) that the findings suggest, the cheapest first."""
     options: list[tuple[str, str]] = []
     spec = parse(ctx.engine)
-    if findings.optimizers:
-        off = {*filter(None, spec.get("disabled_optimizers").split("+")), *findings.optimizers}
-        options.append(("optimizer", str(spec.with_option("disabled_optimizers", "+".join(sorted(off))))))
+    if guilty := (*findings.optimizers, *findings.options):
+        without = switches(ctx.engine, ctx.engine_info).without(guilty)
+        options.append(("optimizer" if findings.optimizers else "option", without))
     if findings.tactics:
         options.append(("tactic", ctx.engine))
     declared = {o["name"]: str(o.get("default")) for o in ctx.engine_info.get("options", ())}
@@ -179,7 +182,7 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
     return Workaround(
         kind=kind,
         engine=engine,
-        switched_off=findings.optimizers if kind == "optimizer" else tuple(forbid) or changed,
+        switched_off=(*findings.optimizers, *findings.options) if kind == "optimizer" else tuple(forbid) or changed,
         forbid=forbid,
         samples_ok=sum(good),
         samples_n=len(good),

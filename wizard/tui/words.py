@@ -45,7 +45,7 @@ LABELS: Mapping[str, str] = {
     "interval_high": "failure rate, at most",
     "bitwise_varies": "two runs differ bit for bit",
     "more_builds": "more passing builds that would settle it",
-    "switchable": "optimizers can be switched off",
+    "switchable": "optimizers or options can be switched",
     "nondeterministic": "nondeterministic",
     "first_tensor": "first tensor that differs",
     "first_node": "made by",

@@ -140,7 +140,8 @@ def repeated(answers: Any, *, runs: int = 0, builds: Any = ()) -> Any:
 
 
 def test_a_steady_failure_on_an_engine_that_always_builds_the_same(answers: Any, walk: Any) -> None:
-    context = answers.context(locked(answers), capabilities={"rebuild": answers.ABSENT, "optimizers": answers.PRESENT})
+    capabilities = {"rebuild": answers.ABSENT, "optimizers": answers.PRESENT}
+    context = answers.context(locked(answers), capabilities=capabilities, info={"optimizers": NAMES})
     outcome = walk("repeat", context, repeated(answers, runs=5)).finish.outcome
     assert (outcome.behaviour, outcome.builds, outcome.runs, outcome.failures, outcome.switchable) == (
         "steady",

@@ -1,0 +1,56 @@
+"""What can be switched in an engine: each of its optimizers, and each option whose present value leaves it more freedom than
+the plainest one. One space, so that a fault that needs two of them together is found too."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from engines.spec import parse
+
+_OFF = "disabled_optimizers"
+
+
+class Switches(msgspec.Struct, frozen=True):
+    """``optimizers``: those that are on in ``engine``. ``options``: what is switched, as ``threads=4`` (the name alone where the
+    engine chooses the value), with the ``(option, plain value)`` that switches it off."""
+
+    engine: str
+    optimizers: tuple[str, ...] = ()
+    options: Mapping[str, tuple[str, str]] = {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset((*self.optimizers, *self.options))
+
+    def with_on(self, on: Iterable[str]) -> str:
+        """The engine spec with these on and all others off."""
+        chosen = frozenset(on)
+        return self.without(self.names - chosen)
+
+    def without(self, off: Iterable[str]) -> str:
+        """The engine spec with these off."""
+        spec, gone = parse(self.engine), set(off)
+        for name in gone & self.options.keys():
+            spec = spec.with_option(*self.options[name])
+        disabled = {*_listed(spec.get(_OFF)), *(gone & set(self.optimizers))}
+        return str(spec.with_option(_OFF, "+".join(sorted(disabled))) if disabled else spec)
+
+
+def switches(engine: str, info: Mapping[str, Any]) -> Switches:
+    """The switches of an engine. ``info``: its EngineInfo as plain data."""
+    spec = parse(engine)
+    can = info.get("capabilities", {}).get("optimizers", {"present": False})["present"]
+    optimizers = set(info.get("optimizers", ())) - set(_listed(spec.get(_OFF))) if can else ()
+    options: dict[str, tuple[str, str]] = {}
+    for option in info.get("options", ()):
+        name, plain = option["name"], option.get("plain", "")
+        default = option.get("default")
+        value = spec.get(name) or ("" if default is None else str(default).lower())
+        if plain and value != plain:
+            options[f"{name}={value}" if value else name] = (name, plain)
+    return Switches(engine, tuple(sorted(optimizers)), options)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split("+")))

@@ -1,0 +1,110 @@
+"""Optimizers and options as one space: which of them breaks the model, alone or only with another."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines import options
+from engines.backends import make
+from engines.compare.criterion import Signature
+from engines.probe import Measurement
+from engines.spec import parse
+from engines.steps.switches import switches
+
+NAMES = ("DivMulFusion", "GeluFusionL1", "Pad_Fusion")
+ENGINE = "onnxruntime:execution=parallel,optimization=all,threads=4"
+DECLARED = [
+    {"name": o.name, "default": o.default, "plain": o.plain} for o in options.DECLARED["onnxruntime"].options
+]  # fmt: skip
+INFO = {"optimizers": NAMES, "options": DECLARED, "capabilities": {"optimizers": {"present": True, "reason": ""}}}
+CAN = switches(ENGINE, INFO)
+LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01)
+
+
+def failing(answers: Any) -> Any:
+    return msgspec.structs.replace(answers.READY, signature=LOCKED, sample="real:0")
+
+
+def on(engine: str) -> set[str]:
+    """What is on in a spec, told without the code under test."""
+    spec = parse(engine)
+    kept = {"threads=4": spec.get("threads") == "4", "execution=parallel": spec.get("execution") == "parallel"}
+    off = spec.get("disabled_optimizers").split("+")
+    return {name for name, there in kept.items() if there} | {name for name in NAMES if name not in off}
+
+
+def test_what_can_be_switched() -> None:
+    assert CAN.names == {*NAMES, "threads=4", "execution=parallel", "prepacking"}
+    assert CAN.without(()) == CAN.with_on(CAN.names) == ENGINE
+    off = "disabled_optimizers=DivMulFusion+GeluFusionL1+Pad_Fusion,execution=sequential"
+    assert CAN.with_on(()) == f"onnxruntime:{off},optimization=all,prepacking=false,threads=1"
+    assert options.check(CAN.with_on(())), "what is off is a spec that the engine takes"
+
+
+def test_what_the_user_switched_off_is_no_switch_and_stays_off() -> None:
+    can = switches("onnxruntime:disabled_optimizers=GeluFusionL1,optimization=all,threads=1", INFO)
+    assert can.names == {"DivMulFusion", "Pad_Fusion", "prepacking"}
+    assert parse(can.without({"DivMulFusion"})).get("disabled_optimizers") == "DivMulFusion+GeluFusionL1"
+    assert parse(can.without(())).get("disabled_optimizers") == "GeluFusionL1"
+
+
+@given(st.sets(st.sampled_from(sorted(CAN.names))))
+def test_with_these_on_is_without_the_others(chosen: set[str]) -> None:
+    assert CAN.with_on(chosen) == CAN.without(CAN.names - chosen)
+    assert on(CAN.with_on(chosen)) == chosen - {"prepacking"}
+
+
+def test_real_engines_say_their_switches() -> None:
+    def of(spec: str) -> Any:
+        info = make(spec).info
+        capabilities = {k: {"present": v.present, "reason": v.reason} for k, v in info.capabilities.items()}
+        shown = [{"name": o.name, "default": o.default, "plain": o.plain} for o in info.options]
+        return switches(spec, {"capabilities": capabilities, "optimizers": info.optimizers, "options": shown})
+
+    assert not of("onnxruntime").names, "a reference has nothing left to switch"
+    assert {"prepacking=true", "Pad_Fusion"} <= of("onnxruntime:optimization=all").names
+    assert of("onnxruntime:threads=2").names == {"threads=2"}
+    assert not of("emulate").names
+
+
+@pytest.mark.parametrize(
+    ("guilty", "kind"),
+    [
+        ({"threads=4"}, "option"),
+        ({"prepacking"}, "option"),
+        ({"threads=4", "execution=parallel"}, "option"),
+        ({"Pad_Fusion"}, "optimizer"),
+        ({"Pad_Fusion", "threads=4"}, "optimizer"),
+        ({"DivMulFusion", "GeluFusionL1", "execution=parallel"}, "optimizer"),
+    ],
+)
+def test_alone_or_together(answers: Any, walk: Any, guilty: set[str], kind: str) -> None:
+    def answer(probe: Any) -> Measurement:
+        seen = on(probe.engine) | ({"prepacking"} if parse(probe.engine).get("prepacking") != "false" else set())
+        return answers.measured(("real:0", 0.5 if guilty <= seen else 0.0))
+
+    done = walk("tactics", answers.context(failing(answers), engine=ENGINE, info=INFO), answer)
+    outcome, found = done.finish.outcome, done.finish.findings
+    assert (outcome.found, outcome.kind, set(outcome.suspects.split(", "))) == (True, kind, guilty)
+    assert {*found.optimizers, *found.options} == guilty
+    (off,) = done.finish.decisive["suspect-off"]
+    assert not on(off.engine) & guilty
+
+
+def test_options_are_searched_where_every_build_of_an_engine_that_chooses_kernels_fails(
+    answers: Any, walk: Any
+) -> None:
+    info = {
+        "options": [{"name": "optimization_level", "default": None, "plain": "0"}],
+        "capabilities": {"tactics": answers.PRESENT, "optimizers": answers.ABSENT},
+    }
+
+    def answer(probe: Any) -> Measurement:
+        return answers.measured(("real:0", 0.0 if parse(probe.engine).get("optimization_level") == "0" else 0.5))
+
+    done = walk("tactics", answers.context(failing(answers), info=info), answer)
+    assert done.finish.outcome.found
+    assert done.finish.findings.options == ("optimization_level",)
