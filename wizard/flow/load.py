@@ -98,13 +98,14 @@ def load(path_or_name: str | Path) -> Loaded:
     return parse(_text(path, name, "flow"), name, folder=str(path.resolve().parent))
 
 
-def load_texts(path: str) -> tuple[dict[str, Any], Lines]:
+def load_texts(path: str, what: str = "answers file", maps: str = "nodes to answers") -> tuple[dict[str, Any], Lines]:
     """A mapping from a YAML file in which every scalar is text (``yes`` is an answer), as bounded as a flow, and where everything
-    in it stands. An empty file is an empty mapping. Raises FlowProblem."""
-    text = _text(Path(path).expanduser(), path, "answers file")
+    in it stands. An empty file is an empty mapping. ``what`` the file is and ``maps`` are for messages. Raises FlowProblem."""
+    text = _text(Path(path).expanduser(), path, what)
     lines = Lines()
+    article = "an" if what[0] in "aeiou" else "a"
     try:
-        return _Reader(path, lines, "an answers file", yaml.BaseLoader).read(text), lines
+        return _Reader(path, lines, f"{article} {what}", yaml.BaseLoader, f" of {maps}").read(text), lines
     except RecursionError:
         raise FlowProblem(path, 0, 0, "the file is nested too deeply.") from None
 
@@ -158,8 +159,15 @@ for _tag, _pattern, _first in (
 class _Reader:
     """YAML nodes to plain data; duplicate keys, aliases, tags and values that JSON does not have are refused where they stand."""
 
-    def __init__(self, path: str, lines: Lines, what: str = "a flow", kind: type[Any] = _Core) -> None:
-        self._path, self._lines, self._what, self._kind = path, lines, what, kind
+    def __init__(
+        self,
+        path: str,
+        lines: Lines,
+        what: str = "a flow",
+        kind: type[Any] = _Core,
+        holds: str = " with the keys schema, id, title, start, nodes and ends",
+    ) -> None:
+        self._path, self._lines, self._what, self._kind, self._holds = path, lines, what, kind, holds
         self._seen: set[int] = set()
 
     def read(self, text: str) -> dict[str, Any]:
@@ -186,12 +194,7 @@ class _Reader:
             raise FlowProblem(self._path, 1, 1, "the file is empty.")
         data = self._value(root, ())
         if not isinstance(data, dict):
-            keys = (
-                " with the keys schema, id, title, start, nodes and ends"
-                if self._kind is _Core
-                else " of nodes to answers"
-            )
-            raise self._wrong(root, f"{self._what} is a mapping{keys}.")
+            raise self._wrong(root, f"{self._what} is a mapping{self._holds}.")
         return data
 
     def _value(self, node: yaml.Node, path: PathInFile) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.filter import Monochrome
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
@@ -26,15 +27,18 @@ from wizard.tui.library import Library, Sessions
 from wizard.tui.literal import clean
 from wizard.tui.scene import Scene
 from wizard.tui.screens.finish import FinishScreen
-from wizard.tui.screens.overlays import Choose, PlainCard, Reading
+from wizard.tui.screens.overlays import Choose, CommandsCard, LogCard, PlainCard, Reading
 from wizard.tui.screens.session import SessionScreen
 from wizard.tui.screens.sessions import SessionsScreen
 from wizard.tui.screens.setup import SetupScreen
-from wizard.tui.screens.step import StepScreen
+from wizard.tui.screens.step import FACES, WHERE, StepScreen
+from wizard.tui.widgets.answers import Answers
+from wizard.tui.widgets.work import Probes
 
 WELCOME = (
-    "Each step says what it will do and waits for Enter; then it measures, and asks a question with the answer that the numbers "
-    "support already chosen: Enter takes it. t explains the words, w the reasons, ? the keys, q leaves. Nothing can be lost."
+    "Each step says what it will do and waits for {go}; then it measures, and asks a question with the answer that the numbers "
+    "support already chosen: {answer} takes it. {terms} explains the words, {why} the reasons, {keys_help} the keys, "
+    "{quit_session} leaves. Nothing can be lost."
 )
 TWICE = 3.0  # seconds within which a second Ctrl-C means: now
 
@@ -103,7 +107,7 @@ class Narrowdown(App[int]):
         if not self.is_headless:  # told to end, it gives the terminal back as it was; the work goes on
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, STOPPED)
         self.set_keymap(self._keymap_read.keys)
-        for problem in self._keymap_read.problems:
+        for problem in (*self._keymap_read.problems, *keys.clashes(self._keymap_read, together().values())):
             self.say(problem, warning=True)
         if self._folder is not None:
             self.open_session(self._folder)
@@ -168,7 +172,9 @@ class Narrowdown(App[int]):
         self.scene_changed.publish(message.scene)
         if self._welcome:
             text, self._welcome = self._welcome, ""
-            self.push_screen(Reading("What you are about to see", [("", text), ("", WELCOME)], hint="Enter goes on"))
+            self.push_screen(
+                Reading("What you are about to see", [("", text), ("", self.told(WELCOME))], hint="Enter goes on")
+            )
 
     def _show(self, scene: Scene) -> None:
         """The Step screen, or the Finish screen at an end. Cards over the wrong one are closed."""
@@ -243,7 +249,7 @@ class Narrowdown(App[int]):
 
     def trouble(self, title: str, text: str) -> None:
         """A problem that needs reading: a card that stays until it is closed, and can be copied."""
-        self.push_screen(PlainCard(title, text, hint="c copies, Esc closes"))
+        self.push_screen(PlainCard(title, text, hint="{copy} copies, {close} closes"))
 
     def summary(self, step: str) -> str:
         """What a step does, in one sentence."""
@@ -272,6 +278,10 @@ class Narrowdown(App[int]):
                 )
         rows = [(" ".join(names), text) for names, text in found.values()]
         return [*rows, ("^p", "Every action by name.")]
+
+    def told(self, text: str) -> str:
+        """A text of ours with the user's keys for the actions that it names in braces."""
+        return keys.told(text, self._keymap_read, self.glyphs)
 
     def get_key_display(self, binding: Binding) -> str:
         """Keys as people read them, in the present glyph set."""
@@ -357,6 +367,20 @@ class Narrowdown(App[int]):
         with contextlib.suppress(Exception):
             self._stop_watching.set()
         self.exit(70)
+
+
+def together() -> dict[str, list[str]]:
+    """Ids of the actions that work at the same time, by face of a step or class of another screen or card."""
+
+    def ids(*widgets: type[DOMNode]) -> list[str]:
+        return [binding.id for kind in widgets for _, binding in kind._merge_bindings() if binding.id in keys.BY_ID]
+
+    held: dict[str, tuple[type[DOMNode], ...]] = {"ask": (Answers,), "running": (Probes,)}
+    faces: dict[str, list[str]] = {
+        f: [i for i in ids(*held.get(f, ()), StepScreen) if f in WHERE.get(i, FACES)] for f in FACES
+    }
+    others: tuple[type[DOMNode], ...] = (SessionsScreen, SetupScreen, FinishScreen, LogCard, PlainCard, CommandsCard)
+    return {**faces, **{screen.__name__: ids(screen) for screen in others}}
 
 
 def _refusal(session: Session, request: requests.Request) -> str:

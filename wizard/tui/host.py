@@ -28,6 +28,10 @@ class Host(Protocol):
         """A short notice; the text is literal."""
         ...
 
+    def told(self, text: str) -> str:
+        """A text of ours with the user's keys for the actions that it names in braces, as in ``{why} says why``."""
+        ...
+
     def summary(self, step: str) -> str:
         """What a step does, in one sentence."""
         ...

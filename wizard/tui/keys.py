@@ -1,17 +1,18 @@
-"""Every action of the terminal UI: its id, its label, its keys. Users remap them in ``keys.yaml`` beside their other settings.
+"""Every action of the terminal UI: its id, its label, its keys. Users remap them in ``keys.yaml`` (docs/keys.md).
 
 Single letters, arrows, Enter and Escape only: tmux and terminals eat most control keys.
 """
 
-import difflib
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-import yaml
 from textual.binding import Binding, BindingType
+from textual.keys import Keys, _character_to_key, format_key
 
+from wizard.flow.load import FlowProblem, load_texts, nearest
 from wizard.tui.glyphs import Glyphs
 
 
@@ -24,12 +25,16 @@ class Action(msgspec.Struct, frozen=True):
     help: str
     shown: bool = True  # in the bottom line
     everywhere: bool = False  # before any focused widget sees the key
+    typing: bool = False  # works where one types, so a letter cannot be its key
 
 
 ACTIONS: tuple[Action, ...] = (
     Action("answer", "answer", "enter", "Give the highlighted answer."),
     Action("go", "run it", "enter", "Run this step."),
-    Action("start", "start", "enter", "Create the session and start it."),
+    Action("pick", "choose from a list", "f2", "List what fits into the field at hand.", typing=True),
+    Action("start", "start", "f5", "Check every field, create the session and open it.", typing=True),
+    Action("form_help", "help", "f1", "What the fields mean.", typing=True),
+    Action("leave_form", "back", "escape", "Leave the form; what was typed is gone.", typing=True),
     Action("open", "open", "enter", "Open the highlighted session."),
     Action("new", "new", "n", "Start a new session."),
     Action("back", "back", "b,escape", "Go back to the screen before. Never stops work.", shown=False),
@@ -63,10 +68,21 @@ ACTIONS: tuple[Action, ...] = (
         "interrupt", "stop", "ctrl+c", "Once: stop after this probe. Twice: stop now.", shown=False, everywhere=True
     ),
     Action("retry", "go on", "R", "Start the session's runner again after it died."),
+    Action("close", "close", "escape", "Close the card.", shown=False, typing=True),
+    Action("follow", "follow", "f", "In the log: go to its end and stay there.", shown=False),
+    Action("find", "find", "slash", "In the log: look for words.", shown=False),
+    Action("next_match", "next match", "n", "In the log: to the next match.", shown=False),
+    Action("match_before", "match before", "N", "In the log: to the match before.", shown=False),
     Action("scroll_up", "scroll up", "pageup", "Scroll the page.", shown=False),
     Action("scroll_down", "scroll down", "pagedown", "Scroll the page.", shown=False),
 )
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
+DIGITS = frozenset("0123456789")
+# What these do cannot be changed: choosing an answer or a line, the palette, leaving, the next field.
+FIXED = DIGITS | {"up", "down", "left", "right", "home", "end", "tab", "shift+tab", "ctrl+p", "ctrl+q"}
+_NAMED = frozenset(key.value for key in Keys if not key.value.startswith(("<", "ctrl-")))
+_SILENT = re.compile(r"f\d+|escape|insert|pageup|pagedown|(ctrl|alt)\+.+")  # type nothing into a field
+_MODIFIERS = re.compile(r"^(?:(?:ctrl|alt|shift|super)\+)*")
 
 
 def bindings(*ids: str) -> list[BindingType]:
@@ -82,14 +98,20 @@ def display(key: str, glyphs: Glyphs) -> str:
     names = {
         "enter": glyphs.enter,
         "escape": "Esc",
-        "question_mark": "?",
         "pageup": "PgUp",
         "pagedown": "PgDn",
         "space": "Space",
+        "tab": "Tab",
+        "backspace": "Backspace",
+        "delete": "Del",
+        "insert": "Ins",
     }
-    if key.startswith("ctrl+"):
-        return "^" + key.removeprefix("ctrl+")
-    return names.get(key, key)
+    modifiers, _, bare = key.rpartition("+")
+    if modifiers == "ctrl":
+        return f"^{display(bare, glyphs)}"
+    if modifiers:
+        return f"{modifiers}+{display(bare, glyphs)}"
+    return names.get(key) or (key.upper() if re.fullmatch(r"f\d+", key) else format_key(key))
 
 
 def config_file(environment: Mapping[str, str] | None = None) -> Path:
@@ -100,47 +122,88 @@ def config_file(environment: Mapping[str, str] | None = None) -> Path:
 
 
 class Keymap(msgspec.Struct, frozen=True):
-    """What a user's file asks for: action id -> keys, and a sentence for each thing in it that cannot be used."""
+    """What a user's file asks for: action id -> keys in Textual's names, the place of each in the file (``path:line``), and a
+    sentence for each thing in it that cannot be used."""
 
     keys: dict[str, str] = {}
     problems: tuple[str, ...] = ()
+    places: dict[str, str] = {}
+
+    def of(self, action: str) -> tuple[str, ...]:
+        """The keys of an action, the user's or its own. Raises ``KeyError`` for an unknown id."""
+        return tuple((self.keys.get(action) or BY_ID[action].keys).split(","))
 
 
 def read(path: Path) -> Keymap:
     """A user's keys. A file that is missing asks for nothing; one that is broken is said, and the default keys stay."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    if not path.exists():
         return Keymap()
-    except (OSError, UnicodeDecodeError) as error:
-        return Keymap(problems=(f"{path} cannot be read ({error}); the default keys are used.",))
     try:
-        data = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 (makes strings, lists and maps only)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        return Keymap(problems=(f"{path}{where} is not valid YAML; the default keys are used.",))
-    if not isinstance(data, dict):
-        return (
-            Keymap()
-            if not data
-            else Keymap(problems=(f"{path} must hold lines of 'action: key'; the default keys are used.",))
-        )
+        data, lines = load_texts(str(path), "keys file", "actions to keys")
+    except FlowProblem as problem:
+        return Keymap(problems=(f"{problem} The default keys are used.",))
     keys: dict[str, str] = {}
+    places: dict[str, str] = {}
     problems: list[str] = []
     for name, value in data.items():
-        chosen = ",".join(_texts(value))
+        place = f"{path}:{lines.key(name)[0]}"
         if name not in BY_ID:
-            near = difflib.get_close_matches(str(name), BY_ID, 1)
-            problems.append(f"{path}: there is no action '{name}'" + (f"; did you mean '{near[0]}'?" if near else "."))
-        elif not chosen:
-            problems.append(f"{path}: '{name}' has no key; its default stays.")
-        else:
-            keys[str(name)] = chosen
-    return Keymap(keys, tuple(problems))
+            problems.append(f"{place}: there is no action '{name}'. {nearest(name, BY_ID)}".rstrip())
+            continue
+        good: list[str] = []
+        for text in _texts(value):
+            key = _character_to_key(text) if len(text) == 1 else text.lower()
+            if fault := _unusable(key, BY_ID[name]):
+                problems.append(f"{place}: '{text}' cannot be a key of '{name}': {fault}")
+            else:
+                good.append(key)
+        if good:
+            keys[name], places[name] = ",".join(dict.fromkeys(good)), place
+        elif not _texts(value):
+            problems.append(f"{place}: '{name}' has no key; its default stays.")
+    return Keymap(keys, tuple(problems), places)
 
 
-def _texts(value: object) -> Iterable[str]:
+def clashes(keymap: Keymap, together: Iterable[Sequence[str]]) -> list[str]:
+    """A sentence for each key that the user gave to an action while another one of the same screen has it. ``together``: ids of
+    actions that work at the same time."""
+    found: dict[tuple[str, ...], str] = {}
+    for ids in together:
+        for mine in (i for i in ids if i in keymap.keys):
+            for other in ids:
+                for key in set(keymap.of(mine)) & set(keymap.of(other)) if other != mine else ():
+                    pair = (key, *sorted((mine, other)))
+                    said = f"{keymap.places[mine]}: the key '{format_key(key)}' of '{mine}' is also that of '{other}'; "
+                    found.setdefault(pair, said + f"give '{other}' another one, too.")
+    return list(found.values())
+
+
+def _unusable(key: str, action: Action) -> str:
+    """Why no action, or not this one, can have this key; "" where it can."""
+    if key in FIXED:
+        return "what it does is fixed."
+    bare = _MODIFIERS.sub("", key)
+    if len(bare) != 1 and bare not in _NAMED and len(format_key(bare)) != 1:
+        return f"there is no such key. {nearest(bare, _NAMED - FIXED)}".rstrip()
+    if action.typing and not _SILENT.fullmatch(key):
+        return "it works where one types, so it needs a key that types nothing, such as f6."
+    return ""
+
+
+def _texts(value: object) -> list[str]:
+    """The keys in a value: a name, names with commas between, or a list of such."""
     if isinstance(value, str):
-        return [value.strip()] if value.strip() else []
+        return [value] if value == "," else [part.strip() for part in value.split(",") if part.strip()]
     return [text for item in value for text in _texts(item)] if isinstance(value, list) else []
+
+
+def told(text: str, keymap: Keymap, glyphs: Glyphs) -> str:
+    """A text of ours with the key of each action that it names in braces, ``{why}``: what the user has to press."""
+
+    def key(match: re.Match[str]) -> str:
+        if match[1] not in BY_ID:
+            return match[0]
+        first = keymap.of(match[1])[0]
+        return "Enter" if first == "enter" else display(first, glyphs)
+
+    return re.sub(r"\{(\w+)\}", key, text)

@@ -15,16 +15,12 @@ from engines.probe import Inspect, Measurement
 from engines.steps.base import Findings
 from wizard.cli.exits import Refusal
 from wizard.session import events as e
-from wizard.tui import chart, checks, keys, themes
+from wizard.tui import chart, checks, themes
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Board, verdict
 from wizard.tui.client import LogTail, bundle
 from wizard.tui.glyphs import ASCII, UNICODE, choose
 from wizard.tui.scene import Scene, Work
-from wizard.tui.screens.finish import FinishScreen
-from wizard.tui.screens.sessions import SessionsScreen
-from wizard.tui.screens.setup import SetupScreen
-from wizard.tui.screens.step import WHERE, StepScreen
 from wizard.tui.words import ago, label, shown
 
 from . import scripted as s
@@ -41,57 +37,7 @@ def test_the_terminal_ui_loads_no_engine() -> None:
     assert found.stderr == ""
 
 
-# Keys
-
-
-def test_every_action_is_somewhere_and_every_screen_action_exists() -> None:
-    used = set()
-    for screen in (SessionsScreen, SetupScreen, StepScreen, FinishScreen):
-        for _, binding in screen._merge_bindings():
-            if binding.id in keys.BY_ID:
-                used.add(binding.id)
-                assert hasattr(screen, f"action_{binding.action}"), (screen, binding.action)
-    assert {"answer", "probe"} | used >= {action.id for action in keys.ACTIONS} - {"start"}
-    assert set(WHERE) <= set(keys.BY_ID)
-
-
-def test_no_two_actions_of_a_screen_share_a_key() -> None:
-    for screen in (SessionsScreen, StepScreen, FinishScreen):
-        taken: dict[str, str] = {}
-        for key, binding in screen._merge_bindings():
-            if binding.id in keys.BY_ID:
-                assert taken.setdefault(key, binding.id) == binding.id, (screen, key)
-
-
-def test_only_keys_that_reach_us() -> None:
-    for action in keys.ACTIONS:
-        for key in action.keys.split(","):
-            assert not key.startswith("ctrl+") or key == "ctrl+c", "terminals and tmux eat control keys"
-
-
-def test_a_keys_file(tmp_path: Path) -> None:
-    file = tmp_path / "keys.yaml"
-    assert keys.read(file) == keys.Keymap()
-    file.write_text("note: [N, f4]\nyes: y\nanser: x\nwhy:\n")
-    found = keys.read(file)
-    assert found.keys == {"note": "N,f4"}
-    assert len(found.problems) == 3
-    assert "did you mean 'answer'" in " ".join(found.problems)
-
-
-@pytest.mark.parametrize("text", ["a: [", "- a\n- b\n", "\x00", "just words", b"\xff\xfe\x00".decode("latin-1")])
-def test_a_broken_keys_file_is_said_and_the_defaults_stay(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "keys.yaml"
-    file.write_text(text)
-    found = keys.read(file)
-    assert found.keys == {}
-    assert len(found.problems) == 1
-    assert str(file) in found.problems[0]
-
-
-def test_where_the_keys_file_lies() -> None:
-    assert keys.config_file({"XDG_CONFIG_HOME": "/x"}) == Path("/x/narrowdown/keys.yaml")
-    assert keys.config_file({"HOME": "/home/a"}) == Path("/home/a/.config/narrowdown/keys.yaml")
+# What the environment asks for
 
 
 def test_glyphs_and_theme_follow_the_environment() -> None:

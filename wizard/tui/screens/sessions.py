@@ -25,6 +25,7 @@ ABOUT = (
     "A model that gives wrong numbers on an inference engine goes in; the smallest part of it that still fails, the likely cause "
     "and a checked workaround come out. It asks one question at a time, and measures the answers itself."
 )
+NEW = "{new} starts a new session; {demo} tries it on a model that comes with it."
 REFRESH = 3.0  # seconds between two looks at the folder
 
 
@@ -59,7 +60,7 @@ class SessionsScreen(Hosted):
             yield Panel(
                 "What this does",
                 Text(ABOUT),
-                Text("n starts a new session; d tries it on a model that comes with it.", classes="key-hint"),
+                Text(self.host.told(NEW), classes="key-hint"),
             )
             with Panel("Your sessions", id="sessions-panel"):
                 yield SessionList(id="sessions", markup=False)
@@ -178,6 +179,7 @@ class SessionsScreen(Hosted):
 
     def action_keys_help(self) -> None:
         """The keys that work here."""
-        text = "Enter goes on with the highlighted session; where someone else holds it you watch. n starts a new one; "
-        text += "d tries it on a model that comes with it."
+        text = self.host.told(
+            f"{{open}} goes on with the highlighted session; where someone else holds it you watch. {NEW}"
+        )
         self.app.push_screen(Reading("Keys", [("", text), ("Keys that work now", self.host.key_table(self))]))

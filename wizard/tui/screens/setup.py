@@ -96,13 +96,10 @@ class SetupScreen(Hosted):
     """The form. Problems stand beside their field."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "back", id="setup_back"),
         # Before the field sees them: what is typed or pasted right behind them must land in the next field.
         Binding("enter,tab,down", "next", "next field", show=False, priority=True),
         Binding("shift+tab,up", "previous", "field before", show=False, priority=True),
-        Binding("f2", "pick", "choose from a list", id="setup_pick"),
-        Binding("f1", "keys_help", "help", show=True, id="setup_help"),
-        *keys.bindings("interrupt"),
+        *keys.bindings("pick", "start", "form_help", "leave_form", "interrupt"),
     ]
 
     def __init__(self, problem: Problem | None = None) -> None:
@@ -113,7 +110,7 @@ class SetupScreen(Hosted):
         yield Text("New session", id="title")
         with VerticalScroll(id="form", can_focus=False):
             yield Text(
-                "Nothing runs before Start. Enter goes to the next field, F2 lists what fits.",
+                self.host.told("Nothing runs before Start. Enter goes to the next field, {pick} lists what fits."),
                 classes="quiet",
             )
             for field in ROWS:
@@ -231,7 +228,7 @@ class SetupScreen(Hosted):
             case "flow":
                 self.app.push_screen(Pick("Flow", choices.flows()), picked_flow)
             case _:
-                title = "Model" if name == "model" else "Inputs (F2 again adds another)"
+                title = "Model" if name == "model" else self.host.told("Inputs ({pick} again adds another)")
                 self.app.push_screen(PickFile(title, start(self.query_one("#model", Input).value), KINDS[name]), done)
 
     def action_next(self) -> None:
@@ -245,10 +242,15 @@ class SetupScreen(Hosted):
         """To the field before."""
         self.focus_previous()
 
-    def action_back(self) -> None:
+    def action_start(self) -> None:
+        """Start, from any field."""
+        self.query_one("#start", Button).press()
+
+    def action_leave_form(self) -> None:
         """To the sessions; what was typed is gone."""
         self.host.show_sessions()
 
-    def action_keys_help(self) -> None:
+    def action_form_help(self) -> None:
         """What the fields mean."""
-        self.app.push_screen(Reading("New session", [(field.label, field.hint) for field in ROWS]))
+        fields = [(field.label, field.hint) for field in ROWS]
+        self.app.push_screen(Reading("New session", [*fields, ("Keys that work now", self.host.key_table(self))]))

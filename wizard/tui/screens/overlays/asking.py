@@ -16,7 +16,7 @@ class Choose(Card[str]):
 
     def __init__(self, title: str, text: str, options: Sequence[tuple[str, str, str]]) -> None:
         """``options``: (id, label, explanation)."""
-        super().__init__(title, hint="arrows choose, Enter takes, Esc closes")
+        super().__init__(title, hint="arrows choose, Enter takes, {close} closes")
         self._text, self._options = text, options
 
     def body(self) -> ComposeResult:
@@ -47,7 +47,7 @@ class Fields(Card[Mapping[str, str]]):
     """Ask for a few values by name. Enter in the last one is done; the result holds every name, empty where nothing was typed."""
 
     def __init__(self, title: str, text: str, fields: Sequence[Field]) -> None:
-        super().__init__(title, hint="Tab next, Enter done, Esc closes")
+        super().__init__(title, hint="Tab next, Enter done, {close} closes")
         self._text, self._fields = text, fields
 
     def body(self) -> ComposeResult:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeVar
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.color import Color
 from textual.containers import Vertical
 from textual.renderables.background_screen import BackgroundScreen
@@ -14,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.visual import Visual
 
+from wizard.tui import keys
 from wizard.tui.literal import literal
 
 ResultT = TypeVar("ResultT")
@@ -67,9 +68,9 @@ class Behind(Visual):
 class Card(ModalScreen[ResultT]):
     """A framed overlay; Esc closes it with no result. Subclasses compose their ``body``."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "close", show=False, id="close")]
+    BINDINGS: ClassVar[list[BindingType]] = keys.bindings("close")
 
-    def __init__(self, title: str, *, hint: str = "Esc closes") -> None:
+    def __init__(self, title: str, *, hint: str = "{close} closes") -> None:
         super().__init__()
         self._title, self._hint = title, hint
         self._behind: Behind | None = None
@@ -77,7 +78,7 @@ class Card(ModalScreen[ResultT]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="card") as frame:
             frame.border_title = literal(self._title)
-            frame.border_subtitle = literal(self._hint)
+            frame.border_subtitle = literal(self.told(self._hint))
             yield from self.body()
 
     def render(self) -> Any:
@@ -88,6 +89,10 @@ class Card(ModalScreen[ResultT]):
         if self._behind is None or not self._behind.shows(below):
             self._behind = Behind(below)
         return self._behind
+
+    def told(self, text: str) -> str:
+        """A text of ours with the user's keys for the actions that it names in braces."""
+        return str(getattr(self.app, "told", str)(text))
 
     def body(self) -> ComposeResult:
         """What the card holds."""

@@ -88,7 +88,7 @@ class TermsCard(Listed[None]):
         """``here``: how many of the entries are used at this node; they come first."""
         used = "The first is" if here == 1 else f"The first {here} are"
         text = f"{used} used at this step." if 0 < here < len(entries) else ""
-        super().__init__("Words used here", entries, text=text, hint="arrows choose, PgUp PgDn scroll, Esc closes")
+        super().__init__("Words used here", entries, text=text, hint="arrows choose, PgUp PgDn scroll, {close} closes")
 
     def take(self, entry: Entry) -> None:  # noqa: ARG002
         """Enter closes: there is nothing to take."""
@@ -98,11 +98,13 @@ class TermsCard(Listed[None]):
 class CommandsCard(Listed[None]):
     """The same by hand: a command for each tool; ``c`` or Enter copies the highlighted one."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("c", "copy", "copy", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("c", "copy", "copy", show=False, id="copy")]
 
     def __init__(self, entries: Sequence[Entry], copy: Callable[[str], str], said: str) -> None:
         """``copy`` copies a command and says where it went; ``said``: what it said about the first."""
-        super().__init__("Same, by hand", entries, text=said, hint="arrows choose a tool, c copies it, Esc closes")
+        super().__init__(
+            "Same, by hand", entries, text=said, hint="arrows choose a tool, {copy} copies it, {close} closes"
+        )
         self._copy = copy
 
     def take(self, entry: Entry) -> None:
@@ -120,7 +122,7 @@ class RewindCard(Listed[str]):
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         text = "Nothing is deleted, and no probe runs twice: what was measured stays known."
-        super().__init__("Rewind", entries, text=text, hint="arrows choose, Enter goes back, Esc closes")
+        super().__init__("Rewind", entries, text=text, hint="arrows choose, Enter goes back, {close} closes")
 
     def take(self, entry: Entry) -> None:
         """Go back to it."""
@@ -131,7 +133,9 @@ class ProbesCard(Listed[str]):
     """The probes of this step, the latest first; Enter opens the log of one."""
 
     def __init__(self, entries: Sequence[Entry], at: int = 0) -> None:
-        super().__init__("Probes of this step", entries, hint="arrows choose, Enter shows its log, Esc closes", at=at)
+        super().__init__(
+            "Probes of this step", entries, hint="arrows choose, Enter shows its log, {close} closes", at=at
+        )
 
     def take(self, entry: Entry) -> None:
         """Its log."""

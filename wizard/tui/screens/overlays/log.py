@@ -10,11 +10,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, Log
 
+from wizard.tui import keys
 from wizard.tui.literal import clean
 from wizard.tui.screens.overlays.card import Card
 from wizard.tui.widgets.lines import Text
 
-HINT = "f follow, / find, n N next and before, Esc closes"
+HINT = "{follow} follow, {find} find, {next_match} {match_before} next and before, {close} closes"
 
 
 class Found(Highlighter):
@@ -34,10 +35,7 @@ class LogCard(Card[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("b,q,l,enter", "close", "close", show=False),
-        Binding("f", "follow", "follow the end", show=False),
-        Binding("slash", "find", "find", show=False),
-        Binding("n", "go(1)", "next match", show=False),
-        Binding("N", "go(-1)", "match before", show=False),
+        *keys.bindings("follow", "find", "next_match", "match_before"),
     ]
 
     def __init__(self, lines: Sequence[str], where: str, title: str = "Log", *, live: bool = True) -> None:
@@ -89,7 +87,7 @@ class LogCard(Card[None]):
         self._say()
 
     def _say(self) -> None:
-        told = "following the end" if self.following else "not following; f follows the end"
+        told = "following the end" if self.following else f"not following; {self.told('{follow} follows the end')}"
         if self._found.pattern:
             n = len(self._matches)
             told = f"match {self._at + 1} of {n} lines" if n else "no line holds that"
@@ -125,8 +123,15 @@ class LogCard(Card[None]):
         self._search()
         self._reach()
 
-    def action_go(self, step: int) -> None:
-        """To the next match or the one before."""
+    def action_next_match(self) -> None:
+        """To the next match."""
+        self._go(1)
+
+    def action_match_before(self) -> None:
+        """To the match before."""
+        self._go(-1)
+
+    def _go(self, step: int) -> None:
         if self._matches:
             self._at = (self._at + step) % len(self._matches)
             self._reach()

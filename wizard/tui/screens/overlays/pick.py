@@ -32,7 +32,7 @@ class Pick(Card[str]):
     ]
 
     def __init__(self, title: str, entries: Sequence[Entry], text: str = "") -> None:
-        super().__init__(title, hint="type to narrow, arrows choose, Enter takes, Esc closes")
+        super().__init__(title, hint="type to narrow, arrows choose, Enter takes, {close} closes")
         self._all, self._shown, self._text = tuple(entries), tuple(entries), text
 
     def body(self) -> ComposeResult:

@@ -46,7 +46,11 @@ class Reading(Card[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("b,q,enter,space", "close", "close", show=False)]
 
     def __init__(
-        self, title: str, sections: Sequence[tuple[str, str | Sequence[tuple[str, str]]]], *, hint: str = "Esc closes"
+        self,
+        title: str,
+        sections: Sequence[tuple[str, str | Sequence[tuple[str, str]]]],
+        *,
+        hint: str = "{close} closes",
     ) -> None:
         super().__init__(title, hint=hint)
         self._sections = sections
@@ -67,10 +71,10 @@ class PlainCard(Card[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("b,q,enter", "close", "close", show=False),
-        Binding("c", "copy_text", "copy", show=False),
+        Binding("c", "copy_text", "copy", show=False, id="copy"),
     ]
 
-    def __init__(self, title: str, text: str, *, before: str = "", hint: str = "Esc closes") -> None:
+    def __init__(self, title: str, text: str, *, before: str = "", hint: str = "{close} closes") -> None:
         super().__init__(title, hint=hint)
         self._text, self._before = text, before
 
@@ -94,7 +98,7 @@ class Drawing(Card[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("b,q,enter,m,v", "close", "close", show=False)]
 
     def __init__(self, title: str, drawing: Lines, *, at: int = 0, before: str = "") -> None:
-        super().__init__(title, hint="arrows scroll, Esc closes")
+        super().__init__(title, hint="arrows scroll, {close} closes")
         self._drawing, self._at, self._before = drawing, at, before
 
     def body(self) -> ComposeResult:

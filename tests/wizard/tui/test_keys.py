@@ -1,0 +1,241 @@
+"""Keys: every action has one that can be changed in one file, mistakes in it are said, and what is shown is what works."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.dom import DOMNode
+from textual.widgets import Footer
+
+from wizard.session.folder import Summary
+from wizard.tui import keys
+from wizard.tui.app import Narrowdown, together
+from wizard.tui.glyphs import ASCII, UNICODE
+from wizard.tui.screens.finish import FinishScreen
+from wizard.tui.screens.overlays import CommandsCard, LogCard, PlainCard, Reading
+from wizard.tui.screens.sessions import SessionsScreen
+from wizard.tui.screens.setup import SetupScreen
+from wizard.tui.screens.step import WHERE, StepScreen
+from wizard.tui.widgets.answers import Answers
+from wizard.tui.widgets.work import Probes
+
+from . import golden
+from . import scripted as s
+from .scripted import FakeSession, settle
+
+Make = Callable[..., Narrowdown]
+HOLDERS: tuple[type[DOMNode], ...] = (
+    SessionsScreen, SetupScreen, StepScreen, FinishScreen, Answers, Probes, LogCard, PlainCard, CommandsCard,
+)  # fmt: skip
+# A key that nothing has by default for every action.
+NEW = {
+    action.id: f"alt+{letter}" if number < 26 else f"ctrl+alt+{letter}"
+    for number, (action, letter) in enumerate(
+        zip(keys.ACTIONS, itertools.cycle("abcdefghijklmnopqrstuvwxyz"), strict=False)
+    )
+}
+
+
+def bound(kind: type[DOMNode]) -> dict[str, str]:
+    """Action id -> the method that its binding runs."""
+    return {b.id: b.action for _, b in kind._merge_bindings() if b.id in keys.BY_ID}
+
+
+def test_every_action_is_on_a_screen_and_has_its_method() -> None:
+    for kind in HOLDERS:
+        for method in bound(kind).values():
+            assert hasattr(kind, f"action_{method}"), (kind, method)
+    assert set().union(*(bound(kind) for kind in HOLDERS)) == set(keys.BY_ID)
+    assert set(itertools.chain(*together().values())) == set(keys.BY_ID)
+    assert set(WHERE) <= set(keys.BY_ID)
+
+
+def test_no_two_actions_that_work_together_share_a_key() -> None:
+    everything = keys.Keymap({a.id: a.keys for a in keys.ACTIONS}, places=dict.fromkeys(keys.BY_ID, "here"))
+    assert keys.clashes(everything, together().values()) == []
+
+
+def test_only_keys_that_reach_us() -> None:
+    for action in keys.ACTIONS:
+        for key in action.keys.split(","):
+            assert not key.startswith("ctrl+") or key == "ctrl+c", "terminals and tmux eat control keys"
+
+
+# The file
+
+
+def test_a_keys_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys.yaml"
+    assert keys.read(file) == keys.Keymap()
+    file.write_text("note: [N, f4]\nexport: ?, comma\nmap: ','\nskip: Space\n")
+    found = keys.read(file)
+    assert found.keys == {"note": "N,f4", "export": "question_mark,comma", "map": "comma", "skip": "space"}
+    assert found.problems == ()
+    assert found.of("note") == ("N", "f4")
+    assert found.of("why") == ("w",)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "part"),
+    [
+        ("# mine\nanser: x\n", 2, "did you mean 'answer'"),
+        ("why: v\n\nwhy:\n", 3, "'why' is here already, in line 1"),
+        ("why:\n", 1, "'why' has no key"),
+        ("log: [l, supr]\n", 1, "'supr' cannot be a key of 'log': there is no such key"),
+        ("log: paegup\n", 1, "did you mean 'pageup'"),
+        ("log: hyper+x\n", 1, "there is no such key"),
+        ("map: m\nlog: 3\n", 2, "what it does is fixed"),
+        ("log: tab\n", 1, "what it does is fixed"),
+        ("pick: p\n", 1, "it works where one types"),
+        ("close: space\n", 1, "it works where one types"),
+        ("why: {a: b}\n", 1, "'why' has no key"),
+        ("why: &x w\nmap: *x\n", 1, "no aliases"),
+        ("- a\n- b\n", 1, "a keys file is a mapping of actions to keys"),
+        ("just words", 1, "a keys file is a mapping of actions to keys"),
+        ("a: [", 1, "this is not YAML"),
+        ("why: w\nmap: \x00", 2, "control character"),
+    ],
+)
+def test_a_mistake_is_said_with_its_line(tmp_path: Path, text: str, line: int, part: str) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text(text)
+    (said,) = keys.read(file).problems
+    assert said.startswith(f"{file}:{line}:")
+    assert part in said[:1].lower() + said[1:].replace("Did", "did")
+    assert said.endswith((".", "?"))
+
+
+def test_bytes_that_are_no_text_are_said(tmp_path: Path) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_bytes(b"\xff\xfe\x00")
+    assert keys.read(file).problems == (
+        f"{file}: the file is not UTF-8 text (byte 0); save it as UTF-8. The default keys are used.",
+    )
+
+
+def test_a_key_given_twice_is_said_where_both_actions_work(tmp_path: Path) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text("terms: T\nwhy: v\nretry: d\n")
+    said = keys.clashes(keys.read(file), together().values())
+    assert said == [
+        f"{file}:2: the key 'v' of 'why' is also that of 'pictures'; give 'pictures' another one, too.",
+        f"{file}:3: the key 'd' of 'retry' is also that of 'details'; give 'details' another one, too.",
+    ]
+    file.write_text("why: v\npictures: w\n")
+    assert keys.clashes(keys.read(file), together().values()) == [], "two keys may change places"
+    file.write_text("note: d\ndetails: D\n")
+    assert keys.clashes(keys.read(file), together().values()) == [], "the list of sessions takes no notes"
+
+
+def test_where_the_keys_file_lies() -> None:
+    assert keys.config_file({"XDG_CONFIG_HOME": "/x"}) == Path("/x/narrowdown/keys.yaml")
+    assert keys.config_file({"HOME": "/home/a"}) == Path("/home/a/.config/narrowdown/keys.yaml")
+
+
+def test_the_page_about_keys_lists_every_action_with_its_keys() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "keys.md").read_text(encoding="utf-8")
+    for action in keys.ACTIONS:
+        shown = " ".join(f"`{key}`" for key in action.keys.split(","))
+        assert f"| `{action.id}` | {shown} | {action.help} |" in page
+
+
+def test_keys_as_people_read_them() -> None:
+    shown = {key: keys.display(key, UNICODE) for key in ("enter", "escape", "question_mark", "slash", "f4", "ctrl+x")}
+    assert shown == {"enter": "↵", "escape": "Esc", "question_mark": "?", "slash": "/", "f4": "F4", "ctrl+x": "^x"}
+    assert keys.display("ctrl+alt+N", ASCII) == "ctrl+alt+N"
+    mine = keys.Keymap({"why": "v,w"})
+    assert (
+        keys.told("{why} says why, {go} runs it, {nothing}.", mine, UNICODE) == "v says why, Enter runs it, {nothing}."
+    )
+
+
+# On the screens
+
+
+def pressed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every action of ours only notes its id."""
+    noted: list[str] = []
+
+    def noting(name: str) -> Callable[[Any], None]:
+        return lambda self: noted.append(name)
+
+    for kind in HOLDERS:
+        for name, method in bound(kind).items():
+            monkeypatch.setattr(kind, f"action_{method}", noting(name))
+    return noted
+
+
+async def try_all(pilot: Any, noted: list[str], face: str) -> None:
+    """Press the new key of every action: those of this face act, and no others; nor does a key of theirs by default."""
+    noted.clear()
+    for key in NEW.values():
+        await pilot.press(key)
+    await pilot.pause()
+    assert sorted(noted) == sorted(set(together()[face])), face
+    noted.clear()
+    for action in (keys.BY_ID[i] for i in together()[face] if not keys.BY_ID[i].typing):
+        for key in action.keys.split(","):
+            if key not in ("enter", "pageup", "pagedown", "ctrl+c"):  # these do something of a widget's own
+                await pilot.press(key)
+    assert noted == [], face
+
+
+async def test_every_action_can_be_remapped_at_once(
+    session: FakeSession, make_app: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text("".join(f"{action}: {key}\n" for action, key in NEW.items()))
+    keymap = keys.read(file)
+    assert keymap.keys == NEW
+    assert not [*keymap.problems, *keys.clashes(keymap, together().values())]
+    noted = pressed(monkeypatch)
+    s.opened(session)
+    app = make_app(keymap=keymap, entries=(Summary("k7f3", session.folder, "resnet50.onnx"),))
+    async with app.run_test(size=(140, 40)) as pilot:
+        for face, step in (("offer", None), ("running", s.running), ("ask", s.asking), ("ended", s.ended)):
+            if step:
+                session.script.events.clear()
+                step(session)
+                app.open_session(session.folder)
+            await settle(pilot, lambda face=face: app.scene is not None and app.scene.face == face)
+            wanted = FinishScreen if face == "ended" else StepScreen
+            await settle(pilot, lambda wanted=wanted: isinstance(app.screen, wanted))
+            await try_all(pilot, noted, "FinishScreen" if face == "ended" else face)
+            shown = {key for key, _ in app.key_table(app.screen)} - {"^p"}
+            assert all(key.startswith(("alt+", "ctrl+alt+")) for key in shown), "help shows the user's keys"
+            foot = [key.key_display for key in app.screen.query_one(Footer).query("FooterKey")]
+            assert foot
+            assert all(key.startswith(("alt+", "ctrl+alt+", "^p")) for key in foot), "and so does the bottom line"
+        for card, name in (
+            (LogCard(["a", "b"], "/logs"), "LogCard"),
+            (PlainCard("Title", "text"), "PlainCard"),
+            (CommandsCard([], str, ""), "CommandsCard"),
+            (SetupScreen(), "SetupScreen"),
+        ):
+            app.push_screen(card)
+            await settle(pilot, lambda card=card: app.screen is card and card.is_mounted)
+            await try_all(pilot, noted, name)
+            app.pop_screen()
+        app.show_sessions()
+        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
+        await try_all(pilot, noted, "SessionsScreen")
+        assert f"{NEW['new']} starts a new session" in golden.text_of(app)
+
+
+async def test_a_mistake_in_the_file_is_shown_at_the_start(
+    session: FakeSession, make_app: Make, tmp_path: Path
+) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text("nonsense: z\nwhy: v\n")
+    s.asking(session)
+    app = make_app(keymap=keys.read(file))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settle(pilot, lambda: len(app._notifications) == 2)
+        told = " ".join(note.message for note in app._notifications)
+        assert "there is no action 'nonsense'" in told
+        assert "is also that of 'pictures'" in told
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+        await pilot.press("v")
+        await settle(pilot, lambda: isinstance(app.screen, Reading))
