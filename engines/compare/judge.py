@@ -17,6 +17,8 @@ under every metric.
 import re
 from collections.abc import Iterable
 
+import msgspec
+
 from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.probe import HUGE, Measurement, SampleResult, Score
 
@@ -64,6 +66,11 @@ def over(score: Score, criterion: Criterion) -> bool:
     return badness(score, criterion) > limit(criterion, score.name)
 
 
+def exceed(results: Iterable[SampleResult], criterion: Criterion) -> bool:
+    """Whether any output of any result is over its limit."""
+    return any(over(s, criterion) for r in results for s in r.outputs)
+
+
 def worst(results: Iterable[SampleResult], criterion: Criterion) -> tuple[str, str, float]:
     """(sample, output, badness): non-finite first, then the highest badness relative to its limit, then the earliest sample."""
     best, found = -1.0, ("", "", 0.0)
@@ -74,6 +81,22 @@ def worst(results: Iterable[SampleResult], criterion: Criterion) -> tuple[str, s
             if relative > best:
                 best, found = relative, (result.sample, score.name, bad)
     return found
+
+
+def by_sample(measurement: Measurement) -> dict[str, tuple[SampleResult, ...]]:
+    """Every result of every run, by sample, in the order of the first run."""
+    found: dict[str, tuple[SampleResult, ...]] = {r.sample: () for r in measurement.results}
+    for run in (measurement.results, *measurement.runs):
+        for r in run:
+            found[r.sample] = (*found.get(r.sample, ()), r)
+    return found
+
+
+def worst_run(measurement: Measurement, criterion: Criterion) -> Measurement:
+    """The measurement as its worst run alone would have given it, as what comes and goes shows in some runs only."""
+    runs = (measurement.results, *measurement.runs)
+    chosen = max(runs, key=lambda run: worst(run, criterion)[2])
+    return msgspec.structs.replace(measurement, results=chosen, runs=())
 
 
 def judge_whole(measurement: Measurement, criterion: Criterion, sample: str = "") -> Verdict:
@@ -88,8 +111,7 @@ def judge_whole(measurement: Measurement, criterion: Criterion, sample: str = ""
     if not any(r.outputs for r in results):
         return Verdict("unresolved", "different-outputs", detail="nothing was compared")
     _, _, bad = worst(results, criterion)
-    failed = any(over(s, criterion) for r in results for s in r.outputs)
-    return Verdict("fail" if failed else "pass", own=bad)
+    return Verdict("fail" if exceed(results, criterion) else "pass", own=bad)
 
 
 def judge(measurement: Measurement, criterion: Criterion, signature: Signature) -> Verdict:

@@ -111,8 +111,9 @@ class Inquiry(msgspec.Struct, frozen=True):
         engine: str = "",
         **rest: object,
     ) -> Measure:
-        """The whole model on the engine, on these samples. Earlier culprits are cured unless ``patches`` (tensors fed
-        with reference values) and ``keep`` (nodes in FP32) say otherwise."""
+        """The whole model on the engine, on these samples, run as often as a verdict needs. Earlier culprits are cured unless
+        ``patches`` (tensors fed with reference values) and ``keep`` (nodes in FP32) say otherwise."""
+        looks = 1 if engine else self.findings.looks
         probe = Measure(
             model=self.findings.model,
             inputs=self.findings.inputs,
@@ -121,6 +122,8 @@ class Inquiry(msgspec.Struct, frozen=True):
             reference=self.ctx.reference,
             candidate=Candidate(severed=self.findings.patches if patches is None else ranges.encode(patches)),
             keep=self.findings.keep if keep is None else ranges.encode(keep),
+            runs=looks,
+            exclusive=looks > 1,
         )
         return msgspec.structs.replace(probe, **rest)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from engines.compare.criterion import Criterion, Verdict
-from engines.compare.judge import judge_whole, margin, worst
+from engines.compare.judge import by_sample, exceed, judge_whole, margin, worst
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.graph.quantized import layers, leavable
@@ -30,7 +30,8 @@ class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """``outcome`` as in PrecisionOutcome; ``keep`` node ids; ``error`` the worst badness over all samples."""
+    """``outcome`` as in PrecisionOutcome; ``keep`` node ids; ``error`` the worst badness over all samples. ``reason``: why
+    everything kept could not be measured."""
 
     outcome: str
     keep: tuple[int, ...] = ()
@@ -40,6 +41,7 @@ class Kept(msgspec.Struct, frozen=True):
     samples_ok: int = 0
     samples_n: int = 0
     files: dict[str, str] = {}
+    reason: str = ""
 
 
 def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
@@ -95,7 +97,9 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         known = tried.get((samples, keep))
         if known is None or (save and not known.artifacts):
             yield Note(f"keeping {len(keep)} of {len(ask.index.nodes)} nodes in FP32")
-            tried[samples, keep] = yield ask.whole(samples, patches=(), keep=keep, save=save)
+            m: Measurement = yield ask.whole(samples, patches=(), keep=keep, save=save)
+            # What was measured stands, though it could not be built once more to be kept.
+            tried[samples, keep] = known if known is not None and m.status != "ok" else m
         return tried[samples, keep]
 
     def passes(keep: tuple[int, ...], criterion: Criterion, samples: tuple[str, ...]) -> Sub:
@@ -103,9 +107,11 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         return judge_whole(m, criterion)
 
     def result(outcome: str, keep: tuple[int, ...], m: Measurement, *, minimal: bool = False) -> Kept:
-        good = sum(judge_whole(msgspec.structs.replace(m, results=(r,)), ask.criterion).passed for r in m.results)
-        error = worst(m.results, ask.criterion)[2] if m.results else HUGE
-        return Kept(outcome, keep, error, minimal, len(tried), good, len(m.results), dict(m.artifacts))
+        seen = by_sample(m)
+        error = worst([r for runs in seen.values() for r in runs], ask.criterion)[2] if seen else HUGE
+        good = len(seen) - len(failing(m, ask.criterion))
+        reason = "" if m.status == "ok" else m.message
+        return Kept(outcome, keep, error, minimal, len(tried), good, len(seen), dict(m.artifacts), reason)
 
     if (yield from passes((), ask.criterion, everywhere)).passed:
         return result("none-needed", (), tried[everywhere, ()])
@@ -153,9 +159,8 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         if judge_whole(final, aim).passed or tighter or len(tried) >= params.budget:
             break
         # A sample that this set does not cure joins the search; the worst first, a few at a time.
-        over = [r for r in final.results if judge_whole(msgspec.structs.replace(final, results=(r,)), aim).failed]
-        over.sort(key=lambda r: -worst((r,), ask.criterion)[2])
-        fed = [r.sample if _rows(ask.findings, r.sample) else r.sample.partition("/")[0] for r in over[:3]]
+        over = failing(final, aim)
+        fed = [s if _rows(ask.findings, s) else s.partition("/")[0] for s in over[:3]]
         more = tuple(dict.fromkeys((*working, *fed)))
         if more == working and (accepted is not None or working == everywhere):
             break
@@ -170,6 +175,12 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         keep = tuple(sorted((yield from ddmin(_likely_last(keep, likely), passing))))
         final = yield from measure(keep, everywhere, save="workaround")
     return result("found", keep, final, minimal=keep != everything and len(tried) < params.budget)
+
+
+def failing(m: Measurement, criterion: Criterion) -> list[str]:
+    """The samples that are over tolerance in any run, the worst first."""
+    errors = {s: worst(runs, criterion)[2] for s, runs in by_sample(m).items() if exceed(runs, criterion)}
+    return sorted(errors, key=lambda s: -errors[s])
 
 
 def keepable(ask: Inquiry) -> tuple[int, ...]:
@@ -297,6 +308,8 @@ def counted(ask: Inquiry, kept: Kept) -> str:
 def say(ask: Inquiry, kept: Kept) -> str:
     if kept.outcome == "none-needed":
         return "Nothing needs higher precision: the model passes as it is."
+    if kept.outcome == "not-enough" and kept.reason:
+        return f"With everything in FP32 the model did not run, so precision cannot be judged: {kept.reason}"
     if kept.outcome == "not-enough":
         return f"Even with everything in FP32 the error is {kept.error:.3g}: precision is not the cause."
     names = ", ".join(ask.names(kept.keep))
