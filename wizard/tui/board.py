@@ -80,8 +80,11 @@ class Board:
                         self._resumed = self._open == (event.node, event.visit)
                         self._open = (event.node, event.visit)
                         self._begin(event.run)
-                    case StepFinished() | Rewound():
+                    case StepFinished():
                         self._open = None
+                    case Rewound():  # the probes of a step that was set aside are not those of the one gone back to
+                        self._open = None
+                        self._begin(0)
                     case ProbeStarted(run=self._run):
                         self._started(event)
                     case ProbeFinished(run=self._run):

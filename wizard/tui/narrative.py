@@ -39,6 +39,8 @@ def nothing(scene: Scene) -> str:
     """Why no probe is listed."""
     visit = scene.visit
     if visit and visit.probes:
+        if visit.status == "done" and visit.cached < visit.probes:
+            return f"the {count(visit.probes, 'probe')} of this step ran before you came back to it, and are not listed again"
         return f"{count(visit.probes, 'probe')} asked, every answer known before: nothing had to run in this step"
     return "no probe has run in this step yet"
 
@@ -116,7 +118,7 @@ def aside(scene: Scene, to: Visit) -> str:
     lines += [f"  - the end: {title(scene.flow, scene.state.end)}"] if scene.state.end else []
     if after:
         lines.append(
-            f"{count(probes, 'probe')} after it ({duration(seconds)}) stay known; those that could not tell are asked again."
+            f"{count(probes, 'probe')} after it ({duration(seconds)}) stay known; only what could not tell is asked again."
         )
     else:
         lines.append("No probe ran after it.")

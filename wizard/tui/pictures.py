@@ -69,7 +69,7 @@ def depth(
     low = math.floor(min(marks))
     step = max(1, math.ceil((max(marks) - low) / height))  # decades a row, so that every label is a power of ten
     height = min(height, max(1, math.ceil((max(marks) - low + 1e-9) / step)))
-    told = f"error by depth, first node to last; a row is {number(10.0**step)} times"
+    told = f"error by depth, first node to last; each row up is {number(10.0**step)} times as much"
     rows = [_row([(elide(told, width, glyphs.ellipsis), "$quiet")], width, "")]
     for line in range(height - 1, -1, -1):
         floor, ceiling = low + line * step, low + (line + 1) * step
@@ -111,6 +111,7 @@ def history(looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0, t
     shown = looks[-room:]
     top = math.log(max([whole, *(look.nodes for look in shown)], default=1) + 1)
     marks = {"passes": glyphs.passes, "fails": glyphs.fails, "unresolved": glyphs.unresolved, "running": glyphs.running}
+    marks["done"] = glyphs.dot
     styles = {"passes": "$passes", "fails": "$fails", "unresolved": "$unsure"}
     sizes = "".join(
         glyphs.levels[round(math.log(look.nodes + 1) / top * (len(glyphs.levels) - 1))] if look.nodes and top else " "
@@ -135,6 +136,7 @@ def history(looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0, t
             ("fails", "fails"),
             ("unresolved", "cannot tell"),
             ("running", "running"),
+            ("done", "without a verdict"),
         )
     ]
     told = ", ".join(f"{marks[state]} {n} {word}" for (word, n), state in zip(known, marks, strict=True) if n)
@@ -173,8 +175,8 @@ def bars(
 
 
 def interval(k: int, n: int, low: float, high: float, width: int, glyphs: Glyphs) -> list[Content]:
-    """k of n with its 95 % interval on a line from 0 to 100 %. Nothing where nothing was looked at."""
-    if n <= 0 or not 0 <= low <= high <= 1:
+    """k of n with its 95 % interval on a line from 0 to 100 %. Nothing below two looks: one says nothing of how often."""
+    if n < 2 or not 0 <= low <= high <= 1:
         return []
     left, right = "0 % ", " 100 %"
     room = max(3, width - len(left) - len(right))
@@ -377,9 +379,9 @@ def _gutters(reads: Sequence[Sequence[int]], glyphs: Glyphs, marked: Sequence[bo
 def outcome_looks(outcome: Mapping[str, object]) -> tuple[int, int, float, float] | None:
     """(k, n, low, high) of an outcome that counted failures, whatever step it came from; None for any other."""
     k, low, high = outcome.get("failures"), outcome.get("interval_low"), outcome.get("interval_high")
-    same_engine = outcome.get("behaviour") == "same-engine"
+    of_one_build = outcome.get("behaviour") == "same-engine" or (outcome.get("builds") == 1 and outcome.get("runs"))
     n = next(
-        (outcome[name] for name in (("runs",) if same_engine else ("builds", "looks", "runs")) if outcome.get(name)), 0
+        (outcome[name] for name in (("runs",) if of_one_build else ("builds", "looks", "runs")) if outcome.get(name)), 0
     )
     if (
         isinstance(k, int)

@@ -20,7 +20,16 @@ from wizard.tui.widgets.lines import Lines, pairs, wrap
 from wizard.tui.words import label, shown
 
 _INTERVAL = ("interval_low", "interval_high")
-_BARS = (("inherited", "error as it arrives"), ("added", "error added there"), ("effect", "effect on the outputs"))
+BARS = ("inherited", "added", "effect")
+# So many of so many: one line, not two.
+_OF: Mapping[str, str] = {
+    "samples_failing": "samples",
+    "samples_ok": "samples",
+    "real_failing": "real_samples",
+    "random_failing": "random_samples",
+}
+# Where these are 0 or "no", there is nothing to tell.
+_ONLY_IF = frozenset({"skipped", "harmless", "grown", "needs_higher_inputs", "more_builds", "unresolved"})
 SEARCH = 4  # probes that tried parts of the model: from here on their history is worth a picture
 
 
@@ -56,10 +65,25 @@ class Evidence(Lines):
         drawn, drawings = evident(outcome, self._fields, self._seen, width, self.glyphs)
         # An empty text means that there is nothing to name; a value that is missing was not measured, and says so.
         plain = [n for n in self._fields if n not in ("message", "profile", *drawn) and outcome.get(n) != ""]
-        rows += pairs([(label(name, self._step), shown(outcome.get(name))) for name in plain], width)
+        rows += pairs(facts(outcome, plain, self._step), width)
         for drawing in drawings:
             rows += drawing
         return rows
+
+
+def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str) -> list[tuple[str, str]]:
+    """Label and value of each field: a count with what it is counted of in one line, and none that says nothing."""
+    whole = {_OF[name] for name in fields if name in _OF}
+    rows = []
+    for name in fields:
+        value = outcome.get(name)
+        if name in whole or (name in _ONLY_IF and value in (0, False)):
+            continue
+        of = outcome.get(_OF.get(name, ""))
+        rows.append(
+            (label(name, step), shown(value) + (f" of {shown(of)}" if of is not None and value is not None else ""))
+        )
+    return rows
 
 
 def evident(
@@ -69,23 +93,27 @@ def evident(
     drawn: tuple[str, ...] = ()
     drawings: list[list[Content]] = []
     if "inherited" in fields and "added" in fields and outcome.get("added") is not None:
-        there = [(text, outcome.get(name)) for name, text in _BARS if name in fields]
+        there = [(label(name), outcome.get(name)) for name in BARS if name in fields]
         if bars := pictures.bars(there, width, glyphs, seen.tolerance):
-            drawn += tuple(name for name, _ in _BARS)
+            drawn += BARS
             drawings.append(bars)
     looked = pictures.outcome_looks(outcome)
     if looked and "failures" in fields:
         drawings.append(pictures.interval(*looked, width, glyphs))
-        drawn += ("failures", *_INTERVAL)
+        drawn += ("failures", "looks", *(("builds",) if outcome.get("builds") == 1 else ()), *_INTERVAL)
     if "profile" in fields:
         drawings.append(profile(str(outcome.get("profile", "")), width, glyphs, seen))
-    looks = [Look(row.state, row.nodes) for row in seen.hunt.rows]
-    if sum(look.nodes > 0 for look in looks) >= SEARCH:
-        drawing = pictures.history(looks, width, glyphs, seen.whole, seen.hunt.finished)
-        drawings.append(
-            [*wrap("the probes in order, with the size of the part that each tried", width, "$quiet"), *drawing]
-        )
+    drawings.append(history(seen.hunt, width, glyphs, seen.whole))
     return drawn, [drawing for drawing in drawings if drawing]
+
+
+def history(hunt: Hunt, width: int, glyphs: Glyphs, whole: int) -> list[Content]:
+    """The probes of a search, said and drawn; nothing where too few tried a part of the model. ``whole``: nodes of the model."""
+    looks = [Look(row.state, row.nodes) for row in hunt.rows]
+    if sum(0 < look.nodes < whole or (look.nodes > 0 and not whole) for look in looks) < SEARCH:
+        return []
+    told = "the probes in order, with the size of the part that each tried (nodes)"
+    return [*wrap(told, width, "$quiet"), *pictures.history(looks, width, glyphs, whole, hunt.finished)]
 
 
 def profile(values: str, width: int, glyphs: Glyphs, seen: Seen = Seen()) -> list[Content]:  # noqa: B008 (frozen)

@@ -4,10 +4,11 @@ from textual.content import Content
 
 from wizard.tui import pictures
 from wizard.tui.glyphs import Glyphs
-from wizard.tui.pictures import Look, Vicinity
+from wizard.tui.pictures import Vicinity
 from wizard.tui.scene import Scene
-from wizard.tui.widgets.evidence import Seen, profile
+from wizard.tui.widgets.evidence import BARS, Seen, history, profile
 from wizard.tui.widgets.lines import Lines, row, wrap
+from wizard.tui.words import label
 
 
 def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:
@@ -24,19 +25,13 @@ def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:
     )
     drawn.append(("Error by depth", profile(logs, width, glyphs, seen)))
     for suspect in findings.suspects[:3]:
-        rows = [("arrives", suspect.inherited), ("added there", suspect.added), ("reaches the outputs", suspect.effect)]
+        rows = [(label(name), getattr(suspect, name)) for name in BARS]
         drawn.append((f"Error at {suspect.name or '(no name)'}", pictures.bars(rows, width, glyphs, tolerance)))
     for visit in reversed(state.route):
         if looked := pictures.outcome_looks(visit.outcome or {}):
             drawn.append(("How often it fails", pictures.interval(*looked, width, glyphs)))
             break
-    looks = [Look(row.state, row.nodes) for row in scene.hunt.rows]
-    drawn.append(
-        (
-            "Probes of the latest step, in order",
-            pictures.history(looks, width, glyphs, state.nodes, scene.hunt.finished),
-        )
-    )
+    drawn.append(("The probes of the latest step", history(scene.hunt, width, glyphs, state.nodes)))
     rows_: list[Content] = []
     for heading, picture in drawn:
         if picture:
