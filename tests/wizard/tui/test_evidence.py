@@ -1,0 +1,82 @@
+"""What a step measured, as a newcomer reads it: nothing that says nothing, nothing of another step."""
+
+from typing import Any
+
+import pytest
+
+from wizard.session import events as e
+from wizard.tui import narrative
+from wizard.tui.board import Board, Hunt, Row
+from wizard.tui.client import Watcher
+from wizard.tui.glyphs import UNICODE
+from wizard.tui.widgets.evidence import Seen, evident, facts
+
+from . import scripted as s
+from .scripted import FakeSession
+
+
+def test_counts_stand_beside_what_they_are_counted_of() -> None:
+    outcome = {"samples": 64, "samples_failing": 62, "real_samples": 3, "real_failing": None, "random_failing": 2}
+    fields = ("samples_failing", "samples", "real_failing", "real_samples", "random_failing")
+    assert facts(outcome, fields, "compare") == [
+        ("samples that fail", "62 of 64"),
+        ("your samples that fail", "?"),
+        ("random samples that fail", "2"),
+    ]
+
+
+def test_a_zero_that_says_nothing_is_left_out_and_what_was_not_measured_is_not() -> None:
+    outcome = {"grown": 0, "skipped": 3, "needs_higher_inputs": False, "effect": 0.0, "own": None}
+    assert facts(outcome, tuple(outcome), "extract") == [
+        ("could not be watched", "3"),
+        ("effect on the outputs", "0"),
+        ("its own error", "?"),
+    ]
+
+
+INTERVAL = {"interval_low": 0.4, "interval_high": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [
+        ({"failures": 1, "looks": 1}, ""),
+        ({"failures": 5, "looks": 5}, "5 of 5 failed"),
+        ({"failures": 5, "runs": 5, "builds": 1, "behaviour": "steady"}, "5 of 5 failed"),
+        ({"failures": 1, "runs": 5, "builds": 3, "behaviour": "rebuilds-differ"}, "1 of 3 failed"),
+    ],
+)
+def test_how_often_is_drawn_from_two_looks_on(outcome: dict[str, Any], told: str) -> None:
+    fields = ("looks", "runs", "failures", *INTERVAL)
+    drawn, drawings = evident(outcome | INTERVAL, fields, Seen(), 80, UNICODE)
+    assert {"looks", "failures", *INTERVAL} <= set(drawn)
+    text = "\n".join(row.plain for drawing in drawings for row in drawing)
+    assert text.startswith(told)
+    assert bool(text) == bool(told)
+
+
+def test_the_search_is_drawn_once_parts_are_tried() -> None:
+    whole = tuple(Row(i, f"k{i}", "the whole model", "fails", nodes=95) for i in range(6))
+    assert evident({}, (), Seen(hunt=Hunt(whole), whole=95), 80, UNICODE)[1] == []
+    parts = tuple(Row(i, f"k{i}", "a part", "done", nodes=3) for i in range(4))
+    (drawing,) = evident({}, (), Seen(hunt=Hunt(whole + parts), whole=95), 80, UNICODE)[1]
+    text = "\n".join(row.plain for row in drawing)
+    assert "with the size of the part that each tried" in text
+    assert "6 fails" in text
+    assert "4 without a verdict" in text, "every mark of the picture is named"
+
+
+def test_after_a_rewind_no_probe_of_another_step_is_shown(session: FakeSession) -> None:
+    s.asking(session)
+    board = Board(session.folder)
+    board.extend(session.script.events)
+    assert len(board.hunt.rows) == 5
+    first = next(event for event in session.script.events if isinstance(event, e.QuestionAsked))
+    session.script.add(e.Rewound(to=first.seq, node="reproduce"))
+    scene = Watcher(session, s.FakeLibrary(session).problem(session.folder)).look()
+    assert scene is not None
+    assert scene.node == "reproduce"
+    assert scene.hunt.rows == ()
+    assert (
+        narrative.nothing(scene) == "the 2 probes of this step ran before you came back to it, and are not listed again"
+    )
