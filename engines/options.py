@@ -137,6 +137,13 @@ _SHARED = (
     ),
     Option("plugins", "list", (), "Libraries of plugins, joined with +."),
     Option(
+        "observe",
+        "str",
+        "outputs",
+        "How inner tensors are read: as outputs of the engine; debug: by a listener; unfused: so, layers fused as ever.",
+        ("outputs", "debug", "unfused"),
+    ),
+    Option(
         "timing_cache",
         "str",
         "shared",
@@ -170,6 +177,12 @@ _TENSORRT = Declaration(
             ("obey", "prefer", "none"),
         ),
         Option("tactic_sources", "list", (), "Where kernels come from, joined with +, such as CUBLAS+CUDNN; default: its own."),
+        Option(
+            "tactics", "str", "auto",
+            "How choices of kernels are recorded and forced. auto: the algorithm selector, where the version has it.",
+            ("auto", "selector", "cache"),
+        ),
+        Option("calibration", "file", "", "int8: a calibration cache of TensorRT's, for models without Q/DQ nodes."),
         *_SHARED,
     ),
 )  # fmt: skip

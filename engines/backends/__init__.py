@@ -40,15 +40,17 @@ def make(spec: str | EngineSpec) -> "Engine":
             f"{declared.name} is installed but does not load ({_line(error)}); install it again: {declared.install}."
         ) from error
     engine: Engine = module.make(checked)
-    if original := checked.get("model"):
+    for option, what in (("model", "float original"), ("calibration", "calibration cache")):
+        if not (file := checked.get(option)):
+            continue
         import msgspec
 
         from engines.data.store import digest_file
 
         try:
-            content = digest_file(Path(original))
+            content = digest_file(Path(file))
         except OSError as error:
-            raise EngineMissing(f"The float original '{original}' cannot be read ({error.strerror}).") from error
+            raise EngineMissing(f"The {what} '{file}' cannot be read ({error.strerror}).") from error
         engine.info = msgspec.structs.replace(engine.info, fingerprint=f"{engine.info.fingerprint}-{content[:16]}")
     return engine
 

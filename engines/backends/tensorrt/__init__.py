@@ -61,18 +61,22 @@ def make(spec: EngineSpec) -> Engine:
             "threads": Capability(False, "TensorRT computes on the GPU."),
             "strongly-typed": Capability(found.strong, "" if found.strong else found.lacks("strongly typed networks")),
             "weakly-typed": Capability(found.weak, "" if found.weak else found.lacks("weakly typed precision flags")),
-            "debug-tensors": Capability(found.debug, "" if found.debug else found.lacks("debug tensors")),
-            "unfused-debug-tensors": Capability(
-                found.unfused_debug, "" if found.unfused_debug else found.lacks("unfused debug tensors (10.12 brought them)")
-            ),
-            "editable-timing-cache": Capability(
-                found.editable_cache, "" if found.editable_cache else found.lacks("the editable timing cache (10.8 brought it)")
-            ),
+            "layers": runnable,
+            "debug-tensors": found.debug_tensors,
+            "unfused-debug-tensors": found.unfused_tensors,
+            "editable-timing-cache": found.editable,
         },
         options=options.DECLARED[spec.name].options,
         slots=1,
+        notes=_notes(settings, strong),
     )  # fmt: skip
     return Engine(info, found, settings, strong, runnable)
+
+
+def _notes(settings: Settings, strong: bool) -> tuple[str, ...]:
+    if settings.precision == "fp8" and not strong:
+        return ("FP8 is used where the model has Q/DQ nodes of that type, nowhere else; without any this is FP32.",)
+    return ()
 
 
 def _runs(name: str, gpu: "cuda.Device | None", why: str, settings: Settings) -> Capability:

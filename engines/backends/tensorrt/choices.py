@@ -1,4 +1,5 @@
-"""Which kernel (tactic) a build chose for each layer, and builds whose choice is made for them.
+"""Which kernel (tactic) a build chose for each layer, and builds whose choice is made for them: by the algorithm selector, which
+TensorRT 8 to 10 has. ``timings`` is the way of later versions.
 
 A choice is written as ``engines.data.tactic_replay`` writes it: implementation, tactic, and for each input and output dtype,
 strides, vectorized dimension and components per element. So two builds compare as text, and a replay file that Polygraphy reads
@@ -54,7 +55,7 @@ class Chooser:
     def __init__(self, found: Library, force: Mapping[str, str], forbid: Mapping[str, Sequence[str]]) -> None:
         self.choices: dict[str, str] = {}
         self.refused: list[str] = []
-        self.selector = _selector(found, self._select, self._report) if found.selector else None
+        self.selector = _selector(found, self._select, self._report)
         self._force, self._forbid = force, forbid
 
     def _select(self, context: Any, offered: Sequence[Any]) -> list[int]:

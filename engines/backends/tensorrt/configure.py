@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
+
+import onnx
 
 from engines.backends.base import EngineFault
 from engines.backends.tensorrt.library import Library
@@ -12,7 +15,7 @@ _NO_MEMORY = re.compile(
     r"out ?of ?memory|insufficient memory|cannot allocate|failed to allocate|bad_alloc", re.IGNORECASE
 )
 _NO_TACTIC = re.compile(r"could not find any implementation for node (.*?)(?:\.|$)", re.IGNORECASE)
-_CODE = re.compile(r"^(?:IBuilder::\w+: )?Error Code \d+: [\w ]+ \((.*)\)?$|^\[\w+\.cpp::\w+::\d+\] ")
+_QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 
 def configure(
@@ -49,6 +52,58 @@ def constrain(found: Library, config: Any, how: str) -> None:
     flags = found.trt.BuilderFlag
     if how != "none":
         config.set_flag(flags.OBEY_PRECISION_CONSTRAINTS if how == "obey" else flags.PREFER_PRECISION_CONSTRAINTS)
+
+
+def calibrate(found: Library, config: Any, model: onnx.ModelProto, settings: Settings, strong: bool) -> Any:
+    """INT8 where the model has no Q/DQ nodes: TensorRT's own calibrator, reading the user's cache; it must live as long as the
+    build. None where nothing is to be calibrated. Raises ``EngineFault`` where INT8 has nothing to go by.
+
+    The cache is what trtexec (--calib), Polygraphy (--calibration-cache) and the application write: tensors by name, so it
+    fits every part of the model too.
+    """
+    if strong or settings.precision != "int8":
+        return None
+    if not settings.calibration:
+        if any(n.op_type in _QUANTIZERS for n in model.graph.node):
+            return None
+        raise EngineFault(
+            "unsupported",
+            "INT8 needs to know how large each tensor gets: give a calibration cache (calibration=FILE), or a model with "
+            "Q/DQ nodes and precision=model.",
+        )
+    try:
+        content = Path(settings.calibration).read_bytes()
+    except OSError as error:
+        raise EngineFault(
+            "refused", f"The calibration cache '{settings.calibration}' cannot be read: {error.strerror or error}."
+        ) from error
+    # Its first line names the algorithm: TRT-100600-EntropyCalibration2.
+    algorithm = content.split(b"\n", 1)[0].rpartition(b"-")[2].decode("ascii", "replace").strip()
+    base = getattr(found.trt, f"IInt8{algorithm.replace('Calibration', 'Calibrator')}", None)
+    if base is None:
+        known = hasattr(found.trt, "IInt8EntropyCalibrator2")
+        why = "is no calibration cache of TensorRT's" if known else f"is of no use: {found.lacks('calibration')}"
+        raise EngineFault("unsupported", f"'{settings.calibration}' {why}.")
+
+    class Calibrator(base):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            super().__init__()
+
+        def get_batch_size(self) -> int:
+            return 1
+
+        def get_batch(self, _names: list[str]) -> None:
+            return None  # nothing but the cache
+
+        def read_calibration_cache(self) -> bytes:
+            return content
+
+        def write_calibration_cache(self, _cache: Any) -> None:
+            return
+
+    calibrator = Calibrator()
+    config.int8_calibrator = calibrator
+    return calibrator
 
 
 def watch(found: Library, config: Any, say: Callable[[str], None]) -> Any:

@@ -125,6 +125,16 @@ class Stream:
         self.wait()
         return value
 
+    def copy(self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], on_host: bool = False) -> Array:
+        """What lies at an address that is not this stream's own, once the stream has come so far. Raises ``EngineFault``."""
+        value: Array = np.empty(shape, dtype)
+        self.wait()
+        if value.nbytes:
+            kinds = self._api.cudaMemcpyKind
+            kind = kinds.cudaMemcpyHostToHost if on_host else kinds.cudaMemcpyDeviceToHost
+            self._ask("copy a tensor", self._api.cudaMemcpy(value.ctypes.data, address, value.nbytes, kind))
+        return value
+
     def wait(self) -> None:
         """Until all is done. Raises ``EngineFault``."""
         self._ask("run the engine", self._api.cudaStreamSynchronize(self.handle))

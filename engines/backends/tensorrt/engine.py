@@ -10,6 +10,7 @@ from engines.backends.tensorrt import configure, layers, network
 from engines.backends.tensorrt.choices import Chooser
 from engines.backends.tensorrt.library import Library
 from engines.backends.tensorrt.settings import Settings
+from engines.backends.tensorrt.timings import Entries
 from engines.graph.problem import ModelProblem
 from engines.graph.typed import to_precision
 
@@ -63,21 +64,29 @@ class Engine:
         found, settings, trt = self._found, self._settings, self._found.trt
         self._builder = self._builder or trt.Builder(found.log.logger)
         say: Callable[[str], None] = request.say or (lambda _: None)
-        parsed = network.parse(found, self._builder, model, request.weights_dir, request.marks, self._strong)
+        parsed = network.parse(
+            found, self._builder, model, request.weights_dir, request.marks, self._strong, settings.observe
+        )
         config = configure.configure(found, self._builder, parsed.network, settings, self._strong, request.feed_shapes)
         if kept and not self._strong:
             network.keep_higher(found, parsed.network, kept)
             configure.constrain(found, config, settings.constraints)
-        chooser = None
-        if request.record or request.force or request.forbid:
-            chooser = Chooser(found, request.force, request.forbid)
-            if chooser.selector is not None:
-                config.algorithm_selector = chooser.selector
-        cache = self._share(config, fresh=bool(request.attempt or chooser))
+        calibrator = configure.calibrate(found, config, model, settings, self._strong)
+        chooser = self._chooser(request)
+        if isinstance(chooser, Chooser):
+            config.algorithm_selector = chooser.selector
+        editing = isinstance(chooser, Entries)
+        # A repetition shares no timings, nor does a build whose kernels are chosen for it.
+        fresh = bool(request.attempt or request.force or request.forbid)
+        cache = None if editing else self._share(config, fresh)
         monitor = configure.watch(found, config, say)
         found.log.clear()
-        plan = self._builder.build_serialized_network(parsed.network, config)
-        del monitor
+
+        def build() -> Any:
+            return self._builder.build_serialized_network(parsed.network, config)
+
+        plan = chooser.build(config, build) if isinstance(chooser, Entries) else build()
+        del monitor, calibrator
         if plan is None:
             raise configure.fault(found)
         self._learn(config, cache)
@@ -87,6 +96,15 @@ class Engine:
         if not self._runs.present:
             return Plan(model, facts, self._runs.reason)
         return self._load(plan, model, parsed, kept, facts, read=request.record or bool(kept))
+
+    def _chooser(self, request: BuildRequest) -> Chooser | Entries | None:
+        """How this version records and forces its choices; None where nobody asks, or where it cannot."""
+        if not (request.record or request.force or request.forbid):
+            return None
+        by_cache = self._settings.tactics == "cache" or not self._found.selector
+        if by_cache and not self._found.editable.present:
+            return None
+        return (Entries if by_cache else Chooser)(self._found, request.force, request.forbid)
 
     def _load(
         self,
@@ -107,10 +125,12 @@ class Engine:
         if read:
             built = layers.read(found, engine)
             facts["layers"] = len(built)
+            facts["groups"] = layers.groups(built)
             if kept:
                 facts["kept"] = layers.precision_of(kept, built)
-        names = {o.name: o.name for o in model.graph.output if o.name not in parsed.skipped}
-        return Execution(found, engine, model, names, facts)
+        heard = parsed.observed if self._settings.observe != "outputs" else ()
+        names = {o.name: o.name for o in model.graph.output if o.name not in parsed.skipped and o.name not in heard}
+        return Execution(found, engine, model, names, facts, heard)
 
     def _share(self, config: Any, fresh: bool) -> Any:
         """Give the build what earlier ones timed. A cache that is read or written would hide what a repetition looks for."""

@@ -1,5 +1,6 @@
 """A built engine on the GPU: inputs up, one run, outputs down."""
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,9 +25,16 @@ class Execution:
     """An engine with its context. ``run`` gives arrays by output name. ``facts``: what the builder chose."""
 
     def __init__(
-        self, found: Library, engine: Any, model: onnx.ModelProto, names: Mapping[str, str], facts: Mapping[str, Any]
+        self,
+        found: Library,
+        engine: Any,
+        model: onnx.ModelProto,
+        names: Mapping[str, str],
+        facts: Mapping[str, Any],
+        heard: Sequence[str] = (),
     ) -> None:
-        """``names``: model output -> engine output. Raises ``EngineFault``."""
+        """``names``: model output -> engine output. ``heard``: inner tensors that a listener is to read; those that the engine
+        does not tell of are missing from what a run gives. Raises ``EngineFault``."""
         self.model = model
         self.facts = facts
         self._found, self._engine, self._names = found, engine, dict(names)
@@ -44,6 +52,7 @@ class Execution:
         self._inputs = [t for t in tensors if engine.get_tensor_mode(t) == mode.INPUT]
         self._outputs = {t: _dtype(engine, t) for t in tensors if engine.get_tensor_mode(t) == mode.OUTPUT}
         self._held: list[Any] = []
+        self._listener = _listen(found, self._context, self._stream, heard) if heard else None
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
@@ -57,14 +66,17 @@ class Execution:
         self._found.log.clear()
         self._feed(feeds)
         growing = self._rooms()
+        if self._listener is not None:
+            self._listener.seen.clear()
         if not self._context.execute_async_v3(self._stream.handle):
             raise self._fault("run the engine")
         self._stream.wait()
-        return {name: self._fetch(self._names[name], growing) for name in wanted}
+        told = {} if self._listener is None or outputs else dict(self._listener.seen)
+        return {**told, **{name: self._fetch(self._names[name], growing) for name in wanted}}
 
     def close(self) -> None:
         if self._context is not None:
-            self._context = self._engine = None
+            self._context = self._engine = self._listener = None
             self._stream.close()
 
     def _feed(self, feeds: Mapping[str, Array]) -> None:
@@ -120,6 +132,54 @@ def _dtype(engine: Any, name: str) -> np.dtype[Any]:
     if kind not in _KINDS:
         raise EngineFault("unsupported", f"The tensor '{name}' is of type {kind}, which cannot be given out.")
     return external.dtype_of(_KINDS[kind])
+
+
+def _listen(found: Library, context: Any, stream: Stream, wanted: Sequence[str]) -> Any:
+    """A listener that copies the wanted tensors as they are made, told of them by this context. ``seen`` by name."""
+    base = found.trt.IDebugListener
+    names = frozenset(wanted)
+
+    class Listener(base):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            base.__init__(self)
+            self.seen: dict[str, Array] = {}
+
+        def process_debug_tensor(
+            self,
+            addr: Any,
+            location: Any,
+            dtype: Any,
+            shape: Any,
+            name: str,
+            _stream: int,
+        ) -> bool:
+            # Raised in here it would be lost in native code and end the process. What cannot be copied is not seen.
+            try:
+                kind = _KINDS.get(dtype.name)
+                if name in names and kind is not None:
+                    on_host = location == found.trt.TensorLocation.HOST
+                    self.seen[name] = stream.copy(address_of(addr), tuple(shape), external.dtype_of(kind), on_host)
+            except Exception:
+                self.seen.pop(name, None)
+            return True
+
+    listener = Listener()
+    context.set_debug_listener(listener)
+    context.set_all_tensors_debug_state(True)
+    if hasattr(context, "unfused_tensors_debug_state"):
+        context.unfused_tensors_debug_state = True
+    return listener
+
+
+def address_of(pointer: Any) -> int:
+    """A native pointer as the bindings hand it over: a number, or a capsule around it."""
+    if isinstance(pointer, int):
+        return pointer
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.argtypes, api.PyCapsule_GetName.restype = [ctypes.py_object], ctypes.c_char_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    return int(api.PyCapsule_GetPointer(pointer, api.PyCapsule_GetName(pointer)) or 0)
 
 
 def _growing(found: Library, stream: Stream, name: str) -> Any:

@@ -39,6 +39,13 @@ def layers_of(text: str) -> tuple[Layer, ...]:
     return tuple(_layer(entry) for entry in found) if isinstance(found, list) else ()
 
 
+def groups(layers: Collection[Layer]) -> list[dict[str, Any]]:
+    """The layers that stand for several ONNX nodes, as plain data: name, tactic, nodes."""
+    return [
+        {"layer": each.name, "tactic": each.tactic, "nodes": list(each.nodes)} for each in layers if len(each.nodes) > 1
+    ]
+
+
 def precision_of(kept: Collection[str], layers: Collection[Layer]) -> dict[str, str]:
     """What became of nodes that were to stay in FP32: ``applied`` (their layer gives FP32), ``ignored`` (a layer of its own
     gives less), ``fused`` (swallowed by a layer of several nodes that gives less), ``unknown`` (in no layer that says so)."""

@@ -8,7 +8,7 @@ import ctypes
 import functools
 import importlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ class Library:
         self.strong = self.rtx or not self.weak or hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
         self.constraints = hasattr(flags, "OBEY_PRECISION_CONSTRAINTS") and hasattr(trt.ILayer, "precision")
         self.selector = hasattr(trt, "IAlgorithmSelector") and hasattr(trt.IBuilderConfig, "algorithm_selector")
-        # RTX has the name, but chooses its kernels on the user's machine: the flag does nothing there.
+        # RTX has the names, but chooses its kernels on the user's machine: its cache stays empty (seen with 1.7).
         self.editable_cache = (
             not self.rtx and hasattr(flags, "EDITABLE_TIMING_CACHE") and hasattr(trt, "TimingCacheKey")
         )
@@ -55,6 +55,28 @@ class Library:
             else "it has neither algorithm selector nor editable timing cache"
         )
         return Capability(False, f"{self.title} {self.version} cannot show or force its choice of kernels: {why}.")
+
+    @property
+    def debug_tensors(self) -> Capability:
+        """Whether inner tensors can be read through a listener, with no new outputs."""
+        return Capability(self.debug, "" if self.debug else self.lacks("debug tensors (10.0 brought them)"))
+
+    @property
+    def unfused_tensors(self) -> Capability:
+        """Whether they can be read without keeping layers from being fused."""
+        return Capability(
+            self.unfused_debug, "" if self.unfused_debug else self.lacks("unfused debug tensors (10.12 brought them)")
+        )
+
+    @property
+    def editable(self) -> Capability:
+        """Whether kernels can be chosen through the timing cache."""
+        if self.rtx:
+            return Capability(
+                False, f"{self.title} {self.version} keeps no timings: it chooses kernels on the user's GPU."
+            )
+        why = "" if self.editable_cache else self.lacks("editable timing cache (10.8 brought it)")
+        return Capability(self.editable_cache, why)
 
     def has_flag(self, flag: str) -> bool:
         return hasattr(self.trt.BuilderFlag, flag)
@@ -82,6 +104,8 @@ class Log:
     def __init__(self, trt: Any) -> None:
         severity = trt.ILogger
         lines: deque[tuple[int, str]] = deque(maxlen=_LINES)
+        self._hearing: list[list[str]] = []
+        hearing = self._hearing
 
         class Logger(trt.ILogger):  # type: ignore[misc]
             def __init__(self) -> None:
@@ -90,12 +114,24 @@ class Log:
             def log(self, level: Any, text: str) -> None:
                 if level in (severity.INTERNAL_ERROR, severity.ERROR, severity.WARNING):
                     lines.append((0 if level != severity.WARNING else 1, " ".join(text.split())))
+                elif hearing and "0x" in text:
+                    hearing[-1].append(text)
 
         self.logger: Any = Logger()
         self._lines = lines
 
     def clear(self) -> None:
         self._lines.clear()
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[list[str]]:
+        """A list that fills with every line, however minor, that names a key or a kernel (``0x...``)."""
+        said: list[str] = []
+        self._hearing.append(said)
+        try:
+            yield said
+        finally:
+            self._hearing.remove(said)
 
     def errors(self) -> list[str]:
         """Error lines since ``clear``, in order."""

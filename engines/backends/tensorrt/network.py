@@ -70,10 +70,17 @@ def observable(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.Model
 
 
 def parse(
-    found: Library, builder: Any, model: onnx.ModelProto, weights_dir: str, marks: Sequence[str], strong: bool
+    found: Library,
+    builder: Any,
+    model: onnx.ModelProto,
+    weights_dir: str,
+    marks: Sequence[str],
+    strong: bool,
+    observe: str = "outputs",
 ) -> Parsed:
     """Parse a model whose external weights lie in ``weights_dir``; ``marks`` are outputs that are observed, not judged: those
-    that TensorRT cannot give out are dropped. Raises ``EngineFault`` (unsupported, invalid-model)."""
+    that TensorRT cannot give out are dropped. ``observe``: they stay outputs, or become inner tensors again that a listener is
+    told of (``debug``; ``unfused``, where layers are fused all the same). Raises ``EngineFault`` (unsupported, invalid-model)."""
     trt = found.trt
     flags = 0
     creation = trt.NetworkDefinitionCreationFlag
@@ -96,9 +103,13 @@ def parse(
             skipped[tensor.name] = "a shape"
         elif tensor.dtype == trt.bool:
             skipped[tensor.name] = "a boolean"
-        else:
+        elif observe == "outputs":
             continue
         network.unmark_output(tensor)
+        if observe == "debug" and tensor.name not in skipped and not network.mark_debug(tensor):
+            skipped[tensor.name] = "refused as a debug tensor"
+    if marks and observe == "unfused" and not network.mark_unfused_tensors_as_debug_tensors():
+        raise EngineFault("build-failed", f"{found.title} refuses to mark unfused tensors.")
     return Parsed(network, parser, tuple(m for m in marks if m not in skipped), skipped)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from engines.backends.base import Capability
 from engines.backends.tensorrt.cuda import Device
 from engines.backends.tensorrt.library import Library
 
@@ -17,8 +18,7 @@ STORED = {
     "model": "float32", "fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "float32",
     "fp8": "float32",
 }  # fmt: skip
-# Builder flags of a weakly typed build. INT8 and FP8 also allow FP16, as trtexec's --best does: what is not quantized need not be
-# FP32.
+# Builder flags of a weakly typed build; what is not quantized stays in FP32 under INT8 and FP8.
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "model": (), "fp32": (), "tf32": (), "fp16": ("FP16",), "bf16": ("BF16",), "int8": ("INT8",), "fp8": ("FP8",),
 }  # fmt: skip
@@ -41,6 +41,9 @@ class Settings(msgspec.Struct, frozen=True):
     timing_cache: bool = True
     plugins: tuple[str, ...] = ()
     tactic_sources: tuple[str, ...] | None = None
+    observe: str = "outputs"
+    tactics: str = "auto"
+    calibration: str = ""
     smallest: Shapes = {}
     usual: Shapes = {}
     largest: Shapes = {}
@@ -62,6 +65,9 @@ class Settings(msgspec.Struct, frozen=True):
             timing_cache=chosen["timing_cache"] == "shared",
             plugins=tuple(chosen["plugins"]),
             tactic_sources=tuple(sources) if sources else None,
+            observe=chosen["observe"],
+            tactics=chosen.get("tactics", "auto"),
+            calibration=chosen.get("calibration", ""),
             smallest=_shapes(name, "min_shapes", chosen["min_shapes"]),
             usual=_shapes(name, "opt_shapes", chosen["opt_shapes"]),
             largest=_shapes(name, "max_shapes", chosen["max_shapes"]),
@@ -72,10 +78,7 @@ def strongly_typed(settings: Settings, found: Library) -> bool:
     """Whether the network is strongly typed. Raises ``ValueError`` with a sentence where the installed version cannot do what is
     asked."""
     precision, typing = settings.precision, settings.typing
-    for name in settings.tactic_sources or ():
-        if not hasattr(found.trt.TacticSource, name):
-            known = ", ".join(sorted(m for m in dir(found.trt.TacticSource) if m.isupper()))
-            raise ValueError(f"{found.lacks(f'tactic source {name!r}')} It has {known}.")
+    _refuse(settings, found)
     if typing == "strong" and not found.strong:
         raise ValueError(f"{found.lacks('strongly typed networks')} Use typing=weak, or TensorRT 9 or newer.")
     if typing == "weak" and not found.weak:
@@ -93,6 +96,22 @@ def strongly_typed(settings: Settings, found: Library) -> bool:
     if not strong and (missing := [f for f in FLAGS[precision] if not found.has_flag(f)]):
         raise ValueError(f"{found.lacks(f'builder flag {missing[0]}')} Use typing=strong, or another precision.")
     return strong
+
+
+def _refuse(settings: Settings, found: Library) -> None:
+    for name in settings.tactic_sources or ():
+        if not hasattr(found.trt.TacticSource, name):
+            known = ", ".join(sorted(m for m in dir(found.trt.TacticSource) if m.isupper()))
+            raise ValueError(f"{found.lacks(f'tactic source {name!r}')} It has {known}.")
+    able = {
+        "debug": found.debug_tensors, "unfused": found.unfused_tensors, "cache": found.editable,
+        "selector": Capability(found.selector, found.lacks("algorithm selector; use tactics=cache")),
+    }  # fmt: skip
+    for wanted in (settings.observe, settings.tactics):
+        if wanted in able and not able[wanted].present:
+            raise ValueError(able[wanted].reason)
+    if settings.calibration and settings.precision != "int8":
+        raise ValueError(f"A calibration cache is for precision=int8, not for {settings.precision}.")
 
 
 def _shapes(engine: str, key: str, given: tuple[str, ...]) -> Shapes:

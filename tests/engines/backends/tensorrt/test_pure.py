@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from engines import options
+from engines.backends.base import Capability
 from engines.backends.tensorrt import choices, configure, layers, network
 from engines.backends.tensorrt.cuda import Device
 from engines.backends.tensorrt.settings import Settings, strongly_typed
@@ -26,7 +27,9 @@ def library(
     source = SimpleNamespace(CUBLAS=0, CUDNN=1)
     return SimpleNamespace(
         weak=weak, strong=strong, rtx=rtx, title=title, trt=SimpleNamespace(TacticSource=source),
-        has_flag=lambda name: name in flags, lacks=lambda what: f"{title} {version} has no {what}.",
+        has_flag=lambda name: name in flags, lacks=lambda what: f"{title} {version} has no {what}.", selector=weak,
+        debug_tensors=Capability(weak, "no listener here."), unfused_tensors=Capability(not weak, "no unfused ones here."),
+        editable=Capability(not weak, "no editable cache here."),
     )  # fmt: skip
 
 
@@ -58,6 +61,11 @@ def test_auto_typing_follows_the_version(spec: str, found: Any, strong: bool) ->
         ("tensorrt:typing=strong", library(strong=False), "has no strongly typed networks"),
         ("tensorrt:precision=fp8", library(), "has no builder flag FP8"),
         ("tensorrt:precision=int8", library(weak=False), "Q/DQ nodes"),
+        ("tensorrt:observe=unfused", library(), "no unfused ones here"),
+        ("tensorrt:observe=debug", library(weak=False), "no listener here"),
+        ("tensorrt:tactics=cache", library(), "no editable cache here"),
+        ("tensorrt:tactics=selector", library(weak=False), "has no algorithm selector; use tactics=cache"),
+        ("tensorrt:precision=fp16,calibration=/c", library(), "is for precision=int8, not for fp16"),
         ("tensorrt:tactic_sources=CUBLAS_LT", library(), "has no tactic source 'CUBLAS_LT'. It has CUBLAS, CUDNN"),
     ],
 )
