@@ -24,6 +24,8 @@ from engines.steps.prepare import prepared
 
 # Added error this much larger fed as stored than fed exactly means that the node amplifies the rounding of its inputs.
 AMPLIFIES = 10.0
+# Effects that differ by less than this factor are alike: what a culprit breaks may be wrong to a somewhat larger degree.
+ALIKE = 1.5
 UNKNOWN_BYTES = 1 << 20
 # A failure is spread where none of this many parts of the model, each alone, brings more than MOST of the error to the outputs
 # (equal parts bring an eighth each, or a third where their errors are independent), and at least half of them bring SOME of it.
@@ -158,10 +160,11 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
     # What earlier culprits fed is patched: only what still reaches the outputs is of interest.
     live = set(ask.everything)
     can = tuple(t for t in can if ask.index.tensors[t].producer in live)
-    todo = [(b, params.splits) for b in batches(ask.index, can, params.batch_bytes)]
+    # Where nothing lies between inputs and outputs, the model as it is says all that watching could.
+    todo = [(b, params.splits) for b in batches(ask.index, can, params.batch_bytes) or [()]]
     while todo:
         batch, splits = todo.pop(0)
-        yield Note(f"watching {len(batch)} tensors in one run", expected=len(todo))
+        yield Note(f"watching {len(batch)} tensors in one run")
         m: Measurement = yield ask.whole((ask.findings.sample,), marks=ranges.encode(batch))
         if m.status != "ok":
             seen.reason = seen.reason or m.message
@@ -174,8 +177,9 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
         seen.ran += 1
         if judge_whole(m, ask.criterion).failed:
             seen.failing += 1
+            row = ask.row(judge.worst_run(m, ask.criterion))
             seen.inherited.update(
-                (ask.index.by_name[score.name], score) for score in ask.row(m).marks if score.name in ask.index.by_name
+                (ask.index.by_name[score.name], score) for score in row.marks if score.name in ask.index.by_name
             )
         # A batch that cures the failure says nothing about its tensors: what it saw is left out.
     return seen
@@ -205,10 +209,21 @@ def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
             middle = len(batch) // 2
             todo[:0] = [(b, splits - 1) for b in (batch[:middle], batch[middle:]) if splits > 0 and middle]
             continue
-        exactly = {s.name: s for s in ask.row(exact).outputs} if exact.status == "ok" and exact.results else {}
-        for score in ask.row(stored).outputs:
-            added[index.by_name[score.name]] = (score, exactly.get(score.name))
+        exactly = _worst_of(ask, exact)
+        for name, score in _worst_of(ask, stored).items():
+            added[index.by_name[name]] = (score, exactly.get(name))
     return added
+
+
+def _worst_of(ask: Inquiry, m: Measurement) -> dict[str, Score]:
+    """The judged scores by name, each the worst of all runs; none where the probe could not be answered."""
+    found: dict[str, Score] = {}
+    for run in (m.results, *m.runs) if m.status == "ok" and m.results else ():
+        for score in ask.row(msgspec.structs.replace(m, results=run)).outputs:
+            held = found.get(score.name)
+            if held is None or badness(score, ask.criterion) > badness(held, ask.criterion):
+                found[score.name] = score
+    return found
 
 
 def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[int, tuple[Score, Score | None]]) -> Sub:
@@ -285,7 +300,7 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
         cured: Measurement = yield ask.whole(
             (ask.findings.sample,), patches=outputs | set(ranges.decode(ask.findings.patches))
         )
-        left = judge.worst(cured.results, criterion)[2]
+        left = judge.worst(judge.worst_run(cured, criterion).results, criterion)[2]
         if cured.status != "ok" or left > max(limit(criterion, ""), SHARE * min(ask.signature.error, LARGE)):
             continue
         group = (n,)
@@ -295,9 +310,7 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
                 suspects.append(found)
                 break
             group = tuple(sorted({*group, *_producers(index, group)}))
-    # The largest effect first; of equals (an overflow and all that it poisons) the first in the graph.
-    suspects.sort(key=lambda s: (-_rounded(s.effect), s.node))
-    return tuple(suspects), verdicts
+    return _accused_first(suspects), verdicts
 
 
 def _feedable(index: GraphIndex, node: int) -> bool:
@@ -345,15 +358,17 @@ def _first_bad(ask: Inquiry, inherited: dict[int, Score]) -> tuple[int, ...]:
 
 def _moves(ask: Inquiry, m: Measurement, at_least: float) -> bool:
     """Whether the transplanted error moves the outputs over tolerance, and by this part of e0."""
-    moved = [s for r in m.results for s in r.effect if s.name in ask.signature.outputs or not ask.signature.outputs]
+    results = [r for run in (m.results, *m.runs) for r in run]
+    moved = [s for r in results for s in r.effect if s.name in ask.signature.outputs or not ask.signature.outputs]
     worst = max((badness(s, ask.criterion) for s in moved), default=0.0)
     return any(over(s, ask.criterion) for s in moved) and worst >= at_least * min(ask.signature.error, LARGE)
 
 
-def _rounded(effect: float) -> float:
-    """Effects within a tenth of each other count as equal: a non-finite value poisons its readers to the same
-    degree."""
-    return HUGE if effect >= HUGE else round(effect, 1 - math.floor(math.log10(effect)) - 1) if effect > 0 else 0.0
+def _accused_first(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
+    """The largest effect first, but of those alike to it (an overflow and all that it poisons) the first in the graph."""
+    by_effect = sorted(suspects, key=lambda s: (-s.effect, s.node))
+    alike = [s for s in by_effect if s.effect * ALIKE >= by_effect[0].effect]
+    return (*sorted(alike, key=lambda s: s.node), *by_effect[len(alike) :])
 
 
 def _producers(index: GraphIndex, nodes: Iterable[int]) -> tuple[int, ...]:
@@ -438,5 +453,4 @@ SPEC = StepSpec(
     outcome=LayerwiseOutcome,
     params=LayerwiseParams,
     needs=("mark",),
-    expected=lambda _ctx, nodes: 3 + min(48, max(4, nodes // 10)),
 )

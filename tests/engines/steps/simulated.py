@@ -1,0 +1,159 @@
+"""An engine made of numbers: errors that nodes add, carry and absorb along a graph; it may break, and faults may come and go."""
+
+import hashlib
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from engines.compare.criterion import Criterion
+from engines.compare.judge import over
+from engines.graph import ranges
+from engines.graph.cut import node_ids, outputs_of, severed_of
+from engines.graph.index import GraphIndex, Node, Tensor
+from engines.probe import Describe, Measure, Measurement, SampleInfo, SampleResult, Score
+from engines.steps.base import Described, Findings, StepContext
+from engines.steps.prepare import sign
+
+RULE = Criterion(tolerance=0.01, precision="fp16")
+PRESENT = {"present": True, "reason": ""}
+MOST = 4000  # probes that no step may exceed on these small graphs
+BROKEN = (
+    Measurement(status="build-failed", message="no implementation"),
+    Measurement(status="crash", signal=11, message="it died"),
+    Measurement(status="timeout", message="it did not end"),
+    Measurement(status="out-of-memory", message="no memory"),
+    Measurement(status="unsupported", message="no such operator"),
+    Measurement(status="error", message="it said something else"),
+)
+
+
+def graph(edges: list[tuple[int, ...]]) -> GraphIndex:
+    """Node i reads the outputs of ``edges[i]`` (nodes before it), or the input where that is empty."""
+    tensors = [Tensor(0, "x", "float32", "input", -1, (1, 4), 16)]
+    tensors += [Tensor(i + 1, f"t{i}", "float32", "node", i, (1, 4), 16) for i in range(len(edges))]
+    nodes = [Node(i, f"n{i}", "Op", "", tuple(p + 1 for p in reads) or (0,), (i + 1,)) for i, reads in enumerate(edges)]
+    read = {p for reads in edges for p in reads}
+    outputs = tuple(i + 1 for i in range(len(edges)) if i not in read)
+    return GraphIndex("m", tuple(nodes), tuple(tensors), (0,), outputs)
+
+
+def random_graph(n: int, rng: random.Random) -> GraphIndex:
+    return graph([tuple(sorted(rng.sample(range(i), min(i, rng.randint(0, 3))))) for i in range(n)])
+
+
+class Simulated(msgspec.Struct, kw_only=True):
+    """Answers probes. Every number is a relative error.
+
+    ``added``   sample -> node -> what the node adds by itself, unless it is kept in higher precision.
+    ``gain``    node -> what it makes of the largest error that it reads (1 where it says nothing, 0 absorbs it).
+    ``broken``  how many of the questions break; always the same ones for the same ``seed``. The plain whole model never does.
+    ``rate``    how often a run shows what the nodes add.
+    ``unanswered``, ``missed``  the questions that broke, and those whose runs did not show a fault that was there.
+    """
+
+    index: GraphIndex
+    added: Mapping[str, Mapping[int, float]]
+    gain: Mapping[int, float] = {}
+    broken: float = 0.0
+    rate: float = 1.0
+    seed: int = 0
+    looks: int = 1
+    unanswered: int = 0
+    missed: int = 0
+    asked: dict[str, Any] = {}
+
+    @classmethod
+    def single(cls, index: GraphIndex, added: Mapping[int, float], **rest: Any) -> "Simulated":
+        """With one sample."""
+        return cls(index=index, added={"real:0": added}, asked={}, **rest)
+
+    def findings(self) -> Findings:
+        """After a comparison: the failure of the worst sample is locked; none where every sample passes."""
+        samples = tuple(SampleInfo(s, "in.npz") for s in self.added)
+        results = [SampleResult(s, self._scores(self._whole(s), self.index.outputs)) for s in self.added]
+        failing = [r for r in results if any(over(score, RULE) for score in r.outputs)]
+        found = Findings(model="m", original="m", inputs="i", samples=samples, criterion=RULE, looks=self.looks)
+        if not failing:
+            return found
+        worst = max(failing, key=lambda r: max(score.rel_l2 for score in r.outputs))
+        return msgspec.structs.replace(found, signature=sign(worst, RULE, worst.sample), sample=worst.sample)
+
+    def context(self, **rest: Any) -> StepContext:
+        info = {"precision": "fp16", "storage": "float16", "capabilities": {"mark": PRESENT, "keep": PRESENT}}
+        return StepContext(
+            engine="e", reference="r", findings=rest.pop("findings", self.findings()), engine_info=info, **rest
+        )
+
+    def __call__(self, probe: Any) -> Any:
+        if isinstance(probe, Describe):
+            return Described(self.index, Measurement())
+        assert isinstance(probe, Measure)
+        question = repr(msgspec.to_builtins(probe))
+        if question not in self.asked:
+            assert len(self.asked) < MOST, "the search does not end"
+            self.asked[question] = self._answer(probe, question)
+        return self.asked[question]
+
+    def _answer(self, probe: Measure, question: str) -> Measurement:
+        rng = random.Random(hashlib.sha256(f"{self.seed}{question}".encode()).digest())
+        if probe.engine == "r":
+            return Measurement(results=tuple(self._result(probe, s, False) for s in probe.samples))
+        plain = probe.candidate.nodes == ranges.ALL and not probe.marks and not probe.keep
+        if not plain and rng.random() < self.broken:
+            self.unanswered += 1
+            return rng.choice(BROKEN)
+        shown = [rng.random() < self.rate for _ in range(max(1, probe.runs))]
+        wrong = tuple(self._result(probe, s, True) for s in probe.samples)
+        right = tuple(self._result(probe, s, False) for s in probe.samples)
+        if wrong != right and not any(shown):
+            self.missed += 1
+        runs = [wrong if hit else right for hit in shown]
+        others = tuple(r for r in runs[1:] if r != runs[0])
+        return Measurement(results=runs[0], runs=others, varies=bool(others), facts={"runs": len(runs)})
+
+    def _result(self, probe: Measure, sample: str, wrong: bool) -> SampleResult:
+        index, candidate = self.index, probe.candidate
+        inside = set(node_ids(index, candidate))
+        severed = set(severed_of(index, candidate))
+        keep = range(len(index.nodes)) if not wrong else ranges.decode(probe.keep)
+        errors = self._whole(sample, inside, severed, frozenset(keep))
+        judged = outputs_of(index, candidate)
+        effect: tuple[Score, ...] = ()
+        if probe.effect:
+            given = {t: errors.get(t, 0.0) for t in judged}
+            seen = ranges.decode(probe.effect_on) or index.outputs
+            effect = self._scores(self._transplanted(given), seen)
+        return SampleResult(
+            sample, self._scores(errors, judged), self._scores(errors, ranges.decode(probe.marks)), effect
+        )
+
+    def _whole(
+        self,
+        sample: str,
+        inside: set[int] | None = None,
+        severed: set[int] | frozenset[int] = frozenset(),
+        keep: frozenset[int] = frozenset(),
+    ) -> dict[int, float]:
+        """Tensor -> error, with right values fed to what stands at the border."""
+        errors: dict[int, float] = {}
+        for node in self.index.nodes:
+            if inside is not None and node.id not in inside:
+                continue
+            read = max((errors.get(t, 0.0) for t in node.reads if t not in severed), default=0.0)
+            own = 0.0 if node.id in keep else self.added[sample].get(node.id, 0.0)
+            errors[node.outputs[0]] = min(10.0, self.gain.get(node.id, 1.0) * read + own)
+        return errors
+
+    def _transplanted(self, given: Mapping[int, float]) -> dict[int, float]:
+        errors = dict(given)
+        for node in self.index.nodes:
+            if node.outputs[0] not in given:
+                read = max((errors.get(t, 0.0) for t in node.reads), default=0.0)
+                errors[node.outputs[0]] = min(10.0, self.gain.get(node.id, 1.0) * read)
+        return errors
+
+    def _scores(self, errors: Mapping[int, float], tensors: Any) -> tuple[Score, ...]:
+        found = ((t, errors.get(t, 0.0)) for t in tensors)
+        return tuple(Score(self.index.tensors[t].name, rel_l2=e, equal=e == 0) for t, e in found)

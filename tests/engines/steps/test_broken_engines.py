@@ -1,0 +1,179 @@
+"""Every searching step over engines that crash, time out, refuse, slide to another failure, and fail now and then: it ends, and
+what it says is true."""
+
+import random
+from typing import Any
+
+import msgspec
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from engines.graph import ranges
+from engines.steps.layerwise import ALIKE
+from engines.steps.statistics import looks_to_see
+
+from .conftest import walk
+from .simulated import Simulated, random_graph
+
+sizes, seeds, rates = st.integers(2, 32), st.integers(0, 2**16), st.floats(0, 0.9)
+
+
+def planted(n: int, seed: int, culprits: int, **rest: Any) -> tuple[Simulated, set[int]]:
+    """(engine, culprits): some nodes add a large error, others a larger one that nothing lets through; all others add what a
+    right engine of that precision does."""
+    rng = random.Random(seed)
+    index = random_graph(n, rng)
+    final = set(index.outputs)
+    order = rng.sample(range(n), n)
+    guilty = set(order[:culprits])
+    added = dict.fromkeys(range(n), 0.0003) | {node: rng.uniform(0.2, 0.6) for node in guilty}
+    gain = {}
+    for node in order[culprits : culprits + 2]:
+        readers = index.readers[index.nodes[node].outputs[0]]
+        if readers and not final & set(index.nodes[node].outputs) and not guilty & {node, *readers}:
+            added[node] = 5.0
+            gain |= dict.fromkeys(readers, 0.0)
+    return Simulated.single(index, added, gain=gain, seed=seed, **rest), guilty
+
+
+def reaching(engine: Simulated, guilty: set[int]) -> set[int]:
+    """The culprits whose own error alone moves an output by a tenth of the failure, and beyond the tolerance."""
+    whole = engine.findings().signature.error
+    found = set()
+    for node in guilty:
+        errors = engine._transplanted({engine.index.nodes[node].outputs[0]: engine.added["real:0"][node]})
+        worst = max(errors.get(t, 0.0) for t in engine.index.outputs)
+        found |= {node} if worst > 0.01 and worst >= whole / 10 else set()
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(sizes, seeds, st.integers(1, 3))
+def test_layerwise_accuses_who_moves_the_outputs_and_nobody_else(n: int, seed: int, culprits: int) -> None:
+    engine, guilty = planted(n, seed, min(culprits, n))
+    assume(engine.findings().signature is not None and reaching(engine, guilty))
+    done = walk("layerwise", engine.context(), engine).finish
+    accused = [s.node for s in done.findings.suspects]
+    assert done.outcome.observer == "reproduces"
+    assert set(accused) == reaching(engine, guilty)
+    effects = [s.effect for s in done.findings.suspects]
+    alike = [s.node for s in done.findings.suspects if ALIKE * s.effect >= max(effects)]
+    assert accused[: len(alike)] == sorted(alike), "the largest effects first, of those alike the first in the graph"
+    assert effects[len(alike) :] == sorted(effects[len(alike) :], reverse=True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(sizes, seeds, st.integers(1, 3), rates)
+def test_layerwise_on_an_engine_that_breaks_accuses_no_innocent(
+    n: int, seed: int, culprits: int, broken: float
+) -> None:
+    engine, guilty = planted(n, seed, min(culprits, n), broken=broken)
+    assume(engine.findings().signature is not None)
+    done = walk("layerwise", engine.context(), engine).finish
+    assert {s.node for s in done.findings.suspects} <= guilty
+    if done.outcome.observer == "cannot-run":
+        assert done.outcome.reason
+        assert not done.findings.suspects
+    if not engine.unanswered:
+        assert {s.node for s in done.findings.suspects} >= reaching(engine, guilty)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes, seeds, st.floats(0.05, 0.9))
+def test_layerwise_looks_often_enough_at_what_comes_and_goes(n: int, seed: int, rate: float) -> None:
+    engine, guilty = planted(n, seed, 1, rate=rate, looks=2 * looks_to_see(rate))
+    assume(engine.findings().signature is not None)
+    done = walk("layerwise", engine.context(), engine).finish
+    accused = {s.node for s in done.findings.suspects}
+    assert accused <= guilty
+    if not engine.missed:
+        assert done.outcome.observer == "reproduces"
+        assert accused == reaching(engine, guilty)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(3, 32), seeds)
+def test_a_quiet_culprit_before_a_node_that_amplifies_is_found(n: int, seed: int) -> None:
+    rng = random.Random(seed)
+    index = random_graph(n, rng)
+    quiet = rng.randrange(n - 1)
+    behind = [m for m in index.descendants(index.nodes[quiet].outputs) if m != quiet]
+    assume(behind)
+    loud = rng.choice(behind)
+    engine = Simulated.single(index, {quiet: 1e-4}, gain={loud: 2000.0})
+    done = walk("layerwise", engine.context(), engine).finish
+    assert [s.node for s in done.findings.suspects] == [quiet]
+    case = walk("extract", engine.context(findings=done.findings), engine).finish
+    assert case.outcome.reproduced
+    nodes = set(ranges.decode(case.findings.case.node_ids))
+    assert {quiet, loud} <= nodes
+    assert case.findings.case.minimal
+
+
+@settings(max_examples=100, deadline=None)
+@given(sizes, seeds, st.integers(1, 3), rates)
+def test_extract_and_reduce_end_with_what_was_seen_to_fail(n: int, seed: int, culprits: int, broken: float) -> None:
+    engine, guilty = planted(n, seed, min(culprits, n), broken=broken)
+    assume(engine.findings().signature is not None)
+    findings = walk("layerwise", engine.context(), engine).finish.findings
+    extracted = walk("extract", engine.context(findings=findings), engine).finish
+    reduced = walk("reduce", engine.context(findings=findings), engine).finish
+    if findings.suspects and not engine.unanswered:
+        assert extracted.outcome.reproduced
+    assert engine.unanswered or reduced.outcome.verdict == "reduced"
+    for done in (extracted, reduced):
+        case = done.findings.case
+        if case is None:
+            continue
+        nodes = set(ranges.decode(case.node_ids))
+        assert nodes & guilty, "without a culprit nothing fails"
+        failed, looks = map(int, case.verified.split("/"))
+        assert failed <= looks
+        if not engine.unanswered:
+            assert len(nodes) == 1, "a culprit fails alone"
+            assert (case.minimal, failed) == (True, looks)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(1, 24), seeds, st.integers(1, 3), rates)
+def test_precision_keeps_what_every_sample_needs(n: int, seed: int, samples: int, broken: float) -> None:
+    """Each sample needs nodes of its own; what is kept is all of these, and each is needed."""
+    rng = random.Random(seed)
+    index = random_graph(n, rng)
+    added = {f"real:{i}": dict.fromkeys(rng.sample(range(n), min(n, rng.randint(0, 2))), 0.5) for i in range(samples)}
+    needed = {node for of in added.values() for node in of}
+    engine = Simulated(index=index, added=added, broken=broken, seed=seed, asked={})
+    done = walk("precision", engine.context(), engine).finish
+    outcome = done.outcome
+    assert (outcome.outcome == "none-needed") == (not needed)
+    if outcome.outcome == "found":
+        kept = set(ranges.decode(done.findings.workaround.keep))
+        assert kept >= needed
+        assert outcome.samples_ok == outcome.samples == samples
+        if not engine.unanswered:
+            assert kept == needed
+            assert outcome.minimal == (len(needed) < n)
+    elif needed:
+        assert outcome.outcome == "not-enough"
+        assert engine.unanswered, "everything in FP32 is right here"
+        assert "precision is not the cause" not in outcome.message, "it was not seen"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 24), seeds, st.floats(0.05, 0.9))
+def test_precision_looks_often_enough_at_what_comes_and_goes(n: int, seed: int, rate: float) -> None:
+    rng = random.Random(seed)
+    index = random_graph(n, rng)
+    needed = set(rng.sample(range(n), min(n, rng.randint(1, 2))))
+    engine = Simulated.single(index, dict.fromkeys(needed, 0.5), rate=rate, looks=2 * looks_to_see(rate), seed=seed)
+    done = walk("precision", engine.context(), engine).finish
+    if not engine.missed:
+        assert set(ranges.decode(done.findings.workaround.keep)) == needed
+
+
+def test_a_precision_that_was_never_measured_is_not_called_innocent() -> None:
+    engine = Simulated.single(random_graph(6, random.Random(0)), {2: 0.5}, broken=1.0)
+    outcome = walk("precision", engine.context(), engine).finish.outcome
+    assert outcome.outcome == "not-enough"
+    assert outcome.message.startswith("With everything in FP32 the model did not run")
+    assert msgspec.to_builtins(outcome)["error"] is None
