@@ -174,14 +174,16 @@ def test_real_models(name: str, tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["shapes", "300 nodes"])
+@pytest.mark.parametrize("name", ["shapes", "300 nodes", "ResNet-50"])
 def test_own_comparisons(name: str, tmp_path: Path) -> None:
     """End to end, each with what it brings: our comparison on a warm worker, the peer's ``polygraphy run`` for each candidate."""
     if name == "shapes":
         model, inputs = DEMOS[name].model(tmp_path), DEMOS[name].inputs(tmp_path)
     else:
-        model, inputs = faulty.pooled(tmp_path / "m.onnx", 300), tmp_path / "in.npz"
-        np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 3, 16, 16), dtype=np.float32))
+        real = name == "ResNet-50"
+        model = faulty.resnet50(tmp_path / "m.onnx") if real else faulty.pooled(tmp_path / "m.onnx", 300)
+        inputs, side = tmp_path / "in.npz", 224 if real else 16
+        np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 3, side, side), dtype=np.float32))
     size = len(onnx.load(model).graph.node)
     right = has("ool") if name == "shapes" else has("culprit_pad", "culprit_pool")
     words = [model, "--inputs", inputs, "--engine", "onnxruntime:optimization=all"]
