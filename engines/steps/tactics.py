@@ -96,6 +96,7 @@ def _switched(ctx: StepContext, findings: Findings, can: Switches) -> Steps[Tact
     guilty: list[str] = []
     enablers: tuple[str, ...] = ()
     left, necessary = every, False
+    verdict = whole_model
     while not necessary and len(guilty) < MOST_GUILTY:
         needed: tuple[str, ...] = yield from ddmin(tuple(sorted(left)), still_fails)
         each: list[str] = []
@@ -106,18 +107,26 @@ def _switched(ctx: StepContext, findings: Findings, can: Switches) -> Steps[Tact
         guilty += found_now
         enablers = (*enablers, *(n for n in needed if n not in found_now and n not in enablers))
         left -= set(found_now)
-        verdict: Verdict = yield from with_on(left)
+        verdict = yield from with_on(left)
         necessary = verdict.passed
         if not verdict.failed:
             break
     suspects = ", ".join(guilty)
     beside = f" (with {', '.join(enablers)} preparing the ground)" if enablers else ""
-    message = (
-        f"{suspects} {'break' if len(guilty) > 1 else 'breaks'} the model: off, it passes; on alone{beside}, it fails. "
-        f"{len(asked)} builds, {sum(v.passed for v in asked.values())} good."
-        if necessary
-        else f"{suspects} on alone{beside} breaks the model, but switching it off does not cure it: others break it too."
-    )
+    unanswered = sum(v.kind == "unresolved" for v in asked.values())
+    builds = f" {len(asked)} builds, {sum(v.passed for v in asked.values())} good"
+    builds += f", {unanswered} did not answer." if unanswered else "."
+    breaks = f"{'break' if len(guilty) > 1 else 'breaks'} the model"
+    if necessary:
+        message = f"{suspects} {breaks}: off, it passes; on alone{beside}, it fails."
+    elif verdict.failed:
+        message = f"{suspects} on alone{beside} {breaks}, but switching that off does not cure it: others break it too."
+    else:
+        why = verdict.detail or verdict.reason
+        message = (
+            f"{suspects} on alone{beside} {breaks}; what it does with that off could not be seen: {why.rstrip('.')}."
+        )
+    message += builds
     optimizers = tuple(n for n in guilty if n not in can.options)
     found = counted(
         necessary,

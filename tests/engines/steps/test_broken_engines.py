@@ -8,12 +8,17 @@ import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from engines.compare.criterion import Signature
+from engines.compare.judge import judge_whole
 from engines.graph import ranges
+from engines.probe import Measurement
+from engines.spec import parse
 from engines.steps.layerwise import ALIKE
 from engines.steps.statistics import looks_to_see
 
+from . import answers
 from .conftest import walk
-from .simulated import Simulated, random_graph
+from .simulated import BROKEN, RULE, Simulated, random_graph
 
 sizes, seeds, rates = st.integers(2, 32), st.integers(0, 2**16), st.floats(0, 0.9)
 
@@ -177,3 +182,67 @@ def test_a_precision_that_was_never_measured_is_not_called_innocent() -> None:
     assert outcome.outcome == "not-enough"
     assert outcome.message.startswith("With everything in FP32 the model did not run")
     assert msgspec.to_builtins(outcome)["error"] is None
+
+
+# -- what the engine switches
+
+NAMES = ("Alpha", "Beta", "ConstantFolding", "Delta", "Epsilon", "Eta", "Theta", "Zeta")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sets(st.sampled_from(NAMES), min_size=1, max_size=3), min_size=1, max_size=3),
+    seeds,
+    rates,
+    st.one_of(st.just(1.0), st.floats(0.05, 0.9)),
+)
+def test_optimizers_are_accused_of_what_was_seen(harms: list[set[str]], seed: int, broken: float, rate: float) -> None:
+    """Any of ``harms`` being on breaks the model. Some builds do not answer, and what fails may fail now and then."""
+    looks = 1 if rate == 1 else 2 * looks_to_see(rate)
+    seen: dict[frozenset[str], Measurement] = {}
+    missed = 0
+
+    def answer(probe: Any) -> Measurement:
+        nonlocal missed
+        off = set(filter(None, parse(probe.engine).get("disabled_optimizers").split("+")))
+        on = frozenset(NAMES) - off
+        rng = random.Random(f"{seed}{sorted(on)}")
+        if on not in seen:
+            assert probe.runs == looks
+            assert len(seen) < 2 ** len(NAMES)
+            bad = answers.measured(("real:0", 0.5))
+            right = answers.measured(("real:0", 0.0))
+            shown = any(rng.random() < rate for _ in range(looks))
+            fails = any(harm <= on for harm in harms)
+            missed += fails and not shown
+            broke = 0 < len(on) < len(NAMES) and rng.random() < broken
+            seen[on] = rng.choice(BROKEN) if broke else bad if fails and shown else right
+        return seen[on]
+
+    locked = msgspec.structs.replace(
+        answers.READY,
+        signature=Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01),
+        sample="real:0",
+        looks=looks,
+    )
+    context = answers.context(
+        locked, engine="onnxruntime", capabilities={"optimizers": answers.PRESENT}, info={"optimizers": NAMES}
+    )
+    outcome = walk("tactics", context, answer).finish.outcome
+    verdicts = {on: judge_whole(m, RULE).kind for on, m in seen.items()}
+    unanswered = sum(kind == "unresolved" for kind in verdicts.values())
+    guilty = frozenset(filter(None, outcome.suspects.split(", ")))
+    enablers = frozenset(filter(None, outcome.enablers.split(", ")))
+    every = frozenset(NAMES)
+    if outcome.found:
+        assert verdicts[every - guilty] == "pass", "off, it passes"
+        assert any(on <= guilty | enablers for on, kind in verdicts.items() if kind == "fail"), "on alone, it fails"
+    elif guilty:
+        assert not outcome.necessary
+        assert verdicts[every - guilty] != "pass"
+        assert ("others break it too" in outcome.message) == (verdicts[every - guilty] == "fail")
+    if not unanswered and not missed:
+        assert outcome.found
+        assert guilty <= set.union(*harms), "no innocent is accused"
+        assert all(harm & guilty for harm in harms), "switching these off cures it, whichever does the harm"
+    assert unanswered == 0 or f"{unanswered} did not answer" in outcome.message
