@@ -2,7 +2,7 @@
 
     def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
         measurement = yield Measure(...)         # the runner answers with a Measurement
-        yield Note("trying nodes 96-143", expected=5, best=96)   # progress; answered with None
+        yield Note("trying nodes 96-143", best=96)   # progress; answered with None
         return Finish(ReduceOutcome(...), findings=..., tables=..., decisive=...)
 
 A step sees ids, names and numbers; never a model, an array, a clock, a random source or the number of jobs. Given the same
@@ -21,12 +21,14 @@ import msgspec
 from engines.compare.criterion import Criterion, Signature
 from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Candidate, Measurement, Probe, SampleInfo
+from engines.steps.cost import Plan, Size, Work
 
 OutcomeT = TypeVar("OutcomeT", bound=msgspec.Struct)
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Progress for people: what is being tried, probes still expected (-1 unknown), the smallest failing node count so far."""
+    """Progress for people: what is being tried, the smallest failing node count so far. ``expected``: probes still to come until
+    the step ends, the one that is announced among them; -1: as planned."""
 
     text: str
     expected: int = -1
@@ -184,8 +186,8 @@ class StepSpec(msgspec.Struct, Generic[OutcomeT], frozen=True):
     params: type[msgspec.Struct]
     exclusive: bool = False
     needs: tuple[str, ...] = ()  # capabilities without which the step is hidden, with the engine's reason
-    # Probes to expect, for a model of that many nodes.
-    expected: Callable[[StepContext, int], int] = lambda _ctx, _nodes: 1
+    # The probes to expect.
+    plan: Callable[[StepContext, Size], Plan] = lambda _ctx, _size: Plan((Work("part"),))
 
 
 class Described(msgspec.Struct, frozen=True):

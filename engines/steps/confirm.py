@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.compare.judge import judge_whole, over, worst
+from engines.compare.judge import judge_whole, over, worst, worst_run
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Measurement
@@ -129,7 +129,7 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
     else the error is None."""
     failures, saved, said = 0, dict[str, str](), ""
     for attempt in range(repeats):
-        yield Note(f"building the case afresh, {attempt + 1} of {repeats}", expected=repeats - attempt)
+        yield Note(f"building the case afresh, {attempt + 1} of {repeats}")
         m: Measurement = yield again(ask, case, attempt + 1, save="confirmed" if attempt == 0 else "")
         failures += _fails(ask, case, m)
         saved = saved or dict(m.artifacts)
@@ -161,7 +161,8 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
 
 def _fails(ask: Inquiry, case: Case, m: Measurement) -> bool:
     if case.candidate.edits and case.signature is not None:
-        scores = [s for r in m.results for s in r.outputs if s.name in case.signature.outputs]
+        results = [r for run in (m.results, *m.runs) for r in run]
+        scores = [s for r in results for s in r.outputs if s.name in case.signature.outputs]
         return any(over(s, ask.criterion) for s in scores)
     return ask.verdict(m).failed
 
@@ -241,6 +242,7 @@ def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tup
     m: Measurement = yield ask.whole(all_feeds(findings), patches=all_patches, keep=all_kept)
     if m.status != "ok":
         return findings, None, False
+    m = worst_run(m, ask.criterion)
     sample, _, error = worst(m.results, ask.criterion)
     still = judge_whole(m, ask.criterion).failed
     after = msgspec.structs.replace(findings, patches=ranges.encode(all_patches), keep=ranges.encode(all_kept))
@@ -252,7 +254,7 @@ def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tup
         yield Note(f"does {sample} still fail alone?")
         alone: Measurement = yield ask.whole((sample,), patches=all_patches, keep=all_kept)
         if alone.status == "ok" and judge_whole(alone, ask.criterion).failed:
-            result = alone.results[0]
+            result = worst_run(alone, ask.criterion).results[0]
         else:
             feed = sample.partition("/")[0]
     signature = sign(result, ask.criterion, sample)
@@ -287,5 +289,4 @@ SPEC = StepSpec(
     outcome=ConfirmOutcome,
     params=ConfirmParams,
     exclusive=True,
-    expected=lambda _ctx, _nodes: 10,
 )

@@ -91,5 +91,4 @@ SPEC = StepSpec(
     run=double_check,
     outcome=DoubleCheckOutcome,
     params=DoubleCheckParams,
-    expected=lambda _ctx, _nodes: 0,
 )

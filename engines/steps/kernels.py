@@ -42,7 +42,7 @@ def kernels(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsO
     made: list[Build] = []
     unresolved = ""
     for attempt in range(1, builds + 1):
-        yield Note(f"fresh build {attempt} of {builds}", expected=builds - attempt)
+        yield Note(f"fresh build {attempt} of {builds}")
         m: Measurement = yield whole(
             ctx, findings, samples=(findings.sample,), attempt=attempt, record=True, exclusive=True
         )

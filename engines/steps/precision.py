@@ -321,10 +321,9 @@ def say(ask: Inquiry, kept: Kept) -> str:
 
 SPEC = StepSpec(
     name="precision",
-    version=3,
+    version=4,
     summary="Find the smallest set of nodes to keep in FP32 so that every sample passes.",
     run=precision,
     outcome=PrecisionOutcome,
     params=PrecisionParams,
-    expected=lambda _ctx, nodes: 10 + 4 * nodes.bit_length(),
 )

@@ -50,7 +50,7 @@ def rank(ask: Inquiry, found: Sequence[Layer], batch_bytes: int = BATCH_BYTES, m
     rows.sort(key=_by_db)
     for i, row in enumerate(rows[:most_effects]):
         name = ask.names([row.layer.node])[0]
-        yield Note(f"does the loss in {name} reach the outputs?", expected=min(len(rows), most_effects) - i)
+        yield Note(f"does the loss in {name} reach the outputs?")
         m: Measurement = yield ask.ask(ask.candidate(row.layer.around, outputs=ask.index.nodes[row.layer.node].outputs))
         scores = [s for r in m.results for s in r.effect]
         if m.status == "ok" and scores:

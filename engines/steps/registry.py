@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from engines.steps import (
     compare,
     confirm,
@@ -19,10 +21,11 @@ from engines.steps import (
     workaround,
 )
 from engines.steps.base import StepSpec
+from engines.steps.plans import PLANS
 from engines.steps.surroundings import surrounded
 
 STEPS: dict[str, StepSpec[Any]] = {
-    module.SPEC.name: surrounded(module.SPEC)
+    module.SPEC.name: msgspec.structs.replace(surrounded(module.SPEC), plan=PLANS[module.SPEC.name])
     for module in (
         compare, sanitize, inputs, repeat, nondeterminism, tactics, layerwise, extract, reduce, double_check, confirm,
         workaround, precision, quantization,

@@ -99,7 +99,7 @@ def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: Re
     # What each build chose is kept: comparing good builds with bad ones is the next question.
     record = {"record": True} if chooses and not ctx.check else {}
     for attempt in range(1, params.builds + 1):
-        yield Note(f"{what} {attempt} of {params.builds}", expected=params.builds - attempt)
+        yield Note(f"{what} {attempt} of {params.builds}", expected=params.builds - attempt + 1)
         probe = whole(ctx, findings, samples=(findings.sample,) if findings.sample else ())
         m: Measurement = yield msgspec.structs.replace(probe, attempt=attempt, exclusive=True, **record)
         verdict = _verdict(ctx, findings, m)
@@ -139,7 +139,7 @@ def _until(ctx: StepContext, findings: Findings, until: str, most: int) -> Steps
     what = "check" if ctx.check else "fresh build"
     samples = (findings.sample,) if findings.sample else ()
     while len(rows) < most and not (stop and counts[stop]):
-        yield Note(f"{what} {len(rows) + 1}", expected=-1 if stop else most - len(rows) - 1)
+        yield Note(f"{what} {len(rows) + 1}", expected=-1 if stop else most - len(rows))
         probe = whole(ctx, findings, samples=samples)
         if isinstance(probe, Measure) and wanted:
             probe = msgspec.structs.replace(probe, save="repeat")
@@ -185,5 +185,4 @@ SPEC = StepSpec(
     outcome=RepeatOutcome,
     params=RepeatParams,
     exclusive=True,
-    expected=lambda _ctx, _nodes: 6,
 )

@@ -116,5 +116,4 @@ SPEC = StepSpec(
     run=sanitize,
     outcome=SanitizeOutcome,
     params=SanitizeParams,
-    expected=lambda _ctx, _nodes: 3,
 )

@@ -184,5 +184,4 @@ SPEC = StepSpec(
     params=TacticsParams,
     exclusive=True,
     needs=(),
-    expected=lambda ctx, _nodes: 11 if ctx.engine_info.get("optimizers") else 1,
 )

@@ -100,12 +100,13 @@ def told(probe: AnyProbe, measurement: Measurement, store: Store) -> Any:
     """The answer as the step gets it: a Describe that worked comes with its index. Raises OSError where the index's
     file is gone."""
     if isinstance(probe, Describe) and measurement.status == "ok":
-        return Described(_index(store.root, measurement.artifact("index")), measurement)
+        return Described(index_of(store.root, measurement.artifact("index")), measurement)
     return measurement
 
 
 @functools.lru_cache(maxsize=8)
-def _index(root: Any, digest: str) -> GraphIndex:
+def index_of(root: Any, digest: str) -> GraphIndex:
+    """A graph index among the artifacts of a session. Raises OSError where its file is gone."""
     return msgspec.json.decode(Store(root).get(digest), type=GraphIndex)
 
 
@@ -132,13 +133,13 @@ class Drive:
         open_gate: Callable[[], bool] = lambda: True,
         note: Callable[[Note], None] = lambda _: None,
     ) -> None:
-        self._spec, self._ctx, self._run = spec, ctx, run
+        self._spec, self.context, self._run = spec, ctx, run
         self._ledger, self._pool, self._fingerprints = ledger, pool, fingerprints
         self._jobs = 1 if spec.exclusive else max(1, jobs)
         self._timeout, self._gate, self._open, self._note = timeout, gate, open_gate, note
         self._told: list[Any] = []
         self._running: dict[str, asyncio.Task[Measurement | None]] = {}
-        self._started = time.monotonic()
+        self._since = time.monotonic()
         self.asked: dict[str, AnyProbe] = {}
         self.current = ""  # key of the probe that the step waits for
         self.cached = 0
@@ -147,7 +148,7 @@ class Drive:
 
     async def finish(self) -> Finish[Any]:
         """Run the step. Raises what the step raises, and Stopped."""
-        steps = self._spec.run(self._ctx)
+        steps = self._spec.run(self.context)
         answer: Any = None
         breath = time.monotonic()
         try:
@@ -173,6 +174,11 @@ class Drive:
     def log(self, name: str, probe: AnyProbe) -> str:
         """Where the engine's own words about this probe go, below the session folder."""
         return f"logs/{self._run:03d}-{probe.__struct_config__.tag}-{name[:12]}.log"
+
+    @property
+    def waiting(self) -> float:
+        """Seconds that the step has waited for the probe at work; 0 where it waits for none."""
+        return time.monotonic() - self._since if self.current else 0.0
 
     @property
     def unresolved(self) -> int:
@@ -221,7 +227,7 @@ class Drive:
             else:
                 self.cached += first and name not in self.measured
                 return answer
-        self.current = name
+        self.current, self._since = name, time.monotonic()
         measurement = await self._wait(name, probe)
         self.current = ""
         return told(probe, measurement, self._ledger.store)
@@ -273,7 +279,7 @@ class Drive:
         free = self._jobs - len(self._running)
         if free <= 0 or not speculable(probe) or not self._open():
             return
-        for guess in ahead(lambda: self._spec.run(self._ctx), self._told, self._known, self._jobs - 1):
+        for guess in ahead(lambda: self._spec.run(self.context), self._told, self._known, self._jobs - 1):
             name = key(guess, self._fingerprints.known)
             if name not in self._running and free > 0:
                 self._start(name, guess, speculative=True)
@@ -298,21 +304,24 @@ class Drive:
 
 def replayed(
     spec: StepSpec[Any], ctx: StepContext, state: Any, fingerprints: dict[str, str], store: Store
-) -> tuple[Finish[Any] | None, AnyProbe | None]:
-    """The step over known answers alone, no engine asked: its Finish, or the first probe that is not known."""
+) -> tuple[Finish[Any] | None, AnyProbe | None, int]:
+    """The step over known answers alone, no engine asked: its Finish, or the first probe that is not known; and how many were."""
     steps = spec.run(ctx)
     answer: Any = None
+    known: set[str] = set()
     while True:
         try:
             yielded = steps.send(answer)
         except StopIteration as end:
-            return end.value, None
+            return end.value, None, len(known)
         answer = None
         if not isinstance(yielded, Note):
             try:
-                measurement = known_measurement(state, key(yielded, fingerprints), store)
+                name = key(yielded, fingerprints)
+                measurement = known_measurement(state, name, store)
             except KeyError:  # an engine that the session never looked at
                 measurement = None
             if measurement is None:
-                return None, yielded
+                return None, yielded, len(known)
+            known.add(name)
             answer = told(yielded, measurement, store)

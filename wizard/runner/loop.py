@@ -6,7 +6,6 @@ import errno
 import logging
 import os
 import socket
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,11 +17,13 @@ from engines.data.sources import scripts
 from engines.probe import AnyProbe, Check, LoadInputs, Measure, key
 from engines.spec import parse
 from engines.steps.base import Finish, Note, StepContext, StepRefused, StepSpec
+from engines.steps.cost import Cost
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.runner import progress
 from wizard.runner.context import step_context
 from wizard.runner.drive import Drive, Fingerprints, Guarded, Prober, Stopped
+from wizard.runner.estimate import Estimate, Experience, estimate, left
 from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options
 from wizard.runner.server import Client, Reply, Request
@@ -111,8 +112,8 @@ class Runner:
         self._phase = "starting"
         self._here: RunStep | Ask | None = None
         self._drive: Drive | None = None
-        self._note = Note("")
-        self._estimate = (-1, -1.0)
+        self._note, self._noted_at = Note(""), 0
+        self._estimate, self._experience = Estimate(), Experience(ledger.store)
         self._began = time.monotonic()
 
     # -- the walk -----------------------------------------------------------------------------------------------------
@@ -283,13 +284,16 @@ class Runner:
         if spec is None:
             raise SessionProblem(f"The flow asks for a step '{decision.step}' that this narrowdown does not have.")
         self._phase, self._here, self._note, self._drive = "running", decision, Note("looking at the engine"), None
-        self._estimate, self._began, self._skip, self._go = (-1, -1.0), time.monotonic(), False, False
+        self._estimate, self._noted_at, self._began = Estimate(), 0, time.monotonic()
+        self._skip, self._go = False, False
         self._snapshot()
         missing = await self._interruptible(self._look())
         if not isinstance(missing, str):
             return
-        if not missing and self._offers and self._policy == "person" and not await self._offer(decision, spec):
-            return
+        if not missing:
+            await self._foresee(decision, spec)
+            if self._offers and self._policy == "person" and not await self._offer():
+                return
         started = self._start(decision, spec)
         if missing:
             self._finished(started, "refused", missing)
@@ -315,9 +319,16 @@ class Runner:
     def _specs(self) -> tuple[str, str]:
         return str(parse(self._problem.engine)), str(parse(self._problem.reference))
 
-    async def _offer(self, decision: RunStep, spec: StepSpec[Any]) -> bool:
+    async def _foresee(self, decision: RunStep, spec: StepSpec[Any]) -> None:
+        """What the step will cost, as far as this session can tell."""
+        ctx, state = self._context(decision, spec), self._ledger.state
+        found = self._experience.of(state, ctx)
+        self._estimate = await asyncio.to_thread(
+            estimate, spec, ctx, state, self._fingerprints.known, self._ledger.store, found, self._jobs(ctx)
+        )
+
+    async def _offer(self) -> bool:
         """Say what the step will cost and wait. False after a rewind."""
-        self._estimate = self._cost(self._context(decision, spec), spec)
         self._phase = "offer"
         self._snapshot()
         while not (self._go or self._skip):
@@ -330,16 +341,6 @@ class Runner:
             await self._wake()
         self._phase, self._began = "running", time.monotonic()
         return True
-
-    def _cost(self, ctx: StepContext, spec: StepSpec[Any]) -> tuple[int, float]:
-        """(probes, seconds) to expect; -1 where unknown."""
-        state = self._ledger.state
-        try:
-            probes = int(spec.expected(ctx, state.nodes))
-        except Exception:  # an estimate must not stop a session
-            return -1, -1.0
-        recent = [k.seconds for k in list(state.known.values())[-20:] if k.resolved and k.seconds]
-        return probes, round(probes * statistics.median(recent), 1) if recent else -1.0
 
     def _start(self, decision: RunStep, spec: StepSpec[Any]) -> StepStarted:
         state = self._ledger.state
@@ -365,6 +366,7 @@ class Runner:
             engine_info=infos.get(engine, {}),
             reference_info=infos.get(reference, {}),
             timeout=self._limit(),
+            expected=self._estimate.cost,
         )
         self._emit(started)
         return started
@@ -497,6 +499,7 @@ class Runner:
     def _noted(self, note: Note) -> None:
         best = note.best if note.best >= 0 else self._note.best
         self._note = msgspec.structs.replace(note, best=best)
+        self._noted_at = len(self._drive.asked) if self._drive else 0
 
     # -- the end of a step --------------------------------------------------------------------------------------------
 
@@ -703,13 +706,14 @@ class Runner:
         here, drive, note = self._here, self._drive, self._note
         phase = self._phase
         elapsed = time.monotonic() - self._began
-        done = len(drive.asked) if drive and phase == "running" else 0
-        expected, seconds = self._estimate if phase == "offer" else (-1, -1.0)
-        eta = -1.0
-        if drive and phase == "running" and note.expected >= 0:
-            expected = done + note.expected
-            new = len(drive.measured)
-            eta = round(elapsed / new * note.expected, 1) if new else -1.0
+        offered = self._estimate.cost if phase == "offer" else Cost()
+        done, expected, eta = 0, offered.probes, -1.0
+        if drive and phase == "running":
+            done = len(drive.asked) - bool(drive.current)
+            said = max(1, note.expected - (done - self._noted_at)) if note.expected >= 0 else -1
+            found = self._experience.of(self._ledger.state, drive.context)
+            expected, eta = left(self._estimate, found, done, said, drive.waiting)
+            expected += done if expected >= 0 else 0
         log, waited = "", ""
         if drive and drive.current and phase == "running":
             probe = drive.asked[drive.current]
@@ -732,7 +736,10 @@ class Runner:
                 best=note.best if phase == "running" else -1,
                 elapsed=round(elapsed, 2),
                 eta=eta,
-                seconds=seconds,
+                seconds=offered.seconds,
+                builds=offered.builds,
+                runs=offered.runs,
+                disk=offered.disk,
                 unresolved=drive.unresolved if drive else 0,
                 paused=self._paused,
                 stopping=bool(self._stopping),

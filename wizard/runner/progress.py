@@ -16,8 +16,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     ``done`` decision probes answered in this run; ``expected`` how many there will be in all; ``best`` nodes of the
     smallest failing part;
-    ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds`` what an offered step is expected to take; ``log``
-    the running probe's log below the session folder; ``workers`` the pool's slots; ``holder`` the controlling client.
+    ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds``, ``builds``, ``runs`` and ``disk`` (bytes, at most) what an
+    offered step is expected to take; ``log`` the running probe's log below the session folder; ``workers`` the pool's slots;
+    ``holder`` the controlling client.
     """
 
     phase: str = "starting"
@@ -32,6 +33,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     elapsed: float = 0.0
     eta: float = -1.0
     seconds: float = -1.0
+    builds: int = -1
+    runs: int = -1
+    disk: int = -1
     unresolved: int = 0
     paused: bool = False
     stopping: bool = False

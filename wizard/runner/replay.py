@@ -168,7 +168,7 @@ def _dry_step(rec: Recording, visit: Visit, steps: Mapping[str, StepSpec[Any]]) 
         rec.problem, rec.flow, spec, state, node=visit.node, visit=visit.visit, params=dict(visit.params)
     )
     try:
-        finish, unknown = replayed(spec, ctx, after, after.fingerprints, Store(rec.folder))
+        finish, unknown, _ = replayed(spec, ctx, after, after.fingerprints, Store(rec.folder))
     except StepRefused as refusal:
         return _differs(row, f"refused: {refusal}")
     except OSError as error:

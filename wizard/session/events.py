@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from engines.probe import AnyProbe, Measurement
+from engines.steps.cost import Cost
 
 VERSION = 1
 
@@ -29,7 +30,8 @@ class SessionOpened(Event, frozen=True, tag="session.opened"):
 
 
 class StepStarted(Event, frozen=True, tag="step.started"):
-    """``visit`` is the number of this entry into the node, from 1. ``run`` numbers step runs in the session, from 1."""
+    """``visit`` is the number of this entry into the node, from 1. ``run`` numbers step runs in the session, from 1.
+    ``expected``: what it was expected to take."""
 
     run: int
     node: str
@@ -43,6 +45,7 @@ class StepStarted(Event, frozen=True, tag="step.started"):
     engine_info: dict[str, Any] = {}
     reference_info: dict[str, Any] = {}
     timeout: float = 0.0
+    expected: Cost = Cost()
 
 
 class StepFinished(Event, frozen=True, tag="step.finished"):

@@ -11,6 +11,7 @@ from engines.data.store import Store
 from engines.graph import ranges
 from engines.probe import AnyProbe, Candidate, Import, Inspect, Measure, Measurement
 from engines.steps.base import Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec
+from engines.steps.cost import Plan, Work
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.problem import Problem
 from wizard.runner.ledger import Ledger
@@ -121,7 +122,7 @@ def spec(name: str, run: Any, outcome: Any = LookOutcome, **rest: Any) -> StepSp
 
 STEPS = {
     "look": spec("look", look, exclusive=True),
-    "search": spec("search", search, SearchOutcome, expected=lambda ctx, nodes: 12),
+    "search": spec("search", search, SearchOutcome, plan=lambda ctx, size: Plan((Work("part", 12),))),
     "broken": spec("broken", broken),
     "unwilling": spec("unwilling", unwilling),
     "marking": spec("marking", look, needs=("mark",)),

@@ -1,0 +1,187 @@
+"""What a step will cost: the probes that it is going to ask, priced by what probes of their kind have taken in this session.
+
+A plan (``engines.steps.plans``) says how many probes of which kind a step asks; what each takes is never guessed from the model
+alone: where no probe has been measured yet, seconds are unknown.
+"""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from engines.graph import ranges
+from engines.graph.index import GraphIndex
+from engines.probe import AnyProbe, Check, Measure, Measurement, SampleInfo
+from engines.spec import parse
+
+# read: no build (a model, inputs, the graph). whole: the whole model on the engine under test; watched: with its tensors marked.
+# other: the whole model by or against another engine (the reference again, its judge). alone: every node by itself in one
+# build. part: a cut. check: the user's own checker.
+Kind: TypeAlias = Literal["read", "whole", "watched", "other", "alone", "part", "check"]
+RECENT = 20  # probes of a kind that its price is taken from
+LINE = 8 << 10  # bytes that a probe leaves in the journal, in its log and among the artifacts
+# Where none of a kind has been measured: about so many times what the whole model takes, one row at a time. Seen on magika, sort,
+# shapes and a quantized network: watched 2 to 4, alone 2 to 5, a part 0.1 to 0.6, other 0.3 to 4.
+BESIDE_WHOLE: Mapping[Kind, float] = {"watched": 3.0, "alone": 3.0, "part": 0.3, "other": 1.0}
+
+
+class Work(msgspec.Struct, frozen=True):
+    """Probes of one kind. ``rows``: what each feeds, 0 unknown; ``runs``: of each build. ``ahead``: free slots take part."""
+
+    kind: Kind
+    probes: int = 1
+    rows: int = 0
+    runs: int = 1
+    ahead: bool = False
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """All that a step is going to ask. ``disk``: bytes that it leaves beside what its probes do; -1 unknown."""
+
+    works: tuple[Work, ...] = ()
+    disk: int = 0
+
+    @property
+    def probes(self) -> int:
+        return sum(w.probes for w in self.works)
+
+    def after(self, done: int) -> "Plan":
+        """The plan without its first ``done`` probes."""
+        return self.of(max(0, self.probes - done))
+
+    def of(self, probes: int, *, first: bool = False) -> "Plan":
+        """The last so many probes of the plan, or the first; where it has fewer, more of its last kind."""
+        works, missing = [], probes
+        for work in self.works if first else reversed(self.works):
+            taken = min(work.probes, missing)
+            works += [msgspec.structs.replace(work, probes=taken)] if taken else []
+            missing -= taken
+        works = works if first else works[::-1]
+        if missing > 0:
+            last = self.works[-1] if self.works else Work("part")
+            works.append(msgspec.structs.replace(last, probes=missing))
+        return Plan(tuple(works), self.disk)
+
+
+class Size(msgspec.Struct, frozen=True):
+    """What is known of the working model, beside the findings. ``nodes`` 0: not read yet; ``index`` None: no search has
+    looked at it yet. ``captured``, ``weights``: bytes of reference values and of models that the session holds now."""
+
+    nodes: int = 0
+    index: GraphIndex | None = None
+    captured: int = 0
+    weights: int = 0
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A probe that was measured: what it took, and for what."""
+
+    kind: Kind
+    rows: int
+    runs: int
+    seconds: float
+    run_seconds: float = 0.0
+
+
+class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a step is expected to take; -1: unknown. ``probes`` are those whose answers are not known already; ``runs`` counts
+    each feed; ``disk``: bytes at most."""
+
+    probes: int = -1
+    builds: int = -1
+    runs: int = -1
+    seconds: float = -1.0
+    disk: int = -1
+
+
+def cost(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
+    """The plan, priced. ``slots``: probes at a time; a search that runs ahead on n of them needs about log2(n + 1) times less,
+    as each answer decides one of two ways."""
+    built = [w for w in plan.works if w.kind != "read"]
+    parts = [(w, price(w, seen)) for w in plan.works if w.probes]
+    known = [seconds / ((1 + slots).bit_length() - 1 if w.ahead else 1) for w, seconds in parts if seconds is not None]
+    return Cost(
+        probes=plan.probes,
+        builds=sum(w.probes for w in built),
+        runs=sum(w.probes * w.runs * max(1, w.rows) for w in built),
+        seconds=round(sum(known), 3) if len(known) == len(parts) else -1.0,
+        disk=plan.disk + LINE * plan.probes if plan.disk >= 0 else -1,
+    )
+
+
+def price(work: Work, seen: Sequence[Seen]) -> float | None:
+    """Seconds of all its probes; None where nothing like it was measured."""
+    each = _each(work, [s for s in seen if s.kind == work.kind])
+    if each is None and work.kind in BESIDE_WHOLE:
+        each = _each(msgspec.structs.replace(work, rows=min(1, work.rows)), [s for s in seen if s.kind == "whole"])
+        each = None if each is None else BESIDE_WHOLE[work.kind] * each
+    if each is None and work.kind == "read" and seen:
+        each = min(s.seconds for s in seen)
+    return None if each is None else work.probes * each
+
+
+def _each(work: Work, like: Sequence[Seen]) -> float | None:
+    """Seconds of one probe, from those of its kind: with as many rows where there are such, else between the nearest on either
+    side. More runs than those had cost a run each."""
+    if not like:
+        return None
+    at: dict[int, list[Seen]] = {}
+    for s in like:
+        at.setdefault(s.rows, []).append(s)
+    rows = work.rows or max(at)
+    took = {n: statistics.median(s.seconds for s in found[-RECENT:]) for n, found in at.items()}
+    below, above = max((n for n in took if n <= rows), default=0), min((n for n in took if n >= rows), default=0)
+    if below == above or not above:
+        single = took[below]
+    elif not below:
+        single = took[above]
+    else:
+        single = took[below] + (took[above] - took[below]) * (rows - below) / (above - below)
+    usual = statistics.median(s.runs for s in like)
+    a_run = statistics.median(s.run_seconds / max(1, s.runs * s.rows) for s in like)
+    return max(0.0, single + (work.runs - usual) * a_run * rows)
+
+
+def kind(probe: AnyProbe, engine: str, reference: str, nodes: int) -> Kind | None:
+    """What a probe of a session counts as; None for a look at an engine. ``nodes``: of the model."""
+    match probe:
+        case Check():
+            return "check"
+        case Measure():
+            if parse(probe.engine).name != parse(engine).name or probe.reference != reference:
+                return "other"
+            if probe.candidate.nodes == ranges.ALL and not _severs_most(probe, nodes):
+                return "watched" if probe.marks else "whole"
+            return "alone" if _severs_most(probe, nodes) else "part"
+    return None if type(probe).__name__ == "Inspect" else "read"
+
+
+def _severs_most(probe: Measure, nodes: int) -> bool:
+    return not probe.effect and 2 * len(ranges.decode(probe.candidate.severed)) > nodes
+
+
+def rows(samples: Iterable[str], infos: Iterable[SampleInfo]) -> int:
+    """How many rows these samples feed; a feed whose rows cannot be told apart counts as one."""
+    held = {info.id: max(1, info.rows) for info in infos}
+    return sum(1 if "/" in s else held.get(s, 1) for s in samples)
+
+
+def seen(
+    measured: Iterable[tuple[AnyProbe, Measurement, float]],
+    engine: str,
+    reference: str,
+    infos: Sequence[SampleInfo],
+    nodes: int,
+) -> tuple[Seen, ...]:
+    """What the probes of a session took, those that worked. ``measured``: probe, answer, seconds on the wall."""
+    found = []
+    for probe, m, seconds in measured:
+        what = kind(probe, engine, reference, nodes)
+        if what is None or m.status != "ok" or seconds <= 0:
+            continue
+        fed: Any = getattr(probe, "samples", None)
+        found.append(
+            Seen(what, rows(fed, infos) if fed else 1, max(1, getattr(probe, "runs", 1)), seconds, m.run_seconds)
+        )
+    return tuple(found)

@@ -1,0 +1,284 @@
+"""What each step is going to ask, told beforehand: one rule a step, from what is known when it is offered.
+
+The counts were fitted on real sessions (docs/estimates.md has them beside what came); they are what usually happens where a step
+fails to fail, not a bound. ``disk`` is a bound: every tensor of every row captured, every case saved with all weights.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from engines.graph import ranges
+from engines.graph.quantized import layers
+from engines.spec import parse, unquantized
+from engines.steps.base import StepContext
+from engines.steps.confirm import ConfirmParams
+from engines.steps.cost import Kind, Plan, Size, Work, rows
+from engines.steps.extract import ExtractParams
+from engines.steps.layerwise import PARTS, LayerwiseParams, batches, markable
+from engines.steps.nondeterminism import NondeterminismParams
+from engines.steps.precision import PrecisionParams
+from engines.steps.prepare import all_feeds
+from engines.steps.ranking import MOST_EFFECTS
+from engines.steps.reduce import ReduceParams
+from engines.steps.repeat import RepeatParams
+from engines.steps.tactics import TacticsParams
+from engines.steps.workaround import SPREAD_BUDGET, TIMED, WorkaroundParams
+
+TABLE = 1 << 10  # bytes of one tensor's scores
+SHRINKS = 7  # edits that are tried on what is left of a case
+SETTLED = 1 + SHRINKS + 1  # a case beside its fresh builds: fed exactly, shrunk, its passing neighbour
+GROWN = 6  # probes for each node of a group: it is grown first, then each of its nodes is left out
+EFFECTS = 12  # of so many nodes, one adds an error whose effect is worth asking for
+# Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
+# delta debugging leaves each out once or twice; else the set is grown first, and more samples join.
+FITTING, GROWING = 2, 12
+ANYWHERE = 3  # and for each node of the model, where many others share the blame with the culprits
+FITS = frozenset({"overflow", "epsilon-underflow", "mask-constant"})
+ROUNDING = {"fp16": 2**-11, "tf32": 2**-11, "bf16": 2**-8, "fp32": 2**-24}  # largest relative error of one rounding
+
+
+def compare(ctx: StepContext, _size: Size) -> Plan:
+    """Read, all samples, the worst row alone, the reference a second time, its judge; what a faultless engine would give.
+    Looks that find nothing go on for up to half a minute, which is not counted."""
+    rule = ctx.findings.criterion
+    lower = (rule.precision if rule else "") in ("fp16", "bf16", "int8")
+    emulated = lower and parse(ctx.engine).name not in ("emulate", "reference")
+    works = (_all(ctx),) if ctx.check else (_all(ctx), _one(ctx), Work("other", 2 + emulated, _row(ctx)))
+    return Plan((*_reads(ctx), *works), -1)
+
+
+def sanitize(ctx: StepContext, size: Size) -> Plan:
+    """Clean up, all samples of the new model, the worst row alone; its reference values are captured anew."""
+    row = (_one(ctx),) if _row(ctx) < _rows(ctx) else ()
+    return Plan((Work("read"), _all(ctx, ctx.findings.looks), *row), size.captured + size.weights)
+
+
+def inputs(ctx: StepContext, _size: Size) -> Plan:
+    """All samples once."""
+    return Plan(() if ctx.check else (_all(ctx),))
+
+
+def repeat(ctx: StepContext, size: Size) -> Plan:
+    """One build run again and again; fresh builds where the engine's builds may differ, or the check again."""
+    params = msgspec.convert(dict(ctx.params), RepeatParams)
+    again = ctx.check or _can(ctx, "rebuild")
+    runs = max(params.runs, min(params.most_runs, ctx.findings.looks))
+    same = () if ctx.check else (_one(ctx, runs=runs),)
+    return Plan((*_before(ctx, size), *same, *((_one(ctx, params.builds),) if again else ())))
+
+
+def nondeterminism(ctx: StepContext, size: Size) -> Plan:
+    """Every batch of tensors watched in many runs, then the same on one thread."""
+    params = msgspec.convert(dict(ctx.params), NondeterminismParams)
+    runs = min(params.most_runs, max(params.runs, ctx.findings.looks))
+    watched = Work("watched", _batches(size, params.batch_bytes), _row(ctx), runs)
+    return Plan((*_before(ctx, size), Work("read"), watched, _one(ctx, runs=runs)), TABLE * size.nodes)
+
+
+def tactics(ctx: StepContext, size: Size) -> Plan:
+    """Optimizers: on, off, then one of n found by halving, alone and without it: 2 log2(n) + 1. Tactics: fresh builds, then as
+    many as it takes to halve the layers that differ."""
+    names = tuple(ctx.engine_info.get("optimizers", ()))
+    if _can(ctx, "tactics") and not ctx.check:
+        params = msgspec.convert(dict(ctx.params), TacticsParams)
+        return Plan((*_before(ctx, size), _one(ctx, params.builds + 3 + _halvings(size.nodes))))
+    if not names or ctx.check:
+        return Plan(_before(ctx, size))
+    return Plan((*_before(ctx, size), _one(ctx, 2 * _halvings(len(names)) + 1, ctx.findings.looks)))
+
+
+def layerwise(ctx: StepContext, size: Size) -> Plan:
+    """Every batch of tensors watched; every node alone, in batches of half the bytes, fed as stored and exactly; the effect of
+    the worst nodes, at most ``most_suspects``: of every node and then of every part of the model, where the tolerance is so
+    strict that rounding alone is over a tenth of it."""
+    params = msgspec.convert(dict(ctx.params), LayerwiseParams)
+    rule = ctx.findings.criterion
+    strict = rule is not None and rule.tolerance / 10 < ROUNDING.get(rule.precision, 0.0)
+    effects = min(params.most_suspects, size.nodes) + PARTS if strict else max(4, size.nodes // EFFECTS)
+    works = (
+        Work("read"),
+        Work("watched", _batches(size, params.batch_bytes), _row(ctx)),
+        Work("alone", 2 * _batches(size, params.batch_bytes // 2), _row(ctx), ahead=True),
+        Work("part", min(params.most_suspects + PARTS, effects), _row(ctx), ahead=True),
+    )
+    return Plan((*_before(ctx, size), *works), 3 * TABLE * size.nodes + _activations(size))
+
+
+def extract(ctx: StepContext, size: Size) -> Plan:
+    """The suspect alone; of a group, grown until it fails, what is left when each of its nodes is left out in turn; then the case
+    is settled."""
+    params = msgspec.convert(dict(ctx.params), ExtractParams)
+    first = next(iter(ctx.findings.suspects), None)
+    group = len(ranges.decode(first.nodes)) if first else 0
+    if not group:
+        return Plan((*_before(ctx, size), Work("read")))
+    search = 1 if group == 1 else GROWN * group
+    return Plan((*_before(ctx, size), _part(ctx, search + SETTLED + params.verify)), 2 * size.weights)
+
+
+def reduce(ctx: StepContext, size: Size) -> Plan:
+    """Both ends; a bisection from either side of the node order, two more nodes looked for at a distance; then the case is
+    settled: 2 log2(n) + 6. Searched without cuts: two for each halving and node that is left."""
+    return _reduction(ctx, size, msgspec.convert(dict(ctx.params), ReduceParams))
+
+
+def _reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Plan:
+    search = (2 if params.search != "linear" else 4) * _halvings(size.nodes) + 4
+    settled = params.verify if ctx.check else SETTLED + params.verify
+    ends = (_one(ctx), *(() if ctx.check else (Work("other", 1, _row(ctx)),)))
+    return Plan(
+        (*_before(ctx, size), Work("read"), *ends, _part(ctx, search + settled)), 2 * size.weights + _activations(size)
+    )
+
+
+def double_check(ctx: StepContext, size: Size) -> Plan:
+    """What is known already."""
+    return Plan(_before(ctx, size))
+
+
+def confirm(ctx: StepContext, size: Size) -> Plan:
+    """The case in fresh builds, some known from when it was found; its inside once; the model with it patched or kept, on the
+    search's sample and on all. Where there is no case yet, it is reduced first."""
+    params = msgspec.convert(dict(ctx.params), ConfirmParams)
+    case = ctx.findings.case
+    verified = int(case.verified.partition("/")[2] or 0) if case else ReduceParams().verify
+    again = _part(ctx, max(0, params.repeats - verified) + 2, ahead=False)
+    cured: tuple[Work, ...] = () if ctx.check else (_one(ctx, 2), _all(ctx, real=True), _one(ctx))
+    signature = ctx.findings.round_signature or ctx.findings.signature
+    if cured and signature is not None and signature.nonfinite and _can(ctx, "keep"):
+        # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at.
+        cured = (*cured, _all(ctx, real=True), Work("watched", 1, _row(ctx)))
+    first = Plan(_before(ctx, size)) if case is not None else _reduction(ctx, size, ReduceParams())
+    return Plan((*first.works, again, *cured), first.disk + size.weights + size.captured)
+
+
+def workaround(ctx: StepContext, size: Size) -> Plan:
+    """An option is built twice on all samples and timed beside the engine as it is; else a search for nodes to keep."""
+    findings = ctx.findings
+    params = msgspec.convert(dict(ctx.params), WorkaroundParams)
+    if findings.optimizers or findings.tactics or findings.looks > 1 or _can(ctx, "precision-hint"):
+        runs = findings.looks * 3 if findings.looks > 1 else 1
+        tried = _all(ctx, runs, params.builds + _can(ctx, "casts"), real=True)
+        return Plan((*_before(ctx, size), tried, _one(ctx, 2, TIMED)), size.captured)
+    if not _can(ctx, "keep"):
+        return Plan(_before(ctx, size), size.captured)
+    return _kept(ctx, size, SPREAD_BUDGET if findings.spread and not findings.culprits else params.budget)
+
+
+def precision(ctx: StepContext, size: Size) -> Plan:
+    """A search for nodes to keep."""
+    return _kept(ctx, size, msgspec.convert(dict(ctx.params), PrecisionParams).budget)
+
+
+def quantization(ctx: StepContext, size: Size) -> Plan:
+    """Each layer alone and its pairs, the layers as they are; the effect of each, at most 48; then a search for layers to keep,
+    which begins with those that lose the most."""
+    found = len(layers(size.index)) if size.index else 0
+    effects = min(MOST_EFFECTS, found or max(4, size.nodes // 4))
+    measured = not unquantized(ctx.reference)
+    works = (
+        Work("read", 2),
+        *((_all(ctx), _one(ctx)) if measured else ()),
+        _part(ctx, 2 + effects),
+        Work("watched", 1, _row(ctx)),
+        Work("whole", 2 + 2 * _halvings(effects), _row(ctx), ahead=True),
+    )
+    return Plan((*_before(ctx, size), *works), size.weights + 3 * TABLE * size.nodes)
+
+
+def _kept(ctx: StepContext, size: Size, budget: int) -> Plan:
+    """Nothing and everything kept, on all samples; the culprits' nodes and what surrounds them, grown in a few rings; then
+    delta debugging over what is kept, on the samples that the culprits were found on. Where nobody is accused: over the model."""
+    findings = ctx.findings
+    culprits = findings.culprits
+    seeds = {n for c in culprits for n in ranges.decode(c.keep or c.case.node_ids)}
+    each = FITTING if all(c.cause in FITS for c in culprits) else GROWING
+    wanted = 6 + (each * len(seeds) if seeds else size.nodes)
+    if seeds and findings.spread:
+        wanted = ANYWHERE * size.nodes
+    fed = rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
+    search = Work("whole", min(budget, wanted), fed, ahead=True)
+    return Plan(
+        (*_before(ctx, size), Work("read"), _all(ctx, probes=2, real=True), search), size.weights + size.captured
+    )
+
+
+def _reads(ctx: StepContext) -> tuple[Work, ...]:
+    """The model and the inputs, where they have not been taken in."""
+    blind = bool(ctx.check) and "{inputs}" not in ctx.check and "{expected}" not in ctx.check
+    missing = int(not ctx.findings.model) + int(not ctx.findings.inputs and not blind)
+    return (Work("read", missing),) if missing else ()
+
+
+def _before(ctx: StepContext, _size: Size) -> tuple[Work, ...]:
+    """What ``prepared`` asks of a step that runs alone: nothing once the failure is locked."""
+    if ctx.findings.signature is not None:
+        return ()
+    return (*_reads(ctx), _all(ctx), *(() if ctx.check else (_one(ctx),)))
+
+
+def _whole(ctx: StepContext) -> Kind:
+    return "check" if ctx.check else "whole"
+
+
+def _all(ctx: StepContext, runs: int = 1, probes: int = 1, *, real: bool = False) -> Work:
+    """The whole model on every sample; ``real``: on those that the user gave, where there are any."""
+    return Work(_whole(ctx), probes, _rows(ctx, real=real), max(1, runs))
+
+
+def _one(ctx: StepContext, probes: int = 1, runs: int = 1) -> Work:
+    """The whole model on the sample that the search works on."""
+    return Work(_whole(ctx), probes, _row(ctx), max(1, runs))
+
+
+def _part(ctx: StepContext, probes: int, *, ahead: bool = True) -> Work:
+    looks = ctx.findings.looks
+    return Work("check" if ctx.check else "part", probes, _row(ctx), looks, ahead and looks == 1)
+
+
+def _rows(ctx: StepContext, *, real: bool = False) -> int:
+    samples = ctx.findings.samples
+    return rows(all_feeds(ctx.findings) if real else (s.id for s in samples), samples)
+
+
+def _row(ctx: StepContext) -> int:
+    """Rows of the sample that the search works on; 1 where it is not chosen yet."""
+    sample = ctx.findings.sample
+    return rows((sample,), ctx.findings.samples) if sample else 1
+
+
+def _can(ctx: StepContext, what: str) -> bool:
+    return bool(ctx.engine_info.get("capabilities", {}).get(what, {"present": False})["present"])
+
+
+def _halvings(n: int) -> int:
+    return max(1, n).bit_length()
+
+
+def _batches(size: Size, limit: int) -> int:
+    """How many runs it takes to watch every tensor; one where sizes are not known yet."""
+    return len(batches(size.index, markable(size.index)[0], limit)) or 1 if size.index else 1
+
+
+def _activations(size: Size) -> int:
+    """Bytes of all that one sample makes of the model inside, where it is known."""
+    return sum(max(0, t.bytes) for t in size.index.tensors if t.kind == "node") if size.index else 0
+
+
+PLANS: Mapping[str, Callable[[StepContext, Size], Plan]] = {
+    "compare": compare,
+    "sanitize": sanitize,
+    "inputs": inputs,
+    "repeat": repeat,
+    "nondeterminism": nondeterminism,
+    "tactics": tactics,
+    "layerwise": layerwise,
+    "extract": extract,
+    "reduce": reduce,
+    "double-check": double_check,
+    "confirm": confirm,
+    "workaround": workaround,
+    "precision": precision,
+    "quantization": quantization,
+}

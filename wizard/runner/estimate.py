@@ -1,0 +1,112 @@
+"""What a step will cost before it runs, and how much is left while it does: its plan, priced by this session's probes."""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engines.data.store import Store
+from engines.graph.index import GraphIndex
+from engines.probe import Describe, Measurement
+from engines.steps.base import StepContext, StepSpec
+from engines.steps.cost import Cost, Plan, Seen, Size, cost, seen
+from wizard.runner.drive import index_of, replayed
+from wizard.runner.ledger import asked_probe
+from wizard.session.state import State
+
+OVERRUN = 10  # a plan that is used up goes on with one more probe for each ten that were answered
+SLOW = 0.2  # a probe that takes longer than expected is taken to need this part of what it has taken
+
+
+class Experience:
+    """What the probes of one session took. Each is looked at once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._found: dict[str, tuple[int, Seen | None]] = {}
+
+    def of(self, state: State, ctx: StepContext) -> tuple[Seen, ...]:
+        """In the order in which they were measured."""
+        for name, known in state.known.items():
+            if name in self._found and self._found[name][0] == known.seq:
+                continue
+            probe = asked_probe(state, name, self._store)
+            answer = known.measurement or Measurement()  # a large one lies in a file; its status was ok
+            took = ((probe, answer, known.seconds),) if probe is not None else ()
+            new = seen(took, ctx.engine, ctx.reference, ctx.findings.samples, state.nodes)
+            self._found[name] = (known.seq, new[0] if new else None)
+        return tuple(s for name in state.known if (s := self._found[name][1]) is not None)
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A step before it starts. ``known``: probes that it will ask and whose answers are known already; ``plan`` and ``cost``
+    are of those beyond; ``plan`` None: nothing can be said."""
+
+    plan: Plan | None = None
+    cost: Cost = Cost()
+    known: int = 0
+    slots: int = 1
+
+
+def estimate(
+    spec: StepSpec[Any],
+    ctx: StepContext,
+    state: State,
+    fingerprints: Mapping[str, str],
+    store: Store,
+    found: tuple[Seen, ...],
+    slots: int,
+) -> Estimate:
+    """What the step is expected to ask and take. Never raises: an estimate must not stop a session."""
+    try:
+        finish, _, known = replayed(spec, ctx, state, dict(fingerprints), store)
+        plan = Plan() if finish is not None else spec.plan(ctx, _size(ctx, state, store)).after(known)
+        slots = 1 if spec.exclusive else slots
+        return Estimate(plan, cost(plan, found, slots), known, slots)
+    except Exception:  # parameters that do not fit, an index that is gone: the step itself will say so
+        return Estimate()
+
+
+def left(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting: float) -> tuple[int, float]:
+    """(probes still to come, seconds they will take), the probe at work among them; -1 where nothing is known.
+
+    ``done``: probes answered in this run. ``said``: how many the step itself says are to come, -1 where it says nothing.
+    ``waiting``: seconds that the probe at work has taken so far. Never 0 while a probe is at work.
+    """
+    if made.plan is None and said < 0:
+        return -1, -1.0
+    plan = (made.plan or Plan()).after(max(0, done - made.known))
+    rest = plan.of(max(1, said if said >= 0 else max(plan.probes, done // OVERRUN)))
+    first, whole = cost(rest.of(1, first=True), found).seconds, cost(rest, found, made.slots).seconds
+    if whole < 0:
+        return rest.probes, -1.0
+    beyond = max(0.0, whole - first)
+    return rest.probes, round(beyond + (first - waiting if waiting < first else SLOW * waiting), 1)
+
+
+def _size(ctx: StepContext, state: State, store: Store) -> Size:
+    return Size(state.nodes, _index(ctx, state, store), _bytes(store.captures), _bytes(store.models))
+
+
+def _index(ctx: StepContext, state: State, store: Store) -> GraphIndex | None:
+    """The working model's graph, with the shapes of a reference run, where a step has asked for it."""
+    for name, asked in reversed(list(state.asked.items())):
+        probe, known = asked.probe, state.known.get(name)
+        answer = known.measurement if known else None
+        if isinstance(probe, Describe) and probe.model == ctx.findings.model and answer and answer.status == "ok":
+            return index_of(store.root, answer.artifact("index"))
+    return None
+
+
+def _bytes(folder: Path) -> int:
+    """What lies below a folder; what cannot be seen does not count."""
+    total = 0
+    with contextlib.suppress(OSError):
+        for path, _, names in os.walk(folder):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    total += (Path(path) / name).lstat().st_size
+    return total
