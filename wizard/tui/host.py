@@ -8,6 +8,7 @@ from textual.signal import Signal
 
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.library import Library
+from wizard.tui.paint import Sparing
 from wizard.tui.requests import Request
 from wizard.tui.scene import Scene
 
@@ -77,7 +78,7 @@ class Host(Protocol):
         ...
 
 
-class Hosted(Screen[None]):
+class Hosted(Sparing[None]):
     """A screen of our application."""
 
     @property

@@ -95,6 +95,10 @@ class StepScreen(SessionScreen):
     question = getters.query_one("#question", Panel)
     answers = getters.query_one(Answers)
     page = getters.query_one("#page", VerticalScroll)
+    around = getters.query_one("#around", Panel)
+    around_beside = getters.query_one("#around-beside", Panel)
+    notes = getters.query_one("#notes-below", Notes)
+    notes_beside = getters.query_one("#notes-beside", Notes)
 
     def content(self) -> ComposeResult:
         yield Crumb(id="crumb")
@@ -104,7 +108,7 @@ class StepScreen(SessionScreen):
             with Vertical(id="centre"):
                 with VerticalScroll(id="page", can_focus=False):
                     yield Panel("", Text(id="ask"), Text(id="explain", classes="quiet"), id="question")
-                    yield Troubles(*(kind for kind in ORDER if kind != "worker"))
+                    yield Troubles(*(kind for kind in ORDER if kind != "worker"), id="troubles")
                     yield Panel(
                         "What will run",
                         Text(id="plan"),
@@ -118,15 +122,13 @@ class StepScreen(SessionScreen):
                         yield Panel("Smallest that fails", Smallest(id="smallest"), id="smallest-panel")
                     yield Panel("Log", Tail(id="tail"), id="log-panel")
                     yield Panel("Measured", Evidence(id="evidence"), id="measured-panel")
-                    yield Troubles("worker")  # counted already: below what was measured
-                    yield Panel(
-                        "Around the suspect (v shows more)", Surroundings(classes="around"), classes="around-panel"
-                    )
+                    yield Troubles("worker", id="deaths")  # counted already: below what was measured
+                    yield Panel("Around the suspect (v shows more)", Surroundings(), id="around")
                     yield Notes(id="notes-below")
                 yield Panel("Your answer", Answers(), id="answers-panel")
             with VerticalScroll(id="side", can_focus=False):
                 yield Notes(id="notes-beside")
-                yield Panel("Around the suspect (v shows more)", Surroundings(classes="around"), classes="around-panel")
+                yield Panel("Around the suspect (v shows more)", Surroundings(), id="around-beside")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Keys that make no sense on this face are neither shown nor obeyed."""
@@ -139,9 +141,9 @@ class StepScreen(SessionScreen):
         face = scene.face
         if face == "ended":
             return
-        for name in FACES:
-            self.set_class(name == face, f"-{name}")
         here, node, visit, route = scene.node, scene.at, scene.visit, scene.state.route
+        measured = bool(visit and visit.outcome)
+        self.update_classes({**{f"-{name}": name == face for name in FACES}, "-bare": not measured})
         self.route.show(scene.flow, route, here, self._doing(scene))
         self.crumb.show(scene.flow, route, here)
         number = len([v for v in route if v.answer]) + 1
@@ -152,16 +154,17 @@ class StepScreen(SessionScreen):
             self._drawn = (here, face)
             self.page.scroll_home(animate=False)
             self.call_after_refresh(self._follow)
+            self.refresh_bindings()
         asking = visit.question.ask if visit and visit.question else (node.ask if node else "")
         self.query_one("#ask", Text).show(asking, "bold")
         explain = node.explain if node else ""
         self.query_one("#explain", Text).show(explain.split("\n\n")[0] if face != "offer" else explain)
         found = troubles(scene)
-        for shown in self.query(Troubles):
-            shown.show(found)
+        self.query_one("#troubles", Troubles).show(found)
+        self.query_one("#deaths", Troubles).show(found)
         self._plan(scene)
         self._work(scene)
-        if visit:
+        if visit and face == "ask":
             criterion = scene.state.findings.criterion
             height = 5 if self.app.size.height >= 32 else 3
             tolerance = criterion.tolerance if criterion else None
@@ -170,17 +173,14 @@ class StepScreen(SessionScreen):
                 visit.outcome or {}, node.evidence if node else (), visit.step, seen
             )
         located = face == "ask" and visit is not None and any((visit.outcome or {}).get(name) for name in LOCATED)
-        for around in self.query(".around").results(Surroundings):
-            around.show(scene.sight.places[-1:])
-        for panel in self.query(".around-panel"):
+        for panel in (self.around, self.around_beside):
             panel.display = located and bool(scene.sight.places)
-        self.set_class(not (visit and visit.outcome), "-bare")
-        self.query_one("#measured-panel").display = face == "ask" and bool(
-            visit and (visit.outcome or (node and node.evidence))
-        )
+            if panel.display:
+                panel.query_one(Surroundings).show(scene.sight.places[-1:])
+        self.query_one("#measured-panel").display = face == "ask" and (measured or bool(node and node.evidence))
         because = next((o.because for o in offered(visit) if o.recommended), "") if face == "ask" else ""
         made = commands(scene) if face in ("offer", "ask") else ()
-        for notes in self.query(Notes):
+        for notes in (self.notes, self.notes_beside):
             notes.show(because, made)
         if face == "ask" and visit:
             self.answers.show(scene.flow, offered(visit), measured=bool(visit.step))
@@ -191,7 +191,6 @@ class StepScreen(SessionScreen):
                 self.query_one(Probes).focus()
         elif self.focused is not None:
             self.set_focus(None)
-        self.refresh_bindings()
 
     def _doing(self, scene: Scene) -> str:
         """The state of the step at hand, in a word or two."""
@@ -225,7 +224,8 @@ class StepScreen(SessionScreen):
         self.query_one("#how", Text).show("Enter runs it; s skips it.", "bold $recommended")
 
     def _work(self, scene: Scene) -> None:
-        self.query_one("#log-panel").display = False
+        written = [line for line in scene.log if line.strip()] if scene.face == "running" else []
+        self.query_one("#log-panel").display = bool(written)
         if scene.face == "starting":
             waiting = scene.work if scene.work.phase == "running" else msgspec.structs.replace(scene.work, text=WAITING)
             self.query_one("#doing", Doing).show(waiting, Hunt())
@@ -239,9 +239,7 @@ class StepScreen(SessionScreen):
         smallest = self.query_one("#smallest", Smallest)
         smallest.show(hunt, work, scene.state.nodes, scene.now)
         self.query_one("#smallest-panel").display = smallest.known
-        written = [line for line in scene.log if line.strip()]
         self.query_one("#tail", Tail).show(written)
-        self.query_one("#log-panel").display = bool(written)
 
     def _once(self, what: str) -> bool:
         """False for a key that was pressed twice before the runner could answer the first."""

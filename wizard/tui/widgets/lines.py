@@ -102,12 +102,15 @@ class Panel(VerticalGroup):
 
     def __init__(self, title: str, *children: Widget, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (the name is Textual's)
         super().__init__(*children, id=id, classes=classes)
+        self._named = (title, "")
         self.border_title = literal(title)
 
     def name_it(self, title: str, subtitle: str = "") -> None:
         """Change the title; ``subtitle`` stands at the lower edge."""
-        self.border_title = literal(title)
-        self.border_subtitle = literal(subtitle) if subtitle else None
+        if (title, subtitle) != self._named:
+            self._named = (title, subtitle)
+            self.border_title = literal(title)
+            self.border_subtitle = literal(subtitle) if subtitle else None
 
 
 def wrap(text: str, width: int, style: str = "") -> list[Content]:

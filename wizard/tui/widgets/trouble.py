@@ -40,8 +40,8 @@ class Told(Lines):
 class Troubles(VerticalGroup):
     """One panel a kind; those with nothing to say take no room."""
 
-    def __init__(self, *kinds: Kind) -> None:
-        super().__init__()
+    def __init__(self, *kinds: Kind, id: str | None = None) -> None:  # noqa: A002 (the name is Textual's)
+        super().__init__(id=id)
         self._kinds = kinds or ORDER
 
     def compose(self) -> ComposeResult:

@@ -16,6 +16,7 @@ from textual.visual import Visual
 
 from wizard.tui import keys
 from wizard.tui.literal import literal
+from wizard.tui.paint import Sparing
 
 ResultT = TypeVar("ResultT")
 
@@ -65,7 +66,7 @@ class Behind(Visual):
         return self._screen.size.height
 
 
-class Card(ModalScreen[ResultT]):
+class Card(Sparing[ResultT], ModalScreen[ResultT]):
     """A framed overlay; Esc closes it with no result. Subclasses compose their ``body``."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings("close")
@@ -76,6 +77,7 @@ class Card(ModalScreen[ResultT]):
         self._behind: Behind | None = None
 
     def compose(self) -> ComposeResult:
+        self.classify()
         with Vertical(classes="card") as frame:
             frame.border_title = literal(self._title)
             frame.border_subtitle = literal(self.told(self._hint))

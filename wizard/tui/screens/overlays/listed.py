@@ -35,11 +35,12 @@ class Listed(Card[ResultT]):
         if self._text:
             yield Text(self._text, classes="paragraph", id="listed-text")
         prompts = [prompt(entry) for entry in self._entries]
+        first = self._entries[self._first] if self._first < len(self._entries) else Entry("", "")
         with Vertical(classes="listed"):
             yield OptionList(*(Option(prompt) for prompt in prompts), markup=False, classes="list")
             with VerticalScroll(classes="detail", can_focus=False):
-                yield Text("", id="detail")
-                yield Text("", keep=True, id="detail-kept")
+                yield Text("" if first.keep else first.detail, id="detail")
+                yield Text(first.detail if first.keep else "", keep=True, id="detail-kept")
 
     def on_mount(self) -> None:
         """The first is highlighted."""
