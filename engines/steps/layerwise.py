@@ -7,7 +7,7 @@ error alone ties five infinities of which three are harmless.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from engines.compare.judge import LARGE, SHARE, badness, judge_whole, limit, ove
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Candidate, Measurement, Score
+from engines.spec import parse
 from engines.steps.base import Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub, Suspect
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import LayerwiseOutcome
@@ -76,6 +77,8 @@ class _Watched(msgspec.Struct):
     failing: int = 0
     ran: int = 0
     reason: str = ""
+    way: str = "outputs"  # in which the failure showed last
+    hidden: bool = False  # watched in another way, some of it did not show
 
 
 def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
@@ -113,6 +116,10 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
         suspects = ()  # each of them is one of many alike
     for t in _first_nonfinite(ask.index, seen.inherited):
         rows[t]["first_nonfinite"] = True
+    groups = (yield from _groups(ask)) if suspects else ()
+    joined = {name: g for g in groups for name in g["nodes"]}
+    for row in rows.values():
+        row["group"] = joined.get(row["node"], {}).get("layer", "")
     table = [rows[t] for t in sorted(rows)]
     bad = [r for r in table if r["error"] is not None and r["error"] > limit(ask.criterion, r["name"])]
     first_bad = bad[0] if bad else None
@@ -133,14 +140,17 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
         largest_part=max(shares) if spread else None,
         harmless=harmless,
         profile=profile([r["error"] for r in table if r["error"] is not None]),
+        groups=len(groups),
+        group=_joined(ask, top, joined),
         reason=seen.reason,
         message=_message(observer, top, max(shares) if spread else None, ask, table, seen)
+        + _watched_so(seen)
         + left_whole(ask.index, len(seen.skipped)),
     )
     return Finish(
         outcome,
         msgspec.structs.replace(findings, suspects=suspects, spread=spread, case=None),
-        tables={"tensors": table},
+        tables={"tensors": table} | ({"groups": list(groups)} if groups else {}),
     )
 
 
@@ -162,27 +172,56 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
     can = tuple(t for t in can if ask.index.tensors[t].producer in live)
     # Where nothing lies between inputs and outputs, the model as it is says all that watching could.
     todo = [(b, params.splits) for b in batches(ask.index, can, params.batch_bytes) or [()]]
+    ways = _ways(ask.ctx)
     while todo:
         batch, splits = todo.pop(0)
-        yield Note(f"watching {len(batch)} tensors in one run")
-        m: Measurement = yield ask.whole((ask.findings.sample,), marks=ranges.encode(batch))
-        if m.status != "ok":
-            seen.reason = seen.reason or m.message
-            if splits > 0 and len(batch) > 1:
-                middle = len(batch) // 2
-                todo[:0] = [(batch[:middle], splits - 1), (batch[middle:], splits - 1)]
-            else:
-                seen.skipped.extend(batch)
-            continue
-        seen.ran += 1
-        if judge_whole(m, ask.criterion).failed:
-            seen.failing += 1
-            row = ask.row(judge.worst_run(m, ask.criterion))
-            seen.inherited.update(
-                (ask.index.by_name[score.name], score) for score in row.marks if score.name in ask.index.by_name
-            )
-        # A batch that cures the failure says nothing about its tensors: what it saw is left out.
+        ran = failed = False
+        for way, engine in ways.items():
+            yield Note(f"watching {len(batch)} tensors in one run")
+            m: Measurement = yield ask.whole((ask.findings.sample,), marks=ranges.encode(batch), engine=engine)
+            if m.status != "ok":
+                seen.reason = seen.reason or m.message
+                continue
+            ran = True
+            # What cures the failure says nothing about its tensors: what it saw is left out.
+            if failed := judge_whole(m, ask.criterion).failed:
+                seen.failing += 1
+                seen.way = way
+                row = ask.row(judge.worst_run(m, ask.criterion))
+                seen.inherited.update(
+                    (ask.index.by_name[score.name], score) for score in row.marks if score.name in ask.index.by_name
+                )
+                break
+        seen.ran += ran
+        seen.hidden |= not failed or seen.way != next(iter(ways))
+        if not ran and splits > 0 and len(batch) > 1:
+            middle = len(batch) // 2
+            todo[:0] = [(batch[:middle], splits - 1), (batch[middle:], splits - 1)]
+        elif not ran:
+            seen.skipped.extend(batch)
     return seen
+
+
+def _ways(ctx: StepContext) -> dict[str, str]:
+    """How tensors can be watched -> engine spec, in the order to try: as asked for; then by the engine's listener, if it has one.
+    What cannot be built with more outputs, or is cured by them, may be built with a listener."""
+    spec = parse(ctx.engine)
+    capabilities = ctx.engine_info.get("capabilities", {})
+    asked = spec.get("observe", "outputs")
+    ways = {asked: ctx.engine}
+    for way, needs in (("unfused", "unfused-debug-tensors"), ("debug", "debug-tensors")):
+        if asked == "outputs" and capabilities.get(needs, {"present": False})["present"]:
+            ways[way] = str(spec.with_option("observe", way))
+    return ways
+
+
+def _groups(ask: Inquiry) -> Sub:
+    """The layers of the built engine, nothing watched, that stand for several nodes; none where it does not tell."""
+    if not ask.ctx.engine_info.get("capabilities", {}).get("layers", {"present": False})["present"]:
+        return ()
+    yield Note("which nodes does the engine join?")
+    m: Measurement = yield ask.whole((ask.findings.sample,), record=True)
+    return tuple(m.facts.get("build", {}).get("groups", ()))
 
 
 def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
@@ -219,7 +258,7 @@ def _worst_of(ask: Inquiry, m: Measurement) -> dict[str, Score]:
     """The judged scores by name, each the worst of all runs; none where the probe could not be answered."""
     found: dict[str, Score] = {}
     for run in (m.results, *m.runs) if m.status == "ok" and m.results else ():
-        for score in ask.row(msgspec.structs.replace(m, results=run)).outputs:
+        for score in ask.row(msgspec.structs.replace(m, results=run, runs=())).outputs:
             held = found.get(score.name)
             if held is None or badness(score, ask.criterion) > badness(held, ask.criterion):
                 found[score.name] = score
@@ -398,6 +437,7 @@ def _row(ask: Inquiry, tensor: int, score: Score | None) -> dict[str, Any]:
         "first_nonfinite": False,
         "harmless": False,
         "reference_absmax": score.absmax if score else None,
+        "group": "",
     }
 
 
@@ -431,6 +471,25 @@ def _message(
         f"{ask.names([top.node])[0]} ({ask.index.nodes[top.node].op}) adds {what}: "
         f"own {_say(top.own)}, effect {_say(top.effect)}."
     )
+
+
+def _watched_so(seen: _Watched) -> str:
+    """How the tensors were watched where it matters, one sentence with a space in front."""
+    how = {"debug": "by a listener (observe=debug)", "unfused": "by a listener, layers fused as ever (observe=unfused)"}
+    if not seen.failing or seen.way not in how or not seen.hidden:
+        return ""
+    return f" They were watched {how[seen.way]}: made outputs, they hid the failure or could not be built."
+
+
+def _joined(ask: Inquiry, top: Suspect | None, joined: Mapping[str, Mapping[str, Any]]) -> str:
+    """What the engine computes together with the culprit, as ``12 nodes: Pow, ReduceMean, ...``; empty where it stands alone."""
+    name = ask.index.nodes[top.node].name if top else ""
+    if name not in joined:
+        return ""
+    ops = {n.name: n.op for n in ask.index.nodes}
+    nodes = joined[name]["nodes"]
+    kinds = dict.fromkeys(ops[n] for n in nodes if n in ops)
+    return f"{len(nodes)} nodes: {', '.join(kinds)}"
 
 
 def left_whole(index: GraphIndex, skipped: int) -> str:

@@ -114,6 +114,8 @@ class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     spread: bool = False
     largest_part: float | None = None  # where it is spread: the largest share of it that an eighth of the model makes
     harmless: int = 0
+    groups: int = 0  # layers of the built engine that stand for several nodes, where it tells
+    group: str = ""  # what it computes together with the culprit
     profile: str = ""  # error by depth, log10, as a sparkline-ready comma list
     reason: str = ""
     message: str = ""

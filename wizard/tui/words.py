@@ -67,6 +67,8 @@ LABELS: Mapping[str, str] = {
     "culprit_op": "operator",
     "first_bad": "first tensor over tolerance",
     "first_nonfinite": "first NaN or infinity",
+    "groups": "layers of several nodes",
+    "group": "computed together with it",
     "inherited": "its error in the whole model",
     "added": "its error when fed exactly",
     "effect": "effect on the outputs",

@@ -1,0 +1,75 @@
+"""layerwise where made outputs hide the failure or cannot be built, and the engine has a listener: that is tried next."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from engines.probe import Measure, Measurement
+
+
+def chain(path: Path, length: int = 4) -> Path:
+    nodes = [helper.make_node("Tanh", [f"t{i}"], [f"t{i + 1}"], name=f"layer{i}") for i in range(length)]
+    ends = [helper.make_tensor_value_info(f"t{i}", TensorProto.FLOAT, [2, 3]) for i in (0, length)]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+CURED = "fake:fault=wrong,nodes=layer2,marks=cure"
+SEEN = "fake:fault=wrong,nodes=layer2,marks=keep"
+
+
+def listening(session: Any, outputs: str) -> Any:
+    """The fake engine with a listener. ``outputs``: what becomes of tensors that are made outputs (cured | build-failed)."""
+    asked, info = session.ask, session.info
+    able = {**info["capabilities"], "debug-tensors": {"present": True}, "layers": {"present": True}}
+    session.info = {**info, "capabilities": able}
+    ways: list[str] = []
+
+    def ask(probe: Any) -> Any:
+        if isinstance(probe, Measure) and probe.marks:
+            ways.append("debug" if "observe=debug" in probe.engine else "outputs")
+            if ways[-1] == "outputs" and outputs == "build-failed":
+                return Measurement(status="build-failed", message="Could not find any implementation for node layer2.")
+            engine = SEEN if ways[-1] == "debug" else CURED
+            return asked(msgspec.structs.replace(probe, engine=engine))
+        m = asked(probe)
+        if isinstance(probe, Measure) and probe.record:
+            group = {"layer": "__myl_Tanh_0", "tactic": "0x1", "nodes": ["layer1", "layer2"]}
+            return msgspec.structs.replace(m, facts={**m.facts, "build": {"groups": [group]}})
+        return m
+
+    session.ask = ask
+    return ways
+
+
+@pytest.mark.parametrize("outputs", ["cured", "build-failed"])
+def test_what_outputs_hide_a_listener_sees(open_model: Callable[..., Any], tmp_path: Path, outputs: str) -> None:
+    session = open_model(chain(tmp_path / "chain.onnx"), CURED)
+    ways = listening(session, outputs)
+    done = session.step("layerwise").finish
+    assert ways == ["outputs", "debug"]  # the whole batch by the listener, before it is taken apart
+    assert done.outcome.observer == "reproduces"
+    assert done.outcome.culprit == "layer2"
+    assert (
+        "by a listener (observe=debug): made outputs, they hid the failure or could not be built"
+        in done.outcome.message
+    )
+    # What the engine joins is shown as a group.
+    assert done.outcome.group == "2 nodes: Tanh"
+    assert done.tables["groups"][0]["nodes"] == ["layer1", "layer2"]
+    assert {r["name"]: r["group"] for r in done.tables["tensors"]} == {
+        "t1": "", "t2": "__myl_Tanh_0", "t3": "__myl_Tanh_0", "t4": "",
+    }  # fmt: skip
+
+
+def test_without_a_listener_the_failure_stays_hidden(open_model: Callable[..., Any], tmp_path: Path) -> None:
+    session = open_model(chain(tmp_path / "chain.onnx"), CURED)
+    outcome = session.step("layerwise").finish.outcome
+    assert outcome.observer == "improves"
+    assert outcome.group == ""
