@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from textual import work
+from textual import events, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
@@ -17,6 +17,7 @@ from textual.filter import Monochrome
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.signal import Signal
+from textual.widgets import Input
 
 from engines.data.store import atomic
 from wizard.cli.exits import FOUND, STOPPED, Refusal
@@ -114,6 +115,11 @@ class Narrowdown(App[int]):
         elif self._setup is not None:
             self.push_screen(SetupScreen(self._setup))
 
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Where no motion is wanted (``TEXTUAL_ANIMATIONS=none``), a field's cursor does not blink either."""
+        if self.animation_level == "none" and isinstance(event.widget, Input):
+            event.widget.cursor_blink = False
+
     def on_unmount(self) -> None:
         """Stop looking; a runner that was told to go on does."""
         self._stop_watching.set()
@@ -167,7 +173,8 @@ class Narrowdown(App[int]):
         self.scene = message.scene
         if first or (message.scene.face == "ended") != (before == "ended"):
             self._show(message.scene)
-            if message.scene.face == "ended" and not message.scene.files:
+            # An end that was reached just now may not be the one whose files lie there: there may have been a rewind.
+            if message.scene.face == "ended" and (not first or not message.scene.files):
                 self._hand_on(message.scene.folder)
         self.scene_changed.publish(message.scene)
         if self._welcome:

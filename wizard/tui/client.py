@@ -24,6 +24,7 @@ from wizard.session.events import AnyEvent
 from wizard.session.problems import SessionProblem
 from wizard.session.state import State
 from wizard.tui.board import Board
+from wizard.tui.ending import MIXED, REPORT
 from wizard.tui.scene import Scene, Work
 from wizard.tui.sight import Eye
 
@@ -198,11 +199,13 @@ def disk(folder: Path) -> tuple[int, int]:
 
 
 def bundle(folder: Path) -> tuple[str, ...]:
-    """The files of the case bundle, relative to the session folder, sorted; at most a hundred."""
+    """What there is to hand on, relative to the session folder: the report, the model with the workaround, the files of the case
+    bundle, sorted; at most a hundred of these."""
     case = folder / "case"
     with contextlib.suppress(OSError):
-        if case.is_dir():
-            return tuple(sorted(str(path.relative_to(folder)) for path in case.rglob("*") if path.is_file()))[:100]
+        beside = [name for name in (REPORT, MIXED) if (folder / name).is_file()]
+        files = [str(path.relative_to(folder)) for path in case.rglob("*") if path.is_file()] if case.is_dir() else []
+        return (*beside, *sorted(files)[:100])
     return ()
 
 

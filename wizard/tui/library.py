@@ -60,7 +60,8 @@ class Library(Protocol):
         ...
 
     def finish(self, folder: Path) -> None:
-        """At an end: write the bundle, where there is a case, and the report into the session's folder."""
+        """At an end: write the report into the session's folder, the bundle where there is a case, the model with the workaround
+        where one can be written."""
         ...
 
 
@@ -156,6 +157,7 @@ class Sessions:
         if self._watch:
             return
         from wizard.bundle.export import NothingToExport, export
+        from wizard.cli.run import worked_around
         from wizard.machine import MachineProblem
         from wizard.report import to_html
         from wizard.report.read import read
@@ -166,5 +168,6 @@ class Sessions:
                 temporary.write_text(to_html(reading.report()), encoding="utf-8")
             with contextlib.suppress(NothingToExport):
                 export(reading, folder / "case")
+            worked_around(reading)
         except (SessionProblem, FlowProblem, MachineProblem) as error:
             raise Refusal(getattr(error, "code", BAD_USAGE), f"The bundle could not be written: {error}") from None

@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from engines.steps.cost import Cost
 from wizard.flow.commands import Command, by_hand, values
 from wizard.flow.model import Flow, FlowNode
 from wizard.problem import Problem
@@ -35,13 +36,22 @@ class Work(msgspec.Struct, frozen=True):
     expected: int = -1
     best: int = -1
     eta: float = -1.0
-    seconds: float = -1.0  # the whole step, estimated before it runs
+    # The whole step, estimated before it runs.
+    seconds: float = -1.0
+    builds: int = -1
+    runs: int = -1
+    disk: int = -1
     paused: bool = False
     stopping: bool = False
     holder: str = ""  # who else controls the session; "" when we do
     free: bool = False  # whoever controlled it has gone, and the next request takes over
     log: str = ""  # of the probe that runs, below the session folder
     workers: tuple[Slot, ...] = ()
+
+    @property
+    def cost(self) -> Cost:
+        """What the step that is offered is expected to take."""
+        return Cost(self.expected, self.builds, self.runs, self.seconds, self.disk)
 
 
 class Scene(msgspec.Struct, frozen=True):
@@ -136,7 +146,6 @@ def chosen_freely(visit: Visit) -> bool:
 
 
 def commands(scene: Scene) -> tuple[Command, ...]:
-    """The commands that do this node's work by hand, one a tool; none where the flow names none."""
-    if scene.at is None:
-        return ()
-    return tuple(by_hand(scene.at, values(scene.problem, scene.state.findings)))
+    """What does this node's work by hand, one command a tool; at an end the last node's. None where the flow names none."""
+    node = scene.at or (scene.flow.nodes.get(scene.state.route[-1].node) if scene.state.route else None)
+    return tuple(by_hand(node, values(scene.problem, scene.state.findings))) if node else ()

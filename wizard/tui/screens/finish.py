@@ -1,6 +1,5 @@
 """The end of the route, whichever end it is."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from textual import getters
@@ -9,63 +8,47 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
 from wizard.tui import keys
+from wizard.tui.ending import Todo, found, handed, report, todo
 from wizard.tui.flowmap import title
 from wizard.tui.scene import Scene
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
 from wizard.tui.widgets.evidence import Evidence, Seen
-from wizard.tui.widgets.finish import Culprits, Cure, Files, Journey
+from wizard.tui.widgets.finish import Culprits, Cure, Files, Journey, Todos
 from wizard.tui.widgets.gallery import Surroundings
 from wizard.tui.widgets.lines import Panel, Text
 from wizard.tui.widgets.route import Crumb, Route
 from wizard.tui.words import stage
-
-# What a newcomer may want to know next, by verdict.
-NEXT: Mapping[str, str] = {
-    "minimal-case": "Hand the case folder to whoever maintains the engine: check.py in it shows the fault in one command.",
-    "worked-around": "Use the workaround, and hand the case folder to whoever maintains the engine: the fault is still there.",
-    "not-reproduced": "Nothing to hunt here. If it fails elsewhere, bring that machine's inputs or engine options.",
-    "fixed-by-sanitizing": "Use the sanitized model.",
-    "input-sensitive": "Use real inputs when you compare engines; random ones leave the range that the model was made for.",
-    "reference-suspect": "Do not trust the comparison yet: repair or change the reference first.",
-    "unresolved": "The report lists what could not be told, and why. Rewind to change a setting, or export it for someone else.",
-}
 
 
 class FinishScreen(SessionScreen):
     """Verdict, culprits, workaround, the way here, the files."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(
-        "export", *(name for name in COMMON if name not in ("copy", "export")), *HIDDEN
+        "export", *(name for name in COMMON if name != "export"), *HIDDEN
     )
     HELP_TEXT = (
-        "This is the end of the route. e writes everything into one folder or zip; r goes back to an earlier question."
+        "This is the end of the route: what was found, then what to do now, then how it was found. {export} writes the case into "
+        "one folder or zip to hand on, {rewind} goes back to an earlier question, {terms} explains the words."
     )
 
     page = getters.query_one("#page", VerticalScroll)
 
     def content(self) -> ComposeResult:
+        told = self.host.told
         yield Crumb(id="crumb")
         with Horizontal(id="body"):
             with VerticalScroll(id="rail", can_focus=False):
                 yield Route(id="route")
             with Vertical(id="centre"), VerticalScroll(id="page"):
-                yield Panel(
-                    "",
-                    Text(id="end-explain"),
-                    Culprits(id="culprits"),
-                    Text(id="end-next", classes="key-hint"),
-                    id="verdict-panel",
-                )
+                yield Panel("", Text(id="result"), Text(id="end-explain", classes="quiet"), id="verdict-panel")
+                yield Panel("What to do now", Todos(id="todo"))
+                yield Panel("What fails", Culprits(id="culprits"), id="culprits-panel")
                 yield Panel("What decided it", Evidence(id="decided"), id="decided-panel")
                 yield Panel("What stood in the way", Text(id="way"), id="way-panel")
-                yield Panel("Where it is (v shows more)", Surroundings(id="where"), id="where-panel")
-                yield Panel("Workaround", Cure(id="cure"), id="cure-panel")
-                yield Panel("How you got here (r rewinds)", Journey(id="journey"))
-                yield Panel("To hand on (e exports)", Files(id="files"))
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """There is no command to copy at an end."""
-        return action != "copy"
+                yield Panel(told("Where it is ({pictures} shows more)"), Surroundings(id="where"), id="where-panel")
+                yield Panel("The workaround", Cure(id="cure"), id="cure-panel")
+                yield Panel(told("How you got here ({rewind} rewinds)"), Journey(id="journey"))
+                yield Panel(told("To hand on ({export} exports)"), Files(id="files"), id="files-panel")
 
     def on_mount(self) -> None:
         """The page takes the arrows."""
@@ -80,16 +63,20 @@ class FinishScreen(SessionScreen):
         self.query_one("#crumb", Crumb).show(scene.flow, state.route, state.end)
         verdict = end.verdict if end else ""
         self.query_one("#verdict-panel", Panel).name_it(end.title if end else state.end, verdict.replace("-", " "))
+        said = report(scene)
+        self.query_one("#result", Text).show("\n\n".join(found(said)), "bold")
         self.query_one("#end-explain", Text).show(end.explain if end else "")
+        self.query_one("#todo", Todos).show([Todo(self.host.told(t.text), t.command) for t in todo(scene, verdict)])
         self.query_one("#culprits", Culprits).show(state.findings)
-        self.query_one("#end-next", Text).show(NEXT.get(verdict, ""), "$recommended")
+        self.query_one("#culprits-panel").display = bool(state.findings.culprits)
         self.query_one("#cure", Cure).show(state.findings.workaround)
         self.query_one("#cure-panel").display = state.findings.workaround is not None
         self._decided(scene)
         self.query_one("#where", Surroundings).show(scene.sight.places if state.findings.culprits else ())
         self.query_one("#where-panel").display = bool(state.findings.culprits and scene.sight.places)
         self.query_one("#journey", Journey).show(scene.flow, state.route)
-        self.query_one("#files", Files).show(str(scene.folder), scene.files)
+        self.query_one("#files", Files).show(str(scene.folder / "case"), handed(scene.files))
+        self.query_one("#files-panel").display = bool(said.culprits)
 
     def _decided(self, scene: Scene) -> None:
         """Where no part of the model is at fault, the measurement that ended the route; and the steps that had no answer."""

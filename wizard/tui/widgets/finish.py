@@ -7,11 +7,12 @@ from textual.content import Content
 from engines.graph import ranges
 from engines.steps.base import Case, Culprit, Findings, Workaround
 from wizard.flow.model import Flow
-from wizard.report.words import count, duration, margin, number
+from wizard.report.words import count, duration, listing, margin, number
 from wizard.session.state import Visit
+from wizard.tui.ending import CAUSES, Todo, remedy
 from wizard.tui.flowmap import title
 from wizard.tui.glyphs import Glyphs
-from wizard.tui.literal import elide, fit
+from wizard.tui.literal import elide, fit, literal
 from wizard.tui.scene import answer_text, chosen_freely
 from wizard.tui.widgets.lines import Lines, pairs, row, wrap
 
@@ -45,16 +46,17 @@ def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> l
     ops = f" {glyphs.arrow} ".join(case.ops)
     names = [elide(name or "(no name)", max(12, width - 24), glyphs.ellipsis) for name in case.nodes[:6]]
     more = f" and {len(case.nodes) - 6} more" if len(case.nodes) > 6 else ""
-    effect = "" if case.effect is None else f", effect on the model's outputs {number(case.effect)}"
-    looks = f"{case.verified.replace('/', ' of ')} fresh looks, " if case.verified else ""
+    effect = "" if case.effect is None else f", on the model's outputs {number(case.effect)}"
+    looks = f"{case.verified.replace('/', ' of ')} times; " if case.verified else ""
     rows = [
         (f"{len(case.nodes)} nodes" if len(case.nodes) != 1 else "1 node", ops or "?"),
         ("named", ", ".join(names) + more),
         (
             "fails",
-            f"{looks}{metric} {number(case.own)}{effect}",
+            f"{looks}its own error {number(case.own)} ({metric}){effect}",
         ),
-        ("suggests", culprit.cause.replace("-", " ") + (f". {culprit.evidence}" if culprit.evidence else "")),
+        ("cause", ": ".join(filter(None, (culprit.cause.replace("-", " "), CAUSES.get(culprit.cause, ""))))),
+        *([("shown by", culprit.evidence)] if culprit.evidence else []),
     ]
     if case.good is not None:
         rows.insert(3, ("passes", passes(case, glyphs)))
@@ -88,23 +90,36 @@ class Cure(Lines):
         cure = self._workaround
         if cure is None:
             return []
-        names = ", ".join(cure.keep_names[:6]) + (
-            f" and {len(cure.keep_names) - 6} more" if len(cure.keep_names) > 6 else ""
-        )
-        rows = [("kind", cure.kind)]
-        if cure.keep_names:
-            rows.append((f"keep {len(cure.keep_names)} in FP32", names))
-        if cure.switched_off:
-            rows.append(("switch off", ", ".join(cure.switched_off)))
-        rows.append(("with", cure.engine))
+        names = listing(cure.keep_names, 40)
+        rows = [(f"in FP32, {len(cure.keep_names)}", names)] if cure.keep_names else [("what to do", remedy(cure))]
         rows.append(
             (
                 "holds on",
                 f"{cure.samples_ok} of {cure.samples_n} samples, error {number(cure.error)}, {margin(cure.margin)}",
             )
         )
-        rows.append(("costs", cure.cost or "?"))
+        rows += [("it costs", cure.cost)] if cure.cost else []
+        rows += [("mind", cure.tried)] if cure.tried else []
         return pairs(rows, width)
+
+
+class Todos(Lines):
+    """What to do now, numbered, with what to type below it."""
+
+    _todos: tuple[Todo, ...] = ()
+
+    def show(self, todos: Sequence[Todo]) -> None:
+        if tuple(todos) != self._todos:
+            self._todos = tuple(todos)
+            self.changed()
+
+    def lines(self, width: int) -> list[Content]:
+        rows: list[Content] = []
+        for position, todo in enumerate(self._todos, 1):
+            rows += pairs([(str(position), todo.text)], width)
+            typed = literal(todo.command).wrap(max(1, width - 3)) if todo.command else []
+            rows += [row([("   ", ""), (line.plain, "bold")]) for line in typed]
+        return rows
 
 
 class Journey(Lines):
@@ -149,9 +164,10 @@ class Journey(Lines):
 class Files(Lines):
     """What to hand on, with the folder named once."""
 
-    _state: tuple[str, tuple[str, ...]] = ("", ())
+    _state: tuple[str, tuple[tuple[str, str], ...]] = ("", ())
 
-    def show(self, folder: str, files: Sequence[str]) -> None:
+    def show(self, folder: str, files: Sequence[tuple[str, str]]) -> None:
+        """``files``: name and what it is for."""
         if (folder, tuple(files)) != self._state:
             self._state = (folder, tuple(files))
             self.changed()
@@ -159,6 +175,5 @@ class Files(Lines):
     def lines(self, width: int) -> list[Content]:
         folder, files = self._state
         if not files:
-            return wrap("No case bundle was written on this route; e exports the session as it is.", width, "$quiet")
-        names = "  ".join(name.removeprefix("case/") for name in files)
-        return [row([(elide(f"{folder}/case/", width, self.glyphs.ellipsis), "bold")]), *wrap(names, width)]
+            return wrap("The case folder is being written.", width, "$quiet")
+        return [row([(elide(f"{folder}/", width, self.glyphs.ellipsis), "bold")]), *pairs(files, width)]

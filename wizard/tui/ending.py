@@ -1,0 +1,129 @@
+"""What the last screen says, in sentences: what was found, what to do now, what there is to hand on. Pure."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from engines.steps.base import Workaround
+from wizard.report.document import Report
+from wizard.report.gather import gather, summary
+from wizard.report.words import count, listing, switch
+from wizard.session.folder import spoken
+from wizard.tui.scene import Scene, commands
+
+# Each cause in plain words.
+CAUSES: Mapping[str, str] = {
+    "optimizer": "an optimizer of the engine changes the answer",
+    "option": "an option of the engine changes the answer",
+    "tactic": "one of the kernels that the engine can choose is wrong",
+    "kernel": "the engine computes this part wrongly",
+    "nondeterminism": "the same input gives another result from run to run",
+    "quantization": "small integers are too coarse for these values",
+    "fusion": "it is wrong only where the engine joins these nodes into one",
+    "mask-constant": "a huge constant of a mask does not fit into this precision",
+    "overflow": "values grow past the largest number of this precision",
+    "epsilon-underflow": "a tiny constant that guards a division becomes 0",
+    "accumulation": "many small rounding errors add up",
+    "rounding": "a rounded value tips a decision or an index",
+    "cancellation": "nearly equal values are subtracted, and what rounding did to them is left",
+    "integer-narrowing": "64-bit integers are cut to 32 bits",
+    "unknown": "none of the causes that are known fits the numbers",
+}
+# The cards that explain a cause whose name is no card's.
+CARDS: Mapping[str, str] = {"epsilon-underflow": "epsilon", "option": "optimizer", "mask-constant": "overflow"}
+
+# What the files of a case are for; those that are not here are counted.
+FILES: Mapping[str, str] = {
+    "check.py": "shows the fault again: it ends with 1 while the fault lasts, with 0 once it is gone",
+    "model.onnx": "the smallest part that fails",
+    "good.onnx": "the largest part of it that passes",
+    "report.html": "all that was found, on one page",
+    "commands.sh": "the same with other tools",
+}
+REPORT, MIXED = "report.html", "worked-around.onnx"  # beside the case, in the session's folder
+
+
+class Todo(msgspec.Struct, frozen=True):
+    """One thing to do; ``command`` is what to type, "" where there is nothing to type."""
+
+    text: str
+    command: str = ""
+
+
+def report(scene: Scene) -> Report:
+    """What the report says, without its tables."""
+    return gather(scene.state, scene.flow, scene.problem, lambda _digest: [])
+
+
+def found(said: Report) -> list[str]:
+    """The result: one sentence where something is named, else what the last measurement said."""
+    if said.culprits or said.workaround or said.spread:
+        return [f"{said.headline}."]
+    return [line.strip() for line in summary(said)[1:] if line.startswith("  ") and line.strip() not in said.advice]
+
+
+def todo(scene: Scene, verdict: str) -> list[Todo]:
+    """What to do now, the first thing first; keys stand in braces, as ``Host.told`` fills them in."""
+    here, name = scene.folder, spoken(scene.folder)
+    made = [Todo("{rewind} goes back to any question, to answer it otherwise.")] if verdict == "unresolved" else []
+    by_hand = next((c.text for c in commands(scene) if c.text), "")
+    cure = scene.state.findings.workaround
+    if verdict == "worked-around" and cure is not None:
+        made.append(Todo(remedy(cure)))
+        if MIXED in scene.files:
+            made.append(Todo(f"{here / MIXED} is the model with that done: use it."))
+        elif cure.keep_names:
+            made.append(Todo("{copy} copies commands that do it with other tools."))
+    if verdict == "fixed-by-sanitizing":
+        made.append(Todo("Use the cleaned model. This writes it:", by_hand))
+    if verdict == "not-reproduced":
+        made.append(
+            Todo(
+                "Does it fail on another machine? Copy the session's folder there; this measures the same:",
+                f"narrowdown replay {name}",
+            )
+        )
+    if verdict == "input-sensitive":
+        made.append(
+            Todo("Compare engines on real inputs. If real ones fail somewhere, start again with just those (--inputs).")
+        )
+    if verdict == "reference-suspect":
+        made.append(Todo("Start again with a reference that can be trusted (--reference), before blaming the engine."))
+    if scene.state.findings.culprits:
+        made.append(
+            Todo(
+                "Hand the case folder on to whoever maintains the engine or the model. This shows the fault:",
+                f"python {shlex.quote(str(here / 'case' / 'check.py'))}",
+            )
+        )
+        made.append(Todo("Is the engine mended one day? This tells:", f"narrowdown replay {name} --expect fixed"))
+    made.append(Todo(f"{here / REPORT} tells all of it, to read or to send."))
+    return made
+
+
+def remedy(cure: Workaround) -> str:
+    """A workaround as a thing to do."""
+    if cure.keep_names:
+        return f"Keep {count(len(cure.keep_names), 'node')} in higher precision, the others as they are; they are named below."
+    if cure.switched_off:
+        return f"{switch(cure.kind).capitalize()} {listing(cure.switched_off)}: use the engine as {cure.engine}."
+    return f"Use the engine as {cure.engine}."
+
+
+def handed(files: Sequence[str]) -> list[tuple[str, str]]:
+    """The files of the case, relative to the session's folder, as name and what it is for."""
+    names = [name.removeprefix("case/") for name in files if name.startswith("case/")]
+    rows = [(name, meaning) for name, meaning in FILES.items() if name in names]
+    further = sorted({Path(name).parts[0] for name in names if "/" in name})
+    rows += [(f"{folder}/", f"the same for {folder.replace('-', ' ')}") for folder in further]
+    rest = sum("/" not in name and name not in FILES for name in names)
+    return [
+        *rows,
+        *(
+            [("and", f"{count(rest, 'more file')}: inputs, right and wrong values, versions, every measurement")]
+            if rest
+            else []
+        ),
+    ]
