@@ -13,7 +13,7 @@ from engines.probe import AnyProbe, Inspect, Measure, Measurement
 from wizard.flow.model import Flow
 from wizard.report.picture import curve
 from wizard.report.probe import tried
-from wizard.report.words import count, duration, elide, number, visible
+from wizard.report.words import count, duration, elide, number, price, visible
 from wizard.session.events import (
     AnyEvent,
     Event,
@@ -159,7 +159,8 @@ class PlainDisplay:
                 node = self._flow.nodes.get(event.node)
                 title = node.title if node else event.node
                 again = f", visit {event.visit}" if event.visit > 1 else ""
-                return ["", self._paint(f"[{self._questions}] {visible(title)}", "1") + f"  (step {event.step}{again})"]
+                head = self._paint(f"[{self._questions}] {visible(title)}", "1") + f"  (step {event.step}{again})"
+                return ["", head, *([f"    expected: {price(event.expected)}"] if event.expected.probes >= 0 else [])]
             case ProbeFinished():
                 return self._probe(event)
             case WorkerDied():

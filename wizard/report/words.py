@@ -4,6 +4,7 @@ import re
 import unicodedata
 
 from engines.probe import HUGE, SILENT_DB
+from engines.steps.cost import Cost
 
 LONGEST = (
     8_000  # characters of one word: a command's list of layers may be thousands long, a name of a megabyte is an attack
@@ -53,6 +54,30 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def size(bytes_: float) -> str:
+    """``12 KiB``, ``1.1 GiB``."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if bytes_ < 1024 or unit == "GiB":
+            return f"{bytes_:.0f} {unit}" if unit == "bytes" or bytes_ >= 10 else f"{bytes_:.1f} {unit}"
+        bytes_ /= 1024
+    return ""
+
+
+def price(cost: Cost) -> str:
+    """What a step is expected to take, before it runs; ``?`` where it is not known."""
+    if not cost.probes:
+        return "nothing has to run: every answer is known from before"
+    if cost.probes < 0:
+        return "? probes, ? seconds"
+    asked = f"about {count(cost.probes, 'probe')}"
+    work = [count(cost.builds, "build"), count(cost.runs, "run")] if cost.builds > 0 else []
+    parts = [f"{asked} ({', '.join(work)})" if work else asked]
+    parts.append(f"about {duration(cost.seconds)}" if cost.seconds >= 0 else "? seconds")
+    parts.append(f"at most {size(cost.disk)} more on disk" if cost.disk >= 0 else "? on disk")
+    unknown = "; nothing of the kind was measured yet, this step will tell" if cost.seconds < 0 else ""
+    return ", ".join(parts) + unknown
 
 
 def switch(kind: str) -> str:

@@ -166,12 +166,3 @@ def ago(seconds: float) -> str:
             count = int(seconds // size)
             return f"{count} {name}{'s' if count != 1 and name != 'min' else ''} ago"
     return "just now"
-
-
-def size(count: float) -> str:
-    """``12 KiB``, ``1.1 GiB``."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "bytes" or count >= 10 else f"{count:.1f} {unit}"
-        count /= 1024
-    return ""

@@ -246,7 +246,7 @@ def make_app(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> Callable[
 
 def opened(session: FakeSession) -> FakeSession:
     session.script.add(e.SessionOpened(id="k7f3"))
-    session.snapshot = {"phase": "offer", "expected": 4, "seconds": 3.0}
+    session.snapshot = {"phase": "offer", "expected": 4, "builds": 3, "runs": 3, "seconds": 3.0, "disk": 12 << 20}
     return session
 
 

@@ -11,8 +11,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalGroup, VerticalScroll
 
 from wizard.flow.commands import Command
-from wizard.report.words import count as times
-from wizard.report.words import duration
+from wizard.report.words import price, size
 from wizard.tui import keys, requests
 from wizard.tui.board import Hunt
 from wizard.tui.scene import Face, Scene, commands, offered
@@ -26,7 +25,7 @@ from wizard.tui.widgets.lines import Panel, Text
 from wizard.tui.widgets.route import Crumb, Route
 from wizard.tui.widgets.trouble import ORDER, Troubles
 from wizard.tui.widgets.work import Doing, Probes, Smallest, Tail
-from wizard.tui.words import size, stage
+from wizard.tui.words import stage
 
 LOCATED = ("culprit", "names", "first_node")  # fields of an outcome that name nodes: then their surroundings are drawn
 WAITING = "Waiting for the session's own process. Engines are looked at first, which takes a few seconds."
@@ -216,11 +215,9 @@ class StepScreen(SessionScreen):
             self.host.summary(node.step.use) if node and node.step else "Nothing runs here; it only asks."
         )
         self.query_one("#plan", Text).show(summary)
-        count = f"about {times(work.expected, 'probe')}" if work.expected >= 0 else "? probes"
-        time = f"about {duration(work.seconds)}" if work.seconds >= 0 else "time not known yet"
         taken, free = scene.disk
         disk = f" The session takes {size(taken)} on disk; {size(free)} are free." if free else ""
-        self.query_one("#cost", Text).show(f"Expected: {count} (a build and a run each, mostly), {time}.{disk}")
+        self.query_one("#cost", Text).show(f"Expected: {price(work.cost)}.{disk}")
         self.query_one("#how", Text).show("Enter runs it; s skips it.", "bold $recommended")
 
     def _work(self, scene: Scene) -> None:

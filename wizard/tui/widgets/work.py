@@ -27,9 +27,8 @@ class Doing(Lines):
     _state: tuple[Work, int, bool] = (Work(), 0, False)
 
     def show(self, work: Work, hunt: Hunt) -> None:
-        """The runner counts the probes that were asked for, known ones among them; those at work are not done yet."""
-        waiting = sum(row.state == "running" for row in hunt.rows)
-        state = (work, max(hunt.finished, work.done - waiting), hunt.resumed)
+        """The runner counts the probes that the step has its answer to, known ones among them."""
+        state = (work, work.done, hunt.resumed)
         if state != self._state:
             self._state = state
             self.changed()
