@@ -11,6 +11,8 @@ from engines.steps.base import Case, Findings, Suspect
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895314e38, "float32": 3.4028235e38}
 # Smallest positive values: normal, below which hardware may flush to 0, and subnormal, below half of which all is 0.
 SMALLEST = {"float16": (6.104e-5, 5.960e-8), "bfloat16": (1.1755e-38, 9.2e-41), "float32": (1.1755e-38, 1.4e-45)}
+# Half a unit in the last place of 1: by how much a value is rounded at most, relative to it.
+UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
 INT32 = 2**31 - 1
 DIVIDERS = frozenset({"Div", "Reciprocal", "Sqrt", "Log", "Pow", "LayerNormalization", "LpNormalization"})
 MASKERS = frozenset({"Add", "Sub", "Mul", "Where", "ConstantOfShape", "Expand"})
@@ -99,7 +101,13 @@ def name_cause(
     if findings.spread:
         return grown or Cause("accumulation", "No single node adds the error; it grows with depth.")
     amplified = _amplified(case, suspect, storage, made, scores)
-    found = _vanished(made, case, storage) or _jump(made, scores) or _cancellation(made, scores) or amplified or grown
+    found = (
+        _vanished(made, case, storage)
+        or _jump(made, scores)
+        or _cancellation(made, scores, storage)
+        or amplified
+        or grown
+    )
     found = found or _integers(made, scores) or _summed(made, findings, case, storage)
     if found is not None:
         return found
@@ -204,18 +212,26 @@ def _jump(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
     return None
 
 
-def _cancellation(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
-    """A difference far smaller than what it is taken of, wrong by more than its operands are."""
+def _cancellation(made: Sequence[Inner], scores: dict[str, Score], storage: str) -> Cause | None:
+    """A difference far smaller than what it is taken of, wrong by more than its operands are; or smaller, and wrong by just what
+    the engine's storage type rounds such operands by, however exactly it was fed."""
+    unit = UNIT.get(storage, UNIT["float32"])
     for i in made:
         operands = [scores[name] for name in i.reads if name in scores]
         if i.op not in ("Sub", "Add") or not operands or i.score.absmax <= 0:
             continue
         largest = max(operands, key=lambda s: s.absmax)
-        if largest.absmax > CANCELS * i.score.absmax and i.score.rel_l2 > CANCELS / 5 * max(s.rel_l2 for s in operands):
+        off = max(s.rel_l2 for s in operands)
+        rounded = unit * largest.absmax
+        alone = largest.absmax > CANCELS * i.score.absmax and i.score.rel_l2 > CANCELS / 5 * off
+        explained = i.score.max_abs <= 4 * (rounded + max(s.max_abs for s in operands))
+        lost = largest.absmax > 2 * i.score.absmax and i.score.rel_l2 > 2 * max(off, unit) and explained
+        if alone or lost:
+            errors = f"are off by {off:.1g}" if off > 0 else f"{storage} rounds by up to {rounded:.1g}"
             return Cause(
                 "cancellation",
-                f"{i.node} ({i.op}) takes the difference of values up to {largest.absmax:.3g}, which are off by "
-                f"{largest.rel_l2:.1g}, and leaves at most {i.score.absmax:.3g}, off by {i.score.rel_l2:.2g}.",
+                f"{i.node} ({i.op}) takes the difference of values up to {largest.absmax:.3g}, which {errors}, and leaves at "
+                f"most {i.score.absmax:.3g}, off by {i.score.rel_l2:.2g}.",
             )
     return None
 
