@@ -15,7 +15,7 @@ under every metric.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -90,6 +90,19 @@ def by_sample(measurement: Measurement) -> dict[str, tuple[SampleResult, ...]]:
         for r in run:
             found[r.sample] = (*found.get(r.sample, ()), r)
     return found
+
+
+def unpatched(measurement: Measurement, names: Collection[str]) -> Measurement:
+    """The measurement without these outputs: what reads them was fed reference values, and they are judged no more."""
+
+    def rest(run: tuple[SampleResult, ...]) -> tuple[SampleResult, ...]:
+        return tuple(
+            msgspec.structs.replace(r, outputs=tuple(s for s in r.outputs if s.name not in names)) for r in run
+        )
+
+    return msgspec.structs.replace(
+        measurement, results=rest(measurement.results), runs=tuple(map(rest, measurement.runs))
+    )
 
 
 def worst_run(measurement: Measurement, criterion: Criterion) -> Measurement:

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.compare.judge import judge_whole, over, worst, worst_run
+from engines.compare.judge import exceed, judge_whole, over, worst, worst_run
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Measurement
@@ -242,9 +242,9 @@ def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tup
     m: Measurement = yield ask.whole(all_feeds(findings), patches=all_patches, keep=all_kept)
     if m.status != "ok":
         return findings, None, False
-    m = worst_run(m, ask.criterion)
+    m = worst_run(ask.unpatched(m, all_patches), ask.criterion)
     sample, _, error = worst(m.results, ask.criterion)
-    still = judge_whole(m, ask.criterion).failed
+    still = exceed(m.results, ask.criterion)
     after = msgspec.structs.replace(findings, patches=ranges.encode(all_patches), keep=ranges.encode(all_kept))
     if not still or findings.signature is None:
         return after, error, still
@@ -253,8 +253,9 @@ def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tup
         # A row may fail in its batch only; then the batch is what the next round searches on.
         yield Note(f"does {sample} still fail alone?")
         alone: Measurement = yield ask.whole((sample,), patches=all_patches, keep=all_kept)
-        if alone.status == "ok" and judge_whole(alone, ask.criterion).failed:
-            result = worst_run(alone, ask.criterion).results[0]
+        by_itself = worst_run(ask.unpatched(alone, all_patches), ask.criterion)
+        if alone.status == "ok" and exceed(by_itself.results, ask.criterion):
+            result = by_itself.results[0]
         else:
             feed = sample.partition("/")[0]
     signature = sign(result, ask.criterion, sample)

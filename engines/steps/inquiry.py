@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from engines.compare.criterion import Criterion, Signature, Verdict
-from engines.compare.judge import judge, judge_check, worst
+from engines.compare.judge import judge, judge_check, unpatched, worst, worst_run
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Candidate, Check, Describe, Edit, Measure, Measurement, SampleResult
@@ -113,7 +113,7 @@ class Inquiry(msgspec.Struct, frozen=True):
     ) -> Measure:
         """The whole model on the engine, on these samples, run as often as a verdict needs. Earlier culprits are cured unless
         ``patches`` (tensors fed with reference values) and ``keep`` (nodes in FP32) say otherwise."""
-        looks = 1 if engine else self.findings.looks
+        looks = 1 if engine == self.ctx.reference else self.findings.looks
         probe = Measure(
             model=self.findings.model,
             inputs=self.findings.inputs,
@@ -131,14 +131,20 @@ class Inquiry(msgspec.Struct, frozen=True):
         """The whole model as it is, nothing cured."""
         return self.whole(samples, patches=(), keep=(), engine=engine, **rest)
 
+    def unpatched(self, measurement: Measurement, patches: Iterable[int] | None = None) -> Measurement:
+        """The measurement of a whole model without the outputs that are patched: by earlier culprits unless told."""
+        ids = ranges.decode(self.findings.patches) if patches is None else patches
+        return unpatched(measurement, {self.index.tensors[t].name for t in ids})
+
     def verdict(self, measurement: Measurement) -> Verdict:
         if self.ctx.check:
             return judge_check(measurement, self.criterion)
         return judge(measurement, self.criterion, self.signature)
 
     def row(self, measurement: Measurement) -> SampleResult:
-        """The result of the row that the signature was locked on, of a feed whose rows are told apart; else the worst one."""
-        results = measurement.results
+        """The result of the row that the signature was locked on, of a feed whose rows are told apart; else the worst one. Of
+        several runs the worst: what comes and goes shows in some only."""
+        results = worst_run(measurement, self.criterion).results
         named = next((r for r in results if r.sample == self.signature.sample), None)
         if named is not None or len(results) == 1:
             return named or results[0]

@@ -184,12 +184,11 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
                 continue
             ran = True
             # What cures the failure says nothing about its tensors: what it saw is left out.
-            if failed := judge_whole(m, ask.criterion).failed:
+            if failed := judge_whole(ask.unpatched(m), ask.criterion).failed:
                 seen.failing += 1
                 seen.way = way
-                row = ask.row(judge.worst_run(m, ask.criterion))
                 seen.inherited.update(
-                    (ask.index.by_name[score.name], score) for score in row.marks if score.name in ask.index.by_name
+                    (ask.index.by_name[s.name], s) for s in ask.row(m).marks if s.name in ask.index.by_name
                 )
                 break
         seen.ran += ran

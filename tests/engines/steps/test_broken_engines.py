@@ -246,3 +246,22 @@ def test_optimizers_are_accused_of_what_was_seen(harms: list[set[str]], seed: in
         assert guilty <= set.union(*harms), "no innocent is accused"
         assert all(harm & guilty for harm in harms), "switching these off cures it, whichever does the harm"
     assert unanswered == 0 or f"{unanswered} did not answer" in outcome.message
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes, seeds, st.floats(0.05, 0.9))
+def test_what_comes_and_goes_is_reduced_and_confirmed_like_the_rest(n: int, seed: int, rate: float) -> None:
+    engine, guilty = planted(n, seed, 1, rate=rate, looks=2 * looks_to_see(rate))
+    assume(engine.findings().signature is not None)
+    done = walk("reduce", engine.context(), engine).finish
+    case = done.findings.case
+    if case is None:
+        assert engine.missed, done.outcome.message
+        return
+    assert set(ranges.decode(case.node_ids)) >= guilty
+    assert case.signature.errors, "the failure that was seen in some run"
+    confirmed = walk("confirm", engine.context(findings=done.findings), engine).finish
+    assert (confirmed.outcome.cause, confirmed.outcome.confirmed or engine.missed > 0) == ("nondeterminism", True)
+    if not engine.missed:
+        assert set(ranges.decode(case.node_ids)) == guilty
+        assert (case.minimal, case.verified, confirmed.outcome.patched_fails) == (True, "3/3", False)

@@ -241,3 +241,36 @@ def test_an_epsilon_that_a_converter_changed_is_found_before_the_first_bad_tenso
     confirmed = s.step("confirm").finish.outcome
     assert (confirmed.failures, confirmed.cause, confirmed.patched_fails) == (5, "unknown", False)
     assert "It begins at /safe (Add): from equal inputs it is off by up to 1e-06" in confirmed.evidence
+
+
+def test_a_culprit_that_makes_the_outputs_is_cured_by_patching_them(
+    open_model: Open, tiny: Any, tmp_path: Path
+) -> None:
+    """Nothing reads what it gives; fed with reference values its outputs are right, and there is no other culprit."""
+    model, inputs = tiny.parts(tmp_path, 3)
+    s = open_model(model, "fake:fault=wrong,size=0.5,nodes=/y", (inputs,))
+    assert s.step("extract").finish.outcome.names == "/y"
+    confirmed = s.step("confirm").finish.outcome
+    assert (confirmed.confirmed, confirmed.patched_fails, confirmed.patched_error) == (True, False, 0.0)
+
+
+def test_another_culprit_beside_patched_outputs_is_found(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+    """Each of two outputs is a difference that BF16 does not survive."""
+    node = helper.make_node
+    nodes = [
+        node("Add", ["x", "large"], ["up"]), node("Sub", ["up", "large"], ["a"]),
+        node("Add", ["z", "larger"], ["higher"]), node("Sub", ["higher", "larger"], ["b"]),
+    ]  # fmt: skip
+    constants = {"large": np.float32(320), "larger": np.float32(3072)}
+    shape = [2, 8]
+    model = tiny.save(tmp_path / "m.onnx", nodes, {"x": shape, "z": shape}, {"a": shape, "b": shape}, constants)
+    inputs = tiny.feeds(tmp_path / "in.npz", x=tiny.weights(2, 8), z=tiny.weights(2, 8, seed=1))
+    s = open_model(model, "emulate:precision=bf16", (inputs,))
+    found = []
+    for _ in range(2):
+        s.step("layerwise")
+        s.step("extract")
+        found.append(s.step("confirm").finish.outcome)
+    assert [f.names for f in found] == ["/up, /a", "/higher, /b"]
+    assert [f.cause for f in found] == ["cancellation", "cancellation"]
+    assert [f.patched_fails for f in found] == [True, False]
