@@ -8,8 +8,9 @@ from wizard.flow import terms
 from wizard.report.words import count, duration
 from wizard.session.state import Visit
 from wizard.tui.board import Row
+from wizard.tui.ending import CARDS
 from wizard.tui.flowmap import title
-from wizard.tui.scene import Scene, answer_text, chosen_freely
+from wizard.tui.scene import Scene, answer_text, chosen_freely, offered
 
 WORDS = {"passes": "passes", "fails": "fails", "unresolved": "cannot tell", "running": "running", "done": "done"}
 
@@ -126,10 +127,13 @@ def aside(scene: Scene, to: Visit) -> str:
 
 
 def words(scene: Scene) -> tuple[list[Entry], int]:
-    """(cards, how many of them belong to this node): the node's words first, then all others."""
+    """(cards, how many of them belong here): the node's words first, at an end those of the causes and of the last node, then all
+    others."""
     folder = str(scene.folder)
-    node = scene.at
-    here = list(node.terms) if node else []
+    node = scene.at or (scene.flow.nodes.get(scene.state.route[-1].node) if scene.state.route else None)
+    causes = [CARDS.get(c.cause, c.cause) for c in scene.state.findings.culprits] if scene.state.end else []
+    here = [name for name in dict.fromkeys(causes) if terms.card(name, folder)]
+    here += [name for name in (node.terms if node else ()) if name not in here]
     names = [*here, *(name for name in terms.known(folder) if name not in here)]
     return [_word(name, folder) for name in names], len(here)
 
@@ -150,6 +154,10 @@ def why(scene: Scene) -> Sequence[tuple[str, str]]:
     """(heading, text): why the recommended answer is recommended, and what the node is for."""
     visit, node = scene.visit, scene.at
     sections: list[tuple[str, str]] = []
+    if scene.state.end:
+        for at in (v for v in scene.state.route if v.answer):
+            said = next((o.because for o in offered(at) if o.id == at.answer), "")
+            sections.append((f"{title(scene.flow, at.node)}  {answer_text(at)}", said or "Your choice."))
     chosen = next((o for o in visit.question.answers if o.recommended), None) if visit and visit.question else None
     if chosen:
         sections.append((f"Recommended: {chosen.text}", chosen.because or "It is what the measurement says."))
@@ -157,5 +165,5 @@ def why(scene: Scene) -> Sequence[tuple[str, str]]:
     if node:
         sections.append((node.title, node.explain))
     elif scene.node in scene.flow.ends:
-        sections.append((scene.flow.ends[scene.node].title, scene.flow.ends[scene.node].explain))
+        sections.insert(0, (scene.flow.ends[scene.node].title, scene.flow.ends[scene.node].explain))
     return sections or [("", "Nothing has been measured yet.")]

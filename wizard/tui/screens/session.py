@@ -6,9 +6,11 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.content import Content
 
+from wizard.report.gather import confirmed
 from wizard.report.words import duration
 from wizard.tui import flowmap, narrative, requests
 from wizard.tui.client import tail
+from wizard.tui.ending import REPORT
 from wizard.tui.flowmap import title
 from wizard.tui.host import Hosted
 from wizard.tui.literal import elide
@@ -162,7 +164,12 @@ class SessionScreen(Hosted):
         running = row.state == "running" and scene.work.log
         path = scene.folder / (scene.work.log if running else row.log) if running or row.log else None
         written = tail(path) if path else ()
-        lines = [*narrative.probe_facts(row), "", *(written or ["The engine wrote nothing during this probe."])]
+        said = (
+            ["", "what the engine wrote meanwhile:", *written]
+            if written
+            else ["The engine wrote nothing during this probe."]
+        )
+        lines = [*(fact for fact in narrative.probe_facts(row) if not fact.startswith("log ")), *said]
         self.app.push_screen(LogCard(lines, str(path or scene.folder / "logs"), f"Probe {row.number}", live=False))
 
     def action_details(self) -> None:
@@ -181,7 +188,9 @@ class SessionScreen(Hosted):
 
     def action_keys_help(self) -> None:
         """The keys that work now, and what for."""
-        self.app.push_screen(Reading("Keys", [("", self.HELP_TEXT), ("Keys that work now", self.host.key_table(self))]))
+        self.app.push_screen(
+            Reading("Keys", [("", self.host.told(self.HELP_TEXT)), ("Keys that work now", self.host.key_table(self))])
+        )
 
     def action_copy(self) -> None:
         """The command that does the same by hand: to the clipboard, and to a file as clipboards often fail over ssh."""
@@ -231,6 +240,14 @@ class SessionScreen(Hosted):
         """Write the bundle somewhere."""
         scene = self.scene
         if scene is None:
+            return
+        if not confirmed(scene.state, scene.flow):
+            told = (
+                f"{scene.folder / REPORT} tells what was found."
+                if scene.state.end
+                else "The search has not come so far yet."
+            )
+            self.host.say(f"There is no failing case to hand on. {told}")
             return
         proposal = f"case-{scene.id}.zip"
 

@@ -87,8 +87,8 @@ class TermsCard(Listed[None]):
 
     def __init__(self, entries: Sequence[Entry], here: int) -> None:
         """``here``: how many of the entries are used at this node; they come first."""
-        used = "The first is" if here == 1 else f"The first {here} are"
-        text = f"{used} used at this step." if 0 < here < len(entries) else ""
+        used = "The first is used" if here == 1 else f"The first {here} are used"
+        text = f"{used} here; the others are all other words that have a card." if 0 < here < len(entries) else ""
         super().__init__("Words used here", entries, text=text, hint="arrows choose, PgUp PgDn scroll, {close} closes")
 
     def take(self, entry: Entry) -> None:  # noqa: ARG002
@@ -122,7 +122,7 @@ class RewindCard(Listed[str]):
     """Earlier questions, the latest first; each says what going back to it sets aside. The result is the entry's id."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        text = "Nothing is deleted, and no probe runs twice: what was measured stays known."
+        text = "Nothing is deleted: what was measured stays known, and is not measured again."
         super().__init__("Rewind", entries, text=text, hint="arrows choose, Enter goes back, {close} closes")
 
     def take(self, entry: Entry) -> None:

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, Log
 
+from wizard.report.words import count
 from wizard.tui import keys
 from wizard.tui.literal import clean
 from wizard.tui.screens.overlays.card import Card
@@ -87,11 +88,15 @@ class LogCard(Card[None]):
         self._say()
 
     def _say(self) -> None:
-        told = "following the end" if self.following else f"not following; {self.told('{follow} follows the end')}"
+        told = [count(len(self._lines), "line")]
         if self._found.pattern:
             n = len(self._matches)
-            told = f"match {self._at + 1} of {n} lines" if n else "no line holds that"
-        self.query_one("#log-state", Text).show(f"{len(self._lines)} lines, {told}")
+            told.append(f"match {self._at + 1} of {n} lines" if n else "no line holds that")
+        elif self._live:
+            told.append(
+                "following the end" if self.following else f"not following; {self.told('{follow} follows the end')}"
+            )
+        self.query_one("#log-state", Text).show(", ".join(told))
 
     def action_follow(self) -> None:
         """Go to the end and stay there; again: stay here."""
