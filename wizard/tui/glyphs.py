@@ -69,7 +69,8 @@ def in_ascii(content: Content) -> Content:
 
 
 def choose(environment: Mapping[str, str] | None = None, encoding: str | None = None) -> Glyphs:
-    """ASCII when ``NARROWDOWN_ASCII`` asks for it, where the locale cannot write UTF-8, and on a terminal older than that.
+    """ASCII when ``NARROWDOWN_ASCII`` asks for it, where the locale cannot write UTF-8, on a terminal older than that, and on the
+    Linux console, whose fonts have 512 characters at most.
 
     Python writes UTF-8 even where the locale is C, so that one is read from the environment; where nothing is said of a locale,
     as in most containers, the terminal knows UTF-8.
@@ -80,5 +81,5 @@ def choose(environment: Mapping[str, str] | None = None, encoding: str | None = 
     if encoding is None:
         encoding = getattr(sys.__stdout__, "encoding", None) or locale.getpreferredencoding(False)
     named = environment.get("LC_ALL") or environment.get("LANG") or ""
-    old = named in ("C", "POSIX") or environment.get("TERM", "").startswith("vt")
+    old = named in ("C", "POSIX") or environment.get("TERM", "").startswith(("vt", "linux"))
     return UNICODE if "utf" in encoding.lower().replace("-", "") and not old else ASCII

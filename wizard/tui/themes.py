@@ -37,8 +37,8 @@ DARK = Theme(
     panel="#1f252e",
     dark=True,
     variables={
-        "passes": "#6cb2ff", "fails": "#ffa94d", "unsure": "#c3b6ff", "quiet": "#98a2b3", "recommended": "#6cb2ff",
-        "block-cursor-background": "#2c4a6e", "block-cursor-foreground": "#ffffff", "block-cursor-text-style": "bold",
+        "passes": "#6cb2ff", "fails": "#ffa94d", "unsure": "#c3b6ff", "quiet": "#9da7b7", "recommended": "#6cb2ff",
+        "block-cursor-background": "#1f3a5c", "block-cursor-foreground": "#ffffff", "block-cursor-text-style": "bold",
         "block-cursor-blurred-background": "#253141", "footer-background": "#1f252e", "footer-key-foreground": "#ffa94d",
         "border": "#6cb2ff", "border-blurred": "#3b4656",
     },
@@ -57,8 +57,8 @@ LIGHT = Theme(
     panel="#ece9e2",
     dark=False,
     variables={
-        "passes": "#0b5cad", "fails": "#a84300", "unsure": "#5b3fa8", "quiet": "#5b6676", "recommended": "#0b5cad",
-        "block-cursor-background": "#cfe2f7", "block-cursor-foreground": "#0b1a2b", "block-cursor-text-style": "bold",
+        "passes": "#0b5cad", "fails": "#a84300", "unsure": "#5b3fa8", "quiet": "#556070", "recommended": "#0b5cad",
+        "block-cursor-background": "#d9e8f9", "block-cursor-foreground": "#0b1a2b", "block-cursor-text-style": "bold",
         "block-cursor-blurred-background": "#e4e9ef", "footer-background": "#ece9e2", "footer-key-foreground": "#a84300",
         "border": "#0b5cad", "border-blurred": "#b8bec8",
     },

@@ -48,6 +48,7 @@ def test_glyphs_and_theme_follow_the_environment() -> None:
     assert choose({"LANG": "POSIX", "TERM": "xterm"}, "utf-8") is ASCII
     assert choose({"LANG": "C", "LC_ALL": "C.UTF-8"}, "utf-8") is UNICODE
     assert choose({"TERM": "vt220", "LANG": "de_DE.UTF-8"}, "utf-8") is ASCII
+    assert choose({"TERM": "linux", "LANG": "de_DE.UTF-8"}, "utf-8") is ASCII
     assert all(str(value).isascii() for value in msgspec.structs.asdict(ASCII).values())
     assert themes.default({"NARROWDOWN_THEME": "light"}) == "narrowdown-light"
     assert themes.default({"TERM": "xterm"}) == "narrowdown-ansi"
