@@ -56,10 +56,21 @@ def read(path: Path) -> Replay:
     return {str(layer): canonical(_algorithm(found, layer, path)) for layer, found in content["replay"].items()}
 
 
+def encoded(replay: Mapping[str, str]) -> bytes:
+    """The content of a file for Polygraphy's ``--load-tactics`` and ``inspect diff-tactics``. Raises ``ValueError`` for a choice
+    that is no algorithm, such as an entry of a timing cache: Polygraphy has no word for it."""
+    layers: dict[str, Any] = {}
+    for layer, choice in replay.items():
+        algorithm = json.loads(choice)
+        if not {"implementation", "tactic", "inputs", "outputs"} <= set(algorithm):
+            raise ValueError(f"The choice of '{layer}' is no algorithm.")
+        layers[layer] = _tagged(algorithm)
+    return json.dumps({"replay": layers, _MARKER: "TacticReplayData"}, indent=4).encode()
+
+
 def write(path: Path, replay: Mapping[str, str]) -> None:
-    """A file for Polygraphy's ``--load-tactics`` and ``inspect diff-tactics``. Raises ``OSError``."""
-    layers = {layer: _tagged(json.loads(choice)) for layer, choice in replay.items()}
-    path.write_text(json.dumps({"replay": layers, _MARKER: "TacticReplayData"}, indent=4), encoding="utf-8")
+    """Such a file. Raises ``OSError``, ``ValueError``."""
+    path.write_bytes(encoded(replay))
 
 
 def gather(place: Path) -> list[tuple[Path, Replay]]:

@@ -95,9 +95,8 @@ def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: Re
     """The same question to fresh builds (or to the external check, again)."""
     failing, answered = 0, 0
     what = "the check again," if ctx.check else "fresh build"
-    chooses = ctx.engine_info.get("capabilities", {}).get("tactics", {"present": False})["present"]
     # What each build chose is kept: comparing good builds with bad ones is the next question.
-    record = {"record": True} if chooses and not ctx.check else {}
+    record = {"record": True} if _chooses(ctx) and not ctx.check else {}
     for attempt in range(1, params.builds + 1):
         yield Note(f"{what} {attempt} of {params.builds}", expected=params.builds - attempt + 1)
         probe = whole(ctx, findings, samples=(findings.sample,) if findings.sample else ())
@@ -121,6 +120,11 @@ def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: Re
     return Finish(outcome, findings)
 
 
+def _chooses(ctx: StepContext) -> bool:
+    """Whether a build says which kernels it chose."""
+    return bool(ctx.engine_info.get("capabilities", {}).get("tactics", {"present": False})["present"])
+
+
 def iterations(params: RepeatParams) -> int:
     """How many builds ``until`` allows. Raises StepRefused (exit code 2) for what it does not know."""
     if params.until in ("", "good", "bad"):
@@ -142,7 +146,7 @@ def _until(ctx: StepContext, findings: Findings, until: str, most: int) -> Steps
         yield Note(f"{what} {len(rows) + 1}", expected=-1 if stop else most - len(rows))
         probe = whole(ctx, findings, samples=samples)
         if isinstance(probe, Measure) and wanted:
-            probe = msgspec.structs.replace(probe, save="repeat")
+            probe = msgspec.structs.replace(probe, save="repeat", record=_chooses(ctx))
         probe = msgspec.structs.replace(probe, attempt=len(rows), exclusive=True)
         m: Measurement = yield probe
         verdict = _verdict(ctx, findings, m)

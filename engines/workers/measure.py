@@ -1,5 +1,6 @@
 """Measure: build a candidate, run it, compare it with the captured reference, transplant what it gave into the reference run."""
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 from engines.backends.base import Built, EngineFault
 from engines.backends.builds import Kept, outside_bytes, shut
 from engines.compare import metrics
-from engines.data import captures, samples
+from engines.data import captures, samples, tactic_replay
 from engines.data.store import Store
 from engines.graph import load
 from engines.graph.cut import Cut
@@ -319,6 +320,10 @@ class _Measuring:
         for name, arrays in (("expected.npz", expected), ("actual.npz", actual)):
             judged = {output: arrays[t] for output, t in ready.part.outputs.items() if t in arrays}
             self.artifacts[name] = files.put_arrays(self.store, judged)
+        if choices := ready.built.facts.get("choices"):
+            # Choices that are no algorithms have no replay.
+            with contextlib.suppress(ValueError):
+                self.artifacts["replay.json"] = self.store.put(tactic_replay.encoded(choices))
 
 
 def _key(question: tuple[Any, ...], arrays: Mapping[int, Array], constants: Mapping[int, Array]) -> bytes:

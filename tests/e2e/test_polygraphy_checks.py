@@ -321,6 +321,27 @@ def test_builds_of_an_engine_are_sorted_too(narrowdown, tmp_path) -> None:
     assert f"Finished 6 iteration(s) | Passed: {good}/6" in ran.out
 
 
+def test_builds_that_choose_kernels_leave_their_replays(narrowdown, tmp_path) -> None:
+    """``debug build --save-tactics``, then ``inspect diff-tactics``: the same folders and suspects, in Polygraphy's format."""
+    model = chain(tmp_path / "m.onnx", ("Exp", "Tanh"))
+    names = [n.name for n in onnx.load(model).graph.node]
+    engine = f"fake:fault=wrong,nodes={names[1]},tactics=3,bad=1,seed=4"
+    words = ["--engine", engine, "--until", "10", "--artifacts", "replay.json", "--art-dir", "replays"]
+    ran = narrowdown("step", "repeat", model, *words)
+    assert ran.code == 0, ran.out + ran.err
+    told = narrowdown("diff-tactics", "--dir", "replays")
+    good, bad = (sorted((tmp_path / "replays" / kind).glob("replay_*_N*.json")) for kind in ("good", "bad"))
+    assert good
+    assert bad
+    assert f"Loaded {len(bad)} bad tactic replays." in told.out
+    assert "Found potentially bad tactics:" in told.out
+    assert f"Layer: {names[1]}" in told.out
+    assert "(Implementation: 0, Tactic: 1)" in told.out
+    content = json.loads(bad[0].read_text())
+    assert content["polygraphy_class"] == "TacticReplayData"
+    assert content["replay"][names[1]]["polygraphy_class"] == "Algorithm"
+
+
 def assert_all(pattern: str, names: list[str]) -> None:
     assert names
     assert [n for n in names if not re.fullmatch(pattern, n)] == []
