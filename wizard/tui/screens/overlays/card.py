@@ -66,7 +66,7 @@ class Behind(Visual):
         return self._screen.size.height
 
 
-class Card(Sparing[ResultT], ModalScreen[ResultT]):
+class Card(ModalScreen[ResultT], Sparing[ResultT]):  # styles follow the first
     """A framed overlay; Esc closes it with no result. Subclasses compose their ``body``."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings("close")
