@@ -167,6 +167,7 @@ def _emulate(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub:
     if rule.precision not in ("fp16", "bf16") or parse(ctx.engine).name in ("emulate", "reference"):
         return None
     feed = (findings.sample or findings.samples[0].id,)
+    yield Note(f"what a faultless engine would give in {rule.precision}")
     m: Measurement = yield whole(ctx, findings, samples=feed, engine=f"emulate:precision={rule.precision}")
     return worst(m.results, rule)[2] if m.status == "ok" else None
 

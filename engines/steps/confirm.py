@@ -141,6 +141,7 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
         cut_at, _ = ask.index.boundary(nodes)
         # The numbers that name the cause are the model's own: those of the part as it was cut, before it was shrunk.
         cut = msgspec.structs.replace(case, candidate=msgspec.structs.replace(case.candidate, edits=()))
+        yield Note("the case once more, with its inside watched")
         watched: Measurement = yield again(ask, cut, 0, marks=(*made, *cut_at))
         verdict = ask.verdict(watched)
         if watched.status == "ok" and failures and len(nodes) > 1 and ask.findings.looks == 1 and not verdict.failed:
@@ -182,6 +183,7 @@ def walk_forward(ask: Inquiry, case: Case, most: int) -> Sub:
     earlier = set(ranges.decode(ask.findings.patches))
     fits = True
     for _ in range(most):
+        yield Note("the whole model, with right values put in after the case")
         m: Measurement = yield ask.whole((case.sample,), patches=patches | earlier)
         if m.status != "ok":
             break
@@ -203,6 +205,7 @@ def widened(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub:
     index = ask.index
     own, earlier = set(keep), set(ranges.decode(ask.findings.keep))
     for _ in range(most):
+        yield Note("the whole model, with the case kept in higher precision")
         m: Measurement = yield ask.whole(all_feeds(ask.findings), keep=own | earlier)
         if m.status != "ok" or judge_whole(m, ask.criterion).passed:
             break
@@ -239,6 +242,7 @@ def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tup
     before = ask.findings
     all_patches = {*patches, *ranges.decode(before.patches)}
     all_kept = {*keep, *ranges.decode(before.keep)}
+    yield Note("does the model still fail without this case?")
     m: Measurement = yield ask.whole(all_feeds(findings), patches=all_patches, keep=all_kept)
     if m.status != "ok":
         return findings, None, False

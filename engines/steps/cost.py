@@ -4,6 +4,7 @@ A plan (``engines.steps.plans``) says how many probes of which kind a step asks;
 alone: where no probe has been measured yet, seconds are unknown.
 """
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -114,7 +115,7 @@ def price(work: Work, seen: Sequence[Seen]) -> float | None:
     """Seconds of all its probes; None where nothing like it was measured."""
     each = _each(work, [s for s in seen if s.kind == work.kind])
     if each is None and work.kind in BESIDE_WHOLE:
-        each = _each(msgspec.structs.replace(work, rows=min(1, work.rows)), [s for s in seen if s.kind == "whole"])
+        each = _each(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == "whole"])
         each = None if each is None else BESIDE_WHOLE[work.kind] * each
     if each is None and work.kind == "read" and seen:
         each = min(s.seconds for s in seen)
@@ -123,7 +124,8 @@ def price(work: Work, seen: Sequence[Seen]) -> float | None:
 
 def _each(work: Work, like: Sequence[Seen]) -> float | None:
     """Seconds of one probe, from those of its kind: with as many rows where there are such, else between the nearest on either
-    side. More runs than those had cost a run each."""
+    side; beyond all of them by the square root, as a part of each probe does not grow with its rows. More runs than those had
+    cost a run each."""
     if not like:
         return None
     at: dict[int, list[Seen]] = {}
@@ -132,12 +134,11 @@ def _each(work: Work, like: Sequence[Seen]) -> float | None:
     rows = work.rows or max(at)
     took = {n: statistics.median(s.seconds for s in found[-RECENT:]) for n, found in at.items()}
     below, above = max((n for n in took if n <= rows), default=0), min((n for n in took if n >= rows), default=0)
-    if below == above or not above:
-        single = took[below]
-    elif not below:
-        single = took[above]
+    if below and above:
+        single = took[below] + (took[above] - took[below]) * (rows - below) / max(1, above - below)
     else:
-        single = took[below] + (took[above] - took[below]) * (rows - below) / (above - below)
+        nearest = below or above
+        single = took[nearest] * math.sqrt(rows / nearest)
     usual = statistics.median(s.runs for s in like)
     a_run = statistics.median(s.run_seconds / max(1, s.runs * s.rows) for s in like)
     return max(0.0, single + (work.runs - usual) * a_run * rows)

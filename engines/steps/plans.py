@@ -114,7 +114,8 @@ def extract(ctx: StepContext, size: Size) -> Plan:
     if not group:
         return Plan((*_before(ctx, size), Work("read")))
     search = 1 if group == 1 else GROWN * group
-    return Plan((*_before(ctx, size), _part(ctx, search + SETTLED + params.verify)), 2 * size.weights)
+    works = (Work("read"), _part(ctx, search + SETTLED + params.verify))
+    return Plan((*_before(ctx, size), *works), 2 * size.weights)
 
 
 def reduce(ctx: StepContext, size: Size) -> Plan:
@@ -143,14 +144,15 @@ def confirm(ctx: StepContext, size: Size) -> Plan:
     params = msgspec.convert(dict(ctx.params), ConfirmParams)
     case = ctx.findings.case
     verified = int(case.verified.partition("/")[2] or 0) if case else ReduceParams().verify
-    again = _part(ctx, max(0, params.repeats - verified) + 2, ahead=False)
+    # Of the looks that found it, all but the first are looks here.
+    again = _part(ctx, params.repeats - min(params.repeats, max(0, verified - 1)) + 1, ahead=False)
     cured: tuple[Work, ...] = () if ctx.check else (_one(ctx, 2), _all(ctx, real=True), _one(ctx))
     signature = ctx.findings.round_signature or ctx.findings.signature
     if cured and signature is not None and signature.nonfinite and _can(ctx, "keep"):
         # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at.
         cured = (*cured, _all(ctx, real=True), Work("watched", 1, _row(ctx)))
     first = Plan(_before(ctx, size)) if case is not None else _reduction(ctx, size, ReduceParams())
-    return Plan((*first.works, again, *cured), first.disk + size.weights + size.captured)
+    return Plan((*first.works, Work("read"), again, *cured), first.disk + size.weights + size.captured)
 
 
 def workaround(ctx: StepContext, size: Size) -> Plan:
@@ -160,7 +162,7 @@ def workaround(ctx: StepContext, size: Size) -> Plan:
     if findings.optimizers or findings.tactics or findings.looks > 1 or _can(ctx, "precision-hint"):
         runs = findings.looks * 3 if findings.looks > 1 else 1
         tried = _all(ctx, runs, params.builds + _can(ctx, "casts"), real=True)
-        return Plan((*_before(ctx, size), tried, _one(ctx, 2, TIMED)), size.captured)
+        return Plan((*_before(ctx, size), Work("read"), tried, _one(ctx, 2, TIMED)), size.captured)
     if not _can(ctx, "keep"):
         return Plan(_before(ctx, size), size.captured)
     return _kept(ctx, size, SPREAD_BUDGET if findings.spread and not findings.culprits else params.budget)

@@ -115,6 +115,7 @@ def settle(ask: Inquiry, trials: Trials, nodes: NodeIds, minimal: bool, params: 
     first = trials.known[nodes]
     needs_higher = False
     if ask.feed == "stored" and not ask.ctx.check and ask.signature.kind == "accuracy":
+        yield Note("what is left, fed values that were not rounded", best=len(nodes))
         exact: Measurement = yield ask.ask(candidate, feed="exact")
         spent += 1
         needs_higher = ask.verdict(exact).passed
@@ -125,6 +126,7 @@ def settle(ask: Inquiry, trials: Trials, nodes: NodeIds, minimal: bool, params: 
     files: list[dict[str, Any]] = []
     failures = 0
     for attempt in range(1, params.verify + 1):
+        yield Note(f"what is left in fresh builds, {attempt} of {params.verify}", best=len(nodes))
         again: Measurement = yield ask.ask(candidate, attempt=attempt, save="case" if attempt == 1 else "")
         failures += _still(ask, again, candidate, signature)
         spent += 1
@@ -133,6 +135,7 @@ def settle(ask: Inquiry, trials: Trials, nodes: NodeIds, minimal: bool, params: 
     good = trials.good(nodes)
     good_candidate = ask.candidate(good) if good else None
     if good_candidate is not None:
+        yield Note("the largest part that passes, once more", best=len(nodes))
         kept: Measurement = yield ask.ask(good_candidate, attempt=1, save="good")
         spent += 1
         if ask.verdict(kept).passed:
@@ -172,6 +175,7 @@ def shrink(ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signat
         if done.intersection((e.kind, e.tensor, e.axis, e.node, e.attribute) for e in edit_set):
             continue  # a stronger edit of the same thing has held
         trial = msgspec.structs.replace(candidate, edits=(*candidate.edits, *edit_set))
+        yield Note("can what is left be made simpler?", best=len(nodes))
         m: Measurement = yield ask.ask(trial)
         spent += 1
         if _still(ask, m, trial, signature):

@@ -10,7 +10,7 @@ import msgspec
 
 from engines.data.store import Store
 from engines.graph.index import GraphIndex
-from engines.probe import Describe, Measurement
+from engines.probe import Describe, LoadInputs, Measurement, SampleInfo
 from engines.steps.base import StepContext, StepSpec
 from engines.steps.cost import Cost, Plan, Seen, Size, cost, seen
 from wizard.runner.drive import index_of, replayed
@@ -27,6 +27,7 @@ class Experience:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._found: dict[str, tuple[int, Seen | None]] = {}
+        self._samples: tuple[SampleInfo, ...] = ()
 
     def of(self, state: State, ctx: StepContext) -> tuple[Seen, ...]:
         """In the order in which they were measured."""
@@ -35,19 +36,19 @@ class Experience:
                 continue
             probe = asked_probe(state, name, self._store)
             answer = known.measurement or Measurement()  # a large one lies in a file; its status was ok
+            if isinstance(probe, LoadInputs) and answer.status == "ok":
+                self._samples = tuple(msgspec.convert(answer.facts["samples"], list[SampleInfo]))
             took = ((probe, answer, known.seconds),) if probe is not None else ()
-            new = seen(took, ctx.engine, ctx.reference, ctx.findings.samples, state.nodes)
+            new = seen(took, ctx.engine, ctx.reference, self._samples, state.nodes)
             self._found[name] = (known.seq, new[0] if new else None)
         return tuple(s for name in state.known if (s := self._found[name][1]) is not None)
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A step before it starts. ``known``: probes that it will ask and whose answers are known already; ``plan`` and ``cost``
-    are of those beyond; ``plan`` None: nothing can be said."""
+    """A step before it starts: what it will ask that is not known yet. ``plan`` None: nothing can be said."""
 
     plan: Plan | None = None
     cost: Cost = Cost()
-    known: int = 0
     slots: int = 1
 
 
@@ -65,7 +66,7 @@ def estimate(
         finish, _, known = replayed(spec, ctx, state, dict(fingerprints), store)
         plan = Plan() if finish is not None else spec.plan(ctx, _size(ctx, state, store)).after(known)
         slots = 1 if spec.exclusive else slots
-        return Estimate(plan, cost(plan, found, slots), known, slots)
+        return Estimate(plan, cost(plan, found, slots), slots)
     except Exception:  # parameters that do not fit, an index that is gone: the step itself will say so
         return Estimate()
 
@@ -73,12 +74,12 @@ def estimate(
 def left(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting: float) -> tuple[int, float]:
     """(probes still to come, seconds they will take), the probe at work among them; -1 where nothing is known.
 
-    ``done``: probes answered in this run. ``said``: how many the step itself says are to come, -1 where it says nothing.
-    ``waiting``: seconds that the probe at work has taken so far. Never 0 while a probe is at work.
+    ``done``: probes answered in this run that were not known before. ``said``: how many the step itself says are to come, -1
+    where it says nothing. ``waiting``: seconds that the probe at work has taken so far. Never 0 while a probe is at work.
     """
     if made.plan is None and said < 0:
         return -1, -1.0
-    plan = (made.plan or Plan()).after(max(0, done - made.known))
+    plan = (made.plan or Plan()).after(done)
     rest = plan.of(max(1, said if said >= 0 else max(plan.probes, done // OVERRUN)))
     first, whole = cost(rest.of(1, first=True), found).seconds, cost(rest, found, made.slots).seconds
     if whole < 0:

@@ -712,7 +712,7 @@ class Runner:
             done = len(drive.asked) - bool(drive.current)
             said = max(1, note.expected - (done - self._noted_at)) if note.expected >= 0 else -1
             found = self._experience.of(self._ledger.state, drive.context)
-            expected, eta = left(self._estimate, found, done, said, drive.waiting)
+            expected, eta = left(self._estimate, found, done - drive.cached, said, drive.waiting)
             expected += done if expected >= 0 else 0
         log, waited = "", ""
         if drive and drive.current and phase == "running":
