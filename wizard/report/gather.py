@@ -171,7 +171,8 @@ def headline(
         end = flow.ends.get(state.end)
         return end.title if end else "The route was too long to go on"
     first = culprits[0]
-    size = f"{first.nodes_after} of {count(_nodes_before(state), 'node')}"
+    before = _nodes_before(state)
+    size = f"{first.nodes_after} of {count(before, 'node')}" if before else count(first.nodes_after, "node")
     names = listing([elide(name, 60) for name in first.nodes], 4)
     fails = f"{size} {'fails' if first.nodes_after == 1 else 'fail'}: {names} ({first.cause})"
     more = f", and {count(len(culprits) - 1, 'further culprit')}" if len(culprits) > 1 else ""

@@ -1,5 +1,6 @@
 """What the last screen says, in sentences: what was found, what to do now, what there is to hand on. Pure."""
 
+import contextlib
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -52,6 +53,13 @@ class Todo(msgspec.Struct, frozen=True):
     command: str = ""
 
 
+def short(path: Path) -> str:
+    """A path as a shell takes it: quoted where it must be, from ``~`` on where it lies in one's home."""
+    with contextlib.suppress(RuntimeError, ValueError):
+        return f"~/{shlex.quote(str(path.relative_to(Path.home())))}"
+    return shlex.quote(str(path))
+
+
 def report(scene: Scene) -> Report:
     """What the report says, without its tables."""
     return gather(scene.state, scene.flow, scene.problem, lambda _digest: [])
@@ -73,7 +81,7 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
     if verdict == "worked-around" and cure is not None:
         made.append(Todo(remedy(cure)))
         if MIXED in scene.files:
-            made.append(Todo(f"{here / MIXED} is the model with that done: use it."))
+            made.append(Todo(f"{short(here / MIXED)} is the model with that done: use it."))
         elif cure.keep_names:
             made.append(Todo("{copy} copies commands that do it with other tools."))
     if verdict == "fixed-by-sanitizing":
@@ -95,11 +103,11 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
         made.append(
             Todo(
                 "Hand the case folder on to whoever maintains the engine or the model. This shows the fault:",
-                f"python {shlex.quote(str(here / 'case' / 'check.py'))}",
+                f"python {short(here / 'case' / 'check.py')}",
             )
         )
         made.append(Todo("Is the engine mended one day? This tells:", f"narrowdown replay {name} --expect fixed"))
-    made.append(Todo(f"{here / REPORT} tells all of it, to read or to send."))
+    made.append(Todo(f"{short(here / REPORT)} tells all of it, to read or to send."))
     return made
 
 

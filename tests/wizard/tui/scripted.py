@@ -234,6 +234,8 @@ def make_app(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> Callable[
     monkeypatch.setattr("wizard.tui.client.time.time", lambda: START + 100)
     monkeypatch.setattr("wizard.tui.client.disk", lambda folder: (3 << 20, 40 << 30))
     monkeypatch.setenv("NARROWDOWN_THEME", "dark")
+    monkeypatch.setenv("NARROWDOWN_HOME", str(session.folder.parent))
+    monkeypatch.setenv("HOME", str(session.folder.parent))  # paths on the last screen begin with ~
 
     def make(
         glyphs: Glyphs = UNICODE, entries: Sequence[Summary] = (), keymap: keys.Keymap | None = None, **more: Any

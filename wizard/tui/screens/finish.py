@@ -8,7 +8,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
 from wizard.tui import keys
-from wizard.tui.ending import Todo, found, handed, report, todo
+from wizard.tui.ending import Todo, found, handed, report, short, todo
 from wizard.tui.flowmap import title
 from wizard.tui.scene import Scene
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
@@ -75,7 +75,7 @@ class FinishScreen(SessionScreen):
         self.query_one("#where", Surroundings).show(scene.sight.places if state.findings.culprits else ())
         self.query_one("#where-panel").display = bool(state.findings.culprits and scene.sight.places)
         self.query_one("#journey", Journey).show(scene.flow, state.route)
-        self.query_one("#files", Files).show(str(scene.folder / "case"), handed(scene.files))
+        self.query_one("#files", Files).show(short(scene.folder / "case"), handed(scene.files))
         self.query_one("#files-panel").display = bool(said.culprits)
 
     def _decided(self, scene: Scene) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from textual import getters
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical, VerticalGroup, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 
 from wizard.flow.commands import Command
 from wizard.report.words import price, size
@@ -58,22 +58,27 @@ DOING: Mapping[Face, str] = {
 }
 
 
-class Notes(VerticalGroup):
-    """Why this is recommended, and the same by hand. Beside the page where it is wide, else at its end."""
+class Why(Panel):
+    """Why the recommended answer is recommended."""
 
-    def compose(self) -> ComposeResult:
-        yield Panel("Why this is recommended", Text(classes="because"), classes="because-panel")
-        yield Panel("Same, by hand (c copies)", Text(keep=True, classes="command"), classes="command-panel")
+    def __init__(self, id: str) -> None:  # noqa: A002 (the name is Textual's)
+        super().__init__("Why this is recommended", Text(), id=id)
 
-    def show(self, because: str, made: Sequence[Command]) -> None:
-        """An empty part is not drawn. Of several commands the first is shown; ``c`` lists them all."""
-        self.query_one(".because", Text).show(because)
-        self.query_one(".because-panel").display = bool(because)
+    def show(self, because: str) -> None:
+        self.query_one(Text).show(because)
+
+
+class ByHand(Panel):
+    """The same by hand. Of several commands the first is shown; the card lists them all."""
+
+    def __init__(self, id: str, title: str) -> None:  # noqa: A002
+        super().__init__(title, Text(keep=True), id=id)
+
+    def show(self, made: Sequence[Command]) -> None:
         first = next((command for command in made if command.text), None)
         others = [command.tool for command in made if command is not first]
         more = f"# also for {', '.join(others)}" if others else ""
-        self.query_one(".command", Text).show("\n".join(filter(None, (first.text if first else "", more))))
-        self.query_one(".command-panel").display = first is not None
+        self.query_one(Text).show("\n".join(filter(None, (first.text if first else "", more))))
 
 
 class StepScreen(SessionScreen):
@@ -96,10 +101,14 @@ class StepScreen(SessionScreen):
     page = getters.query_one("#page", VerticalScroll)
     around = getters.query_one("#around", Panel)
     around_beside = getters.query_one("#around-beside", Panel)
-    notes = getters.query_one("#notes-below", Notes)
-    notes_beside = getters.query_one("#notes-beside", Notes)
+    why = getters.query_one("#why", Why)
+    why_beside = getters.query_one("#why-beside", Why)
+    by_hand = getters.query_one("#by-hand", ByHand)
+    by_hand_beside = getters.query_one("#by-hand-beside", ByHand)
 
     def content(self) -> ComposeResult:
+        around = self.host.told("Around the suspect ({pictures} shows more)")
+        by_hand = self.host.told("Same, by hand ({copy} copies)")
         yield Crumb(id="crumb")
         with Horizontal(id="body"):
             with VerticalScroll(id="rail", can_focus=False):
@@ -120,17 +129,21 @@ class StepScreen(SessionScreen):
                         yield Panel("Probes", Probes(id="probes"), id="probes-panel")
                         yield Panel("Smallest that fails", Smallest(id="smallest"), id="smallest-panel")
                     yield Panel("Log", Tail(id="tail"), id="log-panel")
+                    yield Why("why")
                     yield Panel("Measured", Evidence(id="evidence"), id="measured-panel")
                     yield Troubles("worker", id="deaths")  # counted already: below what was measured
-                    yield Panel("Around the suspect (v shows more)", Surroundings(), id="around")
-                    yield Notes(id="notes-below")
+                    yield Panel(around, Surroundings(), id="around")
+                    yield ByHand("by-hand", by_hand)
                 yield Panel("Your answer", Answers(), id="answers-panel")
             with VerticalScroll(id="side", can_focus=False):
-                yield Notes(id="notes-beside")
-                yield Panel("Around the suspect (v shows more)", Surroundings(), id="around-beside")
+                yield Why("why-beside")
+                yield ByHand("by-hand-beside", by_hand)
+                yield Panel(around, Surroundings(), id="around-beside")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Keys that make no sense on this face are neither shown nor obeyed."""
+        if action == "rewind" and not (self.scene and any(visit.answer for visit in self.scene.state.route)):
+            return False
         if action in WHERE:
             face = self.scene.face if self.scene else "starting"
             return face in WHERE[action]
@@ -142,7 +155,10 @@ class StepScreen(SessionScreen):
             return
         here, node, visit, route = scene.node, scene.at, scene.visit, scene.state.route
         measured = bool(visit and visit.outcome)
-        self.update_classes({**{f"-{name}": name == face for name in FACES}, "-bare": not measured})
+        because = next((o.because for o in offered(visit) if o.recommended), "") if face == "ask" else ""
+        made = commands(scene) if face in ("offer", "ask") else ()
+        shown = {"-bare": not measured, "-because": bool(because), "-by-hand": any(command.text for command in made)}
+        self.update_classes({**{f"-{name}": name == face for name in FACES}, **shown})
         self.route.show(scene.flow, route, here, self._doing(scene))
         self.crumb.show(scene.flow, route, here)
         number = len([v for v in route if v.answer]) + 1
@@ -168,19 +184,18 @@ class StepScreen(SessionScreen):
             height = 5 if self.app.size.height >= 32 else 3
             tolerance = criterion.tolerance if criterion else None
             seen = Seen(scene.sight, tolerance, scene.hunt, scene.state.nodes, height)
-            self.query_one("#evidence", Evidence).show(
-                visit.outcome or {}, node.evidence if node else (), visit.step, seen
-            )
+            # What the recommendation says already is not said again right below it.
+            outcome = {k: v for k, v in (visit.outcome or {}).items() if k != "message" or str(v) not in because}
+            self.query_one("#evidence", Evidence).show(outcome, node.evidence if node else (), visit.step, seen)
         located = face == "ask" and visit is not None and any((visit.outcome or {}).get(name) for name in LOCATED)
         for panel in (self.around, self.around_beside):
             panel.display = located and bool(scene.sight.places)
             if panel.display:
                 panel.query_one(Surroundings).show(scene.sight.places[-1:])
         self.query_one("#measured-panel").display = face == "ask" and (measured or bool(node and node.evidence))
-        because = next((o.because for o in offered(visit) if o.recommended), "") if face == "ask" else ""
-        made = commands(scene) if face in ("offer", "ask") else ()
-        for notes in (self.notes, self.notes_beside):
-            notes.show(because, made)
+        for why, by_hand in ((self.why, self.by_hand), (self.why_beside, self.by_hand_beside)):
+            why.show(because)
+            by_hand.show(made)
         if face == "ask" and visit:
             self.answers.show(scene.flow, offered(visit), measured=bool(visit.step))
             if not self.answers.has_focus and self.app.screen is self:
@@ -218,7 +233,7 @@ class StepScreen(SessionScreen):
         taken, free = scene.disk
         disk = f" The session takes {size(taken)} on disk; {size(free)} are free." if free else ""
         self.query_one("#cost", Text).show(f"Expected: {price(work.cost)}.{disk}")
-        self.query_one("#how", Text).show("Enter runs it; s skips it.", "bold $recommended")
+        self.query_one("#how", Text).show(self.host.told("{go} runs it; {skip} skips it."), "bold $recommended")
 
     def _work(self, scene: Scene) -> None:
         written = [line for line in scene.log if line.strip()] if scene.face == "running" else []
