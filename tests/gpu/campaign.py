@@ -3,7 +3,7 @@
     python tests/gpu/campaign.py --out FOLDER [--jobs 3] [--only NAME ...] [--magika MODEL INPUTS]
 
 Writes ``campaign.jsonl`` (one object a case) as it goes, and keeps each case's log and report. Needs a GPU with TensorRT; takes
-about ten minutes.
+about twenty minutes. The case that fills the GPU runs alone, first.
 """
 
 import argparse
@@ -110,6 +110,137 @@ def killed(model: Path, inputs: Path, engine: str, after: str) -> Callable[[Path
         }  # fmt: skip
 
     return run
+
+
+def listener_killed(model: Path, inputs: Path, engine: str) -> Callable[[Path], dict[str, Any]]:
+    """Kill the workers once, as soon as layerwise listens; the session is to lose that probe and go on."""
+
+    def run(folder: Path) -> dict[str, Any]:
+        session = folder / "session"
+        command = [
+            *NARROWDOWN, "run", str(model), "--engine", engine, "--inputs", str(inputs), "--session", str(session), "--display",
+            "plain",
+        ]  # fmt: skip
+        with (folder / "run.log").open("wb") as log:
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        journal, deadline, killed = session / "journal.jsonl", time.monotonic() + 300, []
+        while process.poll() is None and time.monotonic() < deadline and not killed:
+            text = journal.read_text(errors="replace") if journal.exists() else ""
+            if '"layerwise"' in text:
+                killed = [p for p in _workers(session) if _kill(p)]
+            time.sleep(0.02)
+        code = process.wait(400)
+        ends = [str(e.get("status")) for e in _events(journal) if e["kind"] == "probe.finished"]
+        return {"exit": code, "killed": len(killed), "crashes": ends.count("crash"), **_reported(session, folder)}
+
+    return run
+
+
+def crowded(model: Path, inputs: Path, engine: str, free: int = 700 << 20) -> Callable[[Path], dict[str, Any]]:
+    """The GPU is full but for ``free`` bytes: what the model needs is not there."""
+
+    def run(folder: Path) -> dict[str, Any]:
+        hold = (
+            f"import torch, time; free = torch.cuda.mem_get_info()[0]; x = torch.empty(free - {free}, dtype=torch.uint8, "
+            "device='cuda'); print('full', flush=True); time.sleep(300)"
+        )
+        hog = subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE)
+        assert hog.stdout is not None
+        hog.stdout.readline()
+        try:
+            return {**step("compare", model, inputs, engine, seconds=90)(folder), "said": _tail(folder / "run.log")}
+        finally:
+            hog.kill()
+
+    return run
+
+
+def refused(model: Path, inputs: Path, engine: str) -> Callable[[Path], dict[str, Any]]:
+    """What cannot be: its exit and its words."""
+
+    def run(folder: Path) -> dict[str, Any]:
+        return {**step("compare", model, inputs, engine)(folder), "said": _tail(folder / "run.log")}
+
+    return run
+
+
+def quantized(engine: str) -> Callable[[Path], dict[str, Any]]:
+    """A Q/DQ model whose channels differ in size, through the flow quantization."""
+
+    def run(folder: Path) -> dict[str, Any]:
+        floats, codes = folder / "float.onnx", folder / "int8.onnx"
+        shapes = [str(MODELS / name) for name in ("shapes_cnn.onnx", "shapes_cnn_in.npz")]
+        made = [sys.executable, "-P", "-m", "engines.data.scaled_apart", *shapes, str(floats), str(codes)]
+        code = _logged(made, folder / "make.log", 120)
+        more = ("--flow", "quantization", "--reference", f"onnxruntime:model={floats}")
+        return {"made": code, **flow(codes, Path(shapes[1]), engine, *more, seconds=300)(folder)}
+
+    return run
+
+
+def guide(folder: Path) -> dict[str, Any]:
+    """The guide's example of flaky tactics, by Polygraphy and by us, on its own model; then one whose checker finds a kernel bad.
+    The same folders, the same suspects."""
+    tool = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
+    log = folder / "run.log"
+    model, inputs = models.identity(folder)
+
+    def ask(words: list[str]) -> int:
+        return _logged(words, log, 200, cwd=folder)
+
+    codes = [ask([*tool, "run", str(model), "--onnxrt", "--save-inputs", "in.json", "--save-outputs", "golden.json"])]
+    check = [
+        *tool,
+        "run",
+        "polygraphy_debug.engine",
+        "--trt",
+        "--load-inputs",
+        "in.json",
+        "--load-outputs",
+        "golden.json",
+    ]
+    theirs = ["debug", "build", str(model), "--fp16", "--save-tactics", "replay.json", "--artifacts-dir", "theirs"]
+    codes.append(ask([*tool, *theirs, "--artifacts", "replay.json", "--until=2", "--check", *check]))
+    ours = [
+        "step",
+        "repeat",
+        str(model),
+        "--engine",
+        "tensorrt:precision=fp16",
+        "--inputs",
+        str(inputs),
+        "--until",
+        "2",
+    ]
+    codes.append(ask([*NARROWDOWN, *ours, "--artifacts", "replay.json", "--art-dir", "ours", "--session", "s1"]))
+    # A checker of their kind, and a kernel that it holds to be bad: the loop around any command.
+    convs, _ = models.convolutions(folder)
+    checker = Path(__file__).with_name("plant.py")
+    words = ["step", "repeat", str(convs), "--engine", "tensorrt", "--until", "6", "--artifacts", "replay.json"]
+    words += [
+        "--art-dir",
+        "planted",
+        "--session",
+        "s2",
+        "--check",
+        f"{sys.executable} {checker} {{model}} {folder / 'plant.json'}",
+    ]
+    codes.append(ask([*NARROWDOWN, *words]))
+    said = {}
+    for place in ("theirs", "ours", "planted"):
+        for who, command in (("we", [*NARROWDOWN, "diff-tactics"]), ("they", [*tool, "inspect", "diff-tactics"])):
+            done = subprocess.run([*command, "--dir", place], capture_output=True, text=True, cwd=folder, check=False)
+            lines = [
+                " ".join(x.split("]")[-1].split()) for x in done.stdout.splitlines() if "tactic" in x or "Layer" in x
+            ]
+            said[f"{who} of {place}"] = " / ".join(lines)[:300] or done.stderr[-200:]
+    files = {
+        p: sorted(str(f.relative_to(folder)) for f in (folder / p).rglob("*.json"))
+        for p in ("theirs", "ours", "planted")
+    }
+    return {"exit": codes, "files": files, **said}
 
 
 def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable[[Path], dict[str, Any]]:
@@ -262,35 +393,50 @@ def peer(
 
 
 def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
+    """Those that take long come first."""
     sort, sort_in = MODELS / "sort_tf_massive_m4.onnx", MODELS / "sort_tf_massive_m4_in.npz"
     shapes, shapes_in = MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz"
     norm, norm_in = models.layernorm(folder)
     far, far_in = models.cancelling(folder)
     convs, convs_in = models.convolutions(folder)
+    ways, ways_in = models.two_ways(folder)
     weak, strong = "tensorrt:precision=fp16,typing=weak", "tensorrt:precision=fp16,typing=strong"
-    right = "tensorrt:precision=fp32"
-    found = [
-        Case("norm-strong", "LayerNorm x3000, strongly typed FP16", flow(norm, norm_in, strong, replay=right)),
-        Case("norm-weak", "LayerNorm x3000, weakly typed FP16", flow(norm, norm_in, weak)),
-        Case("sort-strong", "sort_tf_massive_m4, strongly typed FP16", flow(sort, sort_in, strong, seconds=580)),
-        Case("sort-weak", "sort_tf_massive_m4, weakly typed FP16", flow(sort, sort_in, weak, seconds=580)),
-        Case("precision", "3000 added and taken away, strongly typed FP16", step("precision", far, far_in, strong)),
-        Case("precision-weak", "the same, weakly typed FP16", step("precision", far, far_in, weak)),
-        Case("planted", "a planted bad tactic in four convolutions, FP32", planted(convs, convs_in, "tensorrt:precision=fp32")),
-        Case("peer-sort", "polygraphy debug reduce on sort_tf_massive_m4, weakly typed FP16", peer(sort, sort_in, "--fp16")),
+    right, listening = "tensorrt:precision=fp32", f"{strong},observe=debug"
+    int8 = "tensorrt:precision=int8,typing=weak"
+    calibrated = f"{int8},calibration={models.calibration(shapes, shapes_in, folder)}"
+    long = [
+        Case("sort-weak", "sort_tf_massive_m4, weakly typed FP16", flow(sort, sort_in, weak, seconds=1060)),
+        Case("sort-strong", "sort_tf_massive_m4, strongly typed FP16", flow(sort, sort_in, strong, seconds=800)),
         Case(
-            "peer-sort-regex", "the same as its documentation advises",
+            "peer-sort", "polygraphy debug reduce on sort_tf_massive_m4, weakly typed FP16, as its documentation advises",
             peer(sort, sort_in, "--fp16", regex="Difference exceeds tolerance"),
         ),
-        Case("killed", "kill -9 in the middle of layerwise, resume", killed(norm, norm_in, strong, "layerwise")),
-        Case("dynamic", "shapes_cnn, dynamic batch, TF32", flow(shapes, shapes_in, "tensorrt", seconds=300)),
     ]  # fmt: skip
     if magika:
-        found[2:2] = [
-            Case("magika-strong", "magika, strongly typed FP16", flow(*magika, strong, seconds=580)),
-            Case("magika-weak", "magika, weakly typed FP16", flow(*magika, weak, seconds=400)),
+        long[1:1] = [
+            Case("magika-weak", "magika, weakly typed FP16", flow(*magika, weak, seconds=1000)),
+            Case("magika-strong", "magika, strongly typed FP16", flow(*magika, strong, seconds=800)),
         ]
-    return found
+    return [
+        *long,
+        Case("norm-debug", "LayerNorm x3000, strongly typed, by a listener", step("layerwise", norm, norm_in, listening)),
+        Case("norm-outputs", "the same, watched as outputs", step("layerwise", norm, norm_in, strong)),
+        Case("norm-strong", "LayerNorm x3000, strongly typed FP16", flow(norm, norm_in, strong, replay=right)),
+        Case("listener-killed", "the same; the worker dies while it listens", listener_killed(norm, norm_in, listening)),
+        Case("planted", "a planted bad tactic in four convolutions, FP32", planted(convs, convs_in, right)),
+        Case("guide", "the guide's example of flaky tactics, beside Polygraphy", guide),
+        Case("two-ways", "two dynamic inputs, two outputs, strongly typed FP16", flow(ways, ways_in, strong)),
+        Case("dynamic", "shapes_cnn, dynamic batch, TF32", flow(shapes, shapes_in, "tensorrt", seconds=300)),
+        Case("quantized", "Q/DQ INT8, channels of different size", quantized("tensorrt:precision=model")),
+        Case("int8", "shapes_cnn, INT8 by a calibration cache", step("compare", shapes, shapes_in, calibrated)),
+        Case("int8-refused", "INT8 with nothing to go by", refused(shapes, shapes_in, int8)),
+        Case("unfused-refused", "unfused debug tensors", refused(norm, norm_in, f"{strong},observe=unfused")),
+        Case("cache-refused", "the editable timing cache", refused(norm, norm_in, f"{strong},tactics=cache")),
+        Case("precision", "3000 added and taken away, strongly typed FP16", step("precision", far, far_in, strong)),
+        Case("precision-weak", "the same, weakly typed FP16", step("precision", far, far_in, weak)),
+        Case("norm-weak", "LayerNorm x3000, weakly typed FP16", flow(norm, norm_in, weak)),
+        Case("killed", "kill -9 in the middle of layerwise, resume", killed(norm, norm_in, strong, "layerwise")),
+    ]  # fmt: skip
 
 
 def main() -> None:
@@ -302,11 +448,9 @@ def main() -> None:
     given = parser.parse_args()
     given.out = given.out.absolute()
     given.out.mkdir(parents=True, exist_ok=True)
-    chosen = [
-        c
-        for c in cases(given.out, tuple(given.magika) if given.magika else None)
-        if not given.only or c.name in given.only
-    ]
+    full = Case("crowded", "a full GPU", crowded(*models.convolutions(given.out, 64, 256), "tensorrt:precision=fp32"))
+    every = [full, *cases(given.out, tuple(given.magika) if given.magika else None)]
+    chosen = [c for c in every if not given.only or c.name in given.only]
     lock = threading.Lock()
     begun = time.monotonic()
 
@@ -323,8 +467,10 @@ def main() -> None:
             file.write(json.dumps(row, default=str) + "\n")
             print(f"[{time.monotonic() - begun:6.1f}]", json.dumps(row, default=str), flush=True)
 
+    for case in (c for c in chosen if c is full):
+        one(case)
     with ThreadPoolExecutor(given.jobs) as pool:
-        list(pool.map(one, chosen))
+        list(pool.map(one, (c for c in chosen if c is not full)))
 
 
 def _logged(command: list[str], log: Path, seconds: float, output: Path | None = None, cwd: Path | None = None) -> int:
@@ -370,6 +516,34 @@ def _events(journal: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in journal.read_text(errors="replace").splitlines() if line.strip()]
     except (OSError, ValueError):
         return []
+
+
+def _tail(log: Path) -> str:
+    return " ".join(log.read_text(errors="replace").split())[-400:] if log.exists() else ""
+
+
+def _kill(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _workers(session: Path) -> list[int]:
+    """The session's worker processes: those whose parent works on the session."""
+    parents = set(_group(session))
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().decode(errors="replace")
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, ValueError):
+                continue
+            if "engines/workers/__main__.py" in line and parent in parents:
+                found.append(int(entry.name))
+    return found
 
 
 def _group(session: Path) -> list[int]:

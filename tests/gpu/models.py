@@ -7,15 +7,19 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 
-def _save(path: Path, nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray], shape: tuple[int, ...]) -> Path:
-    """``shape``: of the input, without the batch."""
-    ends = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", *shape]),
-        helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
-    ]
-    graph = helper.make_graph(
-        nodes, path.stem, ends[:1], ends[1:], [numpy_helper.from_array(a, n) for n, a in weights.items()]
-    )
+def _save(
+    path: Path,
+    nodes: list[onnx.NodeProto],
+    weights: dict[str, np.ndarray],
+    shape: tuple[int | str, ...],
+    beside: dict[str, tuple[int | str, ...]] | None = None,
+    outputs: tuple[str, ...] = ("y",),
+) -> Path:
+    """``shape``: of the input x, without the batch; ``beside``: those of further inputs."""
+    inputs = {"x": shape, **(beside or {})}
+    ins = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", *s]) for n, s in inputs.items()]
+    outs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
+    graph = helper.make_graph(nodes, path.stem, ins, outs, [numpy_helper.from_array(a, n) for n, a in weights.items()])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
     return path
 
@@ -74,7 +78,60 @@ def cancelling(folder: Path, width: int = 64) -> tuple[Path, Path]:
     return _save(folder / "cancelling.onnx", nodes, weights, (width,)), inputs
 
 
-def convolutions(folder: Path) -> tuple[Path, Path]:
+def two_ways(folder: Path, width: int = 32) -> tuple[Path, Path]:
+    """Two inputs of their own dynamic sizes, two outputs: one goes through a square that leaves FP16, the other is right.
+    (model, inputs)"""
+    rng = np.random.default_rng(5)
+    weights = {
+        "w": (rng.standard_normal((width, width)) / np.sqrt(width)).astype(np.float32),
+        "v": (rng.standard_normal((width, 4)) / np.sqrt(width)).astype(np.float32),
+        "two": np.array(2, np.float32), "eps": np.array(1e-5, np.float32),
+    }  # fmt: skip
+    steps = [
+        ("MatMul", ["x", "w"], "wide", {}), ("Pow", ["wide", "two"], "square", {}),
+        ("ReduceMean", ["square"], "power", {"axes": [-1]}), ("Add", ["power", "eps"], "safe", {}),
+        ("Sqrt", ["safe"], "size", {}), ("Div", ["wide", "size"], "y", {}),
+        ("MatMul", ["z", "v"], "narrow", {}), ("Tanh", ["narrow"], "side", {}),
+    ]  # fmt: skip
+    nodes = [helper.make_node(op, reads, [out], name=f"{op}_{out}", **rest) for op, reads, out, rest in steps]
+    inputs = folder / "two_ways_in.npz"
+    x, z = rng.standard_normal((3, 7, width)) * 3000, rng.standard_normal((3, width))
+    np.savez(inputs, x=x.astype(np.float32), z=z.astype(np.float32))
+    return _save(folder / "two_ways.onnx", nodes, weights, ("s", width), {"z": (width,)}, ("y", "side")), inputs
+
+
+def identity(folder: Path) -> tuple[Path, Path]:
+    """The model of Polygraphy's example of flaky tactics: one Identity on [1, 1, 2, 2]. (model, inputs)"""
+    path, inputs = folder / "identity.onnx", folder / "identity_in.npz"
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 1, 2, 2]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"], name="identity")], "g", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    np.savez(inputs, x=np.random.default_rng(1).random((1, 1, 2, 2), np.float32))
+    return path, inputs
+
+
+def calibration(model: Path, inputs: Path, folder: Path) -> Path:
+    """A calibration cache of TensorRT's for the activations of a model: its scale (largest magnitude / 127) for each tensor."""
+    import onnxruntime as ort
+
+    watched = onnx.load(model)
+    names = [o for n in watched.graph.node for o in n.output if o]
+    present = {o.name for o in watched.graph.output}
+    watched.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names if n not in present)
+    session = ort.InferenceSession(watched.SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = dict(np.load(inputs))
+    values = feeds | dict(zip([o.name for o in session.get_outputs()], session.run(None, feeds), strict=True))
+    lines = ["TRT-100600-EntropyCalibration2"]
+    for name, value in values.items():
+        if isinstance(value, np.ndarray) and value.dtype == np.float32 and value.size:
+            scale = max(float(np.abs(value).max()), 1e-6) / 127
+            lines.append(f"{name}: {np.array(scale, '>f4').tobytes().hex()}")
+    path = folder / "calibration.cache"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def convolutions(folder: Path, batch: int = 2, size: int = 16) -> tuple[Path, Path]:
     """Four small convolutions: layers for which several kernels are offered, quickly timed. (model, inputs)"""
     rng = np.random.default_rng(11)
     weights: dict[str, np.ndarray] = {}
@@ -88,6 +145,7 @@ def convolutions(folder: Path) -> tuple[Path, Path]:
         nodes.append(helper.make_node("Tanh", [f"c{layer}"], [f"t{layer}"], name=f"tanh{layer}"))
         value, channels = f"t{layer}", 16
     nodes.append(helper.make_node("Identity", [value], ["y"], name="end"))
-    inputs = folder / "convolutions_in.npz"
-    np.savez(inputs, x=rng.standard_normal((2, 8, 16, 16)).astype(np.float32))
-    return _save(folder / "convolutions.onnx", nodes, weights, (8, 16, 16)), inputs
+    stem = f"convolutions_{batch}x{size}"
+    inputs = folder / f"{stem}_in.npz"
+    np.savez(inputs, x=rng.standard_normal((batch, 8, size, size)).astype(np.float32))
+    return _save(folder / f"{stem}.onnx", nodes, weights, (8, size, size)), inputs
