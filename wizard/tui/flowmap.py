@@ -18,16 +18,15 @@ def title(flow: Flow, node: str) -> str:
     return flow.ends[node].title if node in flow.ends else node
 
 
-def drawn(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Glyphs) -> tuple[list[Content], int]:
-    """(rows, the row of where we are). Each node with its answers below: a taken one is marked and bold, the others lead on
-    to where the route did not go."""
+def drawn(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Glyphs) -> tuple[list[Content], list[str]]:
+    """(rows, the node or end that each row belongs to). Each node with its answers below: a taken one is marked and bold, the
+    others lead on to where the route did not go."""
     g = glyphs
     rows: list[Content] = []
-    at = 0
+    names: list[str] = []
     for name, node in flow.nodes.items():
         visits = [visit for visit in route if visit.node == name and visit.answer]
-        if name == here:
-            at = len(rows)
+        names += [name] * (1 + len(node.answers))
         mark, word = (
             (g.here, "you are here") if name == here
             else (g.done, "visited" if len(visits) == 1 else f"visited {len(visits)} times") if visits
@@ -50,10 +49,9 @@ def drawn(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Gly
                 joined([(head, "$quiet"), (said, "bold" if chosen else "$quiet"), (rest, "" if chosen else "$quiet")])
             )
     rows.append(joined([("ends", "bold")]))
+    names += ["", *flow.ends]
     for name, end in flow.ends.items():
         reached = name == here
-        if reached:
-            at = len(rows)
         mark = g.here if reached else g.ahead
         word = "  you are here" if reached else ""
         room = max(4, width - 4 - len(word))
@@ -63,4 +61,16 @@ def drawn(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Gly
                 (word, "$quiet"),
             ])
         )  # fmt: skip
-    return rows, at
+    return rows, names
+
+
+def about(flow: Flow, name: str) -> list[tuple[str, str]]:
+    """(heading, text) of a node or an end: what it is for, what it asks, and where each answer leads."""
+    if name in flow.ends:
+        return [("An end", flow.ends[name].explain)]
+    node = flow.nodes[name]
+    leads = [
+        f"- {answer.text}: {' or '.join(title(flow, target) for target in dict.fromkeys(targets(answer)))}"
+        for answer in node.answers.values()
+    ]
+    return [("", node.explain), ("It asks", node.ask), ("Its answers lead to", "\n".join(leads))]

@@ -36,6 +36,7 @@ from wizard.tui.widgets.lines import Lines, row
 
 # On every screen of a session, after the screen's own keys.
 COMMON = ("keys_help", "why", "terms", "copy", "log", "pictures", "map", "rewind", "note", "export")
+MAP_HINT = "arrows scroll, a click explains a step, {close} closes"
 HIDDEN = ("probes", "details", "back", "quit_session", "interrupt", "scroll_up", "scroll_down")
 
 
@@ -143,9 +144,10 @@ class SessionScreen(Hosted):
         """The whole flow, the route in it, and the branches that were not taken."""
         if scene := self.scene:
             width = max(20, self.app.size.width * 9 // 10 - 6)
-            at = flowmap.drawn(scene.flow, scene.state.route, scene.node, width, self.host.glyphs)[1]
+            names = flowmap.drawn(scene.flow, scene.state.route, scene.node, width, self.host.glyphs)[1]
+            at = names.index(scene.node) if scene.node in names else 0
             told = f"{scene.flow.title}. You are at: {title(scene.flow, scene.node)}"
-            self.app.push_screen(Drawing("Map", Map(scene.flow, scene.state.route, scene.node), at=at, before=told))
+            self.app.push_screen(Drawing("Map", Map(scene.flow, scene.state.route, scene.node), at=at, before=told, hint=MAP_HINT))
 
     def action_probes(self) -> None:
         """The probes of this step; Enter opens the log of one."""

@@ -34,7 +34,7 @@ class Answers(OptionList, inherit_bindings=False):
     ]
 
     class Chosen(Message):
-        """Enter was pressed on an answer, or it was clicked."""
+        """Enter was pressed on an answer, or it was clicked twice."""
 
         def __init__(self, answer: str) -> None:
             super().__init__()
@@ -46,6 +46,7 @@ class Answers(OptionList, inherit_bindings=False):
         self._measured = True
         self._typed = ("", 0.0)  # digits so far, and when
         self._offered: tuple[Offered, ...] = ()
+        self._clicked: int | None = None  # the answer that the last click chose
 
     @property
     def glyphs(self) -> Glyphs:
@@ -62,7 +63,7 @@ class Answers(OptionList, inherit_bindings=False):
         """New answers; the recommended one is highlighted. ``measured`` False: nothing was, so nothing recommends it."""
         if (offered, flow, measured) == (self._offered, self._flow, self._measured):
             return
-        self._flow, self._offered, self._measured = flow, offered, measured
+        self._flow, self._offered, self._measured, self._clicked = flow, offered, measured, None
         self.set_options([Option(Content(), id=f"answer-{index}") for index, _ in enumerate(offered)])
         self.highlighted = next((i for i, o in enumerate(offered) if o.recommended), 0) if offered else None
         self._paint()
@@ -121,7 +122,13 @@ class Answers(OptionList, inherit_bindings=False):
         if self.chosen:
             self.post_message(self.Chosen(self.chosen.id))
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """A click chooses and answers, as Enter does."""
-        event.stop()
-        self.action_answer()
+    def on_click(self, event: events.Click) -> None:
+        """The first click chooses, a second one on the same answers: a stray click, as to bring the window forward, does not."""
+        event.prevent_default()
+        clicked = event.style.meta.get("option")
+        if clicked is None:
+            return
+        again = clicked == self._clicked == self.highlighted
+        self.highlighted = self._clicked = clicked
+        if again:
+            self.action_answer()

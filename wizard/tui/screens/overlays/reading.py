@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -97,8 +98,10 @@ class Drawing(Card[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("b,q,enter,m,v", "close", "close", show=False)]
 
-    def __init__(self, title: str, drawing: Lines, *, at: int = 0, before: str = "") -> None:
-        super().__init__(title, hint="arrows scroll, {close} closes")
+    def __init__(
+        self, title: str, drawing: Lines, *, at: int = 0, before: str = "", hint: str = "arrows scroll, {close} closes"
+    ) -> None:
+        super().__init__(title, hint=hint)
         self._drawing, self._at, self._before = drawing, at, before
 
     def body(self) -> ComposeResult:
@@ -115,7 +118,7 @@ class Drawing(Card[None]):
 
 
 class Map(Lines):
-    """The whole flow with the route in it."""
+    """The whole flow with the route in it; a click on a row explains its node or end."""
 
     def __init__(self, flow: Flow, route: Sequence[Visit], here: str) -> None:
         super().__init__()
@@ -123,3 +126,10 @@ class Map(Lines):
 
     def lines(self, width: int) -> list[Content]:
         return flowmap.drawn(*self._state, width, self.glyphs)[0]
+
+    def on_click(self, event: events.Click) -> None:
+        """What the node of that row is for."""
+        flow = self._state[0]
+        names = flowmap.drawn(*self._state, max(1, self.content_size.width), self.glyphs)[1]
+        if 0 <= event.y < len(names) and (name := names[event.y]):
+            self.app.push_screen(Reading(flowmap.title(flow, name), flowmap.about(flow, name)))
