@@ -29,7 +29,7 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
     the edited cut itself.
 
     kinds: ``fill`` (tensor: a fed input or weight becomes the constant ``value`` everywhere, same shape and dtype),
-    ``keep-rows`` (the fed inputs with this many rows in dimension ``axis`` keep ``value`` of them, from ``start`` on),
+    ``keep-rows`` (tensor: a fed input or weight keeps ``value`` of its rows in dimension ``axis``, from ``start`` on),
     ``drop-attribute`` (node, attribute).
     """
 

@@ -10,10 +10,10 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 from engines.data.store import atomic
 from engines.graph import external, names, schema
 from engines.graph.index import GraphIndex, Tensor
-from engines.graph.load import StoredModel, np_dtype
+from engines.graph.load import StoredModel, np_dtype, weight
 from engines.graph.problem import ModelProblem
 from engines.graph.ranges import ALL, decode
-from engines.probe import Candidate
+from engines.probe import Candidate, Edit
 
 _INLINE_FILL = 1 << 20  # bytes; a larger weight filled with one value lies in a file of its own
 Types = Mapping[int, tuple[np.dtype[Any], tuple[int, ...]]]
@@ -100,8 +100,7 @@ def cut(
     not known.
 
     A cut tensor's input has the tensor's name; a severed one's a fresh name, so that its producer may still give the original
-    name as an output. ``drop-attribute`` and ``fill`` of weights are done here; ``fill`` of inputs and ``keep-rows`` are the
-    feeds' business.
+    name as an output. ``drop-attribute``, and what is done to weights, are done here; edits of inputs are the feeds' business.
     """
     index = model.index
     ids = node_ids(index, candidate)
@@ -146,7 +145,7 @@ def cut(
         node.output.append(out_names[t])
         added += 1
 
-    _add_weights(model, graph, sorted(weights), {e.tensor: e.value for e in candidate.edits if e.kind == "fill"})
+    _add_weights(model, graph, sorted(weights), candidate.edits)
     rows = any(e.kind == "keep-rows" for e in candidate.edits)
     for t, name in sorted(feed_names.items()):
         if t in constants:
@@ -227,21 +226,52 @@ def _declare_output(name: str, tensor: Tensor, types: Types, rows: bool) -> Valu
     return helper.make_tensor_value_info(name, kind, None if shape is None else [d if d >= 0 else None for d in shape])
 
 
-def _add_weights(model: StoredModel, graph: Any, weights: Sequence[int], fills: Mapping[int, float]) -> None:
+def kept_rows(value: np.ndarray[Any, Any], edit: Edit) -> np.ndarray[Any, Any]:
+    """What ``keep-rows`` leaves of an array; all of one that has no such dimension."""
+    if value.ndim <= edit.axis:
+        return value
+    kept = [slice(None)] * value.ndim
+    kept[edit.axis] = slice(edit.start, edit.start + int(edit.value))
+    return np.ascontiguousarray(value[tuple(kept)])
+
+
+def _add_weights(model: StoredModel, graph: Any, weights: Sequence[int], edits: Sequence[Edit]) -> None:
+    fills = {e.tensor: e.value for e in edits if e.kind == "fill"}
+    rows: dict[int, list[Edit]] = {}
+    for e in edits:
+        if e.kind == "keep-rows":
+            rows.setdefault(e.tensor, []).append(e)
     for t in weights:
         name = model.index.tensors[t].name
-        if name in model.sparse and t not in fills:
+        if t in fills:
+            graph.initializer.append(_filled(model, name, fills[t], rows.get(t, ())))
+        elif t in rows:
+            graph.initializer.append(_sliced(model, t, rows[t]))
+        elif name in model.sparse:
             graph.sparse_initializer.add().CopyFrom(model.sparse[name])
-        elif t in fills:
-            graph.initializer.append(_filled(model, name, fills[t]))
         else:
             graph.initializer.add().CopyFrom(model.initializers[name])
 
 
-def _filled(model: StoredModel, name: str, value: float) -> TensorProto:
-    """A weight of the same shape and dtype that holds one value everywhere. It stays an initializer, however large: a
-    ConstantOfShape in its place would change what an engine folds and fuses."""
-    dims = tuple(model.sparse[name].dims if name in model.sparse else model.initializers[name].dims)
+def _sliced(model: StoredModel, tensor: int, rows: Sequence[Edit]) -> TensorProto:
+    """A weight with fewer rows, held by the model itself. Raises ``ModelProblem`` where that is still large: no probe copies
+    weights."""
+    name = model.index.tensors[tensor].name
+    value = weight(model, tensor)
+    for edit in rows:
+        value = kept_rows(value, edit)
+    if value.nbytes > _INLINE_FILL:
+        raise ModelProblem(f"What is left of the weight '{name}' is too large to be copied.")
+    return numpy_helper.from_array(np.ascontiguousarray(value), name)
+
+
+def _filled(model: StoredModel, name: str, value: float, rows: Sequence[Edit]) -> TensorProto:
+    """A weight of the same dtype, and of the same shape but for the rows that go, that holds one value everywhere. It stays an
+    initializer, however large: a ConstantOfShape in its place would change what an engine folds and fuses."""
+    dims = list(model.sparse[name].dims if name in model.sparse else model.initializers[name].dims)
+    for edit in rows:
+        if edit.axis < len(dims):
+            dims[edit.axis] = min(int(edit.value), dims[edit.axis] - edit.start)
     kind = int(model.sparse[name].values.data_type if name in model.sparse else model.initializers[name].data_type)
     dtype = external.dtype_of(kind)
     size = external.byte_size(kind, dims)

@@ -110,7 +110,7 @@ def _outcome(case: Case, grown: int, ask: Inquiry) -> ExtractOutcome:
 
 SPEC = StepSpec(
     name="extract",
-    version=1,
+    version=2,
     summary="Cut out the node that adds the error, feed it reference values, and see whether it fails alone.",
     run=extract,
     outcome=ExtractOutcome,

@@ -19,13 +19,14 @@ from engines.steps.search import NodeIds, Trials, minimise, one_minimal
 
 # Values that a fed tensor is filled with, to see whether the fault needs its own: the last one squares past what FP16 holds.
 SIMPLE = (1.0, -1.0, 300.0)
+CODES = ("int8", "uint8")  # of quantized weights; other integers are indices and shapes
 
 
 class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     search: str = "bisect"  # or "linear": no cuts by node order, delta debugging over everything
     verify: int = 3  # fresh builds of the result
     shrink: bool = True
-    shrink_probes: int = 24
+    shrink_probes: int = 32
 
 
 class Reduced(msgspec.Struct, frozen=True):
@@ -184,35 +185,45 @@ def shrink(ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signat
 
 
 def _edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
-    """Shrinks worth trying, most worth first: dimensions that the fed tensors share, down to 1 (then by half), then simple
-    values for what is fed and for weights, then attributes left to their defaults.
+    """Shrinks worth trying, most worth first: dimensions that fed tensors and weights share, down to 1 (then by half), then
+    simple values for what is fed and for weights, then attributes left to their defaults.
 
     Of a batch the rows around the one that fails are kept."""
     index = ask.index
     row = ask.signature.sample.partition("/")[2] if "/" not in ask.findings.sample else ""
     feeds, _ = index.boundary(nodes)
-    axes: dict[int, list[tuple[int, int]]] = {}
-    for t in feeds:
-        for axis, size in enumerate(index.tensors[t].shape or ()):
-            if size > 1:
-                axes.setdefault(size, []).append((t, axis))
+    read = sorted({t for n in nodes for t in index.nodes[n].reads if index.tensors[t].kind == "weight"})
+    weights = [t for t in read if index.tensors[t].floating or index.tensors[t].dtype in CODES]
     edits: list[tuple[Edit, ...]] = []
-    for size, places in sorted(axes.items(), key=lambda item: -item[0]):
-        edits += [
-            tuple(
-                Edit(
-                    "keep-rows", tensor=t, axis=axis, value=float(n), start=0 if axis else min(int(row or 0), size - n)
+    # Sizes that are equal mostly are one dimension of the graph: of what is fed and of weights, else of what is fed alone.
+    all_axes, fed_axes = _axes(index, (*feeds, *weights)), _axes(index, feeds)
+    for size, places in sorted(all_axes.items(), key=lambda item: -item[0]):
+        for of in dict.fromkeys((tuple(places), tuple(fed_axes.get(size, ())))):
+            edits += [
+                tuple(
+                    _rows(t, axis, n, min(int(row or 0), size - n) if t in feeds and not axis else 0) for t, axis in of
                 )
-                for t, axis in places
-            )
-            for n in dict.fromkeys((1, size // 2))
-        ]
-    weights = sorted({t for n in nodes for t in index.nodes[n].reads if index.tensors[t].kind == "weight"})
-    large = [t for t in weights if math.prod(index.tensors[t].shape or ()) > 1]
+                for n in dict.fromkeys((1, size // 2) if of else ())
+            ]
+    large = [t for t in read if math.prod(index.tensors[t].shape or ()) > 1]
     floating = [t for t in (*feeds, *large) if index.tensors[t].floating]
     edits += [(Edit("fill", tensor=t, value=value),) for t in floating for value in SIMPLE]
     edits += [(Edit("drop-attribute", node=n, attribute=a),) for n in sorted(nodes) for a in index.nodes[n].attributes]
     return edits
+
+
+def _axes(index: GraphIndex, tensors: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
+    """Size -> (tensor, axis) of all dimensions of that size; 1 is left out."""
+    axes: dict[int, list[tuple[int, int]]] = {}
+    for t in tensors:
+        for axis, size in enumerate(index.tensors[t].shape or ()):
+            if size > 1:
+                axes.setdefault(size, []).append((t, axis))
+    return axes
+
+
+def _rows(tensor: int, axis: int, kept: int, start: int) -> Edit:
+    return Edit("keep-rows", tensor=tensor, axis=axis, value=float(kept), start=start)
 
 
 def _own_signature(ask: Inquiry, m: Measurement, verdict: Verdict) -> Signature | None:
@@ -278,7 +289,7 @@ def left_whole(index: GraphIndex, nodes: Iterable[int]) -> str:
 
 SPEC = StepSpec(
     name="reduce",
-    version=3,
+    version=4,
     summary="Search for the smallest part of the model that still fails in the same way.",
     run=reduce,
     outcome=ReduceOutcome,

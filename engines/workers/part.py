@@ -14,7 +14,7 @@ from engines.data import captures, originals, samples
 from engines.data.captures import ReferenceFailed
 from engines.data.problem import InputProblem
 from engines.data.store import Store
-from engines.graph.cut import Cut, cut, feeds_of, node_ids, outputs_of
+from engines.graph.cut import Cut, cut, feeds_of, kept_rows, node_ids, outputs_of
 from engines.graph.load import StoredModel
 from engines.graph.problem import ModelProblem
 from engines.graph.quantized import is_quantized
@@ -155,7 +155,5 @@ def _edit(arrays: dict[int, Array], edit: Edit) -> None:
         return
     if edit.kind == "fill":
         arrays[edit.tensor] = np.full(value.shape, edit.value).astype(value.dtype)
-    elif edit.kind == "keep-rows" and value.ndim > edit.axis:
-        kept = [slice(None)] * value.ndim
-        kept[edit.axis] = slice(edit.start, edit.start + int(edit.value))
-        arrays[edit.tensor] = np.ascontiguousarray(value[tuple(kept)])
+    elif edit.kind == "keep-rows":
+        arrays[edit.tensor] = kept_rows(value, edit)

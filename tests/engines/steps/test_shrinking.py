@@ -56,11 +56,58 @@ def test_dims_inputs_weights_and_attributes_are_simplified(open_model: Open, tin
     assert filled >= {"kept", "w"}, "what is fed, and the weights"
     assert ("drop-attribute", "alpha") in edits
     # The files of the case hold the simple model, and it fails like the one before.
-    saved = onnx.load_from_string(s.store.get(done.finish.tables["bundle"][0]["files"]["model.onnx"]))
-    assert [a.name for a in saved.graph.node[0].attribute if a.name == "alpha"] == []
+    assert [a.name for a in saved(s, done).graph.node[0].attribute if a.name == "alpha"] == []
     again = s.step("confirm").finish.outcome
     assert (again.failures, again.cause) == (again.looks, "overflow")
     assert "reaches" in again.evidence, "the cause is named from the values before the shrinks"
+
+
+def saved(s: Any, done: Any) -> onnx.ModelProto:
+    """The model of the case as it was kept."""
+    return onnx.load_from_string(s.store.get(done.finish.tables["bundle"][0]["files"]["model.onnx"]))
+
+
+@pytest.mark.parametrize("where", ["inside", "outside"])
+def test_large_weights_become_small_ones(open_model: Open, tiny: Any, tmp_path: Path, where: str) -> None:
+    """Every product of this layer overflows: one channel in and one out are enough, wherever its weights lie."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["kept"]),
+        helper.make_node("Conv", ["kept", "w", "b"], ["loud"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("Mul", ["loud", "small"], ["y"]),
+    ]
+    constants = {"w": 900 + tiny.weights(48, 40, 3, 3), "b": tiny.weights(48), "small": np.float32(1e-6)}
+    model = tiny.save(tmp_path / "m.onnx", nodes, {"x": [2, 40, 8, 8]}, {"y": [2, 48, 8, 8]}, constants)
+    if where == "outside":
+        onnx.save(onnx.load(model), model, save_as_external_data=True, location="w.bin", size_threshold=1024)
+    inputs = tiny.feeds(tmp_path / "in.npz", x=100 + np.abs(tiny.weights(2, 40, 8, 8)))
+    s = open_model(model, "emulate:precision=fp16", (inputs,))
+    assert s.step("compare").finish.outcome.verdict == "fails"
+    done = s.step("reduce")
+    case = done.finish.findings.case
+    assert (case.ops, case.minimal, case.verified) == (("Conv",), True, "3/3")
+    small = saved(s, done)
+    assert {tuple(t.dims) for t in small.graph.initializer} == {(1, 1, 3, 3), (1,)}
+    assert small.ByteSize() < 1000
+    again = s.step("confirm").finish.outcome
+    assert (again.failures, again.cause) == (again.looks, "overflow")
+
+
+def test_a_weight_that_the_failure_needs_keeps_its_rows(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+    """Only the sum of many terms overflows."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["sum"], name="sum"),
+        helper.make_node("Mul", ["sum", "small"], ["y"]),
+    ]
+    constants = {"w": np.full((64, 32), 100, np.float32), "small": np.float32(1e-6)}
+    model = tiny.save(tmp_path / "m.onnx", nodes, {"x": [4, 64]}, {"y": [4, 32]}, constants)
+    s = open_model(
+        model, "emulate:precision=fp16", (tiny.feeds(tmp_path / "in.npz", x=np.full((4, 64), 20, np.float32)),)
+    )
+    done = s.step("reduce")
+    small = saved(s, done)
+    (w,) = small.graph.initializer
+    assert tuple(w.dims) == (64, 1), "64 terms of 2,000 pass what FP16 holds, 32 do not; one column is enough"
+    assert done.finish.outcome.verified == "3/3"
 
 
 def test_a_shrink_that_changes_the_failure_is_not_taken(open_model: Open, tiny: Any, tmp_path: Path) -> None:
