@@ -106,7 +106,12 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
                 f"python {short(here / 'case' / 'check.py')}",
             )
         )
-        made.append(Todo("Is the engine mended one day? This tells:", f"narrowdown replay {name} --expect fixed"))
+        made.append(
+            Todo(
+                "Once the engine is mended, this tells whether the fault is gone:",
+                f"narrowdown replay {name} --expect fixed",
+            )
+        )
     made.append(Todo(f"{short(here / REPORT)} tells all of it, to read or to send."))
     return made
 

@@ -86,9 +86,10 @@ class FinishScreen(SessionScreen):
         if last is not None and shown:
             node, criterion = scene.flow.nodes.get(last.node), state.findings.criterion
             seen = Seen(scene.sight, criterion.tolerance if criterion else None)
-            self.query_one("#decided", Evidence).show(
-                last.outcome or {}, node.evidence if node else (), last.step, seen
-            )
+            # Its message stands above, and no search goes on from here.
+            told = {name: value for name, value in (last.outcome or {}).items() if name != "message"}
+            fields = [name for name in (node.evidence if node else ()) if name != "goes_on"]
+            self.query_one("#decided", Evidence).show(told, fields, last.step, seen)
             self.query_one("#decided-panel", Panel).name_it(f"What decided it: {title(scene.flow, last.node)}")
         self.query_one("#decided-panel").display = shown
         way = [

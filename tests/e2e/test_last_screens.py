@@ -1,0 +1,79 @@
+"""The last screen of the terminal UI at every end of the flow, over real sessions: what was found, what to do now."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from wizard.tui import keys
+from wizard.tui.app import Narrowdown
+from wizard.tui.glyphs import UNICODE
+from wizard.tui.library import Sessions
+from wizard.tui.screens.finish import FinishScreen
+from wizard.tui.widgets.finish import Todos
+
+from .conftest import Walk
+from .test_every_end import ENDS, End
+
+# What one is told to do, in this order; SESSION stands for the session's folder.
+TODO: Mapping[str, tuple[str, ...]] = {
+    "not-reproduced": ("Does it fail on another machine?", "narrowdown replay SESSION", "report.html tells all"),
+    "reference-suspect": ("Start again with a reference that can be trusted (--reference)", "report.html tells all"),
+    "fixed-by-sanitizing": ("Use the cleaned model. This writes it:", "narrowdown step sanitize", "report.html tells all"),
+    "input-sensitive": ("Compare engines on real inputs.", "report.html tells all"),
+    "case-found": (
+        "Hand the case folder on", "python SESSION/case/check.py", "narrowdown replay SESSION --expect fixed",
+        "report.html tells all",
+    ),
+    "worked-around": (
+        "Keep 2 nodes in higher precision", "copies commands that do it with other tools", "Hand the case folder on",
+        "python SESSION/case/check.py", "narrowdown replay SESSION --expect fixed", "report.html tells all",
+    ),
+    "unresolved": ("r goes back to any question, to answer it otherwise.", "report.html tells all"),
+}  # fmt: skip
+
+
+def last_screen(folder: Path) -> str:
+    """What the terminal shows, on as many lines as it takes."""
+
+    async def shown() -> str:
+        app = Narrowdown(Sessions(watch=True), folder=folder, glyph_set=UNICODE, keymap=keys.Keymap())
+        async with app.run_test(size=(80, 120)) as pilot:
+            deadline = time.monotonic() + 30
+            while not (
+                isinstance(app.screen, FinishScreen) and any(todos.size.height for todos in app.screen.query(Todos))
+            ):
+                assert time.monotonic() < deadline, "it never came to the last screen"
+                await pilot.pause(0.05)
+            await pilot.pause()
+            strips = app.screen._compositor.render_strips()
+            return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+
+    return asyncio.run(shown())
+
+
+def flowed(text: str) -> str:
+    """Without the frames, and the breaks that wrapping makes, also within long words."""
+    return "".join("".join(line.strip(" │─╭╮╰╯") for line in text.splitlines()).split())
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.end)
+def test_every_end_says_what_was_found_and_what_to_do_now(
+    end: End, walk: Walk, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/nowhere")
+    walked = walk(*end.words(models))
+    text = last_screen(walked.folder)
+    print(text)
+    seen = flowed(text)
+    assert flowed(end.said[0]) in seen
+    at = -1
+    for said in (end.headline, *TODO[end.end]):
+        found = seen.find(flowed(said.replace("SESSION", str(walked.folder))), at + 1)
+        assert found > at, f"'{said}' is not there, or not in its place"
+        at = found
+    assert ("Tohandon" in seen) == ("Whatfails" in seen) == end.exports
+    assert "{" not in text
+    assert "None" not in text
