@@ -153,7 +153,7 @@ def test_show_and_report_and_export_by_command(walk: Walk, models: Path, tmp_pat
     place = walk(*not_reproduced(models)).folder
     shown = narrowdown("show", place)
     assert shown.code == 0
-    assert "reproduce        No, it does not show here" in shown.out
+    assert "reproduce        No, it could not be shown" in shown.out
     assert "It does not fail here\n  No failure in 300 runs" in shown.out
     assert narrowdown("report", place, "--format", "json").json()["verdict"] == "not-reproduced"
     refused = narrowdown("export", place, "-o", tmp_path / "case")
