@@ -179,9 +179,8 @@ class Narrowdown(App[int]):
         self.scene_changed.publish(message.scene)
         if self._welcome:
             text, self._welcome = self._welcome, ""
-            self.push_screen(
-                Reading("What you are about to see", [("", text), ("", self.told(WELCOME))], hint="Enter goes on")
-            )
+            card = Reading("What you are about to see", [("", text), ("", self.told(WELCOME))], hint="Enter goes on")
+            self.call_after_refresh(self.push_screen, card)  # behind it the step is seen as it will be
 
     def _show(self, scene: Scene) -> None:
         """The Step screen, or the Finish screen at an end. Cards over the wrong one are closed."""

@@ -72,14 +72,21 @@ def choose(environment: Mapping[str, str] | None = None, encoding: str | None = 
     """ASCII when ``NARROWDOWN_ASCII`` asks for it, where the locale cannot write UTF-8, on a terminal older than that, and on the
     Linux console, whose fonts have 512 characters at most.
 
-    Python writes UTF-8 even where the locale is C, so that one is read from the environment; where nothing is said of a locale,
-    as in most containers, the terminal knows UTF-8.
+    Python writes UTF-8 even where the locale is C (it sets LC_CTYPE to C.UTF-8 itself, PEP 538), so the locale is read from the
+    environment. Where nothing is said of one, as in most containers, the terminal knows UTF-8; tmux and screen, however, then show
+    an underscore for every character that is not ASCII.
     """
     environment = os.environ if environment is None else environment
     if environment.get("NARROWDOWN_ASCII", "") not in ("", "0"):
         return ASCII
     if encoding is None:
         encoding = getattr(sys.__stdout__, "encoding", None) or locale.getpreferredencoding(False)
-    named = environment.get("LC_ALL") or environment.get("LANG") or ""
-    old = named in ("C", "POSIX") or environment.get("TERM", "").startswith(("vt", "linux"))
+    kind = environment.get("LC_CTYPE", "")
+    named = environment.get("LC_ALL") or (kind if kind != "C.UTF-8" else "") or environment.get("LANG") or ""
+    multiplexed = bool(environment.get("TMUX") or environment.get("STY"))
+    old = (
+        named in ("C", "POSIX")
+        or (multiplexed and not named)
+        or environment.get("TERM", "").startswith(("vt", "linux"))
+    )
     return UNICODE if "utf" in encoding.lower().replace("-", "") and not old else ASCII

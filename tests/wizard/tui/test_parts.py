@@ -49,6 +49,11 @@ def test_glyphs_and_theme_follow_the_environment() -> None:
     assert choose({"LANG": "C", "LC_ALL": "C.UTF-8"}, "utf-8") is UNICODE
     assert choose({"TERM": "vt220", "LANG": "de_DE.UTF-8"}, "utf-8") is ASCII
     assert choose({"TERM": "linux", "LANG": "de_DE.UTF-8"}, "utf-8") is ASCII
+    assert choose({"LANG": "C", "LC_CTYPE": "de_DE.UTF-8"}, "utf-8") is UNICODE
+    assert choose({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, "utf-8") is ASCII, "Python itself has set the latter"
+    assert choose({"LC_CTYPE": "C.UTF-8"}, "utf-8") is UNICODE
+    assert choose({"LC_CTYPE": "C.UTF-8", "TMUX": "/tmp/tmux-0/default,1,0"}, "utf-8") is ASCII, "tmux knows no UTF-8 here"
+    assert choose({"LANG": "en_US.UTF-8", "TMUX": "/tmp/tmux-0/default,1,0"}, "utf-8") is UNICODE
     assert all(str(value).isascii() for value in msgspec.structs.asdict(ASCII).values())
     assert themes.default({"NARROWDOWN_THEME": "light"}) == "narrowdown-light"
     assert themes.default({"TERM": "xterm"}) == "narrowdown-ansi"
