@@ -38,6 +38,15 @@ def _discrete(tensor: Tensor) -> bool:
     return tensor.dtype == "bool" or tensor.dtype.startswith(("int", "uint"))
 
 
+def deciding(index: GraphIndex, nodes: Iterable[int]) -> set[int]:
+    """Tensors of any type, weights too, that these nodes read where a value decides the form of the result."""
+    found = set[int]()
+    for node in (index.nodes[n] for n in nodes):
+        places = _SINKS.get(node.op, ()) if _standard(node) else ()
+        found.update(node.inputs[p] for p in places if p < len(node.inputs) and node.inputs[p] >= 0)
+    return found
+
+
 def shape_like(index: GraphIndex, seeds: Iterable[int] = ()) -> tuple[int, ...]:
     """Ids, ascending, of integer and boolean node outputs that decide the form of something downstream.
 

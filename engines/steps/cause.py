@@ -1,5 +1,6 @@
 """What makes a minimal case fail, named from what was measured, or ``unknown`` honestly. Pure rules over scores."""
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -14,6 +15,10 @@ SMALLEST = {"float16": (6.104e-5, 5.960e-8), "bfloat16": (1.1755e-38, 9.2e-41), 
 # Half a unit in the last place of 1: by how much a value is rounded at most, relative to it.
 UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
 INT32 = 2**31 - 1
+# float32 holds every whole number up to here, and rounds larger ones by at most this part of them.
+WHOLE32, ROUNDING32 = 2**24, 2.0**-23
+# So many equal terms added up one by one no longer move their own sum: 2 to the number of significant bits.
+STALLS = {"float16": 2**11, "bfloat16": 2**8}
 DIVIDERS = frozenset({"Div", "Reciprocal", "Sqrt", "Log", "Pow", "LayerNormalization", "LpNormalization"})
 MASKERS = frozenset({"Add", "Sub", "Mul", "Where", "ConstantOfShape", "Expand"})
 DIFFERENCES = frozenset({"Sub", "Add", "Sum", "ReduceSum"})
@@ -108,14 +113,14 @@ def name_cause(
         or amplified
         or grown
     )
-    found = found or _integers(made, scores) or _summed(made, findings, case, storage)
+    found = found or _integers(made, scores) or _summed(made, scores, findings, case, storage)
     if found is not None:
         return found
     if findings.emulated is not None and findings.signature and findings.emulated < findings.signature.error / 10:
         return Cause(
             "kernel",
             f"A faultless engine of this precision would be off by {findings.emulated:.2g}; this one is off by "
-            f"{_say(findings.signature.error)}.",
+            f"{_say(findings.signature.error)}.{_begins(made, scores)}",
         )
     return Cause(
         "unknown",
@@ -268,6 +273,14 @@ def _integers(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
             f"{wrong.node} ({wrong.op}) computes with {wide[0].dtype} up to {wide[0].absmax:,.0f}; 32 bits end at {INT32:,}, and "
             f"the engine's result, at most {wrong.score.actual_absmax:,.0f}, is what is left of it.",
         )
+    largest = max((s.absmax for s in (*read, wrong.score)), default=0.0)
+    if largest > WHOLE32 and wrong.score.max_abs <= largest * ROUNDING32:
+        return Cause(
+            "integer-narrowing",
+            f"{wrong.node} ({wrong.op}) computes with integers up to {largest:,.0f} and is off by up to "
+            f"{wrong.score.max_abs:,.0f}, as their rounding to float32 would be, which holds every whole number up to "
+            f"{WHOLE32:,} only.",
+        )
     return Cause(
         "kernel",
         f"{wrong.node} ({wrong.op}) gives other integers than the reference from the same inputs: off by up to "
@@ -275,17 +288,26 @@ def _integers(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
     )
 
 
-def _summed(made: Sequence[Inner], findings: Findings, case: Case, storage: str) -> Cause | None:
-    """One node that adds up many terms, wrong where a sum kept in FP32 is right. A large error is no matter of adding up."""
+def _summed(
+    made: Sequence[Inner], scores: dict[str, Score], findings: Findings, case: Case, storage: str
+) -> Cause | None:
+    """One node that adds up many terms, wrong where a sum kept in FP32 is right. A large error is no matter of adding up, unless
+    there are so many terms that the sum stops growing."""
     last = made[-1] if made else None
     if last is None or last.op not in SUMS or storage not in ("float16", "bfloat16") or findings.emulated is None:
         return None
-    if len({i.node for i in made}) > 1 or case.own > 0.5 or findings.emulated > case.own / 10:
+    if len({i.node for i in made}) > 1 or findings.emulated > case.own / 10:
         return None
+    terms = max((math.prod(scores[name].shape) for name in last.reads if name in scores), default=0)
+    terms //= max(1, math.prod(last.score.shape))
+    stalled = terms > STALLS[storage] and last.score.actual_absmax < last.score.absmax
+    if case.own > (1 if stalled else 0.5):
+        return None
+    many = f" of {terms:,} terms each" if stalled else ""
     return Cause(
         "accumulation",
-        f"{last.node} ({last.op}) is off by {_say(case.own)} from inputs that are right; with its sums kept in FP32 the model "
-        f"would be off by {findings.emulated:.2g}.",
+        f"{last.node} ({last.op}) is off by {_say(case.own)} from inputs that are right; with its sums{many} kept in FP32 the "
+        f"model would be off by {findings.emulated:.2g}.",
     )
 
 

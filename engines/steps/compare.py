@@ -57,7 +57,9 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         return _built(ctx, findings, rule)
     reference = yield from _judge_reference(ctx, findings, params, m) if params.judge_reference else _nothing()
     emulated = yield from _emulate(ctx, findings, rule)
-    findings = msgspec.structs.replace(findings, emulated=emulated)
+    # In FP32 float64 tells what a right engine's rounding costs.
+    in_fp32 = reference.error if rule.precision == "fp32" and reference.judge.startswith(JUDGE) else None
+    findings = msgspec.structs.replace(findings, emulated=in_fp32 if emulated is None else emulated)
     looks, failures = 1, int(findings.signature is not None)
     if findings.signature is None and not reference.suspect:
         findings, looks, failures = yield from look_again(ctx, findings, params.look_again)
@@ -159,12 +161,13 @@ def _same_codes(ctx: StepContext, verdict: str, rule: Criterion) -> tuple[str, .
 
 def _emulate(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub:
     """What a faultless engine of that precision would give on the same sample; None where nothing is emulated. Of a quantized
-    model measured against the float one: what its codes are worth, computed literally."""
+    model measured against the float one: what its codes are worth, computed literally. The typed reference adds up in its own
+    precision, the emulation in FP32."""
     if rule.precision == "int8" and unquantized(ctx.reference):
         feed = (findings.sample or findings.samples[0].id,)
         literal: Measurement = yield whole(ctx, findings, samples=feed, engine=LITERAL)
         return worst(literal.results, rule)[2] if literal.status == "ok" else None
-    if rule.precision not in ("fp16", "bf16") or parse(ctx.engine).name in ("emulate", "reference"):
+    if rule.precision not in ("fp16", "bf16") or parse(ctx.engine).name == "emulate":
         return None
     feed = (findings.sample or findings.samples[0].id,)
     yield Note(f"what a faultless engine would give in {rule.precision}")

@@ -10,6 +10,7 @@ from engines.compare.criterion import Signature, Verdict
 from engines.compare.judge import badness, judge_whole, over
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
+from engines.graph.shapelike import deciding
 from engines.probe import HUGE, Candidate, Edit, Measurement
 from engines.steps.base import Case, Finish, Note, StepContext, Steps, StepSpec, Sub
 from engines.steps.inquiry import Inquiry, inquiry
@@ -191,8 +192,9 @@ def _edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
     Of a batch the rows around the one that fails are kept."""
     index = ask.index
     row = ask.signature.sample.partition("/")[2] if "/" not in ask.findings.sample else ""
-    feeds, _ = index.boundary(nodes)
-    read = sorted({t for n in nodes for t in index.nodes[n].reads if index.tensors[t].kind == "weight"})
+    forming = deciding(index, nodes)  # of other values a result may not fit into memory
+    feeds = tuple(t for t in index.boundary(nodes)[0] if t not in forming)
+    read = sorted({t for n in nodes for t in index.nodes[n].reads if index.tensors[t].kind == "weight"} - forming)
     weights = [t for t in read if index.tensors[t].floating or index.tensors[t].dtype in CODES]
     edits: list[tuple[Edit, ...]] = []
     # Sizes that are equal mostly are one dimension of the graph: of what is fed and of weights, else of what is fed alone.
