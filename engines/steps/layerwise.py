@@ -22,6 +22,7 @@ from engines.steps.base import Finish, Note, StepContext, StepRefused, Steps, St
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import LayerwiseOutcome
 from engines.steps.prepare import prepared
+from engines.steps.words import off_by
 
 # Added error this much larger fed as stored than fed exactly means that the node amplifies the rounding of its inputs.
 AMPLIFIES = 10.0
@@ -76,6 +77,7 @@ class _Watched(msgspec.Struct):
     skipped: list[int] = []
     failing: int = 0
     ran: int = 0
+    watched: int = 0  # tensors in runs that worked
     reason: str = ""
     way: str = "outputs"  # in which the failure showed last
     hidden: bool = False  # watched in another way, some of it did not show
@@ -192,6 +194,7 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
                 )
                 break
         seen.ran += ran
+        seen.watched += len(batch) if ran else 0
         seen.hidden |= not failed or seen.way != next(iter(ways))
         if not ran and splits > 0 and len(batch) > 1:
             middle = len(batch) // 2
@@ -450,9 +453,12 @@ def _message(
 ) -> str:
     """``largest``: the largest share that a part has in a failure that is spread; None where it is not."""
     if observer == "cannot-run":
-        return f"The model cannot run with its tensors marked: {seen.reason}"
+        return f"The model cannot run with its {len(ask.index.nodes)} nodes' tensors marked: {seen.reason}"
     if observer == "improves":
-        return "With its tensors marked, the model no longer fails: marking changes what the engine does."
+        return (
+            f"With {seen.watched} of its tensors marked, the model no longer fails where it was {off_by(ask.signature.error)}: "
+            "marking changes what the engine does."
+        )
     if largest is not None:
         errors = [r["error"] for r in table if r["error"] is not None]
         quarter = max(1, len(errors) // 4)

@@ -140,6 +140,12 @@ def test_an_end_and_how_it_reads_everywhere(reached: tuple[End, Walked]) -> None
     assert folders.summary(walked.folder).verdict == end.verdict
 
 
+def test_every_recommendation_says_why_with_numbers(reached: tuple[End, Walked]) -> None:
+    for visit in reached[1].reading.state.route:
+        assert visit.question is not None
+        assert any(c.isdigit() for c in visit.question.because), (visit.node, visit.question.because)
+
+
 def test_only_a_case_can_be_handed_on(reached: tuple[End, Walked], tmp_path: Path) -> None:
     end, walked = reached
     assert (walked.folder / "case" / "check.py").is_file() == end.exports

@@ -75,7 +75,6 @@ LINTS = [
     ("limit: done", "limit: ¦doen", "'doen' is not an end, and limit must name one. Did you mean 'done'?"),
     ("‹tolerance›", "‹¦cosine›", "‹cosine› is not among the terms of this node. Add cosine to terms."),
     ("terms: [tolerance]", "terms: [¦tolerence, tolerance]", "there is no card terms/tolerence.md."),
-    ("explain: Cut.", "explain: ¦|\n      1\n      2\n      3\n      4\n      5\n      6", "explain has more than 5 lines."),
     ("evidence: [error]", "evidence: [¦eror]", "step 'compare' does not measure 'eror'. Did you mean 'error'?"),
     ('"polygraphy>=0.53"', '¦"polygraphy=0.53"', "polygraphy=0.53"),
     ("run {{ model }}", "run {{ ¦modl }}", "there is no field 'modl' here. Did you mean 'model'?"),

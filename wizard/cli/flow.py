@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def flow(arguments: argparse.Namespace) -> int:
     """Lint with file:line:column (exit 2 where something is wrong), or draw."""
-    from wizard.flow.check import check
+    from wizard.flow.check import check, errors
     from wizard.flow.load import FlowProblem, load
 
     try:
@@ -28,11 +28,12 @@ def flow(arguments: argparse.Namespace) -> int:
         problems = check(loaded)
         for p in problems:
             hint = f" {p.suggestion}" if p.suggestion else ""
-            print(visible(f"{loaded.path}:{p.line}:{p.column}: {p.message}{hint}"))
-        if problems:
+            kind = "warning: " if p.severity == "warning" else ""
+            print(visible(f"{loaded.path}:{p.line}:{p.column}: {kind}{p.message}{hint}"))
+        if errors(problems):
             return BAD_USAGE
         nodes, ends = len(loaded.flow.nodes), len(loaded.flow.ends)
-        print(f"{loaded.path}: {nodes} nodes and {ends} ends, nothing wrong.")
+        print(f"{loaded.path}: {nodes} nodes and {ends} ends, nothing {'else ' if problems else ''}wrong.")
         return FOUND
     from wizard.flow import render
 
@@ -44,10 +45,10 @@ def flow(arguments: argparse.Namespace) -> int:
 
 
 def faults(loaded: "Loaded") -> str:
-    """The first thing that is wrong with a flow, where, and how many more there are; "" where it holds together."""
-    from wizard.flow.check import check
+    """The first thing that keeps a flow from being used, where, and how many more there are; "" where it holds together."""
+    from wizard.flow.check import check, errors
 
-    problems = check(loaded)
+    problems = errors(check(loaded))
     if not problems:
         return ""
     first, more = problems[0], len(problems) - 1

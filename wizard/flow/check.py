@@ -6,10 +6,11 @@ outcome, and then no comparison holds.
 
 import difflib
 import re
+import textwrap
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -29,6 +30,7 @@ SETTINGS: Final = (
     "working_model",
 )  # fmt: skip
 MOST_EXPLAIN: Final = 5  # lines: a newcomer reads no more
+WIDTH: Final = 78  # columns that a text has in a terminal of 80
 _ORDER: Final[dict[str, Callable[[float, float], bool]]] = {
     "ge": lambda a, b: a >= b, "gt": lambda a, b: a > b, "le": lambda a, b: a <= b, "lt": lambda a, b: a < b,
 }  # fmt: skip
@@ -40,12 +42,13 @@ Where: TypeAlias = tuple[int, int]
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """One thing that is wrong with a flow, and where. Lines and columns count from 1."""
+    """One thing that is wrong with a flow, and where. Lines and columns count from 1. A ``warning`` stops nothing."""
 
     line: int
     column: int
     message: str
     suggestion: str = ""
+    severity: Literal["error", "warning"] = "error"
 
 
 class Recommendation(msgspec.Struct, frozen=True):
@@ -102,6 +105,11 @@ def check(loaded: Loaded, steps: Mapping[str, StepFacts] | None = None) -> list[
     return sorted(set(_Checker(loaded, _registry() if steps is None else steps).problems()))
 
 
+def errors(problems: Iterable[Problem]) -> list[Problem]:
+    """Those that keep a flow from being used."""
+    return [p for p in problems if p.severity == "error"]
+
+
 def _registry() -> Mapping[str, StepFacts]:
     from engines.steps.registry import STEPS
 
@@ -152,12 +160,19 @@ class _Checker:
         for name, node in self.flow.nodes.items():
             yield from self._node(name, node)
         for name, end in self.flow.ends.items():
+            yield from self._length(end.explain, "ends", name, "explain")
             if end.verdict not in VERDICTS:
                 hint = nearest(end.verdict, VERDICTS) or f"Known: {', '.join(VERDICTS)}."
                 yield self._value(f"'{end.verdict}' is not a verdict.", hint, "ends", name, "verdict")
         yield from self._flow_parameters()
         yield from self._reference()
         yield from self._graph()
+
+    def _length(self, explain: str, *path: str | int) -> Iterator[Problem]:
+        rows = sum(max(1, len(textwrap.wrap(row, WIDTH))) for row in explain.strip().splitlines())
+        if rows > MOST_EXPLAIN:
+            message = f"explain takes {rows} lines at 80 columns, more than {MOST_EXPLAIN}."
+            yield Problem(*self.lines.value(*path), message, "Move the rest to a term.", "warning")
 
     def _value(self, message: str, suggestion: str, *path: str | int) -> Problem:
         return Problem(*self.lines.value(*path), message, suggestion)
@@ -216,10 +231,7 @@ class _Checker:
             if term not in node.terms:
                 message = f"‹{word}› is not among the terms of this node."
                 yield Problem(*self._inside(node.explain, word, *at, "explain"), message, f"Add {term} to terms.")
-        if len(node.explain.strip().splitlines()) > MOST_EXPLAIN:
-            yield self._value(
-                f"explain has more than {MOST_EXPLAIN} lines.", "Move the rest to a term.", *at, "explain"
-            )
+        yield from self._length(node.explain, *at, "explain")
         for position, field in enumerate(node.evidence):
             if field not in outcome:
                 yield self._field(field, node, outcome, self.lines.value(*at, "evidence", position))

@@ -9,7 +9,7 @@ from engines.data.sources import paths
 from engines.data.store import digest_file
 from wizard.cli import problem as words
 from wizard.cli.exits import BAD_USAGE, Refusal
-from wizard.flow.check import check
+from wizard.flow.check import check, errors
 from wizard.flow.load import FlowProblem, load, shipped
 from wizard.problem import Problem
 
@@ -65,7 +65,7 @@ def flow(text: str) -> str:
     except FlowProblem as problem:
         where = f"Line {problem.line}: " if problem.line else ""
         raise Refusal(BAD_USAGE, f"{where}{problem.message} {problem.suggestion}".strip()) from None
-    faults = [] if name in shipped() else check(loaded)
+    faults = [] if name in shipped() else errors(check(loaded))
     if faults:
         lines = [f"Line {fault.line}: {fault.message} {fault.suggestion}".rstrip() for fault in faults[:MOST_FAULTS]]
         more = len(faults) - len(lines)

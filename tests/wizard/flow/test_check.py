@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wizard.flow.check import Problem, check, destination, holds, recommend
+from wizard.flow.check import Problem, check, destination, errors, holds, recommend
 from wizard.flow.load import parse
 from wizard.flow.model import Answer, Detour, FlowNode
 
@@ -75,8 +75,6 @@ def test_the_right_flow_has_no_problems(lint: Lint, right: str) -> None:
         ("run {{ model }}", "run {{ modell }}", 29, 45, "there is no field 'modell' here.", "Did you mean 'model'?"),
         ('"polygraphy>=0.53"', '"polygraphy>=new"', 29, 7,
          "'polygraphy>=new' does not name a tool; write a name, and bounds such as >=0.53,<1 if it matters.", ""),
-        ("explain: No step here.", "explain: |\n      1\n      2\n      3\n      4\n      5\n      6", 34, 14,
-         "explain has more than 5 lines.", "Move the rest to a term."),
         # terms
         ("terms: [tolerance]", "terms: [tolerance, tolerence]", 27, 24,
          "there is no card terms/tolerence.md.", "Did you mean 'tolerance'?"),
@@ -94,6 +92,27 @@ def test_each_lint_points_at_its_place(
 ) -> None:
     found = lint(broken(old, new))
     assert Problem(line, column, message, suggestion) in found
+
+
+@pytest.mark.parametrize(
+    ("explain", "rows"),
+    [
+        ("|\n      1\n      2\n      3\n      4\n      5\n      6", 6),
+        (" ".join(["words"] * 66), 6),  # of five letters and a space, 13 fit into a line
+        (" ".join(["words"] * 65), 5),
+    ],
+)
+@pytest.mark.parametrize(
+    ("old", "line", "column"), [("explain: No step here.", 34, 14), ("explain: That was it.", 43, 14)]
+)
+def test_a_long_explanation_is_warned_of_and_works(
+    lint: Lint, broken: Change, explain: str, rows: int, old: str, line: int, column: int
+) -> None:
+    found = lint(broken(old, f"explain: {explain}"))
+    message = f"explain takes {rows} lines at 80 columns, more than 5."
+    warning = Problem(line, column, message, "Move the rest to a term.", "warning")
+    assert found == ([warning] if rows > 5 else [])
+    assert errors(found) == []
 
 
 @pytest.mark.parametrize(
