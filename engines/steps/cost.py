@@ -20,7 +20,7 @@ from engines.spec import parse
 # other: the whole model by or against another engine (the reference again, its judge). alone: every node by itself in one
 # build. part: a cut. check: the user's own checker.
 Kind: TypeAlias = Literal["read", "whole", "watched", "other", "alone", "part", "check"]
-RECENT = 20  # probes of a kind that its price is taken from
+RECENT = 8  # probes of a kind that its price is taken from: a machine is busier now than it was before
 LINE = 8 << 10  # bytes that a probe leaves in the journal, in its log and among the artifacts
 # Where none of a kind has been measured: about so many times what the whole model takes, one row at a time. Seen on magika, sort,
 # shapes and a quantized network: watched 2 to 4, alone 2 to 5, a part 0.1 to 0.6, other 0.3 to 4.
@@ -28,13 +28,15 @@ BESIDE_WHOLE: Mapping[Kind, float] = {"watched": 3.0, "alone": 3.0, "part": 0.3,
 
 
 class Work(msgspec.Struct, frozen=True):
-    """Probes of one kind. ``rows``: what each feeds, 0 unknown; ``runs``: of each build. ``ahead``: free slots take part."""
+    """Probes of one kind. ``rows``: what each feeds, 0 unknown; ``runs``: of each build. ``ahead``: free slots take part.
+    ``times``: each takes so many times what is usual for its kind."""
 
     kind: Kind
     probes: int = 1
     rows: int = 0
     runs: int = 1
     ahead: bool = False
+    times: float = 1.0
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -97,11 +99,12 @@ class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def cost(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
-    """The plan, priced. ``slots``: probes at a time; a search that runs ahead on n of them needs about log2(n + 1) times less,
-    as each answer decides one of two ways."""
+    """The plan, priced. ``slots``: probes at a time; a search that runs ahead on n of them is about 1 + log2(n) / 5 times as fast
+    (docs/benchmarks.md: 1.3 on 2 slots, 1.5 on 4, 1.6 on 8), as most of what runs ahead is not asked for."""
     built = [w for w in plan.works if w.kind != "read"]
     parts = [(w, price(w, seen)) for w in plan.works if w.probes]
-    known = [seconds / ((1 + slots).bit_length() - 1 if w.ahead else 1) for w, seconds in parts if seconds is not None]
+    faster = 1 + math.log2(max(1, slots)) / 5
+    known = [seconds / (faster if w.ahead else 1.0) for w, seconds in parts if seconds is not None]
     return Cost(
         probes=plan.probes,
         builds=sum(w.probes for w in built),
@@ -119,7 +122,7 @@ def price(work: Work, seen: Sequence[Seen]) -> float | None:
         each = None if each is None else BESIDE_WHOLE[work.kind] * each
     if each is None and work.kind == "read" and seen:
         each = min(s.seconds for s in seen)
-    return None if each is None else work.probes * each
+    return None if each is None else work.probes * work.times * each
 
 
 def _each(work: Work, like: Sequence[Seen]) -> float | None:

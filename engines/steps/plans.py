@@ -29,6 +29,7 @@ TABLE = 1 << 10  # bytes of one tensor's scores
 SHRINKS = 7  # edits that are tried on what is left of a case
 SETTLED = 1 + SHRINKS + 1  # a case beside its fresh builds: fed exactly, shrunk, its passing neighbour
 GROWN = 6  # probes for each node of a group: it is grown first, then each of its nodes is left out
+LARGER = 3.0  # times that a part of several nodes takes what a node alone does
 EFFECTS = 12  # of so many nodes, one adds an error whose effect is worth asking for
 # Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
 # delta debugging leaves each out once or twice; else the set is grown first, and more samples join.
@@ -114,7 +115,8 @@ def extract(ctx: StepContext, size: Size) -> Plan:
     if not group:
         return Plan((*_before(ctx, size), Work("read")))
     search = 1 if group == 1 else GROWN * group
-    works = (Work("read"), _part(ctx, search + SETTLED + params.verify))
+    part = _part(ctx, search + SETTLED + params.verify)
+    works = (Work("read"), part if group == 1 else msgspec.structs.replace(part, times=LARGER))
     return Plan((*_before(ctx, size), *works), 2 * size.weights)
 
 

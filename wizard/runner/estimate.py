@@ -17,7 +17,7 @@ from wizard.runner.drive import index_of, replayed
 from wizard.runner.ledger import asked_probe
 from wizard.session.state import State
 
-OVERRUN = 10  # a plan that is used up goes on with one more probe for each ten that were answered
+OVERRUN = 5  # a plan that is used up goes on with one more probe for each five that were answered
 SLOW = 0.2  # a probe that takes longer than expected is taken to need this part of what it has taken
 
 
@@ -81,6 +81,10 @@ def left(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting:
         return -1, -1.0
     plan = (made.plan or Plan()).after(done)
     rest = plan.of(max(1, said if said >= 0 else max(plan.probes, done // OVERRUN)))
+    if (
+        done and found and rest.works and rest.works[-1].kind == found[-1].kind
+    ):  # more samples may have joined the search
+        rest = Plan((*rest.works[:-1], msgspec.structs.replace(rest.works[-1], rows=found[-1].rows)))
     first, whole = cost(rest.of(1, first=True), found).seconds, cost(rest, found, made.slots).seconds
     if whole < 0:
         return rest.probes, -1.0

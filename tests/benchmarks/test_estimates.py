@@ -1,0 +1,112 @@
+"""What a step was expected to take beside what it took, on whole sessions.
+
+Prints tables, asserts no time. Run with: pytest -m benchmark -s tests/benchmarks/test_estimates.py
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import faulty
+import numpy as np
+import pytest
+from tables import show
+
+from engines.steps.cost import Cost
+from wizard.report.words import size
+
+HEAD = ("step", "times", "probes", "builds", "seconds", "off by", "more on disk", "left, half way")
+DEMOS = ("shapes", "sort", "magika", "quantized")
+SOON = 1.0  # seconds; how far off a shorter step is does not matter to anyone
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
+
+
+class Ran:
+    """One step of a session as its journal and its snapshots tell it."""
+
+    def __init__(self, started: dict[str, Any], held: int) -> None:
+        self.step: str = started["step"]
+        self.expected = Cost(**started.get("expected", {}))
+        self.held = held
+        self.left: list[tuple[float, float]] = []  # (seconds so far, seconds said to be left)
+
+    def ended(self, finished: dict[str, Any], held: int) -> "Ran":
+        self.probes: int = finished.get("probes", 0) - finished.get("cached", 0)
+        self.builds: int = finished.get("builds", 0)
+        self.seconds: float = finished.get("seconds", 0.0)
+        self.grew = max(0, held - self.held)
+        return self
+
+    @property
+    def half(self) -> str:
+        """What was said to be left about half way, and what was."""
+        told = [(abs(at - self.seconds / 2), at, left) for at, left in self.left if left >= 0 and at < self.seconds]
+        if not told or self.seconds < SOON:
+            return ""
+        _, at, left = min(told)
+        return f"{left:.1f} / {self.seconds - at:.1f}"
+
+
+def walked(words: list[str | Path], session: Path) -> list[Ran]:
+    """Every step of a session with the recommended answers."""
+    command = [sys.executable, "-m", "wizard", *map(str, words), "--session", str(session), "--display", "json"]
+    done: list[Ran] = []
+    now: Ran | None = None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=session.parent) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            event = json.loads(line)
+            match event["kind"]:
+                case "step.started":
+                    now = Ran(event, held(session))
+                case "progress" if now is not None and event["phase"] == "running":
+                    now.left.append((event["elapsed"], event["eta"]))
+                case "step.finished" if now is not None:
+                    done.append(now.ended(event, held(session)))
+                    now = None
+    return done
+
+
+def held(folder: Path) -> int:
+    """Bytes below a folder."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        total += sum((Path(path) / n).lstat().st_size for n in names if (Path(path) / n).exists())
+    return total
+
+
+def table(title: str, ran: list[Ran]) -> None:
+    """One row a kind of step; of one that ran several times the slowest."""
+    rows = []
+    for step in dict.fromkeys(r.step for r in ran):
+        alike = [r for r in ran if r.step == step]
+        slowest = max(alike, key=lambda r: r.seconds)
+        e = slowest.expected
+        off = e.seconds / slowest.seconds if e.seconds > 0 and slowest.seconds >= SOON else 0.0
+        rows.append([
+            step, len(alike), f"{e.probes} / {slowest.probes}", f"{e.builds} / {slowest.builds}",
+            f"{e.seconds:.1f} / {slowest.seconds:.1f}" if e.seconds >= 0 else f"? / {slowest.seconds:.1f}",
+            f"{max(off, 1 / off):.1f}" if off else "",
+            f"{size(e.disk) if e.disk >= 0 else '?'} / {size(slowest.grew)}", slowest.half,
+        ])  # fmt: skip
+    show(title, HEAD, rows, "Each cell: what was expected / what came. *off by*: for steps of a second or more.")
+    known = [r for r in ran[1:] if r.probes]
+    assert all(r.expected.seconds >= 0 for r in known), "after the first step there is always something to go by"
+
+
+@pytest.mark.parametrize("name", DEMOS)
+def test_demo(name: str, tmp_path: Path) -> None:
+    if name == "magika":
+        pytest.importorskip("magika")
+    table(f"Estimates: the demo {name}", walked(["demo", name], tmp_path / "s"))
+
+
+def test_network_of_a_real_size(tmp_path: Path) -> None:
+    model, inputs = faulty.resnet50(tmp_path / "m.onnx"), tmp_path / "in.npz"
+    np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 3, 224, 224), dtype=np.float32))
+    words = ["run", model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--tolerance", "1e-4"]
+    table("Estimates: ResNet-50 in FP16", walked(words, tmp_path / "s"))
