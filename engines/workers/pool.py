@@ -70,6 +70,7 @@ class Slot(msgspec.Struct, frozen=True):
     text: str = ""
     seconds: float = 0.0
     memory: int = 0  # bytes of its own
+    host: str = ""  # another machine's name
 
 
 class _Job:
@@ -185,6 +186,7 @@ class Pool:
     ``on_death``     told of every worker that died, or had to be killed for a timeout, for memory or for speaking nonsense.
     ``memory``       bytes that all workers together may hold; 0: most of the machine.
     ``capture_bytes`` budget of the captures on disk; 0: the default.
+    ``sweeps``       clear away what killed workers left half done; not where other pools use the same folder.
     ``environments`` extra environment variables of each slot (``CUDA_VISIBLE_DEVICES``).
     ``command``      the worker's command line, for tests; the session folder and this process's id are appended.
     """
@@ -198,6 +200,7 @@ class Pool:
         on_death: Callable[[Death], None] | None = None,
         memory: int = 0,
         capture_bytes: int = 0,
+        sweeps: bool = True,
         environments: Sequence[Mapping[str, str]] = (),
         command: Sequence[str] = (),
     ) -> None:
@@ -207,6 +210,7 @@ class Pool:
         self._on_death = on_death
         self._memory = memory
         self._capture_bytes = capture_bytes
+        self._sweeps = sweeps
         self._environments = environments
         self._command = tuple(command) or (sys.executable, "-P", str(Path(__file__).with_name("__main__.py")))
         self._queue: deque[_Job] = deque()
@@ -217,6 +221,10 @@ class Pool:
         self._watch: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
         self._stopping = False
+
+    @property
+    def slots(self) -> int:
+        return len(self._slots)
 
     # -- for callers ------------------------------------------------------------------------------------------------
 
@@ -554,6 +562,8 @@ class Pool:
                         os.truncate(log, 0)
 
     def _sweep(self) -> None:
+        if not self._sweeps:
+            return
         shutil.rmtree(self._root / "checks", ignore_errors=True)
         unfinished = (
             "artifacts/.*.tmp",

@@ -1,0 +1,517 @@
+"""The session's end of a cluster: which hosts fit, which files they still need, what became of each probe.
+
+Placing, queueing and noticing a dead worker are the cluster's. What is kept here is what it cannot know: that hosts whose engine
+is another one must not answer (their fingerprints differ), that some probes want to be alone, and that a host which was lost,
+slow or short of memory says nothing about a model.
+"""
+
+import asyncio
+import contextlib
+import functools
+import hashlib
+import itertools
+import logging
+import secrets
+import time
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from distributed import Client, KilledWorker
+
+from engines.cluster import host as hosts
+from engines.cluster.parcels import Packer, Parcel, at_home, pinned
+from engines.cluster.turns import Turns
+from engines.data.store import Store, atomic
+from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
+from engines.workers.executor import ExecutorLost
+from engines.workers.pool import Death, Pool, Slot
+
+_CONNECT = 20.0  # seconds until a scheduler must have answered
+_FIRST_HOST = 60.0  # that a cluster may take to have a worker at all
+_PATIENCE = 300.0  # that a session waits for a cluster, or for a host that fits, to come back
+_PULSE = 2.0  # between two looks at the cluster
+_CALL = 30.0  # that a host may take to answer a word
+_STRAGGLERS = 20.0  # that the other hosts may take to tell their engine once the first has
+_PIECE = 8 << 20  # bytes of a file at a time
+_LOST = 3  # times that the hosts at work on a probe may be lost
+
+_HOST_DEPENDENT = ("timeout", "out-of-memory")  # another host may be faster, or larger
+_LOAD_SENSITIVE = ("crash", *_HOST_DEPENDENT)
+
+_log = logging.getLogger(__name__)
+_decode_greeting = msgspec.msgpack.Decoder(hosts.Greeting).decode
+_decode_measurement = msgspec.msgpack.Decoder(Measurement).decode
+_decode_slots = msgspec.msgpack.Decoder(list[Slot]).decode
+
+
+class _Member:
+    """One worker process of the cluster that has been greeted. ``told``: what each engine spec is there."""
+
+    def __init__(self, address: str, greeting: hosts.Greeting, resources: dict[str, float]) -> None:
+        self.address, self.greeting, self.resources = address, greeting, resources
+        self.told: dict[str, Measurement] = {}
+        self.slots: list[Slot] = []
+
+    def is_a(self, spec: str, fingerprint: str) -> bool:
+        return spec in self.told and _fingerprint(self.told[spec]) == fingerprint
+
+
+class _Job:
+    """A probe on its way. ``crowded``: another one ran during this one."""
+
+    def __init__(self, ask: str, probe: AnyProbe, timeout: float, log: str) -> None:
+        self.ask, self.probe, self.timeout, self.log = ask, probe, timeout, log
+        self.crowded = False
+        self.where = ""
+
+
+class Cluster:
+    """An ``Executor`` over a Dask cluster.
+
+    ``url``       of its scheduler.
+    ``session``   a name that is this session's own, the same wherever it is resumed.
+    ``prefer``    spec -> the fingerprint with which the session has measured so far; hosts that have it go first.
+    ``tell``      takes sentences for the session's notes.
+    ``on_death``  as the pool's.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        root: Path,
+        *,
+        session: str,
+        prefer: Callable[[str], str] = lambda _: "",
+        tell: Callable[[str], None] = lambda _: None,
+        on_death: Callable[[Death], None] | None = None,
+        capture_bytes: int = 0,
+    ) -> None:
+        self._url, self._root, self._session = url, root.absolute(), session
+        self._prefer, self._tell, self._on_death = prefer, tell, on_death
+        self._capture_bytes = capture_bytes
+        self._store = Store(self._root)
+        self._packer = Packer(self._store)
+        self._home = Pool(self._root, 1, on_death=on_death, capture_bytes=capture_bytes)
+        self._client: Any = None
+        self._members: dict[str, _Member] = {}
+        self._refused: dict[str, str] = {}  # address -> why this worker takes no part
+        self._chosen: dict[str, str] = {}  # spec -> fingerprint
+        self._joining: dict[str, asyncio.Task[None]] = {}
+        self._sending: dict[tuple[str, str], asyncio.Task[None]] = {}  # (place, file)
+        self._changed = asyncio.Condition()
+        self._turns: Turns[_Job] = Turns()
+        self._numbers = itertools.count(1)
+        self._asked: set[asyncio.Task[Measurement]] = set()
+        self._behind: set[asyncio.Task[None]] = set()
+        self._beat: asyncio.Task[None] | None = None
+        self._seen = 0.0  # when the scheduler answered last
+        self._stopping = False
+
+    # -- for callers --------------------------------------------------------------------------------------------------
+
+    @property
+    def slots(self) -> int:
+        """Probes at a time on the hosts of today."""
+        return max(1, sum(member.greeting.slots for member in self._members.values()))
+
+    async def start(self) -> None:
+        """Find the scheduler and greet its workers. Raises ``ExecutorLost``."""
+        try:
+            self._client = await self._connect()
+        except (OSError, TimeoutError, ValueError) as error:
+            raise ExecutorLost(
+                f"No cluster answers at {self._url} ({_line(error)}). Start it, or leave --executor out to work on this machine."
+            ) from error
+        await self._home.start()
+        self._seen = time.monotonic()
+        self._beat = asyncio.create_task(self._look_after())
+        async with self._changed:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._changed.wait_for(self._somebody), _FIRST_HOST)
+        if not self._members:
+            why = next(iter(self._refused.values()), "start one with 'dask worker'")
+            await self.stop(hard=True)
+            raise ExecutorLost(f"The cluster at {self._url} has no worker that can take part: {why}.")
+
+    async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
+        """Answer the probe (see ``Executor``)."""
+        if self._stopping:
+            return _cancelled()
+        if at_home(probe):
+            return await self._home.run(probe, timeout, log)
+        work = self._inspect(probe, timeout) if isinstance(probe, Inspect) else self._measure(probe, timeout, log)
+        task = asyncio.create_task(work)
+        self._asked.add(task)
+        try:
+            await asyncio.wait({task})
+        finally:
+            self._asked.discard(task)
+            if not task.done():
+                task.cancel()
+        return _cancelled() if task.cancelled() else task.result()
+
+    async def stop(self, hard: bool = False) -> None:
+        """End everything here and on the hosts, within some seconds."""
+        self._stopping = True
+        if self._asked and not hard:
+            await asyncio.wait(self._asked, timeout=1.0)
+        for task in (*self._asked, *self._joining.values(), *self._sending.values()):
+            task.cancel()
+        if self._beat is not None:
+            self._beat.cancel()
+        await asyncio.gather(*self._asked, return_exceptions=True)
+        leaving = (self._call(address, hosts.leave, limit=3.0) for address in self._members)
+        await asyncio.gather(*leaving, return_exceptions=True)
+        if self._client is not None:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(self._client.close(), 3.0)
+        await self._home.stop(hard)
+
+    def snapshot(self) -> list[Slot]:
+        """What every slot of every host did a moment ago, and the one at home where it works."""
+        found = [slot for member in self._members.values() for slot in member.slots]
+        found += [slot for slot in self._home.snapshot() if slot.state == "busy"]
+        return [msgspec.structs.replace(slot, worker=number) for number, slot in enumerate(found, 1)]
+
+    def _somebody(self) -> bool:
+        """Whether everyone who is there has been greeted."""
+        return bool(self._members or self._refused) and not self._joining
+
+    async def _connect(self) -> Any:
+        return await Client(self._url, asynchronous=True, timeout=_CONNECT, name="narrowdown")
+
+    # -- who is there -------------------------------------------------------------------------------------------------
+
+    async def _look_after(self) -> None:
+        """Greet newcomers, forget the dead, tell the others that the session lives."""
+        while True:
+            try:
+                if self._client.status == "closed":  # it has given up
+                    self._client = await self._connect()
+                found = await asyncio.wait_for(self._client.scheduler.identity(), _CALL)
+            except Exception as error:  # whatever it is, the next look may work
+                _log.warning("the scheduler does not answer: %s", _line(error))
+            else:
+                self._seen = time.monotonic()
+                await self._meet(found["workers"])
+                beats = (self._pulse(member) for member in list(self._members.values()))
+                await asyncio.gather(*beats, return_exceptions=True)
+            async with self._changed:
+                self._changed.notify_all()
+            await asyncio.sleep(_PULSE)
+
+    async def _meet(self, workers: dict[str, Any]) -> None:
+        for address in [a for a in (*self._members, *self._refused) if a not in workers]:
+            self._members.pop(address, None)
+            self._refused.pop(address, None)
+        for address, facts in workers.items():
+            if address not in self._members and address not in self._refused and address not in self._joining:
+                self._joining[address] = asyncio.create_task(self._join(address, dict(facts.get("resources") or {})))
+
+    async def _join(self, address: str, resources: dict[str, float]) -> None:
+        try:
+            greeting = _decode_greeting(await self._call(address, hosts.greet, self._capture_bytes))
+            if greeting.speaks != FORMAT:
+                self._refused[address] = f"{greeting.name} has a narrowdown of another version than this one"
+                return
+            member = _Member(address, greeting, resources)
+            for spec, fingerprint in list(self._chosen.items()):
+                await self._ask(member, spec, _FIRST_HOST)
+                if not member.is_a(spec, fingerprint):
+                    self._left_out(spec, [member])
+            self._members[address] = member
+        except (ImportError, AttributeError, msgspec.MsgspecError):
+            self._refused[address] = f"narrowdown is not installed on {address}, or in another version"
+        except Exception as error:  # it may be gone; the next look finds it again
+            _log.warning("the worker %s could not be greeted: %s", address, _line(error))
+        finally:
+            del self._joining[address]
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def _pulse(self, member: _Member) -> None:
+        said = await self._call(member.address, hosts.pulse, member.greeting.token, limit=5.0)
+        if said is None:  # another process at the same address
+            self._members.pop(member.address, None)
+        else:
+            member.slots = _decode_slots(said)
+
+    async def _call(self, address: str, function: Callable[..., Any], *words: Any, limit: float = _CALL) -> Any:
+        """What a host answers to a word, outside the cluster's queue. Raises whatever comes."""
+        said = await asyncio.wait_for(
+            self._client.run(function, self._session, *words, workers=[address], on_error="raise"), limit
+        )
+        return said[address]
+
+    # -- which engine -------------------------------------------------------------------------------------------------
+
+    async def _inspect(self, probe: Inspect, timeout: float) -> Measurement:
+        """Look at the engine on every host; go with the fingerprint that the session knows, else with the one that most hosts
+        have. The others take no part in what asks for this engine."""
+        spec = probe.engine
+        asked = await self._wait_for_a_host((), ())
+        asks = [self._in_background(self._ask(member, spec, timeout)) for member in asked]
+        await asyncio.wait(asks, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(asks, timeout=_STRAGGLERS)  # later ones take part from then on
+        found: dict[str, list[_Member]] = {}
+        for member in self._fit(set(self._chosen)):
+            if spec in member.told and member.told[spec].status == "ok":
+                found.setdefault(_fingerprint(member.told[spec]), []).append(member)
+        if not found:
+            answers = [member.told[spec] for member in self._members.values() if spec in member.told]
+            if not answers:
+                raise ExecutorLost(f"No host of the cluster at {self._url} could be asked about the engine '{spec}'.")
+            return answers[0]
+        known = self._prefer(spec)
+        chosen = known if known in found else max(found, key=lambda name: (len(found[name]), name))
+        self._chosen[spec] = chosen
+        self._left_out(spec, [m for m in self._members.values() if spec in m.told and not m.is_a(spec, chosen)])
+        return found[chosen][0].told[spec]
+
+    async def _ask(self, member: _Member, spec: str, timeout: float) -> None:
+        with contextlib.suppress(Exception):  # a host that is lost meanwhile has told nothing
+            said = await self._call(member.address, hosts.inspect, spec, timeout, limit=timeout + _CALL)
+            member.told[spec] = _decode_measurement(said)
+
+    def _left_out(self, spec: str, others: Sequence[_Member]) -> None:
+        for name in sorted({member.greeting.name for member in others}):
+            self._tell(
+                f"The host {name} is left out: its engine '{spec}' is not the one that this session measures with. Its verdicts "
+                "would not be comparable."
+            )
+
+    def _fit(self, specs: Collection[str], avoid: Collection[str] = ()) -> list[_Member]:
+        """The members whose engines are the session's, on other machines than those in ``avoid`` where there are any."""
+        fit = [m for m in self._members.values() if all(m.is_a(s, self._chosen[s]) for s in specs if s in self._chosen)]
+        return [m for m in fit if m.greeting.place not in avoid] or fit
+
+    # -- one probe ----------------------------------------------------------------------------------------------------
+
+    async def _measure(self, probe: AnyProbe, timeout: float, log: str) -> Measurement:
+        job = _Job(f"{secrets.token_hex(4)}-{next(self._numbers)}", probe, timeout, log or self._log_name(probe))
+        try:
+            measurement = await self._in_turn(job, alone=probe.exclusive)
+            elsewhere = measurement.status in _HOST_DEPENDENT and self._places() > {job.where}
+            if measurement.status in _LOAD_SENSITIVE and (job.crowded or elsewhere):
+                # Neither load nor one slow or small host decides.
+                measurement = await self._in_turn(job, alone=True, avoid={job.where})
+        except asyncio.CancelledError:
+            self._in_background(self._withdraw(job.ask))
+            raise
+        return measurement
+
+    def _places(self) -> set[str]:
+        return {member.greeting.place for member in self._members.values()}
+
+    async def _in_turn(self, job: _Job, *, alone: bool, avoid: Collection[str] = ()) -> Measurement:
+        async with self._turns.turn(job, alone=alone):
+            job.crowded = False
+            if len(self._turns.at_work) > 1:
+                for other in self._turns.at_work:
+                    other.crowded = True
+            return await self._answered(job, avoid)
+
+    async def _answered(self, job: _Job, avoid: Collection[str]) -> Measurement:
+        """The measurement, however many hosts are lost on the way to it."""
+        specs = [s for s in (getattr(job.probe, "engine", ""), getattr(job.probe, "reference", "")) if s]
+        try:
+            needs, pins = self._packer.needed(job.probe), await asyncio.to_thread(pinned, job.probe)
+        except OSError as error:
+            raise ExecutorLost(f"A file of the session cannot be read: {_line(error)}.") from error
+        question = hosts.encode(hosts.Question(job.ask, job.probe, job.timeout, job.log, tuple(needs), pins))
+        lost, only, unfit = 0, "", dict[str, str]()
+        while lost < _LOST:
+            fit = [m for m in await self._wait_for_a_host(specs, avoid) if m.address not in unfit]
+            if not fit:
+                raise ExecutorLost(f"{next(iter(unfit.values()))}, or leave --executor out to work on this machine.")
+            try:
+                answer = await self._submitted(job.probe, question, [m for m in fit if m.address == only] or fit)
+            except KilledWorker:
+                break
+            only = ""
+            member = self._members.get(answer.address) if answer else None
+            if answer is None or member is None:
+                lost += self._connected()  # a cluster that forgets its tasks says nothing about the probe
+            elif answer.kind == "missing":
+                if await self._supply(member, [parcel for name in answer.missing for parcel in needs[name]]):
+                    only = member.address
+                else:
+                    lost += 1
+            elif answer.kind == "stranger":
+                self._members.pop(member.address, None)
+            elif answer.kind == "unfit":
+                unfit[member.address] = answer.reason
+            elif answer.measurement.status != "cancelled" and await self._brought_home(member, answer):
+                return self._accepted(job, member, answer)
+            else:  # its workers were ended, by nobody here, or it went while it handed over what it had made
+                lost += 1
+        return Measurement(
+            status="crash", message=f"The hosts that worked on the probe were lost {_LOST} times, one after the other."
+        )
+
+    async def _wait_for_a_host(self, specs: Collection[str], avoid: Collection[str]) -> list[_Member]:
+        """The hosts that fit. Raises ``ExecutorLost`` where there is none for long."""
+        end = time.monotonic() + _PATIENCE
+        while not (fit := self._fit(specs, avoid)) or not self._connected():
+            self._check_cluster()
+            if time.monotonic() > end:
+                raise ExecutorLost(
+                    f"The cluster at {self._url} has had no host with the session's engine for {_PATIENCE / 60:.0f} minutes. "
+                    "What was measured is kept: resume when there is one, or without --executor on this machine."
+                )
+            await self._wait_for_news()
+        return fit
+
+    async def _wait_for_news(self) -> None:
+        async with self._changed:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), _PULSE)
+
+    def _connected(self) -> bool:
+        return self._client is not None and self._client.status == "running"
+
+    def _check_cluster(self) -> None:
+        """Raises ``ExecutorLost`` where the scheduler has not answered for long."""
+        if time.monotonic() - self._seen > _PATIENCE:
+            raise ExecutorLost(
+                f"The cluster at {self._url} has not answered for {_PATIENCE / 60:.0f} minutes. What was measured is kept: "
+                "resume when it is back, or without --executor on this machine."
+            )
+
+    async def _submitted(self, probe: AnyProbe, question: bytes, members: Sequence[_Member]) -> hosts.Answer | None:
+        """The answer of whichever host the cluster has chosen; None where that host, or the cluster, was lost. Raises
+        ``KilledWorker``."""
+        addresses = [m.address for m in members]
+        future = self._client.submit(
+            hosts.answer, self._session, question, key=f"narrowdown-{secrets.token_hex(8)}", workers=addresses,
+            allow_other_workers=False, pure=False, resources=self._resources(probe, members) or None,
+        )  # fmt: skip
+        waiting = asyncio.ensure_future(_result(future))
+        try:
+            while not waiting.done():
+                await asyncio.wait({waiting}, timeout=_PULSE)
+                self._check_cluster()
+                if not any(address in self._members for address in addresses):
+                    return None  # the cluster would wait for one of these for ever
+            said = await waiting
+        finally:
+            waiting.cancel()
+            with contextlib.suppress(Exception):
+                await future.cancel(force=True)
+        return hosts.decode_answer(said) if said is not None else None
+
+    def _resources(self, probe: AnyProbe, members: Sequence[_Member]) -> dict[str, float]:
+        """What the probe's engines need, as far as all of these workers declare such a resource."""
+        needs: dict[str, float] = {}
+        for spec in (getattr(probe, "engine", ""), getattr(probe, "reference", "")):
+            told = members[0].told.get(spec)
+            for name, amount in (told.facts.get("needs", {}) if told else {}).items():
+                needs[name] = max(needs.get(name, 0.0), float(amount))
+        return {
+            name: amount for name, amount in needs.items() if all(m.resources.get(name, 0) >= amount for m in members)
+        }
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    async def _supply(self, member: _Member, parcels: Sequence[Parcel]) -> bool:
+        """Send what is missing, each file once to each host, however many probes wait for it; False where that failed."""
+        for parcel in parcels:
+            way = (member.greeting.place, parcel.name)
+            task = self._sending.get(way)
+            if task is None:
+                task = self._sending[way] = asyncio.create_task(self._send(member, parcel))
+                task.add_done_callback(functools.partial(self._sent, way))
+            await asyncio.wait({task})
+            if task.cancelled() or task.exception() is not None:
+                return False
+        return True
+
+    def _sent(self, way: tuple[str, str], done: "asyncio.Task[None]") -> None:
+        self._sending.pop(way, None)
+        if not done.cancelled() and (error := done.exception()) is not None:
+            _log.warning("%s could not be sent: %s", way[1], _line(error))
+
+    async def _send(self, member: _Member, parcel: Parcel) -> None:
+        label, offset = hosts.encode(parcel), 0
+        with (self._root / parcel.name).open("rb") as file:
+            while True:
+                piece = file.read(_PIECE)
+                if await self._call(member.address, hosts.receive, label, offset, piece, limit=10 * _CALL):
+                    return
+                offset += len(piece)
+
+    async def _brought_home(self, member: _Member, answer: hosts.Answer) -> bool:
+        """Put what the probe has made into the session; False where it did not arrive whole."""
+        try:
+            for digest, data in answer.files.items():
+                if self._store.put(data) != digest:
+                    return False
+            for digest, size in answer.large.items():
+                await self._fetch(member, digest, size)
+        except (OSError, ValueError, KeyError):
+            return False
+        return True
+
+    async def _fetch(self, member: _Member, digest: str, size: int) -> None:
+        target = self._store.path(digest)
+        if target.exists():
+            return
+        sha = hashlib.sha256()
+        with atomic(target) as temporary, temporary.open("wb") as file:
+            for offset in range(0, size, _PIECE):
+                piece = await self._call(member.address, hosts.read, digest, offset, _PIECE, limit=10 * _CALL)
+                sha.update(piece)
+                file.write(piece)
+            if sha.hexdigest() != digest:
+                raise ValueError(f"The artifact {digest[:12]} arrived damaged.")
+
+    # -- ends ---------------------------------------------------------------------------------------------------------
+
+    def _accepted(self, job: _Job, member: _Member, answer: hosts.Answer) -> Measurement:
+        job.where = member.greeting.place
+        if answer.log:
+            path = self._root / job.log
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                file.write(answer.log)
+        if self._on_death is not None:
+            for death in answer.deaths:
+                self._on_death(msgspec.structs.replace(death, detail=f"{death.detail} (on {member.greeting.name})"))
+        return msgspec.structs.replace(answer.measurement, log=job.log if answer.log else "")
+
+    async def _withdraw(self, ask: str) -> None:
+        calls = (self._call(address, hosts.withdraw, ask) for address in self._members)
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
+        self._behind.add(task)
+        task.add_done_callback(self._behind.discard)
+        return task
+
+    def _log_name(self, probe: AnyProbe) -> str:
+        return f"logs/{probe.__struct_config__.tag}-{int(time.time())}-{next(self._numbers)}.log"
+
+
+async def _result(future: Any) -> bytes | None:
+    """The task's result; None where the cluster has forgotten the task. Raises what the task raised."""
+    try:
+        return cast(bytes, await future)
+    except asyncio.CancelledError:
+        if future.cancelled():
+            return None
+        raise
+
+
+def _fingerprint(measurement: Measurement) -> str:
+    return str(measurement.facts.get("fingerprint", "")) if measurement.status == "ok" else ""
+
+
+def _cancelled() -> Measurement:
+    return Measurement(status="cancelled", message="The probe was stopped before it finished.")
+
+
+def _line(error: BaseException) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:200]

@@ -1,0 +1,36 @@
+"""Where probes are answered: the interface under which local worker processes and a cluster look the same."""
+
+from typing import Any, Protocol
+
+from engines.probe import AnyProbe, Measurement
+
+LOCAL = "local"
+
+
+class ExecutorLost(Exception):
+    """No probe can be answered any more, through no fault of a probe. The message says what to do. Nothing was learnt."""
+
+
+class Executor(Protocol):
+    """``slots``: probes at a time, known once it has started."""
+
+    @property
+    def slots(self) -> int: ...
+
+    async def start(self) -> None:
+        """Make ready. Raises ``ExecutorLost``."""
+        ...
+
+    async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
+        """Answer the probe, whatever happens to whoever works on it; ``cancelled`` after ``stop``. ``timeout``: seconds from the
+        moment that a worker has it; ``log``: where the engine's own words go, below the session folder. Cancelling this coroutine
+        ends that probe only. Raises ``ExecutorLost``."""
+        ...
+
+    async def stop(self, hard: bool = False) -> None:
+        """End everything. Probes that are not answered yet are answered ``cancelled``."""
+        ...
+
+    def snapshot(self) -> list[Any]:
+        """What every slot is doing now (``engines.workers.pool.Slot``)."""
+        ...
