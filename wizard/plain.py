@@ -10,6 +10,7 @@ from typing import Any, Protocol, TextIO
 import msgspec
 
 from engines.probe import AnyProbe, Inspect, Measure, Measurement
+from wizard.cli.terminal import draws
 from wizard.flow.model import Flow
 from wizard.report.picture import curve
 from wizard.report.probe import tried
@@ -97,7 +98,7 @@ class PlainDisplay:
     ) -> None:
         self._flow = flow
         self._out = out or sys.stdout
-        self._live = self._out.isatty() and os.environ.get("TERM", "") != "dumb"
+        self._live = self._out.isatty() and draws()
         self._colour = colour and not os.environ.get("NO_COLOR")
         self._every = every
         self._clock = clock
@@ -188,7 +189,7 @@ class PlainDisplay:
                 end = self._flow.ends.get(event.end)
                 if end:
                     return ["", self._paint(visible(end.title), "1")]
-                return [f"stopped: {visible(event.reason) or 'paused'}"]
+                return [f"stopped: {visible(event.reason)}" if event.reason not in ("", "stopped") else "stopped"]
         return []
 
     def _probe(self, event: ProbeFinished) -> list[str]:

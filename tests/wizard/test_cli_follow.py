@@ -109,6 +109,22 @@ def test_ctrl_c_while_watching_stops_nothing() -> None:
     assert session.sent == []
 
 
+def test_a_question_is_seen_before_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runner takes a while to say that it goes on; the question from before waits for that."""
+    monkeypatch.setattr(follow, "PATIENCE", 60.0)
+    again = SessionOpened(id="k7f3", resumed=True, seq=3)
+    session = Session([OPENED, QUESTION], [], [], [again], [], [msg(ANSWERED, 4), msg(CLOSED, 5)])
+    _, text, _ = walked(session, "\n", since=2)
+    assert text.index("resumed k7f3") < text.index("Does it?") < text.index("answer (1-2")
+    assert text.count("Does it?") == text.count("answer (1-2") == 1
+
+
+def test_a_question_of_a_runner_that_is_at_work_already_is_shown_too() -> None:
+    session = Session([OPENED, QUESTION], [], [], [], [ANSWERED, CLOSED])
+    _, text, _ = walked(session, "\n", since=2)
+    assert text.index("Does it?") < text.index("answer (1-2")
+
+
 def test_what_was_before_is_not_told_again_but_an_open_question_is() -> None:
     again = SessionOpened(id="k7f3", resumed=True, seq=3)
     session = Session([OPENED, QUESTION, again], [msg(ANSWERED, 4), msg(CLOSED, 5)])

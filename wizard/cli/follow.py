@@ -106,6 +106,8 @@ class Follower:
         self._told = False
         self._open: QuestionAsked | None = None
         self._asked: dict[int, QuestionAsked] = {}
+        self._shown = 0  # the number of the question that was shown last
+        self._waiting = 0.0  # since when a question from before waits to be shown again
         self._closed: SessionClosed | None = None
         self._interrupts = 0
         self._left_to_nobody = False
@@ -129,7 +131,7 @@ class Follower:
                             return self._lost()
                     else:
                         gone = 0.0
-                    if controls and self._prompt is not None and self._open is not None and not self._left_to_nobody:
+                    if controls and self._prompt is not None and not self._left_to_nobody and self._in_sight():
                         self._ask(self._open)
                     time.sleep(INTERVAL)
                 except KeyboardInterrupt:
@@ -175,21 +177,37 @@ class Follower:
             case Rewound():
                 self._open = self._asked.get(event.to)
                 if self._open is not None and event.seq > self._since:  # it is open again, and nobody asks it anew
-                    self._display.event(event)
-                    self._display.event(self._open)
+                    self._show(event)
+                    self._show(self._open)
                     return
             case SessionOpened() if event.seq > self._since:
                 if self._open is not None:  # a question that was left open is shown once more
-                    self._display.event(event)
-                    self._display.event(self._open)
+                    self._show(event)
+                    self._show(self._open)
                     return
             case SessionClosed() if event.seq > self._since:
                 self._closed = event
         if event.seq > self._since:
-            self._display.event(event)
+            self._show(event)
 
-    def _ask(self, question: QuestionAsked) -> None:
-        if self._prompt is None:
+    def _show(self, event: AnyEvent) -> None:
+        self._display.event(event)
+        if isinstance(event, QuestionAsked):
+            self._shown = event.seq
+
+    def _in_sight(self) -> bool:
+        """Whether there is an open question that was shown. One from before is shown once the runner says that it goes on; a runner
+        that is at work already says nothing, so then it is shown after a while."""
+        if self._open is None or self._open.seq == self._shown:
+            self._waiting = 0.0
+            return self._open is not None
+        self._waiting = self._waiting or time.monotonic()
+        if time.monotonic() - self._waiting >= PATIENCE:
+            self._show(self._open)
+        return False
+
+    def _ask(self, question: QuestionAsked | None) -> None:
+        if self._prompt is None or question is None:
             return
         request = self._prompt.answer(question)
         if request is None:
