@@ -266,6 +266,14 @@ def _count(text: str) -> int:
     return value
 
 
+def _executor(text: str) -> str:
+    if text != "local" and not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://[^/\s]+:\d+/?", text):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is neither 'local' nor the address of a cluster's scheduler, such as tcp://host:8786"
+        )
+    return text.rstrip("/")
+
+
 def _status(text: str) -> int:
     try:
         value = int(text)
@@ -330,6 +338,13 @@ def _running(made: Parser, *, folder: bool = True) -> None:
         )
     group.add_argument(
         "--jobs", type=_count, default=0, metavar="N", help="probes at a time; default: what the device allows"
+    )
+    group.add_argument(
+        "--executor",
+        type=_executor,
+        default="local",
+        metavar="URL|local",
+        help="where probes run: the scheduler of a Dask cluster (tcp://host:8786); default: this machine",
     )
     group.add_argument("--detach", action="store_true", help="leave the runner at work when this program ends")
     group.add_argument(

@@ -2,12 +2,14 @@
 
 import argparse
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from engines.spec import parse
+from engines.workers.executor import LOCAL
 from wizard import trust
 from wizard.cli import terminal
 from wizard.cli.answers import Script, read_answers
@@ -127,6 +129,7 @@ def walk(place: Path, flow: Flow, arguments: argparse.Namespace, script: Script,
         answers=script.answers,
         settings=script.settings,
         jobs=arguments.jobs,
+        executor=executor(arguments),
         offers=person and name == "tui",
         retry_unresolved=getattr(arguments, "retry_unresolved", False),
         detach=arguments.detach,
@@ -272,6 +275,14 @@ def may_run(problem: Problem, yes: list[str]) -> None:
         raise Refusal(NEEDS_PERSON, trust.sentence(unknown))
 
 
+def executor(arguments: argparse.Namespace) -> str:
+    """Where probes are to run. Raises Refusal (exit 4) where what a cluster needs is not installed."""
+    chosen = str(getattr(arguments, "executor", LOCAL))
+    if chosen != LOCAL and find_spec("distributed") is None:
+        raise Refusal(MISSING, "--executor needs Dask distributed, here and on every host: pip install 'narrowdown[cluster]'")
+    return chosen
+
+
 def display_name(arguments: argparse.Namespace, *, person: bool) -> str:
     """``auto``: the terminal UI for a person at a terminal, else plain text."""
     chosen = str(arguments.display)
@@ -298,6 +309,7 @@ def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool
 
     library = Sessions(
         jobs=getattr(arguments, "jobs", 0),
+        executor=executor(arguments),
         retry_unresolved=getattr(arguments, "retry_unresolved", False),
         yes=getattr(arguments, "yes_run_scripts", ()),
         watch=watching,

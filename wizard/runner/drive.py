@@ -14,11 +14,13 @@ from engines.data.store import Store
 from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Check, Describe, Inspect, Measure, Measurement, key
 from engines.steps.base import Described, Findings, Finish, Note, StepContext, StepSpec
+from engines.workers.executor import ExecutorLost
 from wizard import trust
 from wizard.problem import Problem
 from wizard.runner.ledger import Ledger, known_measurement
 from wizard.runner.speculation import ahead, speculable
 from wizard.session.events import ProbeFinished, ProbeStarted
+from wizard.session.problems import SessionProblem
 from wizard.session.state import fingerprint
 
 LOOK = 600.0  # seconds to look at an engine: to load its libraries, to find its device
@@ -45,7 +47,10 @@ class Guarded:
     async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
         if sentence := trust.foreign(probe, self._problem, self._engine):
             return Measurement(status="refused", message=sentence)
-        return await self._pool.run(probe, timeout, log)
+        try:
+            return await self._pool.run(probe, timeout, log)
+        except ExecutorLost as lost:
+            raise SessionProblem(str(lost)) from None
 
     async def stop(self, hard: bool = False) -> None:
         await self._pool.stop(hard)

@@ -116,6 +116,11 @@ class Runner:
         self._estimate, self._experience = Estimate(), Experience(ledger.store)
         self._began = time.monotonic()
 
+    def spread(self, slots: int, most: int) -> None:
+        """So many probes can be answered at a time, on so many devices as it takes; at most ``most`` are asked unless told."""
+        self._slots = slots
+        self._options = msgspec.structs.replace(self._options, jobs=self._options.jobs or min(slots, most))
+
     # -- the walk -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> int:
@@ -426,7 +431,7 @@ class Runner:
             self._finished(started, "refused", str(refusal), spec=spec, drive=drive)
             if refusal.code == BAD_INPUT or self._cannot_go_on():
                 raise _Close(refusal.code, str(refusal)) from None
-        except OSError:
+        except (OSError, SessionProblem):
             raise
         except Exception as error:
             _log.exception("step %s failed", spec.name)

@@ -14,6 +14,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     ``settings`` (script): node -> for each visit, the values that the answer carries
     ``offers``           wait before each step for ``go`` or ``skip`` (a person sees what it will cost first)
     ``jobs``             probes at a time; 0: what the device allows
+    ``executor``         ``local``, or the address of a cluster's scheduler
     ``retry_unresolved`` ask again what ended unresolved
     ``detach``           go on when the controlling client is gone
     ``first``            requests to carry out before anything else (a rewind of a session that has ended)
@@ -24,6 +25,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     settings: dict[str, list[dict[str, Any]]] = {}
     offers: bool = False
     jobs: int = 0
+    executor: str = "local"
     retry_unresolved: bool = False
     detach: bool = False
     first: tuple[dict[str, Any], ...] = ()

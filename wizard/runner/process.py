@@ -15,11 +15,13 @@ import msgspec
 
 from engines.data.store import Store
 from engines.probe import AnyProbe, key
-from engines.workers.pool import Death, Pool
+from engines.workers.executor import LOCAL, ExecutorLost
+from engines.workers.pool import Death
 from wizard.flow.load import FlowProblem
 from wizard.flow.load import load as load_flow
 from wizard.runner import progress
 from wizard.runner.drive import specs
+from wizard.runner.executors import AHEAD, executor
 from wizard.runner.ledger import Ledger
 from wizard.runner.loop import MISSING, OUR_FAULT, Runner
 from wizard.runner.options import Options
@@ -98,7 +100,6 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
 
     ledger = Ledger(journal, Store(folder))
     refuse_part_of_a_session(ledger)
-    slots = options.jobs or max(1, min(8, (os.cpu_count() or 1) // 2))
 
     def died(death: Death) -> None:
         ledger.emit(
@@ -112,13 +113,7 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
             )
         )
 
-    pool = Pool(
-        folder,
-        slots,
-        on_death=died,
-        capture_bytes=description.problem.capture_bytes,
-        environments=devices(slots),
-    )
+    pool = executor(folder, description, options, ledger, died)
     runner = Runner(
         folder,
         flow,
@@ -128,7 +123,7 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         STEPS,
         options,
         session_id=description.id,
-        slots=slots,
+        slots=pool.slots,
         export=_export,
     )
 
@@ -138,9 +133,13 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, lambda: runner.stop(hard=True, reason="the runner was told to end"))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    await pool.start()
     try:
+        await pool.start()
+        if options.executor != LOCAL:
+            runner.spread(pool.slots, AHEAD)
         return await runner.run()
+    except ExecutorLost as lost:
+        raise SessionProblem(str(lost)) from None
     finally:
         await server.stop()
 
@@ -160,19 +159,6 @@ def refuse_part_of_a_session(ledger: Ledger) -> None:
 def _key(probe: AnyProbe, fingerprints: Mapping[str, str]) -> str:
     known = {spec: fingerprints.get(spec, "unavailable") for spec in specs(probe)}
     return key(probe, known)
-
-
-def devices(slots: int) -> list[dict[str, str]]:
-    """Extra environment of each slot: one GPU a slot where several slots share several GPUs."""
-    if slots < 2:
-        return []
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        gpus = [part.strip() for part in chosen.split(",") if part.strip()]
-    else:
-        listed = Path("/proc/driver/nvidia/gpus")
-        gpus = [str(n) for n in range(len(list(listed.iterdir())))] if listed.is_dir() else []
-    return [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in gpus] if len(gpus) > 1 else []
 
 
 def _export(folder: Path, target: str) -> Any:

@@ -66,7 +66,7 @@ class Library(Protocol):
 
 
 class Sessions:
-    """The sessions on this machine. ``jobs`` and ``yes`` (digests of scripts that may run) as on the command line;
+    """The sessions on this machine. ``jobs``, ``executor`` and ``yes`` (digests of scripts that may run) as on the command line;
     ``watch``: only look, start and steer nothing.
 
     Runners are started detached: whatever becomes of the screen, a running step ends, and its question waits a while for
@@ -77,12 +77,13 @@ class Sessions:
         self,
         *,
         jobs: int = 0,
+        executor: str = "local",
         retry_unresolved: bool = False,
         yes: Sequence[str] = (),
         watch: bool = False,
         first: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        self._options = Options(policy="person", offers=True, jobs=jobs, detach=True, retry_unresolved=retry_unresolved)
+        self._options = Options(policy="person", offers=True, jobs=jobs, executor=executor, detach=True, retry_unresolved=retry_unresolved)
         self._yes, self._watch, self._first = tuple(yes), watch, tuple(first)
 
     def entries(self) -> Sequence[Summary]:

@@ -185,7 +185,7 @@ def test_the_socket_is_private_and_short(tmp_path, monkeypatch):
 
 
 def test_several_slots_share_several_gpus(monkeypatch):
-    from wizard.runner.process import devices
+    from wizard.runner.executors import devices
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     assert devices(4) == [{"CUDA_VISIBLE_DEVICES": "2"}, {"CUDA_VISIBLE_DEVICES": "5"}]
