@@ -83,7 +83,9 @@ class Sessions:
         watch: bool = False,
         first: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        self._options = Options(policy="person", offers=True, jobs=jobs, executor=executor, detach=True, retry_unresolved=retry_unresolved)
+        self._options = Options(
+            policy="person", offers=True, jobs=jobs, executor=executor, detach=True, retry_unresolved=retry_unresolved
+        )
         self._yes, self._watch, self._first = tuple(yes), watch, tuple(first)
 
     def entries(self) -> Sequence[Summary]:
