@@ -77,6 +77,8 @@ class Prompt:
         self._out.write(text)
         self._out.flush()
         line = self._read.readline()
+        if not line:
+            self._out.write("\n")
         return line.strip() if line else None
 
     def _say(self, text: str) -> None:
@@ -196,7 +198,7 @@ class Follower:
             self._shown = event.seq
 
     def _in_sight(self) -> bool:
-        """Whether there is an open question that was shown. One from before is shown once the runner says that it goes on; a runner
+        """Whether there is an open question that was shown. One from before is shown once the runner says that it goes on; one
         that is at work already says nothing, so then it is shown after a while."""
         if self._open is None or self._open.seq == self._shown:
             self._waiting = 0.0
