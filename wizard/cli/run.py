@@ -279,7 +279,9 @@ def executor(arguments: argparse.Namespace) -> str:
     """Where probes are to run. Raises Refusal (exit 4) where what a cluster needs is not installed."""
     chosen = str(getattr(arguments, "executor", LOCAL))
     if chosen != LOCAL and find_spec("distributed") is None:
-        raise Refusal(MISSING, "--executor needs Dask distributed, here and on every host: pip install 'narrowdown[cluster]'")
+        raise Refusal(
+            MISSING, "--executor needs Dask distributed, here and on every host: pip install 'narrowdown[cluster]'"
+        )
     return chosen
 
 

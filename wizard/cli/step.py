@@ -42,7 +42,8 @@ def step(arguments: argparse.Namespace) -> int:
     run.agreed(problem)
     flow = run.flow_of(place)
     since = folders.load(place).seq
-    client = Client.open(place, Options(jobs=arguments.jobs, executor=run.executor(arguments)), name=f"narrowdown step {arguments.name}")
+    options = Options(jobs=arguments.jobs, executor=run.executor(arguments))
+    client = Client.open(place, options, name=f"narrowdown step {arguments.name}")
     try:
         code = Follower(client, _display(arguments, flow), since=since, name=folders.spoken(place)).run()
     finally:
