@@ -42,7 +42,8 @@ _GUESSES: Final = tuple(
 
 class Trouble(msgspec.Struct, frozen=True):
     """One thing that stands in the way. ``guess``: what it likely
-    means. ``lines``: the end of a log or trace, as it was written, to be found whole at ``where``. ``next``: what to do."""
+    means. ``lines``: the end of a log or trace, as it was written, to be found whole at ``where``. ``next``: what to do, its
+    keys as actions in braces."""
 
     kind: Kind
     title: str
@@ -106,8 +107,8 @@ def _notices(scene: Scene) -> list[Trouble]:
         found.append(Trouble("notice", TITLES["notice"], text))
     visit = scene.visit
     if visit and visit.status == "refused" and visit.error.startswith(SKIPPED):
-        text = "You skipped this step: nothing was measured, so the answer is yours. r and then this step runs it after all."
-        found.append(Trouble("notice", "Skipped", text))
+        text = "You skipped this step: nothing was measured, so the answer is yours."
+        found.append(Trouble("notice", "Skipped", text, next="{rewind} and then this step runs it after all."))
     return found
 
 
@@ -123,7 +124,7 @@ def _worker(scene: Scene) -> Trouble | None:
     if more:
         told.insert(0, f"{more} more before.")
     running = scene.face == "running"
-    after = "Another worker goes on by itself." if running else "Going back to this step (r) asks such probes again."
+    after = "Another worker goes on by itself." if running else "Going back to this step ({rewind}) asks such probes again."
     details = tuple(line for line in deaths[-1].detail.splitlines() if line.strip())[-LINES:]
     return Trouble(
         "worker",
@@ -147,18 +148,18 @@ def _step(scene: Scene) -> Trouble | None:
             error or (closed.reason if closed else ""),
             lines=scene.trace[-LINES:],
             where=str(scene.folder / "logs" / "runner.log"),
-            next="The session is safe: everything measured is kept. d shows the whole trace and copies it for a report."
-            + (" R goes on from here." if scene.face == "stopped" else " You can still answer."),
+            next="The session is safe: everything measured is kept. {details} shows the whole trace and copies it for a report."
+            + (" {retry} goes on from here." if scene.face == "stopped" else " You can still answer."),
         )
     if visit is None or visit.status not in ("refused", "failed") or error.startswith(SKIPPED):
         return None
     if closed and closed.exit_code == BAD_USAGE:
-        nxt = "Correct the file or the option, then R goes on; b and n begin a new session with other inputs."
+        nxt = "Correct the file or the option, then {retry} goes on; {back} and {new} begin a new session with other inputs."
         return Trouble("input", TITLES["input"], error, next=nxt)
     log = _own_log(scene)
     meaning = guess("\n".join([error, *log]))
     can = (
-        "R tries again."
+        "{retry} tries again."
         if scene.face == "stopped"
         else "You can still answer: the last answer asks for nothing measured."
     )
@@ -170,7 +171,7 @@ def _step(scene: Scene) -> Trouble | None:
         f"Likely: {meaning}" if meaning else "",
         log[-LINES:],
         str(scene.folder / "logs") if log else "",
-        f"l shows the log. {can}",
+        f"{{log}} shows the log. {can}",
     )
 
 
@@ -183,5 +184,6 @@ def _stopped(scene: Scene) -> Trouble:
     closed = scene.state.closed
     reason = scene.work.text or (closed.reason if closed else "")
     parts = [reason] if reason and reason != "stopped" else []
-    parts.append("Nothing works on this session now. Everything measured so far is kept: R goes on from here.")
-    return Trouble("notice", "Stopped", " ".join(parts))
+    parts.append("Nothing works on this session now.")
+    after = "Everything measured so far is kept: {retry} goes on from here."
+    return Trouble("notice", "Stopped", " ".join(parts), next=after)

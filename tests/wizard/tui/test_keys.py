@@ -173,7 +173,8 @@ async def try_all(pilot: Any, noted: list[str], face: str) -> None:
     for key in NEW.values():
         await pilot.press(key)
     await pilot.pause()
-    assert sorted(noted) == sorted(set(together()[face])), face
+    nowhere = {"rewind"} if face == "offer" else set()  # at the first step there is nothing to go back to
+    assert sorted(noted) == sorted(set(together()[face]) - nowhere), face
     noted.clear()
     for action in (keys.BY_ID[i] for i in together()[face] if not keys.BY_ID[i].typing):
         for key in action.keys.split(","):

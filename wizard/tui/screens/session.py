@@ -183,10 +183,10 @@ class SessionScreen(Hosted):
             return
         worst = found[-1]
         lines = scene.trace if worst.kind == "ours" else scene.log if worst.kind == "engine" else worst.lines
-        told = [worst.text, worst.guess, worst.next, f"From {worst.where}" if worst.where else ""]
+        told = [worst.text, worst.guess, self.host.told(worst.next), f"From {worst.where}" if worst.where else ""]
         before = "\n\n".join(filter(None, told))
         text = "\n".join(lines) or worst.text
-        self.app.push_screen(PlainCard(worst.title, text, before=before, hint="c copies, Esc closes"))
+        self.app.push_screen(PlainCard(worst.title, text, before=before, hint="{copy} copies, {close} closes"))
 
     def action_keys_help(self) -> None:
         """The keys that work now, and what for."""
