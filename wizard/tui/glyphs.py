@@ -73,8 +73,8 @@ def choose(environment: Mapping[str, str] | None = None, encoding: str | None = 
     Linux console, whose fonts have 512 characters at most.
 
     Python writes UTF-8 even where the locale is C (it sets LC_CTYPE to C.UTF-8 itself, PEP 538), so the locale is read from the
-    environment. Where nothing is said of one, as in most containers, the terminal knows UTF-8; tmux and screen, however, then show
-    an underscore for every character that is not ASCII.
+    environment. Where nothing is said of one, as in most containers, the terminal knows UTF-8; tmux and screen, however, then
+    show an underscore for every character that is not ASCII.
     """
     environment = os.environ if environment is None else environment
     if environment.get("NARROWDOWN_ASCII", "") not in ("", "0"):

@@ -7,9 +7,9 @@ from typing import Final, Literal
 import msgspec
 
 from wizard.cli.exits import BAD_USAGE, OUR_FAULT
+from wizard.report.stage import stage
 from wizard.session.events import WorkerDied
 from wizard.tui.scene import Scene
-from wizard.tui.words import SKIPPED
 
 Kind = Literal["notice", "input", "engine", "worker", "ours"]
 LINES: Final = 6  # of a log, in an error's panel
@@ -106,7 +106,7 @@ def _notices(scene: Scene) -> list[Trouble]:
         text = "The program that held this session has gone, and the work goes on. Your next answer takes it over."
         found.append(Trouble("notice", TITLES["notice"], text))
     visit = scene.visit
-    if visit and visit.status == "refused" and visit.error.startswith(SKIPPED):
+    if stage(visit) == "skipped":
         text = "You skipped this step: nothing was measured, so the answer is yours."
         found.append(Trouble("notice", "Skipped", text, next="{rewind} and then this step runs it after all."))
     return found
@@ -124,7 +124,9 @@ def _worker(scene: Scene) -> Trouble | None:
     if more:
         told.insert(0, f"{more} more before.")
     running = scene.face == "running"
-    after = "Another worker goes on by itself." if running else "Going back to this step ({rewind}) asks such probes again."
+    after = (
+        "Another worker goes on by itself." if running else "Going back to this step ({rewind}) asks such probes again."
+    )
     details = tuple(line for line in deaths[-1].detail.splitlines() if line.strip())[-LINES:]
     return Trouble(
         "worker",
@@ -151,7 +153,7 @@ def _step(scene: Scene) -> Trouble | None:
             next="The session is safe: everything measured is kept. {details} shows the whole trace and copies it for a report."
             + (" {retry} goes on from here." if scene.face == "stopped" else " You can still answer."),
         )
-    if visit is None or visit.status not in ("refused", "failed") or error.startswith(SKIPPED):
+    if visit is None or stage(visit) not in ("failed", "cannot run here"):
         return None
     if closed and closed.exit_code == BAD_USAGE:
         nxt = "Correct the file or the option, then {retry} goes on; {back} and {new} begin a new session with other inputs."
