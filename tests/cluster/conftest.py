@@ -89,7 +89,7 @@ class Running:
                 os.killpg(process.pid, signal.SIGTERM)
         for process in (*self.workers.values(), self.scheduler):
             try:
-                process.wait(5.0)
+                process.wait(1.0)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

@@ -14,11 +14,11 @@ import pytest
 from engines.cluster import executor as ends
 from engines.cluster.executor import Cluster
 from engines.data.store import Store, digest_file
-from engines.probe import AnyProbe, Candidate, Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement
+from engines.probe import AnyProbe, Candidate, Check, Import, Inspect, LoadInputs, Measure, Measurement
 from engines.workers.executor import Executor, ExecutorLost
 from engines.workers.pool import Death, Pool
 
-MODELS = Path(__file__).parents[2] / "models"
+MODELS = Path(__file__).parents[1] / "models"
 REFERENCE = "onnxruntime"
 SLOW = "fake:fault=hang,seconds=4,at=run"
 
@@ -62,22 +62,217 @@ def parts(whole: Measure, *nodes: str) -> list[Measure]:
     return [msgspec.structs.replace(whole, candidate=Candidate(nodes=n), effect=True) for n in nodes]
 
 
-def test_a_cluster_gives_the_answers_that_a_machine_gives(tmp_path: Path, cluster) -> None:
+def test_a_host_answers_as_this_machine_does(tmp_path: Path, cluster) -> None:
     cluster.add("a")
-    cluster.add("b")
     cluster.ready()
 
     async def ask(executor: Executor) -> list[Measurement]:
         whole = await opened(executor, "emulate:precision=fp16")
-        probes = [*parts(whole, "0-20", "10-30", "5"), msgspec.structs.replace(whole, save="case")]
-        described = Describe(model=whole.model, sample="real:0", inputs=whole.inputs, reference=REFERENCE)
-        return await asyncio.gather(*(executor.run(p, 120.0) for p in (described, *probes)))
+        probes = [*parts(whole, "0-20"), msgspec.structs.replace(whole, save="case")]
+        return [await executor.run(probe, 120.0) for probe in probes]
 
     there = on(Cluster(cluster.url, tmp_path / "there", session="s"), ask)
     here = on(Pool(tmp_path / "here", 1), ask)
-    assert [m.status for m in there] == ["ok"] * 5
     assert [timeless(m) for m in there] == [timeless(m) for m in here]
-    for measurement in there:
-        for digest in measurement.artifacts.values():
-            assert digest_file(Store(tmp_path / "there").path(digest)) == digest
+    made = there[-1].artifacts
+    assert {"model.onnx", "inputs.npz"} <= set(made)
+    assert all(digest_file(Store(tmp_path / "there").path(digest)) == digest for digest in made.values())
     assert not cluster.fetched("a", "*"), "a session leaves nothing on a host"
+
+
+def test_where_no_cluster_is_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ends, "_CONNECT", 0.3)
+
+    async def nothing(_: Executor) -> None:
+        return
+
+    with pytest.raises(ExecutorLost, match="No cluster answers at tcp"):
+        on(Cluster("tcp://127.0.0.1:9", tmp_path, session="s"), nothing)
+
+
+@pytest.mark.slow
+def test_each_file_goes_once_to_each_host_and_nothing_is_asked_twice(tmp_path: Path, cluster, monkeypatch) -> None:
+    """Four workers on two hosts, sixteen probes at once."""
+    sent: list[tuple[str, str]] = []
+    send = Cluster._send
+
+    async def counted(self: Cluster, member: Any, parcel: Any) -> None:
+        sent.append((member.greeting.place, parcel.name))
+        await send(self, member, parcel)
+
+    monkeypatch.setattr(Cluster, "_send", counted)
+    for name, place in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")):
+        cluster.add(name, folder=place)
+    cluster.ready()
+
+    async def ask(executor: Executor) -> tuple[list[Measurement], int]:
+        whole = await opened(executor, "emulate:precision=fp16")
+        probes = parts(whole, *(f"{n}-{n + 10}" for n in range(16)))
+        answers = await asyncio.gather(*(executor.run(p, 120.0) for p in probes))
+        logs = len(cluster.fetched("a", "logs/worker-*.log")), len(cluster.fetched("b", "logs/worker-*.log"))
+        assert all(logs)
+        return answers, executor.slots
+
+    answers, slots = on(Cluster(cluster.url, tmp_path / "s", session="s"), ask)
+    assert {m.status for m in answers} == {"ok"}
+    assert slots == 4
+    assert len({place for place, _ in sent}) == 2
+    assert len(sent) == len(set(sent))
+
+
+def busy(executor: Executor) -> list[tuple[int, str]]:
+    """(process id, folder) of each worker that answers a probe now."""
+    found = []
+    for slot in executor.snapshot():
+        if slot.state == "busy" and slot.op == "measure":
+            try:
+                found.append((slot.pid, str(Path(f"/proc/{slot.pid}/cwd").readlink())))
+            except OSError:
+                continue
+    return found
+
+
+async def once_busy(executor: Executor) -> tuple[int, str]:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        if now := busy(executor):
+            return now[0]
+        await asyncio.sleep(0.1)
+    raise TimeoutError
+
+
+@pytest.mark.slow
+def test_a_host_that_goes_down_in_the_middle_costs_no_probe(tmp_path: Path, cluster) -> None:
+    cluster.add("a")
+    cluster.add("b")
+    cluster.ready()
+
+    async def ask(executor: Executor) -> Measurement:
+        whole = await opened(executor, SLOW)
+        asked = asyncio.create_task(executor.run(whole, 120.0))
+        _, where = await once_busy(executor)
+        cluster.kill("a" if "/hosts/a/" in where else "b")
+        return await asked
+
+    deaths: list[Death] = []
+    answer = on(Cluster(cluster.url, tmp_path / "s", session="s", on_death=deaths.append), ask)
+    assert answer.status == "ok"
+    assert deaths == []
+
+
+@pytest.mark.slow
+def test_a_slow_host_decides_nothing(tmp_path: Path, cluster) -> None:
+    """Its worker is held still until the probe is out of time there; another host is asked."""
+    cluster.add("a")
+    cluster.add("b")
+    cluster.ready()
+
+    async def ask(executor: Executor) -> tuple[Measurement, Measurement]:
+        whole = await opened(executor, SLOW)
+        warm = [msgspec.structs.replace(whole, attempt=n) for n in (1, 2)]
+        await asyncio.gather(*(executor.run(p, 120.0) for p in warm))
+        asked = asyncio.create_task(executor.run(msgspec.structs.replace(whole, attempt=3), 12.0))
+        pid, _ = await once_busy(executor)
+        os.kill(pid, signal.SIGSTOP)
+        slow = await asked
+        return slow, await executor.run(msgspec.structs.replace(whole, attempt=4), 60.0)
+
+    slow, after = on(Cluster(cluster.url, tmp_path / "s", session="s"), ask)
+    assert (slow.status, after.status) == ("ok", "ok")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores, to make a host that has one")
+def test_verdicts_of_another_engine_are_not_mixed_in(tmp_path: Path, cluster) -> None:
+    """With threads=0 the number of cores is part of what an engine is."""
+    engine = "onnxruntime:threads=0"
+    cluster.add("a")
+    cluster.add("b")
+    cluster.add("odd", prefix=("taskset", "-c", "0"))
+    cluster.ready()
+    notes: list[str] = []
+
+    async def ask(executor: Executor) -> tuple[set[str], str]:
+        whole = await opened(executor, engine)
+        answers = await asyncio.gather(*(executor.run(p, 120.0) for p in parts(whole, "0-9", "3", "5-20", "7")))
+        assert {m.status for m in answers} == {"ok"}
+        assert cluster.fetched("a", "models/*.onnx") or cluster.fetched("b", "models/*.onnx")
+        assert not cluster.fetched("odd", "models/*.onnx")
+        odd = next(m for a, m in executor._members.items() if "/hosts/odd" in _folder(cluster, m))
+        return odd.told[engine].facts["fingerprint"]
+
+    other = on(Cluster(cluster.url, tmp_path / "s", session="s", tell=notes.append), ask)
+    assert [n for n in notes if "is left out" in n and engine in n]
+
+    async def known(executor: Executor) -> str:
+        told = await executor.run(Inspect(engine=engine), 60.0)
+        return str(told.facts["fingerprint"])
+
+    # A session that has measured on such a host goes on there.
+    assert on(Cluster(cluster.url, tmp_path / "t", session="t", prefer=lambda _: other), known) == other
+
+
+def _folder(cluster, member: Any) -> str:
+    """Where a member's worker keeps its files, from the worker's own log."""
+    for name in cluster.workers:
+        if member.address in (cluster.folder / f"{name}.log").read_text():
+            return f"/hosts/{name}"
+    return ""
+
+
+@pytest.mark.slow
+def test_a_cancelled_probe_frees_its_host(tmp_path: Path, cluster) -> None:
+    cluster.add("a")
+    cluster.ready()
+
+    async def ask(executor: Executor) -> Measurement:
+        whole = await opened(executor, "fake:fault=hang,seconds=100,at=run")
+        asked = asyncio.create_task(executor.run(whole, 300.0))
+        await once_busy(executor)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        return await executor.run(msgspec.structs.replace(whole, engine=REFERENCE), 60.0)
+
+    assert on(Cluster(cluster.url, tmp_path / "s", session="s"), ask).status == "ok"
+
+
+@pytest.mark.slow
+def test_a_crash_costs_a_worker_of_ours_and_none_of_the_cluster(tmp_path: Path, cluster) -> None:
+    cluster.add("a")
+    cluster.ready()
+    deaths: list[Death] = []
+
+    async def ask(executor: Executor) -> tuple[Measurement, Measurement]:
+        whole = await opened(executor, "fake:fault=crash,at=run")
+        crash = await executor.run(whole, 60.0)
+        return crash, await executor.run(msgspec.structs.replace(whole, engine=REFERENCE), 60.0)
+
+    crash, after = on(Cluster(cluster.url, tmp_path / "s", session="s", on_death=deaths.append), ask)
+    assert (crash.status, crash.signal, after.status) == ("crash", signal.SIGSEGV, "ok")
+    assert [d.signal for d in deaths] == [signal.SIGSEGV]
+    assert cluster.workers["a"].poll() is None
+
+
+@pytest.mark.slow
+def test_a_check_runs_where_the_same_script_is_and_nowhere_else(tmp_path: Path, cluster, monkeypatch) -> None:
+    """The user's script is pinned by what it held when it was agreed to."""
+    monkeypatch.setattr(ends, "_PATIENCE", 5.0)
+    folder = tmp_path / "user"
+    folder.mkdir()
+    script = folder / "check.py"
+    script.write_text("import sys; sys.exit(len(sys.argv) != 2)")
+    cluster.add("a")
+    cluster.ready()
+
+    async def ask(executor: Executor) -> Measurement:
+        whole = await opened(executor, REFERENCE)
+        return await executor.run(
+            Check(model=whole.model, command="python3 check.py {model}", folder=str(folder), timeout=60.0), 60.0
+        )
+
+    fine = on(Cluster(cluster.url, tmp_path / "s", session="s"), ask)
+    assert (fine.status, fine.facts["returncode"]) == ("ok", 0)
+    monkeypatch.setattr(ends, "pinned", lambda probe: {str(script): "0" * 64})
+    with pytest.raises(ExecutorLost, match="is another file"):
+        on(Cluster(cluster.url, tmp_path / "s", session="s"), ask)

@@ -1,0 +1,74 @@
+"""Which files a probe needs elsewhere, which names may travel, which of the user's own files are pinned."""
+
+from pathlib import Path
+
+import pytest
+
+from engines.cluster.parcels import Packer, at_home, pinned, place
+from engines.data.store import Store, digest_file
+from engines.probe import Check, Describe, Import, Inspect, LoadInputs, Measure, Sanitize
+from engines.workers.operations import execute
+
+MODELS = Path(__file__).parents[1] / "models"
+
+
+def test_a_model_brings_its_weights_and_comes_last(tmp_path: Path) -> None:
+    store, path = Store(tmp_path), MODELS / "shapes_cnn.onnx"
+    model = str(execute(Import(path=str(path), digest=digest_file(path)), store, lambda _: None).facts["model"])
+    made = execute(LoadInputs(model=model), store, lambda _: None)
+    inputs = str(made.facts["inputs"])
+    needs = Packer(store).needed(
+        Measure(model=model, inputs=inputs, samples=("random:0",), engine="emulate", reference="onnxruntime")
+    )
+    assert list(needs) == [f"models/{model}.onnx", f"inputs/{inputs}/index.json"]
+    assert [parcels[-1].name for parcels in needs.values()] == list(needs)
+    everything = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()}
+    assert {parcel.name for parcels in needs.values() for parcel in parcels} == everything
+    assert any(name.startswith("models/weights/") for name in everything)
+    for parcels in needs.values():
+        for parcel in parcels:
+            file = place(tmp_path, parcel.name)
+            assert (parcel.digest, parcel.size) == (digest_file(file), file.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../etc/passwd",
+        "/etc/passwd",
+        "models/x.onnx",
+        f"models/{'a' * 64}.onnx/../../../x",
+        f"inputs/{'a' * 64}/../../session.json",
+        f"inputs/{'a' * 64}/.hidden",
+        f"inputs/{'a' * 64}/a/b",
+        "session.json",
+        f"models/{'a' * 64}.onnx\n",
+    ],
+)
+def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="is not the name of a file that travels"):
+        place(tmp_path, name)
+
+
+def test_what_reads_the_users_files_stays_at_home() -> None:
+    home = (Import(path="/m", digest="d"), Sanitize(model="m"), LoadInputs(model="m"), Describe(model="m"))
+    away = (Inspect(engine="e"), Describe(model="m", sample="real:0"), Check(model="m", command="true"))
+    assert all(map(at_home, home))
+    assert not any(map(at_home, away))
+
+
+def test_scripts_and_libraries_are_pinned_by_what_they_hold(tmp_path: Path) -> None:
+    for name in ("check.py", "data.bin", "lib.so"):
+        (tmp_path / name).write_text(name)
+    check = Check(
+        model="m", command=f"python3 ./check.py --with=data.bin {{model}} {tmp_path}/none", folder=str(tmp_path)
+    )
+    assert pinned(check) == {str(tmp_path / n): digest_file(tmp_path / n) for n in ("check.py", "data.bin")}
+    library = tmp_path / "lib.so"
+    measure = Measure(
+        model="m", inputs="i", samples=(), engine=f"onnxruntime:custom_ops={library}+/gone.so", reference="onnxruntime"
+    )
+    assert pinned(measure) == {str(library): digest_file(library)}
+    before = pinned(measure)
+    library.write_text("another")
+    assert pinned(measure) != before
