@@ -14,6 +14,7 @@ from wizard.cli.terminal import draws
 from wizard.flow.model import Flow
 from wizard.report.picture import curve
 from wizard.report.probe import tried
+from wizard.report.stage import ended
 from wizard.report.words import count, duration, elide, number, price, visible
 from wizard.session.events import (
     AnyEvent,
@@ -109,6 +110,7 @@ class PlainDisplay:
         self._probes: dict[str, AnyProbe] = {}
         self._asked: dict[str, str] = {}
         self._notes: set[str] = set()
+        self._begun: set[tuple[str, int]] = set()  # visits whose step was started
 
     def event(self, event: AnyEvent) -> None:
         if isinstance(event, ProbeStarted) and event.probe is not None:
@@ -160,6 +162,8 @@ class PlainDisplay:
                 node = self._flow.nodes.get(event.node)
                 title = node.title if node else event.node
                 again = f", visit {event.visit}" if event.visit > 1 else ""
+                again += ", running again" if (event.node, event.visit) in self._begun else ""
+                self._begun.add((event.node, event.visit))
                 head = self._paint(f"[{self._questions}] {visible(title)}", "1") + f"  (step {event.step}{again})"
                 return ["", head, *([f"    expected: {price(event.expected)}"] if event.expected.probes >= 0 else [])]
             case ProbeFinished():
@@ -205,7 +209,7 @@ class PlainDisplay:
 
     def _finished(self, event: StepFinished) -> list[str]:
         if event.status != "done":
-            return [f"    {'cannot run here' if event.status == 'refused' else 'failed'}: {visible(event.error)}"]
+            return [f"    {ended(event.status, event.error)}: {visible(event.error)}"]
         message = str((event.outcome or {}).get("message") or "")
         spent = [duration(event.seconds), count(event.probes, "probe")]
         if event.cached:
@@ -217,7 +221,7 @@ class PlainDisplay:
         fresh = [str(note) for note in event.findings.get("notes", ()) if note not in self._notes]
         self._notes.update(fresh)
         lines += [f"    note: {visible(note)}" for note in fresh]
-        return [*lines, f"    measured in {', '.join(spent)}"]
+        return [*lines, f"    {ended(event.status)} in {', '.join(spent)}"]
 
     def _question(self, event: QuestionAsked) -> list[str]:
         node = self._flow.nodes.get(event.node)

@@ -76,7 +76,8 @@ def show(arguments: argparse.Namespace) -> int:
     print(f"session {report.session}  {visible(report.model)}  {report.engine} against {report.reference}")
     for position, stop in enumerate(report.route, 1):
         spent = f"{duration(stop.seconds):>10} {stop.probes:5} probes"
-        print(f"{position:3}  {stop.node:16} {visible(stop.text):48} {stop.by:12} {spent}")
+        ended = "" if stop.state in ("", "finished") else f"  {stop.state}"
+        print(f"{position:3}  {stop.node:16} {visible(stop.text):48} {stop.by:12} {spent}{ended}")
         if stop.message:
             print(f"       {visible(stop.message)}")
     print(*map(visible, summary(report)), sep="\n")

@@ -48,7 +48,8 @@ class Workaround(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """One answered question of the route. ``recommended`` is the id of the answer that was recommended."""
+    """One answered question of the route. ``recommended`` is the id of the answer that was recommended; ``state``: of its
+    step, in the words of ``wizard.report.stage``, "" where there was none."""
 
     node: str
     title: str
@@ -62,6 +63,7 @@ class Stop(msgspec.Struct, frozen=True):
     seconds: float
     probes: int
     builds: int
+    state: str = ""
 
 
 class Depth(msgspec.Struct, frozen=True):

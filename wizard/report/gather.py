@@ -12,6 +12,7 @@ from wizard.bundle.commands import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.report.document import Culprit, Depth, QuantizedLayer, Report, Stop, Verdict, Workaround
+from wizard.report.stage import stage
 from wizard.report.words import count, elide, listing, margin, number
 from wizard.session.state import State, Visit
 
@@ -150,6 +151,7 @@ def stop(visit: Visit, flow: Flow) -> Stop:
         seconds=visit.seconds,
         probes=visit.probes,
         builds=visit.builds,
+        state=stage(visit) if visit.step else "",
     )
 
 
@@ -160,7 +162,7 @@ def headline(
     if not state.end:
         here = state.here
         node = flow.nodes.get(here.node) if here else None
-        return f"The session is at: {node.title}" if node else "The session has only begun"
+        return f"The session is at: {node.title} ({stage(here)})" if node else "The session has only begun"
     if state.findings.spread and not culprits:
         return f"The error is spread over many layers: no single part stands for it{_cured(workaround)}"
     ranked = _outcome(state, "quantization")

@@ -126,7 +126,7 @@ def route(report: Report) -> str:
         (
             str(position),
             literal(stop.title),
-            literal(stop.text),
+            literal(stop.text) + ("" if stop.state in ("", "finished") else f" ({stop.state})"),
             {"person": "a person", "recommended": "recommended", "script": "script"}.get(stop.by, stop.by)
             + ("" if stop.answer == stop.recommended else f" (recommended: {stop.recommended})"),
             duration(stop.seconds),

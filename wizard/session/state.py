@@ -43,7 +43,7 @@ class Question(msgspec.Struct, frozen=True):
 
 class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry into a node. ``visit`` counts the entries into that node from 1; ``run`` numbers step runs in the
-    session.
+    session; ``resumed``: this run goes on with an earlier one of the same entry, which did not come to its end.
 
     ``status`` of the step: ``""`` no step begun, ``running``, ``cancelled``, or how it finished. ``findings`` are those
     after the step, None while it has not finished. ``seq``: the event that began this visit.
@@ -53,6 +53,7 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
     visit: int = 1
     seq: int = 0
     run: int = 0
+    resumed: bool = False
     step: str = ""
     step_version: int = 0
     status: Literal["", "running", "cancelled", "done", "refused", "failed"] = ""
@@ -260,11 +261,14 @@ def _of(state: State, key: str, kinds: Any) -> bool:
 
 
 def _step_started(state: State, event: StepStarted) -> dict[str, Any]:
+    here = state.here
+    again = here is not None and (here.node, here.visit) == (event.node, event.visit)
     visit = Visit(
         node=event.node,
         visit=event.visit,
         seq=event.seq,
         run=event.run,
+        resumed=again,
         step=event.step,
         step_version=event.step_version,
         status="running",
@@ -275,8 +279,6 @@ def _step_started(state: State, event: StepStarted) -> dict[str, Any]:
         timeout=event.timeout,
         started=event.ts,
     )
-    here = state.here
-    again = here is not None and (here.node, here.visit) == (event.node, event.visit)
     route = (*(state.route[:-1] if again else state.route), visit)
     infos = {event.engine: event.engine_info, event.reference: event.reference_info}
     return {

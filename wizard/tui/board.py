@@ -18,7 +18,7 @@ from engines.probe import AnyProbe, Check, Measure, Measurement
 from engines.steps.base import Findings
 from wizard.report.probe import size, tried
 from wizard.report.words import number
-from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, Rewound, StepFinished, StepStarted
+from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, Rewound, StepStarted
 from wizard.session.state import State, fold
 
 Outcome = Literal["passes", "fails", "unresolved", "running", "done"]
@@ -57,8 +57,6 @@ class Board:
     def __init__(self, folder: Path) -> None:
         self.state = State()
         self._store = Store(folder)
-        self._open: tuple[str, int] | None = None  # (node, visit) of a run that has not come to its end
-        self._resumed = False
         self._begin(0)
 
     def _begin(self, run: int) -> None:
@@ -77,13 +75,8 @@ class Board:
             for event in news:
                 match event:
                     case StepStarted():
-                        self._resumed = self._open == (event.node, event.visit)
-                        self._open = (event.node, event.visit)
                         self._begin(event.run)
-                    case StepFinished():
-                        self._open = None
                     case Rewound():  # the probes of a step that was set aside are not those of the one gone back to
-                        self._open = None
                         self._begin(0)
                     case ProbeStarted(run=self._run):
                         self._started(event)
@@ -96,7 +89,9 @@ class Board:
     @property
     def hunt(self) -> Hunt:
         """The probes of the latest run, as a frozen value."""
-        return Hunt(tuple(self._rows.values())[-KEPT:], self._finished, tuple(self._best), self._resumed)
+        here = self.state.here
+        resumed = here is not None and here.resumed
+        return Hunt(tuple(self._rows.values())[-KEPT:], self._finished, tuple(self._best), resumed)
 
     def number(self, key: str) -> int:
         """The number of a probe of this run, 0 for any other."""

@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from wizard.report.words import number
-from wizard.session.state import Visit
-
-SKIPPED = "Skipped"  # how the runner's sentence for a skipped step begins
 
 LABELS: Mapping[str, str] = {
     "verdict": "verdict",
@@ -142,21 +139,6 @@ def shown(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(shown(v) for v in value) or "?"
     return str(value)
-
-
-def stage(visit: Visit | None, *, asked: bool = False, resumed: bool = False) -> str:
-    """The state of a visit's step in a word or two: before, running, finished, failed, skipped, cancelled, resumed."""
-    if visit is None or (not visit.status and not visit.question):
-        return "not begun"
-    if visit.status == "running":
-        return "running again" if resumed else "running"
-    if visit.status == "cancelled":
-        return "cancelled, runs again"
-    if visit.status == "refused":
-        return "skipped" if visit.error.startswith(SKIPPED) else "failed"
-    if visit.status == "failed":
-        return "failed"
-    return "your answer" if asked and not visit.answer else "finished"
 
 
 def ago(seconds: float) -> str:

@@ -6,14 +6,12 @@ import msgspec
 import pytest
 
 from wizard.session import events as e
-from wizard.session.state import Question, Visit
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Board
 from wizard.tui.glyphs import ASCII, UNICODE
 from wizard.tui.scene import Scene, Work
 from wizard.tui.screens.overlays import PlainCard
 from wizard.tui.troubles import TITLES, Trouble, guess, troubles
-from wizard.tui.words import stage
 
 from . import golden
 from . import scripted as s
@@ -136,19 +134,6 @@ def test_nothing_wrong_is_no_trouble(session: FakeSession) -> None:
     watching = msgspec.structs.replace(scene, work=Work(phase="offer", holder="process 7 on box"))
     assert [t.kind for t in troubles(watching)] == ["notice"]
     assert isinstance(troubles(watching)[0], Trouble)
-
-
-def test_every_state_of_a_step_has_its_word() -> None:
-    question = Question(1, "?", ())
-    assert stage(None) == "not begun"
-    assert stage(Visit("n", status="running")) == "running"
-    assert stage(Visit("n", status="running"), resumed=True) == "running again"
-    assert stage(Visit("n", status="cancelled")) == "cancelled, runs again"
-    assert stage(Visit("n", status="refused", error="Skipped by you.")) == "skipped"
-    assert stage(Visit("n", status="refused", error="No engine.")) == "failed"
-    assert stage(Visit("n", status="failed")) == "failed"
-    assert stage(Visit("n", status="done", question=question), asked=True) == "your answer"
-    assert stage(Visit("n", status="done", question=question, answer="yes")) == "finished"
 
 
 def test_a_run_that_goes_on_after_a_break_is_called_resumed(session: FakeSession) -> None:

@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
+from wizard.report.stage import stage
 from wizard.tui import keys
 from wizard.tui.ending import Todo, found, handed, report, short, todo
 from wizard.tui.flowmap import title
@@ -17,7 +18,6 @@ from wizard.tui.widgets.finish import Culprits, Cure, Files, Journey, Todos
 from wizard.tui.widgets.gallery import Surroundings
 from wizard.tui.widgets.lines import Panel, Text
 from wizard.tui.widgets.route import Crumb, Route
-from wizard.tui.words import stage
 
 
 class FinishScreen(SessionScreen):

@@ -11,6 +11,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
 from wizard.flow.commands import Command
+from wizard.report.stage import UNMEASURED, stage
 from wizard.report.words import price, size
 from wizard.tui import keys, requests
 from wizard.tui.board import Hunt
@@ -25,7 +26,6 @@ from wizard.tui.widgets.lines import Panel, Text
 from wizard.tui.widgets.route import Crumb, Route
 from wizard.tui.widgets.trouble import ORDER, Troubles
 from wizard.tui.widgets.work import Doing, Probes, Smallest, Tail
-from wizard.tui.words import stage
 
 LOCATED = ("culprit", "names", "first_node")  # fields of an outcome that name nodes: then their surroundings are drawn
 WAITING = "Waiting for the session's own process. Engines are looked at first, which takes a few seconds."
@@ -212,8 +212,8 @@ class StepScreen(SessionScreen):
         if scene.face == "running" or (
             visit and visit.status in ("cancelled", "refused", "failed") and scene.face != "ask"
         ):
-            return stage(visit, resumed=scene.hunt.resumed)
-        if scene.face == "ask" and visit and (how := stage(visit)) in ("skipped", "failed"):
+            return stage(visit)
+        if scene.face == "ask" and visit and (how := stage(visit)) in UNMEASURED:
             return f"{how}; your answer"
         return DOING[scene.face]
 

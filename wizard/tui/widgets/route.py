@@ -6,13 +6,13 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from wizard.flow.model import Flow
+from wizard.report.stage import UNMEASURED, stage
 from wizard.session.state import Visit
 from wizard.tui.flowmap import title
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide, literal
 from wizard.tui.scene import answer_text, chosen_freely
 from wizard.tui.widgets.lines import Lines, row
-from wizard.tui.words import stage
 
 
 def ahead(flow: Flow, visited: Sequence[str], here: str) -> list[str]:
@@ -59,10 +59,10 @@ class Route(Lines):
             how = stage(visit)
             notes = [
                 *(["your choice"] if chosen_freely(visit) else []),
-                *([how] if how in ("skipped", "failed") else []),
+                *([how] if how in UNMEASURED else []),
             ]
             mark = f" ({', '.join(notes)})" if notes else ""
-            glyph = g.fails if how == "failed" else g.dot if how == "skipped" else g.done
+            glyph = g.done if how not in UNMEASURED else g.dot if how == "skipped" else g.fails
             stop(glyph, "$foreground", title(flow, visit.node), answer_text(visit) + mark)
         self.here_row = len(rows)
         if here:
