@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from wizard.session.folder import Summary
 from wizard.tui.app import Narrowdown
 from wizard.tui.glyphs import ASCII
 from wizard.tui.widgets.answers import Answers
@@ -33,15 +34,29 @@ NARROW, MEDIUM, WIDE = (80, 24), (104, 30), (140, 40)
 
 @pytest.mark.parametrize(
     ("face", "size"),
-    [
-        *((face, NARROW) for face in SCENES),
-        *((face, MEDIUM) for face in ("offer", "running", "ask")),
-        *((face, WIDE) for face in ("running", "ask")),
-    ],
+    [(face, size) for face in SCENES for size in (NARROW, MEDIUM, WIDE)],
 )
 async def test_face(session: FakeSession, make_app: Make, face: str, size: tuple[int, int]) -> None:
     SCENES[face](session)
     golden.check(f"{face}-{size[0]}x{size[1]}", await shown(make_app(), face, size))
+
+
+async def test_sessions_and_setup(session: FakeSession, make_app: Make) -> None:
+    entries = [
+        Summary("k7f3", session.folder, "/m/resnet50.onnx", "tensorrt:precision=fp16", "layerwise", age=90.0, holder="me"),
+        Summary("a1b2", session.folder / "a", "/m/bert.onnx", "onnxruntime:optimization=all", age=7200.0,
+                verdict="worked-around", end="worked-around"),
+        Summary("c3d4", session.folder / "c", "/m/[red].onnx", problem="Line 7 of its journal is damaged."),
+    ]  # fmt: skip
+    app = make_app(folder=None, entries=entries)
+    async with app.run_test(size=NARROW) as pilot:
+        await settle(pilot, lambda: "bert.onnx" in golden.text_of(app))
+        await pilot.pause(0.15)
+        golden.check("sessions-80x24", golden.text_of(app))
+        await pilot.press("n")
+        await settle(pilot, lambda: "Engine under test" in golden.text_of(app))
+        await pilot.pause(0.15)
+        golden.check("setup-80x24", golden.text_of(app))
 
 
 @pytest.mark.parametrize(

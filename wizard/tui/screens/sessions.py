@@ -129,7 +129,8 @@ class SessionsScreen(Hosted):
             reached, style = entry.verdict.replace("-", " "), "$recommended"
         else:
             reached, style = f"{entry.node or 'not begun'}  {entry.verdict}".rstrip(), ""
-        held = f"held by {entry.holder}" if entry.holder else ("ended" if entry.end else "paused")
+        state = "unreadable" if entry.problem else "ended" if entry.end else "paused"
+        held = f"held by {entry.holder}" if entry.holder else state
         age, held = f"  {ago(entry.age)}", f"  {held}"
         first = fit(elide(f"{entry.id}  {model}  {entry.engine}", width - len(age), mark), width - len(age), mark)
         room = max(8, width - len(held) - 2)
