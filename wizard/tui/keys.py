@@ -37,7 +37,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("leave_form", "back", "escape", "Leave the form; what was typed is gone.", typing=True),
     Action("open", "open", "enter", "Open the highlighted session."),
     Action("new", "new", "n", "Start a new session."),
-    Action("back", "back", "b,escape", "Go back to the screen before. Never stops work.", shown=False),
+    Action("back", "back", "b,escape", "Back to the list of sessions. Never stops work."),
     Action("stop", "stop", "x", "Finish the probe that is running, then stop. Nothing is lost."),
     Action("stop_now", "stop now", "X", "Kill what is running. The session is safe; that probe runs again later."),
     Action("pause", "pause", "p", "Pause before the next probe, or go on."),
@@ -60,12 +60,15 @@ ACTIONS: tuple[Action, ...] = (
         "Go back to an earlier question. Measurements stay known, so nothing is measured twice.",
     ),
     Action("export", "export", "e", "Write everything into one folder or zip to hand on."),
-    Action("keys_help", "help", "question_mark", "This page."),
+    Action("keys_help", "help", "question_mark", "What is shown here, and every key."),
+    Action("quit_session", "quit", "q", "Leave. Asks only while something runs, and can leave it running."),
     Action(
-        "quit_session", "quit", "q", "Leave. Asks only while something runs, and can leave it running.", shown=False
-    ),
-    Action(
-        "interrupt", "stop", "ctrl+c", "Once: stop after this probe. Twice: stop now.", shown=False, everywhere=True
+        "interrupt",
+        "stop",
+        "ctrl+c",
+        "While a step runs, once: stop after this probe; twice: stop now. Else leave.",
+        shown=False,
+        everywhere=True,
     ),
     Action("retry", "go on", "R", "Start the session's runner again after it died."),
     Action("close", "close", "escape", "Close the card.", shown=False, typing=True),

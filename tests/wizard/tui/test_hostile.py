@@ -19,6 +19,7 @@ from wizard.session.events import Offered
 from wizard.session.state import Question, State, Visit
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Hunt, Row
+from wizard.tui.ending import Todo
 from wizard.tui.glyphs import ASCII, UNICODE
 from wizard.tui.literal import clean, elide, fit, joined, literal
 from wizard.tui.pictures import Spot, Vicinity
@@ -45,7 +46,7 @@ from wizard.tui.sight import Sight
 from wizard.tui.troubles import Trouble
 from wizard.tui.widgets.answers import Answers
 from wizard.tui.widgets.evidence import Evidence, profile
-from wizard.tui.widgets.finish import Culprits, Cure, Files, Journey
+from wizard.tui.widgets.finish import Culprits, Cure, Files, Journey, Todos
 from wizard.tui.widgets.gallery import Gallery, Surroundings
 from wizard.tui.widgets.lines import Lines, Panel, Text, pairs, wrap
 from wizard.tui.widgets.route import Crumb, Route, crumb
@@ -122,6 +123,7 @@ def widgets(name: str) -> list[Lines | Panel | Troubles]:
         Cure(),
         Journey(),
         Files(),
+        Todos(),
         Panel(name),
         Troubles(),
         Surroundings(),
@@ -171,7 +173,8 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Culprits).show(found)
     app.query_one(Cure).show(found.workaround)
     app.query_one(Journey).show(plot, state.route)
-    app.query_one(Files).show(name, [name])
+    app.query_one(Files).show(name, [(name, name)])
+    app.query_one(Todos).show([Todo(name, name), Todo(name)])
     app.query_one(Panel).name_it(name, name)
     app.query_one(Troubles).show(tuple(Trouble(kind, name, name, name, (name,), name, name) for kind in ORDER))
     app.query_one(Surroundings).show(

@@ -35,9 +35,11 @@ from wizard.tui.widgets.gallery import Gallery
 from wizard.tui.widgets.lines import Lines, row
 
 # On every screen of a session, after the screen's own keys.
-COMMON = ("keys_help", "why", "terms", "copy", "log", "pictures", "map", "rewind", "note", "export")
+COMMON = (
+    "why", "terms", "map", "rewind", "pictures", "copy", "log", "export", "note", "back", "quit_session", "keys_help",
+)  # fmt: skip
 MAP_HINT = "arrows scroll, a click explains a step, {close} closes"
-HIDDEN = ("probes", "details", "back", "quit_session", "interrupt", "scroll_up", "scroll_down")
+HIDDEN = ("probes", "details", "interrupt", "scroll_up", "scroll_down")
 
 
 class TitleLine(Lines):
@@ -147,7 +149,9 @@ class SessionScreen(Hosted):
             names = flowmap.drawn(scene.flow, scene.state.route, scene.node, width, self.host.glyphs)[1]
             at = names.index(scene.node) if scene.node in names else 0
             told = f"{scene.flow.title}. You are at: {title(scene.flow, scene.node)}"
-            self.app.push_screen(Drawing("Map", Map(scene.flow, scene.state.route, scene.node), at=at, before=told, hint=MAP_HINT))
+            self.app.push_screen(
+                Drawing("Map", Map(scene.flow, scene.state.route, scene.node), at=at, before=told, hint=MAP_HINT)
+            )
 
     def action_probes(self) -> None:
         """The probes of this step; Enter opens the log of one."""

@@ -46,7 +46,7 @@ class SessionsScreen(Hosted):
     """Name, model, node reached, last verdict, age, who holds it."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(
-        "open", "new", "demo", "keys_help", "quit_session", "interrupt"
+        "open", "new", "demo", "quit_session", "keys_help", "interrupt"
     )
 
     def __init__(self) -> None:
