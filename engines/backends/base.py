@@ -46,6 +46,8 @@ class EngineInfo(msgspec.Struct, frozen=True):
     options: tuple[Option, ...] = ()
     optimizers: tuple[str, ...] = ()  # names that may be switched off, where that is possible
     slots: int = 1  # how many builds fit this device at once, memory aside
+    gpus: int = 0  # that a build takes
+    copies: float = 2.0  # of a model's weights that a build holds in memory at the worst, beside the mapped file
     notes: tuple[str, ...] = ()
 
 

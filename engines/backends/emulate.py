@@ -69,5 +69,6 @@ def make(spec: EngineSpec) -> Engine:
         },
         options=options.DECLARED[spec.name].options,
         slots=machine.slots(1),
+        copies=0.25,
     )
     return Engine(info)

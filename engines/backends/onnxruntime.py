@@ -191,6 +191,8 @@ def make(spec: EngineSpec) -> Engine:
         ),
         optimizers=optimizers.of_level(settings.optimization),
         slots=machine.slots(settings.threads),
+        gpus=int(settings.provider in ("cuda", "tensorrt", "rocm", "migraphx", "directml")),
+        copies=1.0 if settings.prepacking else 0.0,
     )
     return Engine(info, settings)
 

@@ -170,6 +170,8 @@ def make(spec: EngineSpec) -> Engine:
         },
         options=options.DECLARED[spec.name].options,
         slots=machine.slots(chosen["threads"]),
+        gpus=int(device.startswith("GPU")),
+        copies=1.0,
         notes=notes,
     )
     return Engine(info, core, device, config)

@@ -13,7 +13,7 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -315,19 +315,21 @@ class Cluster:
 
     async def _answered(self, job: _Job, avoid: Collection[str]) -> Measurement:
         """The measurement, however many hosts are lost on the way to it."""
-        specs = [s for s in (getattr(job.probe, "engine", ""), getattr(job.probe, "reference", "")) if s]
+        specs = _specs(job.probe)
         try:
             needs, pins = self._packer.needed(job.probe), await asyncio.to_thread(pinned, job.probe)
         except OSError as error:
             raise ExecutorLost(f"A file of the session cannot be read: {_line(error)}.") from error
         question = hosts.encode(hosts.Question(job.ask, job.probe, job.timeout, job.log, tuple(needs), pins))
+        weights = sum(parcel.size for parcels in needs.values() for parcel in parcels if "/weights/" in parcel.name)
         lost, only, unfit = 0, "", dict[str, str]()
         while lost < _LOST:
             fit = [m for m in await self._wait_for_a_host(specs, avoid) if m.address not in unfit]
             if not fit:
                 raise ExecutorLost(f"{next(iter(unfit.values()))}, or leave --executor out to work on this machine.")
             try:
-                answer = await self._submitted(job.probe, question, [m for m in fit if m.address == only] or fit)
+                chosen = [m for m in fit if m.address == only] or fit
+                answer = await self._submitted(question, self._resources(job.probe, weights, chosen), chosen)
             except KilledWorker:
                 break
             only = ""
@@ -380,13 +382,15 @@ class Cluster:
                 "resume when it is back, or without --executor on this machine."
             )
 
-    async def _submitted(self, probe: AnyProbe, question: bytes, members: Sequence[_Member]) -> hosts.Answer | None:
+    async def _submitted(
+        self, question: bytes, resources: Mapping[str, float], members: Sequence[_Member]
+    ) -> hosts.Answer | None:
         """The answer of whichever host the cluster has chosen; None where that host, or the cluster, was lost. Raises
         ``KilledWorker``."""
         addresses = [m.address for m in members]
         future = self._client.submit(
             hosts.answer, self._session, question, key=f"narrowdown-{secrets.token_hex(8)}", workers=addresses,
-            allow_other_workers=False, pure=False, resources=self._resources(probe, members) or None,
+            allow_other_workers=False, pure=False, resources=resources or None,
         )  # fmt: skip
         waiting = asyncio.ensure_future(_result(future))
         try:
@@ -402,16 +406,12 @@ class Cluster:
                 await future.cancel(force=True)
         return hosts.decode_answer(said) if said is not None else None
 
-    def _resources(self, probe: AnyProbe, members: Sequence[_Member]) -> dict[str, float]:
-        """What the probe's engines need, as far as all of these workers declare such a resource."""
-        needs: dict[str, float] = {}
-        for spec in (getattr(probe, "engine", ""), getattr(probe, "reference", "")):
-            told = members[0].told.get(spec)
-            for name, amount in (told.facts.get("needs", {}) if told else {}).items():
-                needs[name] = max(needs.get(name, 0.0), float(amount))
-        return {
-            name: amount for name, amount in needs.items() if all(m.resources.get(name, 0) >= amount for m in members)
-        }
+    def _resources(self, probe: AnyProbe, weights: int, members: Sequence[_Member]) -> dict[str, float]:
+        """What the probe's engines need for a model of so many bytes, as far as all of these workers declare such a resource."""
+        facts = [told.facts for spec in _specs(probe) if (told := members[0].told.get(spec)) is not None]
+        copies = sum(float(f.get("copies", 0.0)) for f in facts)
+        needs = {"GPU": max((float(f.get("gpus", 0)) for f in facts), default=0.0), "MEMORY": copies * weights}
+        return {name: n for name, n in needs.items() if n and all(name in m.resources for m in members)}
 
     # -- files --------------------------------------------------------------------------------------------------------
 
@@ -503,6 +503,10 @@ async def _result(future: Any) -> bytes | None:
         if future.cancelled():
             return None
         raise
+
+
+def _specs(probe: AnyProbe) -> list[str]:
+    return [spec for spec in (getattr(probe, "engine", ""), getattr(probe, "reference", "")) if spec]
 
 
 def _fingerprint(measurement: Measurement) -> str:

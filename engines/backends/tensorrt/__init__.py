@@ -68,6 +68,7 @@ def make(spec: EngineSpec) -> Engine:
         },
         options=options.DECLARED[spec.name].options,
         slots=1,
+        gpus=int(runnable.present),
         notes=_notes(settings, strong),
     )  # fmt: skip
     return Engine(info, found, settings, strong, runnable)
