@@ -1,4 +1,5 @@
-"""Screenshots of each face, as SVG, from a real session of the demo ``shapes``: python docs/screenshots/take.py [FOLDER]
+"""Screenshots of each face and some cards, as SVG, from a real session of the demo ``shapes``:
+python docs/screenshots/take.py [FOLDER]
 
 The program runs as it always does, with a real runner and real engines; only the terminal is Textual's own headless one.
 """
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 SIZE = (104, 32)
+FACES = ("sessions", "setup", "offer", "running", "ask", "finish")
+CARDS = {"ask": {"t": "terms", "m": "map", "r": "rewind"}, "finish": {"v": "pictures"}}  # face -> key -> picture
 PLACE = Path(tempfile.gettempdir()) / "demo"  # what the pictures show as the folder of the model
 
 
@@ -60,6 +63,15 @@ async def take(folder: Path) -> None:
                 await pilot.pause(settle)
                 (folder / f"{name}.svg").write_text(slim(app.export_screenshot(title="narrowdown")), encoding="utf-8")
 
+        async def cards(face: str) -> None:
+            for key, name in CARDS[face].items():
+                if name not in kept:
+                    await pilot.press(key)
+                    await until(lambda: bool(app.screen.query(".card")))
+                    await keep(name)
+                    await pilot.press("escape")
+                    await until(lambda: not app.screen.query(".card"))
+
         def face() -> str:
             return app.scene.face if app.scene else ""
 
@@ -72,6 +84,7 @@ async def take(folder: Path) -> None:
                 await keep("offer")
             if (face(), node()) == ("ask", "tactics"):
                 await keep("ask")
+                await cards("ask")
             before = (face(), node())
             if before[0] == "ended":
                 break
@@ -83,13 +96,14 @@ async def take(folder: Path) -> None:
             await until(lambda before=before: (face(), node()) != before and face() != "running")
         await until(lambda: bool(app.scene and app.scene.files))
         await keep("finish")
+        await cards("finish")
         await pilot.press("b")
         await until(lambda: bool(getattr(app.screen, "chosen", None)))
         await keep("sessions")
         await pilot.press("n")
         await pilot.pause(0.3)
         await keep("setup")
-    missing = {"offer", "running", "ask", "finish", "sessions", "setup"} - kept
+    missing = {*FACES, *(name for face in CARDS.values() for name in face.values())} - kept
     if missing:
         raise SystemExit(f"Not taken: {', '.join(sorted(missing))}; try again.")
 

@@ -43,7 +43,8 @@ def drawn(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Gly
             goes = " or ".join(title(flow, target) for target in dict.fromkeys(targets(answer)))
             goes = f" {g.arrow} {goes}" + (" (an end)" if ends else "")
             head = f"{g.line} {g.done if chosen else ' '} "
-            said = elide(answer.text, max(4, width // 2 - 4), g.ellipsis)
+            room = width - Content(head + goes).cell_length
+            said = elide(answer.text, max(4, width // 2 - 4, room), g.ellipsis)
             rest = elide(goes, max(4, width - len(head) - Content(said).cell_length), g.ellipsis)
             rows.append(
                 joined([(head, "$quiet"), (said, "bold" if chosen else "$quiet"), (rest, "" if chosen else "$quiet")])
