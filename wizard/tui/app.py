@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from textual import events, work
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.filter import Monochrome
@@ -33,6 +33,7 @@ from wizard.tui.screens.session import SessionScreen
 from wizard.tui.screens.sessions import SessionsScreen
 from wizard.tui.screens.setup import SetupScreen
 from wizard.tui.screens.step import FACES, WHERE, StepScreen
+from wizard.tui.turns import InTurn
 from wizard.tui.widgets.answers import Answers
 from wizard.tui.widgets.work import Probes
 
@@ -51,7 +52,7 @@ class AsciiScrollBar(ScrollBarRender):
     HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
-class Narrowdown(App[int]):
+class Narrowdown(InTurn[int]):
     """Small: screens draw, the runner decides, ``client.watch`` looks."""
 
     TITLE = "Narrowdown"

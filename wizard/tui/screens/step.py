@@ -92,7 +92,7 @@ class StepScreen(SessionScreen):
         "takes it. You may always choose otherwise, and go back later with rewind. Nothing you do here can lose a measurement."
     )
 
-    _drawn: tuple[str, str] = ("", "")
+    _drawn: tuple[str, str, int] = ("", "", 0)
     _pressed: tuple[str, str, float] = ("", "", 0.0)
     route = getters.query_one("#route", Route)
     crumb = getters.query_one("#crumb", Crumb)
@@ -165,8 +165,8 @@ class StepScreen(SessionScreen):
         entries = scene.state.visits(here) + (visit is None)
         again = f", visit {entries}" if entries > 1 else ""
         self.question.name_it(f"Step {number}: {node.title if node else here}{again}")
-        if (here, face) != self._drawn:
-            self._drawn = (here, face)
+        if (here, face, number) != self._drawn:
+            self._drawn = (here, face, number)
             self.page.scroll_home(animate=False)
             self.call_after_refresh(self._follow)
             self.refresh_bindings()
