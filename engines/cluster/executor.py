@@ -417,7 +417,11 @@ class Cluster:
 
     async def _supply(self, member: _Member, parcels: Sequence[Parcel]) -> bool:
         """Send what is missing, each file once to each host, however many probes wait for it; False where that failed."""
-        for parcel in parcels:
+        try:  # another probe's may have arrived meanwhile
+            lacking = set(await self._call(member.address, hosts.lacks, [parcel.name for parcel in parcels]))
+        except Exception:  # a host that is lost is lost, however it shows
+            return False
+        for parcel in (p for p in parcels if p.name in lacking):
             way = (member.greeting.place, parcel.name)
             task = self._sending.get(way)
             if task is None:

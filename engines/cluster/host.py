@@ -111,7 +111,10 @@ class _Host:
     async def probe(self, question: Question) -> tuple[Measurement, tuple[Death, ...]]:
         if question.ask in self._withdrawn:
             return Measurement(status="cancelled"), ()
-        task = asyncio.ensure_future(self._pool.run(question.probe, question.timeout, question.log))
+        probe = question.probe
+        if not getattr(probe, "timeout", 1.0):  # as the pool would, so that its deaths name this very probe
+            probe = msgspec.structs.replace(probe, timeout=question.timeout)
+        task = asyncio.ensure_future(self._pool.run(probe, question.timeout, question.log))
         self._asks[question.ask] = task
         try:
             measurement = await task
@@ -119,7 +122,7 @@ class _Host:
             measurement = Measurement(status="cancelled", message="The probe was withdrawn.")
         finally:
             del self._asks[question.ask]
-        deaths = tuple(death for death in self._deaths if death.probe == question.probe)
+        deaths = tuple(death for death in self._deaths if death.probe == probe)
         self._deaths[:] = [death for death in self._deaths if death not in deaths]
         return measurement, deaths
 
@@ -185,6 +188,12 @@ def answer(session: str, question: bytes) -> bytes:
         return encode(Answer("missing", address, missing=asked.needs))
     files, large = _made(host.root, measurement)
     return encode(Answer("answered", address, measurement, files, large, _taken(host.root / asked.log), deaths))
+
+
+async def lacks(session: str, names: list[str]) -> list[str]:
+    """Which of these files are not here. Raises ``ValueError`` for a wrong name."""
+    host = _hosts[session]
+    return [name for name in names if not place(host.root, name).is_file()]
 
 
 async def receive(session: str, parcel: bytes, offset: int, piece: bytes) -> bool:
