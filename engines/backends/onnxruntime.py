@@ -109,6 +109,11 @@ class Session:
         except Exception as error:
             raise _fault(error, built=True) from error
 
+    @property
+    def types(self) -> Mapping[str, str]:
+        """Output name -> type, as ``tensor(float)``."""
+        return self._types
+
     def close(self) -> None:
         self._session = None
 

@@ -29,7 +29,7 @@ CAUSES: Mapping[str, str] = {
     "accumulation": "many small rounding errors add up",
     "rounding": "a rounded value tips a decision or an index",
     "cancellation": "nearly equal values are subtracted, and what rounding did to them is left",
-    "integer-narrowing": "64-bit integers are cut to 32 bits",
+    "integer-narrowing": "integers are larger than the type that the engine computes in can hold",
     "unknown": "none of the causes that are known fits the numbers",
 }
 # The cards that explain a cause whose name is no card's.

@@ -249,6 +249,30 @@ def local_function() -> onnx.ModelProto:
     )
 
 
+def other_domain() -> onnx.ModelProto:
+    """The culprit itself is an operator that ONNX does not know."""
+    return model(
+        [
+            node("Abs", ["x"], ["size"], name="size"),
+            node("FusedMatMul", ["size", "size"], ["squares"], name="culprit", domain="com.microsoft", transB=1),
+            node("Sqrt", ["squares"], ["y"], name="last"),
+        ],
+        outputs={"y": (FLOAT, [2, 2])},
+        opsets=(("", 17), ("com.microsoft", 1)),
+    )
+
+
+def optional() -> onnx.ModelProto:
+    return model(
+        [
+            node("Mul", ["x", "x"], ["squares"], name="culprit"),
+            node("Optional", ["squares"], ["maybe"], name="wrap"),
+            node("OptionalGetElement", ["maybe"], ["again"], name="unwrap"),
+            node("Sqrt", ["again"], ["y"], name="last"),
+        ],
+    )
+
+
 # name -> (model, the node left by reduce, layerwise's skipped tensors)
 STRUCTURES: dict[str, tuple[Callable[[], onnx.ModelProto], str, int]] = {
     "If": (branch, "culprit", 0),
@@ -265,6 +289,8 @@ STRUCTURES: dict[str, tuple[Callable[[], onnx.ModelProto], str, int]] = {
     "symbolic shapes": (symbolic, "culprit", 0),
     "Q/DQ": (quantized, "culprit", 0),
     "a local function of a custom domain": (local_function, "culprit", 0),
+    "an operator of another domain": (other_domain, "culprit", 0),
+    "an optional value": (optional, "culprit", 1),
 }
 
 
@@ -313,3 +339,39 @@ def test_weights_that_lie_outside_stay_there(open_model: Open, tmp_path: Path) -
     assert (reduced.names, reduced.minimal) == ("culprit", True)
     added = {p.name for p in (tmp_path / "session").rglob("*.bin")} - before
     assert added == set()
+
+
+@pytest.mark.slow
+def test_a_model_of_more_than_two_gigabytes(open_model: Open, tmp_path: Path) -> None:
+    """Its weights lie outside, as a message cannot hold them; a search writes no second copy of them, and the case is small."""
+    rows, columns = 9_000_000, 60
+    table = tmp_path / "table.bin"
+    with table.open("wb") as file:  # zeros take no space on the disk
+        file.truncate(4 * rows * columns)
+    assert table.stat().st_size > 2**31
+    made = model(
+        [
+            node("Gather", ["table", "ids"], ["found"], name="look_up"),
+            node("Add", ["found", "x"], ["moved"], name="move"),
+            *loud("moved"),
+        ],
+        inputs={"x": (FLOAT, [2, columns]), "ids": (INT64, [2])},
+        outputs={"y": (FLOAT, [2, columns])},
+    )
+    weight = made.graph.initializer.add(name="table", data_type=FLOAT, dims=[rows, columns])
+    weight.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", "table.bin"), ("offset", "0"), ("length", str(4 * rows * columns))):
+        entry = weight.external_data.add()
+        entry.key, entry.value = key, value
+    path = tmp_path / "m.onnx"
+    path.write_bytes(made.SerializeToString())
+    x = np.linspace(1, 300, 2 * columns, dtype=np.float32).reshape(2, columns)
+    np.savez(tmp_path / "in.npz", x=x, ids=np.int64([0, rows - 1]))
+    s = open_model(path, FP16, (tmp_path / "in.npz",))
+    assert s.step("compare").finish.outcome.verdict == "fails"
+    before = {p.name for p in (tmp_path / "session").rglob("*.bin")}
+    assert s.step("layerwise").finish.outcome.culprit == "culprit"
+    reduced = s.step("reduce").finish
+    assert (reduced.outcome.names, reduced.outcome.minimal, reduced.outcome.verified) == ("culprit", True, "3/3")
+    assert {p.name for p in (tmp_path / "session").rglob("*.bin")} == before
+    assert len(s.store.get(reduced.tables["bundle"][0]["files"]["model.onnx"])) < 10_000
