@@ -152,7 +152,7 @@ def confirm(ctx: StepContext, size: Size) -> Plan:
     signature = ctx.findings.round_signature or ctx.findings.signature
     if cured and signature is not None and signature.nonfinite and _can(ctx, "keep"):
         # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at.
-        cured = (*cured, _all(ctx, real=True), Work("watched", 1, _row(ctx)))
+        cured = (*cured, _all(ctx, probes=2, real=True), Work("watched", 2, _row(ctx)))
     first = Plan(_before(ctx, size)) if case is not None else _reduction(ctx, size, ReduceParams())
     return Plan((*first.works, Work("read"), again, *cured), first.disk + size.weights + size.captured)
 
@@ -184,7 +184,7 @@ def quantization(ctx: StepContext, size: Size) -> Plan:
     works = (
         Work("read", 2),
         *((_all(ctx), _one(ctx)) if measured else ()),
-        _part(ctx, 2 + effects),
+        msgspec.structs.replace(_part(ctx, 2 + effects), times=2.0),  # a layer with its pairs
         Work("watched", 1, _row(ctx)),
         Work("whole", 2 + 2 * _halvings(effects), _row(ctx), ahead=True),
     )

@@ -81,10 +81,9 @@ def left(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting:
         return -1, -1.0
     plan = (made.plan or Plan()).after(done)
     rest = plan.of(max(1, said if said >= 0 else max(plan.probes, done // OVERRUN)))
-    if (
-        done and found and rest.works and rest.works[-1].kind == found[-1].kind
-    ):  # more samples may have joined the search
-        rest = Plan((*rest.works[:-1], msgspec.structs.replace(rest.works[-1], rows=found[-1].rows)))
+    last = rest.works[-1]
+    if done and found and found[-1].kind == last.kind:  # as the latest: more samples may have joined the search
+        rest = Plan((*rest.works[:-1], msgspec.structs.replace(last, rows=found[-1].rows, times=1.0)))
     first, whole = cost(rest.of(1, first=True), found).seconds, cost(rest, found, made.slots).seconds
     if whole < 0:
         return rest.probes, -1.0

@@ -1,0 +1,154 @@
+"""Plans count, prices follow what was measured, and what nothing is known of stays unknown."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.compare.criterion import Criterion, Signature
+from engines.probe import Candidate, Check, Describe, Inspect, Measure, Measurement, SampleInfo
+from engines.steps.base import Findings, StepContext, Suspect
+from engines.steps.cost import BESIDE_WHOLE, Cost, Kind, Plan, Seen, Size, Work, cost, kind, price, rows, seen
+from engines.steps.plans import PLANS
+from engines.steps.registry import STEPS
+
+ENGINE, REFERENCE = "emulate:precision=fp16", "onnxruntime"
+SAMPLES = (SampleInfo("real:0", "in.npz", rows=8), SampleInfo("random:0", "random by role"))
+KINDS: tuple[Kind, ...] = ("read", "whole", "watched", "other", "alone", "part", "check")
+LOCKED = Findings(
+    model="m", inputs="i", samples=SAMPLES, criterion=Criterion(tolerance=0.01, precision="fp16"),
+    signature=Signature(kind="accuracy", sample="real:0/3"), sample="real:0/3",
+)  # fmt: skip
+
+works = st.builds(
+    Work, st.sampled_from(KINDS), st.integers(0, 40), st.integers(0, 40), st.integers(1, 9), st.booleans()
+)
+plans = st.builds(Plan, st.lists(works, max_size=5).map(tuple))
+
+
+def context(findings: Findings, **rest: object) -> StepContext:
+    return StepContext(engine=ENGINE, reference=REFERENCE, findings=findings, **rest)  # type: ignore[arg-type]
+
+
+def measure(**rest: object) -> Measure:
+    probe = Measure(model="m", inputs="i", samples=("real:0/3",), engine=ENGINE, reference=REFERENCE)
+    return msgspec.structs.replace(probe, **rest)
+
+
+@given(plans, st.integers(0, 300))
+def test_a_plan_can_be_cut_and_prolonged(plan: Plan, n: int) -> None:
+    assert plan.of(n).probes == n
+    assert plan.of(n, first=True).probes == n
+    assert plan.after(n).probes == max(0, plan.probes - n)
+    if n <= plan.probes:
+        kinds = [w.kind for w in plan.works for _ in range(w.probes)]
+        assert [w.kind for w in plan.after(n).works for _ in range(w.probes)] == kinds[n:]
+
+
+@given(
+    plans,
+    st.lists(st.builds(Seen, st.sampled_from(KINDS), st.integers(1, 40), st.integers(1, 9), st.floats(0.001, 99))),
+)
+def test_a_price_is_never_negative_and_known_only_by_measurement(plan: Plan, found: list[Seen]) -> None:
+    made = cost(plan, found)
+    assert (made.probes, made.seconds >= 0 or made.seconds == -1) == (plan.probes, True)
+    if not found and plan.probes:
+        assert made.seconds == -1
+    for work in plan.works:
+        if any(s.kind == work.kind for s in found):
+            assert price(work, found) is not None
+
+
+def test_builds_and_runs() -> None:
+    plan = Plan((Work("read", 2), Work("whole", 3, rows=8, runs=5), Work("part", 4, rows=1)), disk=1000)
+    made = cost(plan, [])
+    assert (made.probes, made.builds, made.runs, made.seconds) == (9, 7, 3 * 8 * 5 + 4, -1.0)
+    assert 1000 < made.disk < 1_000_000
+    assert cost(msgspec.structs.replace(plan, disk=-1), []).disk == -1
+
+
+def test_what_a_probe_takes_depends_on_its_rows_and_runs() -> None:
+    found = [Seen("whole", 1, 1, 1.0, 0.5), Seen("whole", 9, 1, 9.0, 4.5)]
+    assert price(Work("whole", 1, rows=1), found) == 1.0
+    assert price(Work("whole", 2, rows=5), found) == 10.0  # half way between them, twice
+    assert price(Work("whole", 1, rows=1, runs=11), found) == pytest.approx(1.0 + 10 * 0.5)
+    assert price(Work("whole", 1, rows=36), found) == 18.0  # four times the rows beyond the largest: the root
+    assert price(Work("check"), found) is None
+
+
+@pytest.mark.parametrize("kind_", BESIDE_WHOLE)
+def test_what_was_never_measured_is_priced_beside_the_whole_model(kind_: Kind) -> None:
+    found = [Seen("whole", 1, 1, 2.0)]
+    assert price(Work(kind_), found) == pytest.approx(2.0 * BESIDE_WHOLE[kind_])
+    assert price(Work(kind_), [*found, Seen(kind_, 1, 1, 7.0)]) == 7.0
+
+
+def test_the_latest_probes_count() -> None:
+    busy = [Seen("part", 1, 1, 1.0)] * 50 + [Seen("part", 1, 1, 3.0)] * 8
+    assert price(Work("part"), busy) == 3.0
+
+
+def test_slots_help_what_runs_ahead_only() -> None:
+    found = [Seen("part", 1, 1, 1.0)]
+    alone, ahead = Plan((Work("part", 10),)), Plan((Work("part", 10, ahead=True),))
+    assert cost(alone, found, 8).seconds == cost(ahead, found, 1).seconds == 10.0
+    assert cost(ahead, found, 2).seconds == pytest.approx(10 / 1.2, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("probe", "wanted"),
+    [
+        (Inspect(engine=ENGINE), None),
+        (Describe(model="m"), "read"),
+        (Check(model="m", command="x"), "check"),
+        (measure(), "whole"),
+        (measure(keep="1-3"), "whole"),
+        (measure(candidate=Candidate(severed="3")), "whole"),
+        (measure(marks="0-9"), "watched"),
+        (measure(engine=REFERENCE), "other"),
+        (measure(reference="reference:precision=fp64"), "other"),
+        (measure(engine=f"{ENGINE},seed=2"), "whole"),
+        (measure(candidate=Candidate(nodes="0-3")), "part"),
+        (measure(candidate=Candidate(nodes="0-9", severed="0-8")), "alone"),
+    ],
+)
+def test_what_a_probe_counts_as(probe: Measure, wanted: Kind | None) -> None:
+    assert kind(probe, ENGINE, REFERENCE, 10) == wanted
+
+
+def test_only_what_worked_is_a_price() -> None:
+    measured = [(measure(), Measurement(), 2.0), (measure(marks="1"), Measurement(status="crash"), 9.0)]
+    assert seen(measured, ENGINE, REFERENCE, SAMPLES, 10) == (Seen("whole", 1, 1, 2.0),)
+    assert rows(("real:0", "random:0", "real:0/3"), SAMPLES) == 8 + 1 + 1
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("findings", [Findings(), LOCKED], ids=["nothing-known", "locked"])
+@pytest.mark.parametrize("nodes", [0, 1, 300, 50_000])
+def test_every_step_has_a_plan_whatever_is_known(name: str, findings: Findings, nodes: int) -> None:
+    assert STEPS[name].plan is PLANS[name]
+    for ctx in (
+        context(findings),
+        context(findings, check="true"),
+        context(findings, engine_info={"optimizers": "abc"}),
+    ):
+        plan = PLANS[name](ctx, Size(nodes))
+        assert plan.probes >= 0
+        made = cost(plan, [Seen("whole", 1, 1, 1.0), Seen("check", 1, 1, 1.0)])
+        assert made.seconds >= 0, "what one look at the whole model took prices everything"
+        assert made == msgspec.convert(msgspec.to_builtins(made), Cost), "it travels in the journal"
+
+
+def test_a_reduction_is_a_bisection() -> None:
+    """Twice the logarithm, and a bounded rest: 1,000 times the nodes cost 20 probes more."""
+    small, large = (PLANS["reduce"](context(LOCKED), Size(n)).probes for n in (64, 1024 * 64))
+    assert large - small == 20
+    assert small < 40
+
+
+def test_a_group_costs_more_than_a_node() -> None:
+    def suspect(nodes: str) -> Findings:
+        return msgspec.structs.replace(LOCKED, suspects=(Suspect(1, 1, nodes, 1.0, 1.0),))
+
+    one, many = (PLANS["extract"](context(suspect(n)), Size(100)).probes for n in ("4", "2-5"))
+    assert many > one + 10

@@ -1,0 +1,65 @@
+"""What is said to be left while a step runs: never nothing, never wild; and what is said before it runs is kept."""
+
+from pathlib import Path
+
+from house import Oracle, walk
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.probe import Inspect
+from engines.steps.cost import Cost, Plan, Seen, Work
+from wizard.runner.estimate import Estimate, left
+from wizard.runner.options import Options
+from wizard.session.events import StepStarted
+from wizard.session.journal import NAME, read
+
+FOUND = (Seen("whole", 1, 1, 2.0), Seen("part", 1, 1, 0.5))
+PLAN = Plan((Work("whole", 3, rows=1), Work("part", 20, rows=1)))
+
+
+@given(st.integers(0, 400), st.integers(-1, 50), st.floats(0, 1000))
+def test_something_is_left_while_a_probe_is_at_work(done: int, said: int, waiting: float) -> None:
+    probes, seconds = left(Estimate(PLAN), FOUND, done, said, waiting)
+    assert probes >= 1
+    assert seconds > 0 or waiting < 0.3  # rounded to a tenth
+    if said > 0:
+        assert probes == said
+    assert left(Estimate(), FOUND, done, said, waiting)[0] == (-1 if said < 0 else max(1, said))
+
+
+def test_the_expectation_does_not_jump() -> None:
+    """However many more probes than planned a step asks: what it will come to never grows by more than a quarter at once."""
+    before = PLAN.probes
+    for done in range(300):
+        total = done + left(Estimate(PLAN), FOUND, done, -1, 0.0)[0]
+        assert before <= total <= 1.25 * before
+        before = total
+
+
+def test_a_slow_probe_needs_longer_the_longer_it_takes() -> None:
+    one = Estimate(Plan((Work("part", 1, rows=1),)))
+    seconds = [left(one, FOUND, 0, -1, waiting)[1] for waiting in (0.0, 0.2, 0.4, 5.0, 50.0)]
+    assert seconds == [0.5, 0.3, 0.1, 1.0, 10.0]
+
+
+def started(folder: Path) -> list[StepStarted]:
+    return [e for e in read(folder / NAME) if isinstance(e, StepStarted)]
+
+
+def test_what_was_expected_stands_in_the_journal(tmp_path: Path) -> None:
+    assert walk(tmp_path, Oracle()) == 0
+    expected = {e.node: e.expected for e in started(tmp_path)}
+    assert expected["first"].seconds == -1, "nothing has been measured yet"
+    assert expected["second"].probes == 11, "of the twelve, one answer is known from the first step"
+    assert expected["second"].seconds > 0
+
+
+def test_what_is_known_already_costs_nothing(tmp_path: Path) -> None:
+    """Back at the start of a step that came to its end, every answer is known."""
+    assert walk(tmp_path, Oracle()) == 0
+    second = next(e for e in started(tmp_path) if e.node == "second")
+    oracle = Oracle()
+    again = Options(detach=True, first=[{"do": "rewind", "to": second.seq}])
+    assert walk(tmp_path, oracle, again) == 0
+    assert started(tmp_path)[-1].expected == Cost(0, 0, 0, 0.0, 0)
+    assert all(isinstance(probe, Inspect) for probe in oracle.ran)
