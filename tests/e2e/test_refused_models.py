@@ -41,7 +41,7 @@ FILES: dict[str, tuple[Callable[[Path, bytes], object], tuple[str, ...]]] = {
     "gzip": (lambda p, d: p.write_bytes(gzip.compress(d)), ("gzip", "gunzip")),
     "pickle": (lambda p, _: p.write_bytes(pickle.dumps({"a": 1})), ("pickle", "never opened")),
     "engine": (lambda p, _: p.write_bytes(b"ptrt" + bytes(99)), ("TensorRT has built",)),
-    "array": (lambda p, _: np.save(p.open("wb"), np.zeros(3)), ("numpy array", "--inputs")),
+    "array": (lambda p, _: np.save(p.open("wb"), np.zeros(3)), ("numpy array", "belongs to the inputs")),
     "tensor": (lambda p, _: p.write_bytes(TENSOR), ("do not read as one",)),
     "graph": (lambda p, d: p.write_bytes(onnx.load_from_string(d).graph.SerializeToString()), ("do not read as one",)),
     "noise": (lambda p, _: p.write_bytes(bytes(range(255, 0, -1))), ("do not read as one",)),
