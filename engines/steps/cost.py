@@ -18,13 +18,13 @@ from engines.spec import parse
 
 # read: no build (a model, inputs, the graph). whole: the whole model on the engine under test; watched: with its tensors marked.
 # other: the whole model by or against another engine (the reference again, its judge). alone: every node by itself in one
-# build. part: a cut. check: the user's own checker.
-Kind: TypeAlias = Literal["read", "whole", "watched", "other", "alone", "part", "check"]
+# build. part: a cut; effect: a cut, and what its error does to the model's outputs. check: the user's own checker.
+Kind: TypeAlias = Literal["read", "whole", "watched", "other", "alone", "part", "effect", "check"]
 RECENT = 8  # probes of a kind that its price is taken from: a machine is busier now than it was before
 LINE = 8 << 10  # bytes that a probe leaves in the journal, in its log and among the artifacts
 # Where none of a kind has been measured: about so many times what the whole model takes, one row at a time. Seen on magika, sort,
-# shapes and a quantized network: watched 2 to 4, alone 2 to 5, a part 0.1 to 0.6, other 0.3 to 4.
-BESIDE_WHOLE: Mapping[Kind, float] = {"watched": 3.0, "alone": 3.0, "part": 0.3, "other": 1.0}
+# shapes and a quantized network: watched 2 to 4, alone 2 to 5, a part 0.1 to 0.4, an effect 0.2 to 0.7, other 0.3 to 4.
+BESIDE_WHOLE: Mapping[Kind, float] = {"watched": 3.0, "alone": 3.0, "part": 0.2, "effect": 0.4, "other": 1.0}
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -157,7 +157,7 @@ def kind(probe: AnyProbe, engine: str, reference: str, nodes: int) -> Kind | Non
                 return "other"
             if probe.candidate.nodes == ranges.ALL and not _severs_most(probe, nodes):
                 return "watched" if probe.marks else "whole"
-            return "alone" if _severs_most(probe, nodes) else "part"
+            return "alone" if _severs_most(probe, nodes) else "effect" if probe.effect else "part"
     return None if type(probe).__name__ == "Inspect" else "read"
 
 

@@ -27,7 +27,6 @@ from engines.steps.workaround import SPREAD_BUDGET, TIMED, WorkaroundParams
 
 TABLE = 1 << 10  # bytes of one tensor's scores
 SHRINKS = 7  # edits that are tried on what is left of a case
-SETTLED = 1 + SHRINKS + 1  # a case beside its fresh builds: fed exactly, shrunk, its passing neighbour
 GROWN = 6  # probes for each node of a group: it is grown first, then each of its nodes is left out
 LARGER = 3.0  # times that a part of several nodes takes what a node alone does
 EFFECTS = 12  # of so many nodes, one adds an error whose effect is worth asking for
@@ -51,7 +50,7 @@ def compare(ctx: StepContext, _size: Size) -> Plan:
 
 def sanitize(ctx: StepContext, size: Size) -> Plan:
     """Clean up, all samples of the new model, the worst row alone; its reference values are captured anew."""
-    row = (_one(ctx),) if _row(ctx) < _rows(ctx) else ()
+    row = (_one(ctx),) if "/" in ctx.findings.sample else ()
     return Plan((Work("read"), _all(ctx, ctx.findings.looks), *row), size.captured + size.weights)
 
 
@@ -94,14 +93,12 @@ def layerwise(ctx: StepContext, size: Size) -> Plan:
     the worst nodes, at most ``most_suspects``: of every node and then of every part of the model, where the tolerance is so
     strict that rounding alone is over a tenth of it."""
     params = msgspec.convert(dict(ctx.params), LayerwiseParams)
-    rule = ctx.findings.criterion
-    strict = rule is not None and rule.tolerance / 10 < ROUNDING.get(rule.precision, 0.0)
-    effects = min(params.most_suspects, size.nodes) + PARTS if strict else max(4, size.nodes // EFFECTS)
+    effects = min(params.most_suspects, size.nodes) + PARTS if _strict(ctx) else max(4, size.nodes // EFFECTS)
     works = (
         Work("read"),
         Work("watched", _batches(size, params.batch_bytes), _row(ctx)),
         Work("alone", 2 * _batches(size, params.batch_bytes // 2), _row(ctx), ahead=True),
-        Work("part", min(params.most_suspects + PARTS, effects), _row(ctx), ahead=True),
+        _effect(ctx, min(params.most_suspects + PARTS, effects)),
     )
     return Plan((*_before(ctx, size), *works), 3 * TABLE * size.nodes + _activations(size))
 
@@ -115,9 +112,8 @@ def extract(ctx: StepContext, size: Size) -> Plan:
     if not group:
         return Plan((*_before(ctx, size), Work("read")))
     search = 1 if group == 1 else GROWN * group
-    part = _part(ctx, search + SETTLED + params.verify)
-    works = (Work("read"), part if group == 1 else msgspec.structs.replace(part, times=LARGER))
-    return Plan((*_before(ctx, size), *works), 2 * size.weights)
+    searched = _effect(ctx, search, times=1.0 if group == 1 else LARGER)
+    return Plan((*_before(ctx, size), Work("read"), searched, *_settled(ctx, params.verify)), 2 * size.weights)
 
 
 def reduce(ctx: StepContext, size: Size) -> Plan:
@@ -128,11 +124,9 @@ def reduce(ctx: StepContext, size: Size) -> Plan:
 
 def _reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Plan:
     search = (2 if params.search != "linear" else 4) * _halvings(size.nodes) + 4
-    settled = params.verify if ctx.check else SETTLED + params.verify
     ends = (_one(ctx), *(() if ctx.check else (Work("other", 1, _row(ctx)),)))
-    return Plan(
-        (*_before(ctx, size), Work("read"), *ends, _part(ctx, search + settled)), 2 * size.weights + _activations(size)
-    )
+    works = (Work("read"), *ends, _effect(ctx, search), *_settled(ctx, params.verify))
+    return Plan((*_before(ctx, size), *works), 2 * size.weights + _activations(size))
 
 
 def double_check(ctx: StepContext, size: Size) -> Plan:
@@ -184,7 +178,7 @@ def quantization(ctx: StepContext, size: Size) -> Plan:
     works = (
         Work("read", 2),
         *((_all(ctx), _one(ctx)) if measured else ()),
-        msgspec.structs.replace(_part(ctx, 2 + effects), times=2.0),  # a layer with its pairs
+        _effect(ctx, 2 + effects),
         Work("watched", 1, _row(ctx)),
         Work("whole", 2 + 2 * _halvings(effects), _row(ctx), ahead=True),
     )
@@ -199,7 +193,7 @@ def _kept(ctx: StepContext, size: Size, budget: int) -> Plan:
     seeds = {n for c in culprits for n in ranges.decode(c.keep or c.case.node_ids)}
     each = FITTING if all(c.cause in FITS for c in culprits) else GROWING
     wanted = 6 + (each * len(seeds) if seeds else size.nodes)
-    if seeds and findings.spread:
+    if seeds and (findings.spread or _strict(ctx)):
         wanted = ANYWHERE * size.nodes
     fed = rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
     search = Work("whole", min(budget, wanted), fed, ahead=True)
@@ -241,6 +235,23 @@ def _part(ctx: StepContext, probes: int, *, ahead: bool = True) -> Work:
     return Work("check" if ctx.check else "part", probes, _row(ctx), looks, ahead and looks == 1)
 
 
+def _effect(ctx: StepContext, probes: int, *, times: float = 1.0) -> Work:
+    """Cuts that are judged by what they do to the model's outputs."""
+    part = _part(ctx, probes)
+    return part if ctx.check else msgspec.structs.replace(part, kind="effect", times=times)
+
+
+def _settled(ctx: StepContext, verify: int) -> tuple[Work, ...]:
+    """What is asked of a case once it is small: fed exactly, shrunk, in fresh builds, and its passing neighbour."""
+    return (_part(ctx, verify),) if ctx.check else (_effect(ctx, 1), _part(ctx, SHRINKS + verify), _effect(ctx, 1))
+
+
+def _strict(ctx: StepContext) -> bool:
+    """Whether rounding alone is over a tenth of the tolerance, so that every node counts."""
+    rule = ctx.findings.criterion
+    return rule is not None and rule.tolerance / 10 < ROUNDING.get(rule.precision, 0.0)
+
+
 def _rows(ctx: StepContext, *, real: bool = False) -> int:
     samples = ctx.findings.samples
     return rows(all_feeds(ctx.findings) if real else (s.id for s in samples), samples)
@@ -266,8 +277,8 @@ def _batches(size: Size, limit: int) -> int:
 
 
 def _activations(size: Size) -> int:
-    """Bytes of all that one sample makes of the model inside, where it is known."""
-    return sum(max(0, t.bytes) for t in size.index.tensors if t.kind == "node") if size.index else 0
+    """Bytes of all that one sample makes of the model inside; as much again as is captured already, where that is not known."""
+    return sum(max(0, t.bytes) for t in size.index.tensors if t.kind == "node") if size.index else size.captured
 
 
 PLANS: Mapping[str, Callable[[StepContext, Size], Plan]] = {

@@ -14,7 +14,7 @@ from engines.steps.registry import STEPS
 
 ENGINE, REFERENCE = "emulate:precision=fp16", "onnxruntime"
 SAMPLES = (SampleInfo("real:0", "in.npz", rows=8), SampleInfo("random:0", "random by role"))
-KINDS: tuple[Kind, ...] = ("read", "whole", "watched", "other", "alone", "part", "check")
+KINDS: tuple[Kind, ...] = ("read", "whole", "watched", "other", "alone", "part", "effect", "check")
 LOCKED = Findings(
     model="m", inputs="i", samples=SAMPLES, criterion=Criterion(tolerance=0.01, precision="fp16"),
     signature=Signature(kind="accuracy", sample="real:0/3"), sample="real:0/3",
@@ -109,6 +109,7 @@ def test_slots_help_what_runs_ahead_only() -> None:
         (measure(reference="reference:precision=fp64"), "other"),
         (measure(engine=f"{ENGINE},seed=2"), "whole"),
         (measure(candidate=Candidate(nodes="0-3")), "part"),
+        (measure(candidate=Candidate(nodes="0-3"), effect=True), "effect"),
         (measure(candidate=Candidate(nodes="0-9", severed="0-8")), "alone"),
     ],
 )
