@@ -189,9 +189,9 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
             if failed := judge_whole(ask.unpatched(m), ask.criterion).failed:
                 seen.failing += 1
                 seen.way = way
-                seen.inherited.update(
-                    (ask.index.by_name[s.name], s) for s in ask.row(m).marks if s.name in ask.index.by_name
-                )
+                row = ask.row(ask.unpatched(m))
+                scores = (*row.marks, *row.outputs)
+                seen.inherited.update((ask.index.by_name[s.name], s) for s in scores if s.name in ask.index.by_name)
                 break
         seen.ran += ran
         seen.watched += len(batch) if ran else 0

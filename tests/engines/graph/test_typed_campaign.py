@@ -1,21 +1,26 @@
 """Typed conversion of every float model of the ONNX backend test suite: it converts, it is valid, it runs."""
 
 import collections
+import importlib.util
 import json
 import select
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 from engines.graph.typed import to_float64, to_precision
 
 FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
+TESTS = Path(__file__).parents[2]
 WORKER = Path(__file__).with_name("typed_worker.py")
 PATIENCE = 120.0  # seconds without a word from a worker; the suite is collected within its first
 
@@ -43,6 +48,45 @@ def test_casts_come_with_their_domain() -> None:
     casts = [n for n in made.graph.node if n.op_type == "Cast"]
     assert {o.domain for o in made.opset_import} == ({"", "ai.onnx.ml"} if casts else {"ai.onnx.ml"})
     onnx.checker.check_model(made, full_check=True)
+
+
+def beside(path: Path) -> ModuleType:
+    """A module that is no package's."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FAILURES = beside(TESTS / "engines" / "steps" / "failures.py")
+KNOWN = [f for f in FAILURES.TABLE if f.build is not None]
+
+
+@pytest.mark.parametrize("failure", KNOWN, ids=lambda f: f.what)
+def test_every_known_failure_converts_with_islands(tmp_path: Path, failure: Any) -> None:
+    path, inputs = failure.build(tmp_path, beside(TESTS / "e2e" / "tiny.py"))
+    model = onnx.load(path)
+    nodes = range(len(model.graph.node))
+    for precision in ("fp16", "bf16"):
+        for keep in ([], nodes[::2], nodes[1::2], nodes):
+            made = to_precision(model, "", precision, keep)
+            onnx.checker.check_model(made, full_check=True)
+            if inputs is not None:
+                with np.load(inputs) as given, np.errstate(all="ignore"):
+                    got = ReferenceEvaluator(made).run(None, {k: given[k] for k in given})
+                assert [str(a.dtype) for a in got] == ["float32"] * len(model.graph.output)
+
+
+@pytest.mark.parametrize("name", ["shapes_cnn", "sort_tf_massive_m4", "pillars_add"])
+def test_every_committed_model_converts_with_islands(name: str) -> None:
+    model = onnx.load(TESTS / "models" / f"{name}.onnx")
+    nodes = range(len(model.graph.node))
+    for precision in ("fp16", "bf16"):
+        for keep in ([], nodes[::2], nodes[1::2], nodes):
+            onnx.checker.check_model(to_precision(model, "", precision, keep), full_check=True)
+    onnx.checker.check_model(to_float64(model, ""), full_check=True)
 
 
 def said_by(worker: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:

@@ -50,6 +50,9 @@ class Simulated(msgspec.Struct, kw_only=True):
     ``gain``    node -> what it makes of the largest error that it reads (1 where it says nothing, 0 absorbs it).
     ``broken``  how many of the questions break; always the same ones for the same ``seed``. The plain whole model never does.
     ``rate``    how often a run shows what the nodes add.
+    ``stubborn``  nodes whose error no precision cures.
+    ``fragile``   nodes that give the largest error as soon as the engine itself gives them wrong values.
+    ``shy``       tensors whose watching cures everything.
     ``unanswered``, ``missed``  the questions that broke, and those whose runs did not show a fault that was there.
     """
 
@@ -60,6 +63,9 @@ class Simulated(msgspec.Struct, kw_only=True):
     rate: float = 1.0
     seed: int = 0
     looks: int = 1
+    stubborn: frozenset[int] = frozenset()
+    fragile: frozenset[int] = frozenset()
+    shy: frozenset[int] = frozenset()
     unanswered: int = 0
     missed: int = 0
     asked: dict[str, Any] = {}
@@ -105,7 +111,8 @@ class Simulated(msgspec.Struct, kw_only=True):
             self.unanswered += 1
             return rng.choice(BROKEN)
         shown = [rng.random() < self.rate for _ in range(max(1, probe.runs))]
-        wrong = tuple(self._result(probe, s, True) for s in probe.samples)
+        cured = not self.shy.isdisjoint(ranges.decode(probe.marks))
+        wrong = tuple(self._result(probe, s, not cured) for s in probe.samples)
         right = tuple(self._result(probe, s, False) for s in probe.samples)
         if wrong != right and not any(shown):
             self.missed += 1
@@ -117,8 +124,8 @@ class Simulated(msgspec.Struct, kw_only=True):
         index, candidate = self.index, probe.candidate
         inside = set(node_ids(index, candidate))
         severed = set(severed_of(index, candidate))
-        keep = range(len(index.nodes)) if not wrong else ranges.decode(probe.keep)
-        errors = self._whole(sample, inside, severed, frozenset(keep))
+        keep = frozenset(ranges.decode(probe.keep))
+        errors = self._whole(sample, inside, severed, keep) if wrong else {}
         judged = outputs_of(index, candidate)
         effect: tuple[Score, ...] = ()
         if probe.effect:
@@ -142,8 +149,9 @@ class Simulated(msgspec.Struct, kw_only=True):
             if inside is not None and node.id not in inside:
                 continue
             read = max((errors.get(t, 0.0) for t in node.reads if t not in severed), default=0.0)
-            own = 0.0 if node.id in keep else self.added[sample].get(node.id, 0.0)
-            errors[node.outputs[0]] = min(10.0, self.gain.get(node.id, 1.0) * read + own)
+            own = 0.0 if node.id in keep - self.stubborn else self.added[sample].get(node.id, 0.0)
+            broken = node.id in self.fragile and read > RULE.tolerance
+            errors[node.outputs[0]] = 10.0 if broken else min(10.0, self.gain.get(node.id, 1.0) * read + own)
         return errors
 
     def _transplanted(self, given: Mapping[int, float]) -> dict[int, float]:

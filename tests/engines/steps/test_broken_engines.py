@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engines.compare.criterion import Signature
 from engines.compare.judge import judge_whole
 from engines.graph import ranges
-from engines.probe import Measurement
+from engines.probe import Measure, Measurement
 from engines.spec import parse
 from engines.steps.layerwise import ALIKE
 from engines.steps.statistics import looks_to_see
@@ -115,6 +115,46 @@ def test_a_quiet_culprit_before_a_node_that_amplifies_is_found(n: int, seed: int
     assert case.findings.case.minimal
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 32), seeds, st.integers(1, 200))
+def test_tensors_are_watched_in_batches_by_bytes_and_each_batch_is_checked(n: int, seed: int, limit: int) -> None:
+    """Where watching one tensor cures the failure, only what was watched with it is left out."""
+    rng = random.Random(seed)
+    index = random_graph(n, rng)
+    inner = [t.id for t in index.tensors if t.kind == "node" and t.id not in index.outputs]
+    assume(len(inner) > 1)
+    shy = rng.choice(inner)
+    # Errors reach every tensor from the first node on.
+    engine = Simulated.single(index, dict.fromkeys(range(n), 0.2), shy=frozenset({shy}))
+    done = walk("layerwise", engine.context(params={"batch_bytes": limit}), engine)
+    watched = [ranges.decode(p.marks) for p in done.probes if isinstance(p, Measure) and p.marks]
+    assert sorted(t for batch in watched for t in batch) == inner, "each tensor once"
+    for batch in watched:
+        assert len(batch) == 1 or sum(index.tensors[t].bytes for t in batch) <= limit
+    lost = next(set(batch) for batch in watched if shy in batch)
+    seen = {index.by_name[row["name"]] for row in done.finish.tables["tensors"] if row["error"] is not None}
+    assert seen == set(inner) - lost | (set(index.outputs) if len(watched) > 1 else set())
+    assert done.finish.outcome.observer == ("reproduces" if len(watched) > 1 else "improves")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 32), seeds)
+def test_where_no_error_carries_the_failure_true_values_are_injected(n: int, seed: int) -> None:
+    """What the culprit does to a right engine is a hundredth of the failure: the rest is made by nodes that only wrong values
+    break."""
+    rng = random.Random(seed)
+    index = random_graph(n, rng)
+    culprit = rng.randrange(n - 1)
+    behind = [m for m in index.descendants(index.nodes[culprit].outputs) if m != culprit]
+    assume(behind)
+    engine = Simulated.single(index, {culprit: 0.05}, fragile=frozenset({rng.choice(behind)}))
+    assert engine.findings().signature.error == 10
+    found = walk("layerwise", engine.context(), engine)
+    assert [s.node for s in found.finish.findings.suspects] == [culprit]
+    assert found.finish.findings.suspects[0].effect == 0.05
+    assert any(p.candidate.severed for p in found.probes if isinstance(p, Measure) and p.candidate.nodes == ranges.ALL)
+
+
 @settings(max_examples=100, deadline=None)
 @given(sizes, seeds, st.integers(1, 3), rates)
 def test_extract_and_reduce_end_with_what_was_seen_to_fail(n: int, seed: int, culprits: int, broken: float) -> None:
@@ -174,6 +214,20 @@ def test_precision_looks_often_enough_at_what_comes_and_goes(n: int, seed: int, 
     done = walk("precision", engine.context(), engine).finish
     if not engine.missed:
         assert set(ranges.decode(done.findings.workaround.keep)) == needed
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 24), seeds)
+def test_precision_is_exact_about_not_enough(n: int, seed: int) -> None:
+    """One node is wrong in every precision."""
+    rng = random.Random(seed)
+    index = random_graph(n, rng)
+    wrong = rng.randrange(n)
+    engine = Simulated.single(index, {wrong: 0.5, rng.randrange(n): 0.4}, stubborn=frozenset({wrong}))
+    done = walk("precision", engine.context(), engine).finish
+    assert done.outcome.outcome == "not-enough"
+    assert "precision is not the cause" in done.outcome.message
+    assert len(engine.asked) == 2, "nothing kept, everything kept"
 
 
 def test_a_precision_that_was_never_measured_is_not_called_innocent() -> None:

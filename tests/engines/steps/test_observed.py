@@ -78,8 +78,18 @@ def test_an_error_that_many_layers_share_is_called_spread(open_model: Open, tiny
 def test_one_real_culprit_among_many_small_errors_is_named(open_model: Open, tiny: Any, tmp_path: Path) -> None:
     model, inputs = tiny.drift(tmp_path, culprit=30)
     s = open_model(model, "emulate:precision=bf16", (inputs,))
-    outcome = s.step("layerwise").finish.outcome
+    watched = s.step("layerwise").finish
+    outcome = watched.outcome
     assert (outcome.spread, outcome.culprit, outcome.largest_part) == (False, "/norm/Unshift", None)
+    rows = {row["node"]: row for row in watched.tables["tensors"]}
+    assert all(row["inherited"] is not None and row["added"] is not None for row in rows.values()), "of every tensor"
+    difference = rows["/norm/Unshift"]
+    assert difference["added"] > 100 * difference["added_exact"], (
+        "right fed exactly, wrong fed as stored: it amplifies rounding"
+    )
+    plain = rows["/block5/Residual"]
+    assert plain["added"] < 0.01
+    assert plain["inherited"] > plain["added"], "what arrives is told from what is added"
     assert outcome.bad > 50, "what follows the culprit is wrong too"
     assert s.step("extract").finish.outcome.names == "/norm/Shift, /norm/Unshift"
 
