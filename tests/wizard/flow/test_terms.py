@@ -17,6 +17,11 @@ def test_each_card_is_whole(term: str) -> None:
     assert len(made.title) <= 40
     paragraphs = made.body.split("\n\n")
     assert 3 <= len(paragraphs) <= 8
+    prose = [p for p in paragraphs[:-1] if not p.startswith("    ")]
+    assert prose[:1] == paragraphs[:1], "first, what it is"
+    assert len(prose[0]) <= 240
+    assert len(prose) >= 2, "then why it matters here"
+    assert sum(map(len, prose[1:])) >= 100
     assert any(line.startswith("    ") for line in made.body.splitlines()), "a card has a small picture"
     assert paragraphs[-1].startswith("Read on: ")
     lines = made.body.splitlines()

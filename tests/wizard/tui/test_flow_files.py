@@ -98,6 +98,7 @@ async def test_a_flow_never_seen_before(session: FakeSession, make_app: Make, od
         text = golden.text_of(app)
         assert "visit 3" in text, "the loop is counted"
         assert "The first [/red] way" in text
+        assert "Frobnication" in text, "a word without a card is text like any other"
         await pilot.press("1", "2")
         await settle(pilot, lambda: "The twelfth [/red] way" in golden.text_of(app))
         for key in ("t", "w", "m"):  # a word without a card, a node without a step, a map with a loop
