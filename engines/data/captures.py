@@ -13,7 +13,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from engines import backends, spec
 from engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
 from engines.backends.builds import Kept, outside_bytes, shut
 from engines.data import originals, samples
+from engines.data.sound import Sealed
 from engines.data.store import Store
 from engines.graph import load
 from engines.graph.cut import Cut, cut
@@ -310,7 +311,12 @@ def write(target: Path, value: Array) -> None:
     try:
         # Not fsynced: the folder's name holds the boot id, so that nothing written before a crash of the machine is ever read.
         with temporary.open("wb") as file:
-            np.lib.format.write_array(file, value, allow_pickle=False)
+            sealed = Sealed(file)
+            header = np.lib.format.header_data_from_array_1_0(value)
+            np.lib.format.write_array_header_1_0(cast(BinaryIO, sealed), header)
+            if value.size:
+                sealed.write(value.reshape(-1).view(np.uint8).data)
+            sealed.seal()
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

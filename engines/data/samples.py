@@ -19,7 +19,7 @@ import numpy as np
 
 from engines.data import draws, files, roles, sources
 from engines.data.problem import InputProblem
-from engines.data.store import Store, digest_file
+from engines.data.store import Damaged, Store, digest_file
 from engines.graph.index import Tensor
 from engines.graph.load import StoredModel, np_dtype
 from engines.probe import LoadInputs, SampleInfo
@@ -74,7 +74,7 @@ def load_inputs(probe: LoadInputs, model: StoredModel, store: Store) -> dict[str
 def feed(store: Store, inputs: str, sample: str) -> dict[str, Array]:
     """The arrays of a sample by input name, read-only, memory-mapped where large. ``real:0/5`` is row 5 alone.
 
-    Raises ``InputProblem`` for a sample that the inputs do not hold.
+    Raises ``InputProblem`` for a sample that the inputs do not hold, ``Damaged``.
     """
     name, _, row = sample.partition("/")
     folder = store.inputs / inputs
@@ -446,7 +446,7 @@ def _write(path: Path, array: Array) -> None:
 
 
 def _settle(folder: Path, target: Path, index: bytes) -> None:
-    """Give a finished folder its name; equal inputs that are there already stay."""
+    """Give a finished folder its name, or its files to an equal folder that is there already."""
     with (folder / "index.json").open("wb") as file:
         file.write(index)
         file.flush()
@@ -456,14 +456,20 @@ def _settle(folder: Path, target: Path, index: bytes) -> None:
     except OSError:
         if not (target / "index.json").exists():
             raise
+        # What is there already may be damaged; what is put over it are the same bytes.
+        for made in folder.iterdir():
+            made.replace(target / made.name)
 
 
 def _read(folder: Path, kept: _Kept) -> Array:
     path = folder / kept.file
+    if path.parent != folder:
+        raise Damaged(f"inputs/{folder.name}/index.json", "is damaged: it names a file that lies elsewhere")
     try:
         value: Array = np.load(path, mmap_mode="r" if path.stat().st_size >= _MAP_FROM else None, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InputProblem(f"The session's inputs are damaged: {kept.file} cannot be read ({error}).") from error
+        why = "is gone" if isinstance(error, FileNotFoundError) else f"is damaged: {error}"
+        raise Damaged(f"inputs/{folder.name}/{kept.file}", why) from error
     if kept.dtype != "string" and value.dtype.name != kept.dtype:
         value = value.view(np_dtype(kept.dtype))
     if not isinstance(value, np.memmap):
@@ -476,7 +482,8 @@ def _index(folder: Path) -> _Index:
     try:
         return msgspec.json.decode((folder / "index.json").read_bytes(), type=_Index)
     except (OSError, msgspec.MsgspecError) as error:
-        raise InputProblem(f"The session's inputs '{folder.name[:12]}' are missing or damaged: {error}.") from error
+        why = "is gone" if isinstance(error, FileNotFoundError) else f"is damaged: {error}"
+        raise Damaged(f"inputs/{folder.name}/index.json", why) from error
 
 
 def _find(folder: Path, name: str) -> _Feed:

@@ -4,6 +4,7 @@ A file is written under a temporary name, fsynced and renamed before anyone is t
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
@@ -43,6 +44,14 @@ def digest_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+class Damaged(Exception):
+    """A file that a session needs is gone, or no longer what was written. ``path``: below the session's folder."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"The session's file '{path}' {why}.")
+        self.path, self.why = path, why
+
+
 class Store:
     """Paths below one session folder, and its content-addressed files (``artifacts/ab/<sha256>``).
 
@@ -68,12 +77,22 @@ class Store:
     def put(self, data: bytes) -> str:
         """Store bytes, return their sha256. Storing the same bytes twice is free."""
         digest = hashlib.sha256(data).hexdigest()
-        target = self.path(digest)
-        if not target.exists():
-            with atomic(target) as temporary:
-                temporary.write_bytes(data)
+        keep(self.path(digest), data)
         return digest
 
     def get(self, digest: str) -> bytes:
-        """The artifact's bytes. Raises ``FileNotFoundError``."""
-        return self.path(digest).read_bytes()
+        """The artifact's bytes. Raises ``FileNotFoundError``; ``OSError`` where they are not what was stored."""
+        path = self.path(digest)
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise OSError(errno.EIO, "its bytes are not those that were written", str(path))
+        return data
+
+
+def keep(target: Path, data: bytes) -> None:
+    """Make sure that the file holds these bytes; one that does is left alone, one that was damaged is replaced."""
+    with contextlib.suppress(OSError):
+        if target.stat().st_size == len(data) and target.read_bytes() == data:
+            return
+    with atomic(target) as temporary:
+        temporary.write_bytes(data)

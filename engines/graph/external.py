@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
+from engines.data.sound import Sealed
 from engines.data.store import atomic
 from engines.graph.names import bodies
 from engines.graph.problem import ModelProblem
@@ -218,9 +219,7 @@ class Writer:
             return ""
         os.fsync(self._file.fileno())
         location = f"{FOLDER}/{self._sha.hexdigest()}.bin"
-        target = self.folder.parent / location
-        if not target.exists():
-            self._path.replace(target)
+        self._path.replace(self.folder.parent / location)  # also over the same name: that file may be damaged
         for tensor, offset, length in self._pending:
             point(tensor, location, offset, length)
         return location
@@ -243,10 +242,12 @@ def converted(
         return result
     try:
         with atomic(target) as temporary, path.open("rb") as reader, temporary.open("wb") as writer:
+            sealed = Sealed(writer)
             while piece := reader.read(CHUNK):
                 piece += bytes(-len(piece) % source.itemsize)
                 with np.errstate(all="ignore"):
-                    writer.write(convert(np.frombuffer(piece, source)).tobytes())
+                    sealed.write(convert(np.frombuffer(piece, source)).tobytes())
+            sealed.seal()
     except OSError as error:
         raise ModelProblem(f"The weights file '{location}' cannot be converted ({error.strerror or error}).") from error
     return result

@@ -20,7 +20,7 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
-from engines.data.store import Store, atomic
+from engines.data.store import Damaged, Store, keep
 from engines.graph import external, filekind, names, schema, versions
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.problem import ModelProblem
@@ -163,31 +163,47 @@ def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
     except (EncodeError, ValueError) as error:
         raise ModelProblem("The model is over 2 GB even without its weights; ONNX cannot hold it.") from error
     digest = hashlib.sha256(data).hexdigest()
-    target = store.models / f"{digest}.onnx"
-    if not target.exists():
-        with atomic(target) as temporary:
-            temporary.write_bytes(data)
+    keep(store.models / f"{digest}.onnx", data)
     return digest
 
 
 def load(store: Store, digest: str) -> StoredModel:
-    """The stored model; parsed once a process. Raises ``ModelProblem`` where it is missing or damaged."""
+    """The stored model; parsed once a process. Raises ``Damaged`` where it, or its weights, are gone or not what was stored."""
     memo = (str(store.models), digest)
     if memo in _cache:
         _cache.move_to_end(memo)
         return _cache[memo]
     path = store.models / f"{digest}.onnx"
+    name = f"models/{path.name}"
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ModelProblem(f"The session's model {digest[:12]} is missing; open the model again.") from error
+        raise Damaged(name, "is gone") from error
     if hashlib.sha256(data).hexdigest() != digest:
-        raise ModelProblem(f"The session's model {digest[:12]} was changed or damaged; open the model again.")
+        raise Damaged(name, "is damaged: its bytes are not those that were written")
     model = StoredModel(digest, ModelProto.FromString(data), str(store.models.resolve()), path)
+    _weights_reach(model)
     _cache[memo] = model
     if len(_cache) > _CACHE_SIZE:
         _cache.popitem(last=False)
     return model
+
+
+def _weights_reach(model: StoredModel) -> None:
+    """Raise ``Damaged`` where a weights file of the session is gone or ends too early: an engine would only say that it cannot
+    build."""
+    ends: dict[str, int] = {}
+    for tensor in (*external.tensors(model.proto.graph), *external.attribute_tensors(model.proto)):
+        if external.is_external(tensor):
+            location, offset, _ = external.pointer(tensor)
+            ends[location] = max(ends.get(location, 0), offset + external.byte_size(tensor.data_type, tensor.dims))
+    for location, end in ends.items():
+        try:
+            size = external.resolve(model.weights_dir, location).stat().st_size
+        except OSError as error:
+            raise Damaged(f"models/{location}", "is gone") from error
+        if size < end:
+            raise Damaged(f"models/{location}", f"is cut short: it ends at byte {size}, and {end} belong in it")
 
 
 def weight(model: StoredModel, tensor_id: int) -> np.ndarray[Any, Any]:

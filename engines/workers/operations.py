@@ -16,7 +16,7 @@ from engines.backends.base import EngineFault, EngineMissing
 from engines.data import captures, polygraphy, samples
 from engines.data.captures import ReferenceFailed
 from engines.data.problem import InputProblem
-from engines.data.store import Store
+from engines.data.store import Damaged, Store
 from engines.graph import load, sanitize
 from engines.graph.problem import ModelProblem
 from engines.graph.ranges import ALL
@@ -32,7 +32,8 @@ _STATUSES = frozenset(get_args(Status))
 
 def execute(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
     """Answer the probe. Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the log. A disk
-    that is full is no answer: ``facts["errno"]`` says so."""
+    that is full is no answer: ``facts["errno"]`` says so, nor is a file of the session that is gone or damaged: ``facts["damaged"]``
+    is its path."""
     answer = _answered(probe, store, progress)
     return msgspec.structs.replace(answer, message=_readable(answer.message))
 
@@ -73,6 +74,8 @@ def _answered(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
         return Measurement(status="reference-failed", message=str(error))
     except (ModelProblem, InputProblem) as error:
         return Measurement(status="refused", message=str(error))
+    except Damaged as error:
+        return Measurement(status="error", message=str(error), facts={"damaged": error.path})
     except MemoryError as error:
         traceback.print_exc()
         return Measurement(

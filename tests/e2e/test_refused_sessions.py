@@ -133,21 +133,6 @@ def test_a_flow_that_is_gone(inside, session: Path) -> None:
     assert inside("show", session).code == 0
 
 
-def test_a_part_that_is_gone(inside, walked: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
-    session = tmp_path / "part"
-    (tmp_path / "answers.yaml").write_text("reproduce: ask\n")
-    model = walked[0].parent / "faultless.onnx"
-    ran = inside("run", model, "--answers", "answers.yaml", "--display", "none", "--session", session)
-    assert ran.code == 3, ran.err
-    (session / "models").rename(tmp_path / "aside")
-    ran = inside("resume", session, "--display", "none")
-    assert ran.code == 4
-    assert "The session's file 'models/" in ran.err
-    assert "is gone. Copy the whole session folder again" in ran.err
-    (tmp_path / "aside").rename(session / "models")
-    assert inside("resume", session, "--display", "none").code == 10
-
-
 def test_a_folder_that_is_taken(inside, session: Path, tmp_path: Path, walked: tuple[Path, dict[str, str]]) -> None:
     model = walked[0].parent / "faultless.onnx"
     other = tmp_path / "other.onnx"

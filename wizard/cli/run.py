@@ -24,6 +24,7 @@ from wizard.flow.model import Flow
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
 from wizard.report.read import Reading
+from wizard.report.words import listing
 from wizard.runner.client import Client
 from wizard.runner.options import Options, Policy
 from wizard.session import folder as folders
@@ -45,8 +46,9 @@ def resume(arguments: argparse.Namespace) -> int:
     """``narrowdown resume SESSION``."""
     place = folders.find(arguments.session)
     if arguments.repair:
-        place = folders.repair(place)
+        place, damaged = folders.repair(place)
         print(f"narrowdown: working on a repaired copy in {place}", file=sys.stderr)
+        print(f"narrowdown: damaged: {listing(damaged)}", file=sys.stderr)
     about = folders.describe(place)
     may_run(about.problem, arguments.yes_run_scripts)
     person = not arguments.answers and guided(place, display_name(arguments, person=True))

@@ -20,7 +20,7 @@ from wizard.problem import Problem
 from wizard.runner.ledger import Ledger, known_measurement
 from wizard.runner.speculation import ahead, speculable
 from wizard.session.events import ProbeFinished, ProbeStarted
-from wizard.session.problems import SessionProblem
+from wizard.session.problems import MENDING, SessionProblem
 from wizard.session.state import fingerprint
 
 LOOK = 600.0  # seconds to look at an engine: to load its libraries, to find its device
@@ -270,9 +270,11 @@ class Drive:
         measurement = await self._pool.run(probe, self._timeout(probe), self.log(name, probe))
         if measurement.status == "cancelled":
             return None
-        # A worker that found the disk full has learnt nothing about the candidate.
+        # A worker that found the disk full, or the session's own files damaged, has learnt nothing about the candidate.
         if full := measurement.facts.get("errno"):
             raise OSError(full, measurement.message)
+        if measurement.facts.get("damaged"):
+            raise SessionProblem(f"{measurement.message} {MENDING}")
         seconds = round(time.monotonic() - began, 6)
         written = self._ledger.emit(ProbeFinished(key=name, run=self._run, measurement=measurement, seconds=seconds))
         self.measured.add(name)

@@ -752,6 +752,7 @@ class Runner:
                 log=log,
                 workers=tuple(msgspec.to_builtins(slot) for slot in self._pool.snapshot()),
                 pid=os.getpid(),
+                seq=self._ledger.state.seq,
             ),
         )
 

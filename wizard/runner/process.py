@@ -15,18 +15,20 @@ import msgspec
 
 from engines.data.store import Store
 from engines.probe import AnyProbe, key
-from engines.workers.executor import LOCAL, ExecutorLost
+from engines.workers.executor import LOCAL, Executor, ExecutorLost
 from engines.workers.pool import Death
 from wizard.flow.load import FlowProblem
 from wizard.flow.load import load as load_flow
+from wizard.problem import Problem
 from wizard.runner import progress
-from wizard.runner.drive import specs
+from wizard.runner.drive import Guarded, specs
 from wizard.runner.executors import AHEAD, executor
 from wizard.runner.ledger import Ledger
 from wizard.runner.loop import MISSING, OUR_FAULT, Runner
 from wizard.runner.options import Options
+from wizard.runner.restore import examine, make_again
 from wizard.runner.server import Server, socket_path
-from wizard.session.events import WorkerDied
+from wizard.session.events import NoteAdded, WorkerDied
 from wizard.session.folder import FLOW, describe
 from wizard.session.journal import NAME, Journal
 from wizard.session.lock import Lock
@@ -99,7 +101,10 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
     from engines.steps.registry import STEPS
 
     ledger = Ledger(journal, Store(folder))
-    refuse_part_of_a_session(ledger)
+    begun = ledger.state.seq > 0
+    going_on = begun and (bool(options.first) or not ledger.state.end)
+    for said in examine(ledger, going_on=going_on) if begun else ():
+        ledger.emit(NoteAdded(text=said))
 
     def died(death: Death) -> None:
         ledger.emit(
@@ -137,6 +142,8 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         await pool.start()
         if options.executor != LOCAL:
             runner.spread(pool.slots, AHEAD)
+        if going_on:
+            await _make_again(ledger, pool, description.problem)
         return await runner.run()
     except ExecutorLost as lost:
         raise SessionProblem(str(lost)) from None
@@ -144,16 +151,14 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         await server.stop()
 
 
-def refuse_part_of_a_session(ledger: Ledger) -> None:
-    """Raise SessionProblem where a file is gone that every further probe needs: no answer could come of them."""
-    findings, store = ledger.state.findings, ledger.store
-    needed = [store.models / f"{findings.model}.onnx"] if findings.model and not ledger.state.end else []
-    needed += [store.inputs / findings.inputs / "index.json"] if findings.inputs and not ledger.state.end else []
-    if gone := next((path for path in needed if not path.exists()), None):
-        raise SessionProblem(
-            f"The session's file '{gone.relative_to(store.root)}' is gone. Copy the whole session folder again, or begin a "
-            "new session."
-        )
+async def _make_again(ledger: Ledger, pool: Executor, problem: Problem) -> None:
+    """Make again what is gone of a session that goes on. Raises SessionProblem."""
+    try:
+        for said in await make_again(ledger, Guarded(pool, problem)):
+            ledger.emit(NoteAdded(text=said))
+    except BaseException:
+        await pool.stop(hard=True)
+        raise
 
 
 def _key(probe: AnyProbe, fingerprints: Mapping[str, str]) -> str:

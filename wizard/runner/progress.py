@@ -18,7 +18,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     smallest failing part;
     ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds``, ``builds``, ``runs`` and ``disk`` (bytes, at most) what an
     offered step is expected to take; ``log`` the running probe's log below the session folder; ``workers`` the pool's slots;
-    ``holder`` the controlling client.
+    ``holder`` the controlling client; ``seq`` the journal's last event.
     """
 
     phase: str = "starting"
@@ -43,6 +43,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     log: str = ""
     workers: tuple[dict[str, Any], ...] = ()
     pid: int = 0
+    seq: int = 0
     ts: float = 0.0
 
 

@@ -9,13 +9,16 @@ import shlex
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from importlib import metadata
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from engines.data import sound
 from engines.data.store import Store, atomic
 from wizard.problem import Problem
 from wizard.session import journal, lock
@@ -37,7 +40,8 @@ _PACKAGES = ("narrowdown", "onnx", "onnxruntime", "numpy", "openvino", "tensorrt
 
 
 class Description(msgspec.Struct, frozen=True):
-    """``session.json``: what never changes about a session. ``flow``: sha256 of ``flow.yaml``."""
+    """``session.json``: what never changes about a session. ``flow``: sha256 of ``flow.yaml``. ``crc``: of all the rest, as
+    ``checksum`` counts it; "" in sessions that were begun before there was one."""
 
     format: int
     id: str
@@ -46,6 +50,7 @@ class Description(msgspec.Struct, frozen=True):
     flow: str
     versions: dict[str, str] = {}
     machine: dict[str, Any] = {}
+    crc: str = ""
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -122,9 +127,16 @@ def _fill(target: Path, problem: Problem, flow_text: str, id_: str) -> None:
     )
     with atomic(target / FLOW) as temporary:
         temporary.write_bytes(text)
+    fields = msgspec.to_builtins(description)
     # Last: a folder with a description is a whole session.
     with atomic(target / DESCRIPTION) as temporary:
-        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(description)))
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode({**fields, "crc": checksum(fields)})))
+
+
+def checksum(fields: Mapping[str, Any]) -> str:
+    """CRC-32, as eight hex digits, of a description's fields without ``crc``, as JSON without spaces, keys in order."""
+    rest = {name: value for name, value in fields.items() if name != "crc"}
+    return f"{zlib.crc32(msgspec.json.encode(rest, order='deterministic')):08x}"
 
 
 def reuse(folder: Path, problem: Problem, flow_text: str) -> bool:
@@ -153,7 +165,21 @@ def reuse(folder: Path, problem: Problem, flow_text: str) -> bool:
 
 
 def describe(folder: Path) -> Description:
-    """The session's description. Raises NoSuchSession, NewerSession, SessionProblem."""
+    """The session's description, once its folder is known to hold no links and the flow that it was begun with. Raises
+    NoSuchSession, NewerSession, SessionProblem."""
+    about = _described(folder)
+    _refuse_links(folder)
+    if not _own_flow(folder, about):
+        advice = "Take it from a backup, or begin a new session."
+        if _shipped(about):
+            advice = "'narrowdown resume SESSION --repair' goes on with a copy that has the flow as it was."
+        raise SessionProblem(
+            f"{folder / FLOW} is damaged: it is not the flow that this session was begun with. {advice}"
+        )
+    return about
+
+
+def _described(folder: Path) -> Description:
     path = folder / DESCRIPTION
     try:
         data = path.read_bytes()
@@ -165,9 +191,43 @@ def describe(folder: Path) -> Description:
         head = msgspec.json.decode(data, type=dict[str, Any])
         if isinstance(head.get("format"), int) and head["format"] > FORMAT:
             raise NewerSession(path, head["format"], FORMAT)
-        return msgspec.json.decode(data, type=Description)
+        about = msgspec.json.decode(data, type=Description)
+        why = "" if about.crc in ("", checksum(head)) else "its checksum does not match"
     except ValueError as error:
-        raise SessionProblem(f"{path} is damaged: {error}. Take it from a backup, or begin a new session.") from None
+        why = str(error)
+    if why:
+        raise SessionProblem(f"{path} is damaged: {why}. Take it from a backup, or begin a new session.")
+    return about
+
+
+def _refuse_links(folder: Path) -> None:
+    """Raise SessionProblem for a link anywhere in the folder; but for those to the user's own files that a killed checker has
+    left in its folder, which is swept."""
+    for place, folders, names in os.walk(folder):
+        if link := next((path for name in (*folders, *names) if (path := Path(place, name)).is_symlink()), None):
+            raise SessionProblem(
+                f"'{link}' is a link, and no session holds any: what is written to it would land outside of the session. Nothing "
+                "was changed; use a copy of the session without links."
+            )
+        if Path(place) == folder and "checks" in folders:
+            folders.remove("checks")
+
+
+def _own_flow(folder: Path, about: Description) -> bool:
+    """Whether ``flow.yaml`` is what was pinned; also where there is none, which its reader will say."""
+    try:
+        return hashlib.sha256((folder / FLOW).read_bytes()).hexdigest() == about.flow
+    except OSError:
+        return True
+
+
+def _shipped(about: Description) -> bytes:
+    """The session's flow where it is one that comes with this program; b"" for any other."""
+    for file in files("flows").iterdir():
+        text = file.read_bytes() if file.name.endswith(".yaml") else b""
+        if hashlib.sha256(text).hexdigest() == about.flow:
+            return text
+    return b""
 
 
 def load(folder: Path) -> State:
@@ -228,7 +288,7 @@ def summary(folder: Path) -> Summary:
     held = lock.holder(folder)
     holder = str(held) if held else ""
     try:
-        about = describe(folder)
+        about = _described(folder)
     except SessionProblem as problem:
         return Summary(folder.name, folder, age=_age(folder / DESCRIPTION), holder=holder, problem=str(problem))
     basics: dict[str, Any] = {
@@ -257,22 +317,39 @@ def summary(folder: Path) -> Summary:
     )
 
 
-def repair(folder: Path) -> Path:
-    """A copy of a session whose journal is damaged, with everything that could be kept. Returns the copy's folder.
+def repair(folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """A copy of a damaged session with everything that could be kept, and the paths below it of what could not: its folder.
 
-    The lines that could not be kept are in its ``journal.lost``. Raises SessionProblem, OSError.
+    Files that are no longer what was written are left out, to be made again where they are needed. The journal's lines that could
+    not be kept are in the copy's ``journal.lost``. Raises SessionProblem, OSError.
     """
-    describe(folder)
+    about = _described(folder)
+    _refuse_links(folder)
+    flow = b"" if _own_flow(folder, about) else _shipped(about)
+    if not flow:
+        describe(folder)  # raises where another flow than the session's own lies there
     number = 1
     while (target := folder.with_name(f"{folder.name}-repaired-{number}")).exists():
         number += 1
     path = folder / journal.NAME
     kept, lost = journal.repair(path.read_bytes() if path.exists() else b"", path)
-    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("lock", "progress.json", "*.sock"))
+    faults = sound.faults(Store(folder))
+    left = {folder / name for name in (*faults.kept, *faults.made)}
+
+    def skipped(place: str, names: list[str]) -> set[str]:
+        gone = {"lock", "progress.json"} if Path(place) == folder else set()
+        return {name for name in names if name in gone or name.endswith(".sock") or Path(place) / name in left}
+
+    shutil.copytree(folder, target, ignore=skipped)
+    said = [*faults.kept, *faults.made, *([journal.NAME] if lost else [])]
+    if flow:
+        said.append(FLOW)
+        with atomic(target / FLOW) as temporary:
+            temporary.write_bytes(flow)
     for name, data in ((journal.NAME, kept), ("journal.lost", lost)):
         with atomic(target / name) as temporary:
             temporary.write_bytes(data)
-    return target
+    return target, tuple(said)
 
 
 def versions() -> dict[str, str]:

@@ -8,6 +8,7 @@ The file is written by one process (the runner, which holds the session's lock) 
 follows it.
 """
 
+import contextlib
 import errno
 import os
 import time
@@ -28,7 +29,7 @@ from wizard.session.events import (
     StepFinished,
     WorkerDied,
 )
-from wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
+from wizard.session.problems import MENDING, DamagedJournal, LostPart, NewerSession
 
 LINE_LIMIT = 64 << 10  # bytes of one line, its newline included
 NAME = "journal.jsonl"
@@ -134,7 +135,7 @@ def resolve(event: AnyEvent, store: Store) -> AnyEvent:
     try:
         fields = {name: msgspec.json.decode(store.get(digest)) for name, digest in event.blobs.items()}
     except (OSError, ValueError) as error:
-        raise SessionProblem(f"A file of the session is missing: {error}. Copy the whole session folder.") from None
+        raise LostPart(f"A part of event {event.seq} is gone or damaged: {error}. {MENDING}") from None
     return msgspec.structs.replace(event, **fields, blobs={})
 
 
@@ -273,14 +274,17 @@ class Tail:
 
 def repair(data: bytes, path: Path) -> tuple[bytes, bytes]:
     """(journal, lost): everything before the first damaged line, and of what follows the measurements, which stay true
-    whatever was decided in between. ``lost`` holds the lines that could not be kept. Raises NewerSession."""
+    whatever was decided in between. An event whose artifact is gone or damaged counts as a damaged line. ``lost`` holds the lines
+    that could not be kept. Raises NewerSession."""
+    store = Store(path.parent)
     kept: list[bytes] = []
     lost: list[bytes] = []
     for number, _, line in _lines(data):
-        try:
+        event = None
+        with contextlib.suppress(DamagedJournal, LostPart):
             event = decode(line[:-1], number, path) if line.endswith(b"\n") and _whole(line[:-1]) else None
-        except DamagedJournal:
-            event = None
+            if event is not None:
+                resolve(event, store)
         wanted = not lost or isinstance(event, ProbeStarted | ProbeFinished)
         if event is not None and not lost and event.seq != len(kept) + 1:
             wanted = isinstance(event, ProbeStarted | ProbeFinished)

@@ -31,6 +31,9 @@ def of_system(error: OSError, place: object = "") -> str:
     return f"The system refused{at.replace(' of', '')}: {error.strerror or error}."
 
 
+MENDING = "Nothing was changed; 'narrowdown resume SESSION --repair' goes on with a copy that keeps everything that can be kept."
+
+
 class SessionProblem(Exception):
     """Something about a session stops the command. The message says what happened, to what, and what to do next."""
 
@@ -41,11 +44,12 @@ class DamagedJournal(SessionProblem):
     """A journal line that was written whole is no longer what was written. ``line`` counts from 1."""
 
     def __init__(self, path: object, line: int, why: str) -> None:
-        super().__init__(
-            f"The journal {path} is damaged at line {line}: {why}. Nothing was changed; "
-            "'narrowdown resume SESSION --repair' goes on with a copy that keeps everything that can be kept."
-        )
+        super().__init__(f"The journal {path} is damaged at line {line}: {why}. {MENDING}")
         self.line = line
+
+
+class LostPart(SessionProblem):
+    """An artifact that holds a part of an event is gone, or no longer what was written."""
 
 
 class NewerSession(SessionProblem):

@@ -1,5 +1,6 @@
 """What a user may give as inputs, what is refused with which sentence, and what lands on disk."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from onnx import TensorProto, helper
 
 from engines.data import polygraphy, samples
 from engines.data.problem import InputProblem
-from engines.data.store import Store, digest_file
+from engines.data.store import Damaged, Store, digest_file
 from engines.graph.load import StoredModel
 from engines.probe import LoadInputs
 
@@ -223,10 +224,23 @@ def test_changed_files_and_damaged_stores_are_noticed(tmp_path: Path, make: Any,
     with pytest.raises(InputProblem, match="has changed since this session was opened"):
         given(model, store, file, source_digests=(digest,))
     next((store.inputs / facts["inputs"]).glob("*.npy")).write_bytes(b"")
-    with pytest.raises(InputProblem, match="damaged"):
+    with pytest.raises(Damaged, match=r"real-0-0.npy' is damaged"):
         samples.feed(store, facts["inputs"], "real:0")
-    with pytest.raises(InputProblem, match="missing or damaged"):
+    with pytest.raises(Damaged, match=r"index\.json' is gone"):
         samples.feed(store, "0" * 64, "real:0")
+
+
+def test_inputs_that_name_a_file_elsewhere_are_not_read(tmp_path: Path, make: Any, store: Store) -> None:
+    facts = given(make({"x": (FLOAT, ["n", 4])}), store, npz(tmp_path, x=X))
+    np.save(tmp_path / "secret.npy", X)
+    text = (store.inputs / facts["inputs"] / "index.json").read_bytes()
+    for place in (str(tmp_path / "secret.npy"), "../../../secret.npy"):
+        forged = text.replace(b"real-0-0.npy", place.encode())
+        name = hashlib.sha256(forged).hexdigest()
+        (store.inputs / name).mkdir()
+        (store.inputs / name / "index.json").write_bytes(forged)
+        with pytest.raises(Damaged, match="names a file that lies elsewhere"):
+            samples.feed(store, name, "real:0")
 
 
 def test_random_shapes_ranges_and_wrong_names(make: Any, store: Store) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.data.store import Store
+from engines.data.store import Damaged, Store
 from engines.graph import external, load
 from engines.graph.problem import ModelProblem
 
@@ -390,10 +390,29 @@ def test_a_damaged_store_is_one_sentence(store: Store, tmp_path: Path) -> None:
     digest = load.import_model(put(product(), tmp_path / "m.onnx"), store).digest
     path = store.models / f"{digest}.onnx"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ModelProblem, match="damaged"):
+    with pytest.raises(Damaged, match=rf"models/{digest}.onnx' is damaged: its bytes are not those"):
         load.load(store, digest)
-    with pytest.raises(ModelProblem, match="missing"):
+    with pytest.raises(Damaged, match=rf"models/{'0' * 64}.onnx' is gone"):
         load.load(store, "0" * 64)
+    assert load.import_model(tmp_path / "m.onnx", store).digest == digest
+    assert load.load(store, digest).index.nodes, "taken in again, it is whole again"
+
+
+@pytest.mark.parametrize("hurt", ["cut", "gone"])
+def test_weights_that_are_cut_short_are_named(store: Store, tmp_path: Path, hurt: str) -> None:
+    weights = {"w": np.ones((64, 64), np.float32)}
+    model = graph([n("MatMul", ["x", "w"], ["y"])], {"x": (FLOAT, [1, 64])}, [f"y:{FLOAT}"], weights)
+    digest = load.import_model(put(model, tmp_path / "m.onnx"), store).digest
+    (file,) = store.weights.iterdir()
+    whole = file.read_bytes()
+    file.unlink()
+    if hurt == "cut":
+        file.write_bytes(whole[:-4])
+    said = "is cut short: it ends at byte 16380, and 16384 belong in it" if hurt == "cut" else "is gone"
+    with pytest.raises(Damaged, match=f"models/weights/{file.name}' {said}"):
+        load.load(store, digest)
+    load.import_model(tmp_path / "m.onnx", store)
+    assert file.read_bytes() == whole
 
 
 def test_failed_shape_inference_is_tolerated(store: Store, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_large_arrays_are_mapped_and_none_can_be_written(tmp_path: Path) -> None
 def test_a_torn_file_is_no_capture(tmp_path: Path) -> None:
     captures.write(tmp_path / "x", np.arange(1000.0))
     whole = (tmp_path / "x").read_bytes()
-    for length in (0, 5, 100, len(whole) - 1):
+    for length in (0, 5, 100, len(whole) - 13):  # what is behind the data is its checksum
         (tmp_path / "x").write_bytes(whole[:length])
         assert captures.read(tmp_path / "x") is None
 

@@ -142,7 +142,8 @@ def test_repair_works_on_a_copy(home):
     data = bytearray((made / NAME).read_bytes())
     data[data.index(b"off by")] ^= 1
     (made / NAME).write_bytes(data)
-    copy = folder.repair(made)
+    copy, said = folder.repair(made)
+    assert said == (NAME,)
     assert (made / NAME).read_bytes() == bytes(data)
     assert set(folder.load(copy).known) == {"k", "l"}
     assert folder.load(copy).here.status == "running"

@@ -1,0 +1,133 @@
+"""Which files of a session are still what was written. No numpy, no onnx: the runner and the command line ask.
+
+What is named by its content is held against its name: artifacts, models, weights, inputs. What is made from these once and
+kept for speed (captured values, converted weights) carries a checksum behind its data (``Sealed``); readers of those formats
+know where their data ends and do not look at it.
+"""
+
+import contextlib
+import hashlib
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from engines.data.store import Store, digest_file
+
+SEAL = b"\0crc-32\0"  # before the checksum, four bytes, the lowest first
+_TRAILER = len(SEAL) + 4
+_CHUNK = 8 << 20
+_DIGEST = re.compile("[0-9a-f]{64}")
+_WEIGHTS = re.compile(rb"weights/([0-9a-f]{64})\.bin")
+
+
+class Sealed:
+    """Writes to a file and, at ``seal``, the checksum of all that was written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._crc = file, 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        self._crc = zlib.crc32(data, self._crc)
+        return self._file.write(data)
+
+    def seal(self) -> None:
+        self._file.write(SEAL + self._crc.to_bytes(4, "little"))
+
+
+class Faults(msgspec.Struct, frozen=True):
+    """Paths below the session's folder of files that are not what was written. ``kept``: only a copy, or what they were made
+    from, gives them back; ``made``: made again when they are needed. ``unread``: bytes that were not looked at."""
+
+    kept: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+    unread: int = 0
+
+
+def faults(store: Store, most: int = 0) -> Faults:
+    """Read what a session has kept, smaller files first and ``most`` bytes at the most (0: all of it)."""
+    files = [(path, check) for check, found in _kinds(store) for path in found if path.is_file()]
+    sizes = {path: _size(path) for path, _ in files}
+    kept: list[str] = []
+    made: list[str] = []
+    read = unread = 0
+    for path, check in sorted(files, key=lambda item: (sizes[item[0]], item[0])):
+        if most and read + sizes[path] > most:
+            unread += sizes[path]
+            continue
+        read += sizes[path]
+        if not check(path):
+            (made if check is _sealed else kept).append(str(path.relative_to(store.root)))
+    return Faults(tuple(sorted(kept)), tuple(sorted(made)), unread)
+
+
+def weights_of(model: Path) -> tuple[str, ...]:
+    """The weights files, below the session's folder, that a stored model points to. Raises ``OSError``."""
+    names = dict.fromkeys(_WEIGHTS.findall(model.read_bytes()))
+    return tuple(f"models/weights/{name.decode()}.bin" for name in names)
+
+
+def arrays_of(inputs: Path) -> tuple[str, ...]:
+    """Names of the files that the index of a folder of inputs speaks of; none where it cannot be read."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        return tuple(_arrays((inputs / "index.json").read_bytes()))
+    return ()
+
+
+def _arrays(index: bytes) -> dict[str, str]:
+    """File -> sha256. Raises what a wrong form leads to."""
+    kept = [kept for feed in msgspec.json.decode(index)["feeds"] for kept in feed["arrays"].values()]
+    return {str(k["file"]): str(k["sha256"]) for k in kept}
+
+
+Check = Callable[[Path], bool]
+
+
+def _kinds(store: Store) -> Iterator[tuple[Check, Iterable[Path]]]:
+    yield _named, (p for p in store.artifacts.glob("*/*") if _DIGEST.fullmatch(p.name))
+    yield _named, (p for p in store.models.glob("*.onnx") if _DIGEST.fullmatch(p.stem))
+    yield _named, (p for p in store.weights.glob("*.bin") if _DIGEST.fullmatch(p.stem))
+    yield _held, store.inputs.glob("[!.]*/*")
+    yield _sealed, store.weights.glob("[!.]*.*.bin")
+    yield _sealed, store.captures.glob("*/*/[!.]*.npy")
+
+
+def _named(path: Path) -> bool:
+    """Whether the file's name is the digest of its bytes."""
+    with contextlib.suppress(OSError):
+        return digest_file(path) == path.stem
+    return False
+
+
+def _held(path: Path) -> bool:
+    """Whether an array of the inputs is what their index says, or the index what its folder's name says. Files that no index
+    speaks of are nobody's."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        index = (path.parent / "index.json").read_bytes()
+        whole = hashlib.sha256(index).hexdigest() == path.parent.name
+        if path.name == "index.json" or not whole:
+            return whole
+        wanted = _arrays(index).get(path.name)
+        return wanted is None or wanted == digest_file(path)
+    return False
+
+
+def _sealed(path: Path) -> bool:
+    """Whether the checksum behind the file's data is that of its data."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        left, crc = _size(path) - _TRAILER, 0
+        while left > 0 and (piece := file.read(min(left, _CHUNK))):
+            left -= len(piece)
+            crc = zlib.crc32(piece, crc)
+        return left == 0 and file.read() == SEAL + crc.to_bytes(4, "little")
+    return False
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,116 @@
+"""Taking up a session again: which of its files are still what was written, and making again what is gone.
+
+A model or inputs of the session are what a probe once made from the user's own files. Where they are gone, the same probe is
+asked again; what it makes must have the digest that it had.
+"""
+
+from engines.data import sound
+from engines.data.store import Damaged, Store
+from engines.probe import AnyProbe, Import, LoadInputs, Sanitize
+from wizard.report.words import count, listing
+from wizard.runner import progress
+from wizard.runner.drive import Prober
+from wizard.runner.ledger import Ledger, asked_probe, known_measurement
+from wizard.session.problems import MENDING, SessionProblem
+
+READ = 2 << 30  # bytes that are read of a session before it goes on; ``resume --repair`` reads all of it
+_TIMEOUT = 3600.0
+
+
+def examine(ledger: Ledger, *, going_on: bool) -> tuple[str, ...]:
+    """What has to be said of the session's files. Captured values and converted weights that are damaged are removed: they are
+    made again when they are needed.
+
+    ``going_on``: further probes are to be asked. Raises SessionProblem where a file that they need is damaged.
+    """
+    said = [_shortened(ledger)]
+    faults = sound.faults(ledger.store, READ)
+    needed = _files(ledger.store, _needed(ledger)) if going_on else set()
+    if bad := next((name for name in faults.kept if name in needed), ""):
+        raise SessionProblem(f"{Damaged(bad, 'is damaged: its bytes are not those that were written')} {MENDING}")
+    for name in faults.made:
+        (ledger.store.root / name).unlink(missing_ok=True)
+    if faults.made:
+        said.append(
+            f"{count(len(faults.made), 'file')} kept for speed damaged, to be made again: {listing(faults.made, 3)}."
+        )
+    if faults.kept:
+        lost = "what it held" if len(faults.kept) == 1 else "what they held"
+        said.append(f"Damaged in this session: {listing(faults.kept, 3)}. Where {lost} is needed it is measured again.")
+    return tuple(filter(None, said))
+
+
+async def make_again(ledger: Ledger, pool: Prober) -> tuple[str, ...]:
+    """Make again the models and the inputs that the steps to come rely on and that are gone; a sentence for each file. Raises
+    SessionProblem where that cannot be done."""
+    made = [name for digest, kind in _needed(ledger).items() for name in await _remade(ledger, pool, digest, kind)]
+    return tuple(f"'{name}' of the session was gone and was made again." for name in made)
+
+
+def _shortened(ledger: Ledger) -> str:
+    """What the journal lacks at its end, as far as the last snapshot tells."""
+    written = (progress.read(ledger.store.root) or {}).get("seq", 0)
+    missing = written - ledger.state.seq if isinstance(written, int) else 0
+    if missing <= 0:
+        return ""
+    return (
+        f"The journal ends at event {ledger.state.seq}, and {written} were written: the last {count(missing, 'event')} of it "
+        "are gone. What they measured is measured again."
+    )
+
+
+def _needed(ledger: Ledger) -> dict[str, str]:
+    """Digests that the steps to come rely on, and what each of them is."""
+    findings = ledger.state.findings
+    needed = {digest: "model" for digest in (findings.original, findings.model) if digest}
+    return needed | ({findings.inputs: "inputs"} if findings.inputs else {})
+
+
+def _files(store: Store, needed: dict[str, str]) -> set[str]:
+    """Paths below the session's folder of all that belongs to them, as far as that can be read."""
+    return {name for digest, kind in needed.items() for name in _parts(store, digest, kind)}
+
+
+def _parts(store: Store, digest: str, kind: str) -> tuple[str, ...]:
+    if kind == "model":
+        name = f"models/{digest}.onnx"
+        try:
+            return (name, *sound.weights_of(store.root / name))
+        except OSError:
+            return (name,)
+    folder = f"inputs/{digest}"
+    return (f"{folder}/index.json", *(f"{folder}/{file}" for file in sound.arrays_of(store.inputs / digest)))
+
+
+async def _remade(ledger: Ledger, pool: Prober, digest: str, kind: str) -> list[str]:
+    """Make again what is gone of a model or of inputs; the files that were. Raises SessionProblem."""
+    gone = [name for name in _parts(ledger.store, digest, kind) if not (ledger.store.root / name).exists()]
+    if not gone:
+        return []
+    first = Damaged(gone[0], "is gone")
+    probe = _maker(ledger, digest, kind)
+    if probe is None:
+        raise SessionProblem(f"{first} Copy the whole session folder again, or begin a new session.")
+    if isinstance(probe, Sanitize | LoadInputs):
+        await _remade(ledger, pool, probe.model, "model")
+    made = await pool.run(probe, _TIMEOUT)
+    if made.status != "ok":
+        raise SessionProblem(f"{first} It could not be made again: {made.message} Copy the whole session folder again.")
+    if made.facts.get(kind) != digest:
+        source = getattr(probe, "path", "") or ", ".join(getattr(probe, "sources", ())) or "what it was made from"
+        raise SessionProblem(
+            f"{first} It was made from '{source}', which is another one now. Put that back as it was, copy the whole session "
+            "folder again, or begin a new session."
+        )
+    return gone
+
+
+def _maker(ledger: Ledger, digest: str, kind: str) -> AnyProbe | None:
+    """The probe that made the model or the inputs; None where the journal does not hold it."""
+    for key in ledger.state.known:
+        measurement = known_measurement(ledger.state, key, ledger.store)
+        if measurement is not None and measurement.facts.get(kind) == digest:
+            probe = asked_probe(ledger.state, key, ledger.store)
+            if isinstance(probe, Import | Sanitize | LoadInputs):
+                return probe
+    return None
