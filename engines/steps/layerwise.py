@@ -177,12 +177,15 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
     ways = _ways(ask.ctx)
     while todo:
         batch, splits = todo.pop(0)
-        ran = failed = False
+        ran = failed = blind = False
         for way, engine in ways.items():
             yield Note(f"watching {len(batch)} tensors in one run")
             m: Measurement = yield ask.whole((ask.findings.sample,), marks=ranges.encode(batch), engine=engine)
             if m.status != "ok":
                 seen.reason = seen.reason or m.message
+                continue
+            if blind := bool(batch) and not any(r.marks for r in m.results):
+                seen.reason = seen.reason or "it gives out none of the tensors that were marked."
                 continue
             ran = True
             # What cures the failure says nothing about its tensors: what it saw is left out.
@@ -196,7 +199,7 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
         seen.ran += ran
         seen.watched += len(batch) if ran else 0
         seen.hidden |= not failed or seen.way != next(iter(ways))
-        if not ran and splits > 0 and len(batch) > 1:
+        if not ran and not blind and splits > 0 and len(batch) > 1:
             middle = len(batch) // 2
             todo[:0] = [(batch[:middle], splits - 1), (batch[middle:], splits - 1)]
         elif not ran:

@@ -320,7 +320,7 @@ class _Measuring:
         for name, arrays in (("expected.npz", expected), ("actual.npz", actual)):
             judged = {output: arrays[t] for output, t in ready.part.outputs.items() if t in arrays}
             self.artifacts[name] = files.put_arrays(self.store, judged)
-        if choices := ready.built.facts.get("choices"):
+        if (choices := ready.built.facts.get("choices")) is not None:
             # Choices that are no algorithms have no replay.
             with contextlib.suppress(ValueError):
                 self.artifacts["replay.json"] = self.store.put(tactic_replay.encoded(choices))

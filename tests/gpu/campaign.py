@@ -404,6 +404,7 @@ def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
     right, listening = "tensorrt:precision=fp32", f"{strong},observe=debug"
     int8 = "tensorrt:precision=int8,typing=weak"
     calibrated = f"{int8},calibration={models.calibration(shapes, shapes_in, folder)}"
+    searched = step("precision", sort, sort_in, weak, "--with", "budget=70", seconds=250)
     long = [
         Case("sort-weak", "sort_tf_massive_m4, weakly typed FP16", flow(sort, sort_in, weak, seconds=1060)),
         Case("sort-strong", "sort_tf_massive_m4, strongly typed FP16", flow(sort, sort_in, strong, seconds=800)),
@@ -419,6 +420,8 @@ def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
         ]
     return [
         *long,
+        Case("sort-set", "sort_tf_massive_m4, weakly typed: what to keep in FP32, searched alone", searched),
+        Case("sort-listener", "the same, watched by a listener", step("layerwise", sort, sort_in, f"{weak},observe=debug")),
         Case("norm-debug", "LayerNorm x3000, strongly typed, by a listener", step("layerwise", norm, norm_in, listening)),
         Case("norm-outputs", "the same, watched as outputs", step("layerwise", norm, norm_in, strong)),
         Case("norm-strong", "LayerNorm x3000, strongly typed FP16", flow(norm, norm_in, strong, replay=right)),

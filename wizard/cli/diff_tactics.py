@@ -44,8 +44,12 @@ def listing(found: list[Suspect], good: int, bad: int) -> list[str]:
 
 
 def replays(place: str | None, folder: str, kind: str) -> list[Replay]:
-    """The replays of one kind. Raises Refusal (exit 2) where the place is not there."""
+    """The replays of one kind; a folder in which none were sorted so far holds none. Raises Refusal (exit 2) where the place is
+    not there."""
     path = Path(place) if place else Path(folder) / kind
+    other = Path(folder) / ("bad" if kind == "good" else "good")
+    if not place and not path.exists() and other.exists():
+        return []
     if not path.exists():
         raise Refusal(
             BAD_USAGE, f"There is no '{path}' with {kind} tactic replays; name the place with --dir or --{kind}."

@@ -8,12 +8,15 @@ from typing import Any
 import onnx
 
 from engines.backends.base import EngineFault
+from engines.backends.tensorrt import cuda
 from engines.backends.tensorrt.library import Library
 from engines.backends.tensorrt.settings import FLAGS, Settings
 
 _NO_MEMORY = re.compile(
     r"out ?of ?memory|insufficient memory|cannot allocate|failed to allocate|bad_alloc", re.IGNORECASE
 )
+_NOTHING_SAID = re.compile(r"no further information|it gave no reason", re.IGNORECASE)
+_CRAMPED = 2 << 30  # bytes free on the GPU, below which a failure without a reason is laid to memory
 _NO_TACTIC = re.compile(r"could not find any implementation for node (.*?)(?:\.|$)", re.IGNORECASE)
 _QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
@@ -139,8 +142,18 @@ def fault(found: Library) -> EngineFault:
     errors = found.log.errors()
     said = next((e for e in errors if _NO_TACTIC.search(e)), errors[0] if errors else "it gave no reason")
     text = _plain(said)
-    if any(_NO_MEMORY.search(e) for e in errors) and not _NO_TACTIC.search(said):
-        return EngineFault("out-of-memory", f"{found.title} ran out of memory while it built: {text}.")
+    # That memory is short is often said in a warning, and the error says nothing. Beside another reason such a warning only
+    # means that some kernels were not tried.
+    lines = (*errors, *found.log.warnings()) if _NOTHING_SAID.search(said) else errors
+    short = next((e for e in lines if _NO_MEMORY.search(e)), "")
+    if short and not _NO_TACTIC.search(said):
+        return EngineFault("out-of-memory", f"{found.title} ran out of memory while it built: {_plain(short)}.")
+    if _NOTHING_SAID.search(said) and (room := cuda.room()) is not None and room[0] < _CRAMPED:
+        return EngineFault(
+            "out-of-memory",
+            f"{found.title} could not build the engine and gives no reason ({text}); the GPU has only {room[0] >> 20:,} MiB of "
+            f"{room[1] >> 20:,} MiB free, so most likely that was too little.",
+        )
     return EngineFault("build-failed", f"{found.title} could not build the engine: {text}.")
 
 
@@ -149,7 +162,9 @@ def _plain(line: str) -> str:
     text = re.sub(r"\[\w+\.(?:cpp|h)(?:::\w+)*::\d+\]", "", line)
     text = re.sub(r"^\s*(?:IBuilder::\w+: )?(?:\d+: )?Error Code \d+: ", "", text)
     text = re.sub(r"\(In \w+ at \S+:\d+\)", "", text)
-    return " ".join(text.split()).strip(" .()")[:300]
+    text = " ".join(text.split()).strip(" .")
+    whole = text[1:-1] if text.startswith("(") and text.endswith(")") else text
+    return whole.strip(" .")[:300]
 
 
 def _profile(

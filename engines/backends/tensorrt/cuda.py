@@ -69,6 +69,14 @@ def device() -> tuple[Device | None, str]:
     ), ""
 
 
+def room() -> tuple[int, int] | None:
+    """(bytes free, bytes in all) on the GPU; None where it cannot be asked."""
+    if device()[0] is None:
+        return None
+    code, free, whole = runtime().cudaMemGetInfo()
+    return None if int(code) else (int(free), int(whole))
+
+
 def is_rtx(gpu: Device) -> bool:
     """Whether TensorRT-RTX runs there: it supports RTX products from Turing on, no data-centre GPU."""
     return "RTX" in gpu.name.upper()

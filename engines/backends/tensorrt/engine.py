@@ -128,9 +128,9 @@ class Engine:
             facts["groups"] = layers.groups(built)
             if kept:
                 facts["kept"] = layers.precision_of(kept, built)
-        heard = parsed.observed if self._settings.observe != "outputs" else ()
-        names = {o.name: o.name for o in model.graph.output if o.name not in parsed.skipped and o.name not in heard}
-        return Execution(found, engine, model, names, facts, heard)
+        unseen = {*parsed.skipped, *(mark for marks in parsed.heard.values() for mark in marks)}
+        names = {o.name: o.name for o in model.graph.output if o.name not in unseen}
+        return Execution(found, engine, model, names, facts, parsed.heard)
 
     def _share(self, config: Any, fresh: bool) -> Any:
         """Give the build what earlier ones timed. A cache that is read or written would hide what a repetition looks for."""

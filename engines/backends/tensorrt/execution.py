@@ -20,6 +20,8 @@ _KINDS = {
     "INT64": onnx.TensorProto.INT64, "BOOL": onnx.TensorProto.BOOL, "FP8": onnx.TensorProto.FLOAT8E4M3FN,
 }  # fmt: skip
 
+_SHORT = frozenset({"HALF", "BF16", "FP8"})
+
 
 class Execution:
     """An engine with its context. ``run`` gives arrays by output name. ``facts``: what the builder chose."""
@@ -31,10 +33,10 @@ class Execution:
         model: onnx.ModelProto,
         names: Mapping[str, str],
         facts: Mapping[str, Any],
-        heard: Sequence[str] = (),
+        heard: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        """``names``: model output -> engine output. ``heard``: inner tensors that a listener is to read; those that the engine
-        does not tell of are missing from what a run gives. Raises ``EngineFault``."""
+        """``names``: model output -> engine output. ``heard``: inner tensor that a listener is to read -> the model outputs that
+        it stands for; those that the engine does not tell of are missing from what a run gives. Raises ``EngineFault``."""
         self.model = model
         self.facts = facts
         self._found, self._engine, self._names = found, engine, dict(names)
@@ -134,10 +136,10 @@ def _dtype(engine: Any, name: str) -> np.dtype[Any]:
     return external.dtype_of(_KINDS[kind])
 
 
-def _listen(found: Library, context: Any, stream: Stream, wanted: Sequence[str]) -> Any:
-    """A listener that copies the wanted tensors as they are made, told of them by this context. ``seen`` by name."""
+def _listen(found: Library, context: Any, stream: Stream, heard: Mapping[str, tuple[str, ...]]) -> Any:
+    """A listener that copies the wanted tensors as they are made, told of them by this context. ``seen`` by the outputs that they
+    stand for, in FP32 where they are shorter floats, as an output would be."""
     base = found.trt.IDebugListener
-    names = frozenset(wanted)
 
     class Listener(base):  # type: ignore[misc, valid-type]
         def __init__(self) -> None:
@@ -156,11 +158,14 @@ def _listen(found: Library, context: Any, stream: Stream, wanted: Sequence[str])
             # Raised in here it would be lost in native code and end the process. What cannot be copied is not seen.
             try:
                 kind = _KINDS.get(dtype.name)
-                if name in names and kind is not None:
+                if name in heard and kind is not None:
                     on_host = location == found.trt.TensorLocation.HOST
-                    self.seen[name] = stream.copy(address_of(addr), tuple(shape), external.dtype_of(kind), on_host)
+                    value = stream.copy(address_of(addr), tuple(shape), external.dtype_of(kind), on_host)
+                    value = value.astype(np.float32) if dtype.name in _SHORT else value
+                    self.seen.update(dict.fromkeys(heard[name], value))
             except Exception:
-                self.seen.pop(name, None)
+                for output in heard.get(name, ()):
+                    self.seen.pop(output, None)
             return True
 
     listener = Listener()

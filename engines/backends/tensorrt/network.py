@@ -1,7 +1,7 @@
 """From ONNX to TensorRT's network: parser errors as sentences, what can be observed, which layers stand for which node."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,16 @@ _SOURCE = re.compile(r"^In node \d+ with name: .*?\): |^In function \S+: *|^\S+\
 
 
 class Parsed:
-    """A network with what it must outlive: TensorRT's network refers to the parser's weights."""
+    """A network with what it must outlive: TensorRT's network refers to the parser's weights. ``heard``: tensor of the network ->
+    the marks that it is read for by a listener."""
 
-    def __init__(self, network: Any, parser: Any, observed: tuple[str, ...], skipped: dict[str, str]) -> None:
+    def __init__(
+        self, network: Any, parser: Any, skipped: dict[str, str], heard: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
         self.network = network
         self._parser = parser
-        self.observed = observed
         self.skipped = skipped  # tensor -> why it cannot be observed
+        self.heard = heard or {}
 
 
 def named(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, int]]:
@@ -69,6 +72,26 @@ def observable(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.Model
     return copy, skipped
 
 
+def inner(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.ModelProto, dict[str, tuple[str, ...]]]:
+    """The model without the outputs ``marks``, and inner tensor -> the marks that it is read for. A cast that only made such an
+    output goes with it: nothing would keep it, and what it read is the very value that the engine computes with."""
+    readers = {name for n in model.graph.node for name in n.input}
+    casts = {n.output[0]: n for n in model.graph.node if n.op_type == "Cast" and n.output[0] not in readers}
+    heard: dict[str, tuple[str, ...]] = {}
+    for mark in marks:
+        tensor = casts[mark].input[0] if mark in casts else mark
+        heard[tensor] = (*heard.get(tensor, ()), mark)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    wanted = frozenset(marks)
+    kept = [n for n in copy.graph.node if not (n.op_type == "Cast" and n.output[0] in wanted and n.output[0] in casts)]
+    outputs = [o for o in copy.graph.output if o.name not in wanted]
+    del copy.graph.node[:], copy.graph.output[:]
+    copy.graph.node.extend(kept)
+    copy.graph.output.extend(outputs)
+    return copy, heard
+
+
 def parse(
     found: Library,
     builder: Any,
@@ -81,6 +104,9 @@ def parse(
     """Parse a model whose external weights lie in ``weights_dir``; ``marks`` are outputs that are observed, not judged: those
     that TensorRT cannot give out are dropped. ``observe``: they stay outputs, or become inner tensors again that a listener is
     told of (``debug``; ``unfused``, where layers are fused all the same). Raises ``EngineFault`` (unsupported, invalid-model)."""
+    heard: dict[str, tuple[str, ...]] = {}
+    if marks and observe != "outputs":
+        model, heard = inner(model, marks)
     trt = found.trt
     flags = 0
     creation = trt.NetworkDefinitionCreationFlag
@@ -97,20 +123,33 @@ def parse(
         raise _refused(found, errors)
     skipped: dict[str, str] = {}
     for tensor in [network.get_output(i) for i in range(network.num_outputs)]:
-        if tensor.name not in marks:
-            continue
-        if tensor.is_shape_tensor:
-            skipped[tensor.name] = "a shape"
-        elif tensor.dtype == trt.bool:
-            skipped[tensor.name] = "a boolean"
-        elif observe == "outputs":
-            continue
-        network.unmark_output(tensor)
-        if observe == "debug" and tensor.name not in skipped and not network.mark_debug(tensor):
-            skipped[tensor.name] = "refused as a debug tensor"
-    if marks and observe == "unfused" and not network.mark_unfused_tensors_as_debug_tensors():
+        if tensor.name in marks and (why := _hidden(trt, tensor)):
+            skipped[tensor.name] = why
+            network.unmark_output(tensor)
+    if heard:
+        skipped |= _listen(found, network, heard, observe)
+    return Parsed(network, parser, skipped, {t: names for t, names in heard.items() if names[0] not in skipped})
+
+
+def _hidden(trt: Any, tensor: Any) -> str:
+    """Why TensorRT cannot give a tensor out; empty where it can."""
+    return "a shape" if tensor.is_shape_tensor else "a boolean" if tensor.dtype == trt.bool else ""
+
+
+def _listen(found: Library, network: Any, heard: Mapping[str, tuple[str, ...]], observe: str) -> dict[str, str]:
+    """Mark tensors for a listener; mark -> why it cannot be heard. Raises ``EngineFault``."""
+    if observe == "unfused" and not network.mark_unfused_tensors_as_debug_tensors():
         raise EngineFault("build-failed", f"{found.title} refuses to mark unfused tensors.")
-    return Parsed(network, parser, tuple(m for m in marks if m not in skipped), skipped)
+    silent = dict.fromkeys(heard, "no tensor of the network")
+    for layer in (network.get_layer(i) for i in range(network.num_layers)):
+        for tensor in filter(None, (layer.get_output(k) for k in range(layer.num_outputs))):
+            if tensor.name not in heard:
+                continue
+            why = _hidden(found.trt, tensor)
+            if not why and observe == "debug" and not network.mark_debug(tensor):
+                why = "refused as a debug tensor"
+            silent[tensor.name] = why
+    return {mark: why for tensor, why in silent.items() if why for mark in heard[tensor]}
 
 
 def node_names(metadata: str) -> tuple[str, ...]:

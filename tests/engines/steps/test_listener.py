@@ -73,3 +73,21 @@ def test_without_a_listener_the_failure_stays_hidden(open_model: Callable[..., A
     outcome = session.step("layerwise").finish.outcome
     assert outcome.observer == "improves"
     assert outcome.group == ""
+
+
+def test_a_listener_that_is_told_nothing_is_no_way_to_watch(open_model: Callable[..., Any], tmp_path: Path) -> None:
+    """Its run fails like the model, and shows no tensor: that is not to have watched."""
+    session = open_model(chain(tmp_path / "chain.onnx"), SEEN)
+    asked = session.ask
+
+    def deaf(probe: Any) -> Any:
+        m = asked(probe)
+        if not isinstance(probe, Measure) or not probe.marks:
+            return m
+        return msgspec.structs.replace(m, results=tuple(msgspec.structs.replace(r, marks=()) for r in m.results))
+
+    session.ask = deaf
+    outcome = session.step("layerwise").finish.outcome
+    assert outcome.observer == "cannot-run"
+    assert "gives out none of the tensors" in outcome.message
+    assert outcome.skipped == 3

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from engines.backends.tensorrt import execution
+from engines.backends.tensorrt import execution, network
 from engines.backends.tensorrt.execution import Execution, address_of
 
 INPUT, OUTPUT, HOST, DEVICE = "input", "output", "host", "device"
@@ -43,7 +43,7 @@ class Memory:
 
 
 class Context:
-    """Runs y = 2x, and tells of ``twice`` (float32), of ``strange`` (a type that cannot leave) and of a tensor of its own."""
+    """Runs y = 2x, and tells of ``twice`` (float16), of ``strange`` (a type that cannot leave) and of a tensor of its own."""
 
     unfused_tensors_debug_state = False
 
@@ -71,9 +71,9 @@ class Context:
 
     def execute_async_v3(self, stream: int) -> bool:
         x = np.frombuffer(ctypes.string_at(self.addresses["x"], 12), np.float32)
-        twice = np.ascontiguousarray(2 * x)
-        ctypes.memmove(self.addresses["y"], twice.ctypes.data, 12)
-        for name, kind in (("twice", "FLOAT"), ("strange", "FP4"), ("__mye3", "FLOAT")):
+        ctypes.memmove(self.addresses["y"], (2 * x).ctypes.data, 12)
+        twice = (2 * x).astype(np.float16)
+        for name, kind in (("twice", "HALF"), ("strange", "FP4"), ("__mye3", "FLOAT")):
             if self.listener is not None and self.all:
                 told = (capsule(twice.ctypes.data), DEVICE, SimpleNamespace(name=kind), (3,), name, stream)
                 assert self.listener.process_debug_tensor(*told)
@@ -92,8 +92,10 @@ def test_an_address_is_an_address() -> None:
     assert address_of(capsule(8192)) == 8192
 
 
-@pytest.mark.parametrize("heard", [(), ("twice", "strange", "never")])
-def test_a_run_gives_what_the_listener_was_told(heard: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("heard", [{}, {"twice": ("m", "n"), "strange": ("s",), "never": ("o",)}])
+def test_a_run_gives_what_the_listener_was_told(
+    heard: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(execution, "Stream", Memory)
     context = Context()
     engine = SimpleNamespace(
@@ -113,7 +115,25 @@ def test_a_run_gives_what_the_listener_was_told(heard: tuple[str, ...], monkeypa
     built = Execution(found, engine, model, {"y": "y"}, {}, heard)
     given = built.run({"x": np.array([1, 2, 3], np.float32)})
     assert {name: list(value) for name, value in given.items()} == {
-        "y": [2, 4, 6], **({"twice": [2, 4, 6]} if heard else {}),
+        "y": [2, 4, 6], **({"m": [2, 4, 6], "n": [2, 4, 6]} if heard else {}),
     }  # fmt: skip
     assert context.unfused_tensors_debug_state is bool(heard)
+    assert all(value.dtype == np.float32 for value in given.values())
     built.close()
+
+
+def test_a_cast_that_only_made_an_output_goes_with_it() -> None:
+    make = onnx.helper.make_node
+    nodes = [
+        make("Exp", ["x"], ["a16"]),
+        make("Cast", ["a16"], ["a"], to=1),
+        make("Neg", ["a16"], ["b"]),
+        make("Abs", ["b"], ["y"]),
+    ]
+    ends = [onnx.helper.make_tensor_value_info(n, 1, [3]) for n in ("x", "y", "a", "b")]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:]))
+    stripped, heard = network.inner(model, ("a", "b"))
+    assert [n.op_type for n in stripped.graph.node] == ["Exp", "Neg", "Abs"]
+    assert [o.name for o in stripped.graph.output] == ["y"]
+    assert heard == {"a16": ("a",), "b": ("b",)}
+    assert len(model.graph.node) == 4

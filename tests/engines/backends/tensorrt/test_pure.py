@@ -170,11 +170,29 @@ NO_MEMORY = "Requested amount of GPU memory could not be allocated: insufficient
         ([NO_MEMORY, NO_TACTIC], "build-failed", "Could not find any implementation"),
         ([NO_MEMORY], "out-of-memory", "ran out of memory"),
         ([], "build-failed", "it gave no reason"),
+        (
+            ["IBuilder::buildSerializedNetwork: Error Code 1: Cask (no further information)"],
+            "build-failed",
+            "Cask (no further information).",
+        ),
     ],
 )
 def test_why_a_build_failed_is_one_line(lines: list[str], status: str, words: str) -> None:
-    found = SimpleNamespace(title="TensorRT", log=SimpleNamespace(errors=lambda: lines))
+    found = SimpleNamespace(title="TensorRT", log=SimpleNamespace(errors=lambda: lines, warnings=list))
     fault = configure.fault(found)
     assert fault.status == status
     assert words in str(fault)
     assert "cpp" not in str(fault)
+
+
+def test_a_failure_without_a_reason_on_a_full_gpu_is_laid_to_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = SimpleNamespace(errors=lambda: ["Error Code 1: Cask (no further information)"], warnings=list)
+    monkeypatch.setattr(configure.cuda, "room", lambda: (700 << 20, 143000 << 20))
+    fault = configure.fault(SimpleNamespace(title="TensorRT", log=silent))  # type: ignore[arg-type]
+    assert fault.status == "out-of-memory"
+    assert "only 700 MiB of 143,000 MiB free" in str(fault)
+    warned = SimpleNamespace(
+        errors=lambda: ["Error Code 1: Cask (no further information)"], warnings=lambda: [NO_MEMORY]
+    )
+    fault = configure.fault(SimpleNamespace(title="TensorRT", log=warned))  # type: ignore[arg-type]
+    assert "ran out of memory while it built: Requested amount" in str(fault)
