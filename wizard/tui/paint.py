@@ -34,8 +34,10 @@ class Sparing(Screen[ResultT]):
         if self._size != size:
             super()._screen_resized(size)
 
-    def classify(self) -> None:
-        """Take the classes of the terminal's size before there are widgets: taken later, they style everything once more."""
+    async def _compose(self) -> None:
+        """Take the classes of the terminal's size before there are widgets: taken later, they style everything once more, and the
+        first frame shows the layout of another width."""
         width, height = self.app.size
         for size, breakpoints in ((width, self.app.HORIZONTAL_BREAKPOINTS), (height, self.app.VERTICAL_BREAKPOINTS)):
             self.add_class(*self._get_breakpoint_classes(size, breakpoints or []), update=False)
+        await super()._compose()

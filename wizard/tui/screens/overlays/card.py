@@ -77,7 +77,6 @@ class Card(ModalScreen[ResultT], Sparing[ResultT]):  # styles follow the first
         self._behind: Behind | None = None
 
     def compose(self) -> ComposeResult:
-        self.classify()
         with Vertical(classes="card") as frame:
             frame.border_title = literal(self._title)
             frame.border_subtitle = literal(self.told(self._hint))
