@@ -121,6 +121,7 @@ def parser() -> Parser:
     watched = command("watch", "run", "watch", "look at a session while another program works on it")
     _session(watched)
     _display(watched)
+    watched.add_argument("--metrics", metavar="FILE.prom", help="also keep figures for Prometheus in this file")
 
     replayed = command("replay", "replay", "replay", "measure the decisive probes of a session again and compare")
     _session(replayed)

@@ -183,6 +183,7 @@ class Follower:
                     self._show(self._open)
                     return
             case SessionOpened() if event.seq > self._since:
+                self._closed = None  # taken up again
                 if self._open is not None:  # a question that was left open is shown once more
                     self._show(event)
                     self._show(self._open)

@@ -26,6 +26,7 @@ from wizard.problem import Problem
 from wizard.report.read import Reading
 from wizard.report.words import listing
 from wizard.runner.client import Client
+from wizard.runner.onlooker import Onlooker, elsewhere
 from wizard.runner.options import Options, Policy
 from wizard.session import folder as folders
 from wizard.session import lock
@@ -79,12 +80,25 @@ def watch(arguments: argparse.Namespace) -> int:
     if name == "tui":
         return screens(place, arguments, watching=True)
     flow = flow_of(place)
-    client = Client.attach(place, "watch", name="narrowdown watch")
+    shown = metered(display(name, flow), arguments.metrics, folders.describe(place).id)
+    host = elsewhere(place)
+    client: Client | Onlooker = Onlooker(place, host) if host else Client.attach(place, "watch", name="narrowdown watch")
     try:
-        code = Follower(client, display(name, flow), name=folders.spoken(place)).run(controls=False)
+        code = Follower(client, shown, name=folders.spoken(place)).run(controls=False)
     finally:
         client.close()
     return code
+
+
+def metered(shown: Display, file: str | None, session: str) -> Display:
+    """The display, with figures written to a file where one was named. Raises Refusal (exit 4)."""
+    if not file:
+        return shown
+    if find_spec("prometheus_client") is None:
+        raise Refusal(MISSING, "--metrics needs the Prometheus client: pip install 'narrowdown[metrics]'")
+    from wizard.metrics import Metered
+
+    return Metered(shown, Path(file).expanduser().absolute(), session)
 
 
 def start(problem: Problem, arguments: argparse.Namespace, *, person: bool) -> int:
