@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,14 +24,18 @@ _PATIENCE = 60.0
 class Running:
     """A cluster's processes. ``workers``: by the name that each was given."""
 
-    def __init__(self, folder: Path, prefix: tuple[str, ...] = (), interface: str = "127.0.0.1") -> None:
-        self.folder, self._prefix, self._interface = folder, prefix, interface
+    def __init__(self, folder: Path, interface: str = "127.0.0.1", **environment: str) -> None:
+        self.folder, self._interface, self._environment = folder, interface, environment
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.port = _free_port()
-        self.scheduler = self._start(
-            "scheduler", "--host", interface, "--port", str(self.port), "--no-dashboard", "--no-show", prefix=prefix
+        self.scheduler = self._schedule()
+
+    def _schedule(self) -> "subprocess.Popen[bytes]":
+        process = self._start(
+            "scheduler", "--host", self._interface, "--port", str(self.port), "--no-dashboard", "--no-show"
         )
         self.wait_for(r"Scheduler at", "scheduler")
+        return process
 
     @property
     def url(self) -> str:
@@ -82,6 +86,12 @@ class Running:
         process.send_signal(signal.SIGKILL)
         process.wait()
 
+    def begin_again(self) -> None:
+        """The scheduler dies and another is started in its place."""
+        os.killpg(self.scheduler.pid, signal.SIGKILL)
+        self.scheduler.wait()
+        self.scheduler = self._schedule()
+
     def close(self) -> None:
         for process in (*self.workers.values(), self.scheduler):
             with contextlib.suppress(ProcessLookupError):
@@ -97,7 +107,8 @@ class Running:
     def _start(
         self, *words: str, log: str = "", prefix: tuple[str, ...] = (), **environment: str
     ) -> "subprocess.Popen[bytes]":
-        surroundings = {**os.environ, "PYTHONPATH": PACKAGES, "PYTHONUNBUFFERED": "1", **environment}
+        surroundings = {**os.environ, "PYTHONPATH": PACKAGES, "PYTHONUNBUFFERED": "1"}
+        surroundings |= {**self._environment, **environment}
         with (self.folder / f"{log or words[0]}.log").open("wb") as out:
             return subprocess.Popen(
                 [*prefix, "nice", "-n", "5", sys.executable, "-m", "dask", *words],
@@ -112,12 +123,24 @@ def _free_port() -> int:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Running]:
-    """A scheduler without workers."""
-    folder = tmp_path / "cluster"
-    folder.mkdir()
-    running = Running(folder)
+def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Start a scheduler without workers, listening on an interface of this machine."""
+    made: list[Running] = []
+
+    def make(interface: str = "127.0.0.1", **environment: str) -> Running:
+        folder = tmp_path / f"cluster-{len(made)}"
+        folder.mkdir()
+        made.append(Running(folder, interface, **environment))
+        return made[-1]
+
     try:
-        yield running
+        yield make
     finally:
-        running.close()
+        for running in made:
+            running.close()
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[..., Running]) -> Running:
+    """A scheduler without workers."""
+    return make_cluster()
