@@ -58,7 +58,7 @@ def show(arguments: argparse.Namespace) -> int:
     """``narrowdown show SESSION``."""
     from wizard.report.canonical import canonical
     from wizard.report.gather import summary
-    from wizard.report.words import duration, visible
+    from wizard.report.words import count, duration, visible
 
     reading = read(arguments.session)
     if arguments.canonical:
@@ -75,7 +75,7 @@ def show(arguments: argparse.Namespace) -> int:
         return FOUND
     print(f"session {report.session}  {visible(report.model)}  {report.engine} against {report.reference}")
     for position, stop in enumerate(report.route, 1):
-        spent = f"{duration(stop.seconds):>10} {stop.probes:5} probes"
+        spent = f"{duration(stop.seconds):>10} {count(stop.probes, 'probe'):>10}"
         ended = "" if stop.state in ("", "finished") else f"  {stop.state}"
         print(f"{position:3}  {stop.node:16} {visible(stop.text):48} {stop.by:12} {spent}{ended}")
         if stop.message:
