@@ -41,13 +41,13 @@ class FinishScreen(SessionScreen):
                 yield Route(id="route")
             with Vertical(id="centre"), VerticalScroll(id="page"):
                 yield Panel("", Text(id="result"), Text(id="end-explain", classes="quiet"), id="verdict-panel")
-                yield Panel("What to do now", Todos(id="todo"))
+                yield Panel("What to do now", Todos(id="todo"), id="todo-panel")
                 yield Panel("What fails", Culprits(id="culprits"), id="culprits-panel")
                 yield Panel("What decided it", Evidence(id="decided"), id="decided-panel")
                 yield Panel("What stood in the way", Text(id="way"), id="way-panel")
                 yield Panel(told("Where it is ({pictures} shows more)"), Surroundings(id="where"), id="where-panel")
                 yield Panel("The workaround", Cure(id="cure"), id="cure-panel")
-                yield Panel(told("How you got here ({rewind} rewinds)"), Journey(id="journey"))
+                yield Panel(told("How you got here ({rewind} rewinds)"), Journey(id="journey"), id="journey-panel")
                 yield Panel(told("To hand on ({export} exports)"), Files(id="files"), id="files-panel")
 
     def on_mount(self) -> None:

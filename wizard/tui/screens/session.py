@@ -5,10 +5,11 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.content import Content
+from textual.widget import Widget
 
 from wizard.report.gather import confirmed
 from wizard.report.words import duration
-from wizard.tui import flowmap, narrative, requests
+from wizard.tui import flowmap, guide, narrative, requests
 from wizard.tui.client import tail
 from wizard.tui.ending import REPORT
 from wizard.tui.flowmap import title
@@ -32,7 +33,7 @@ from wizard.tui.screens.overlays import (
 from wizard.tui.troubles import troubles
 from wizard.tui.widgets.bottom import Bottom
 from wizard.tui.widgets.gallery import Gallery
-from wizard.tui.widgets.lines import Lines, row
+from wizard.tui.widgets.lines import Lines, Panel, row
 
 # On every screen of a session, after the screen's own keys.
 COMMON = (
@@ -125,7 +126,7 @@ class SessionScreen(Hosted):
     def action_why(self) -> None:
         """Why this answer is recommended, and what the step is for."""
         if self.scene:
-            self.app.push_screen(Reading("Why", narrative.why(self.scene)))
+            self.app.push_screen(Reading("Why", narrative.why(self.scene), about=guide.WHY))
 
     def action_terms(self) -> None:
         """The words used at this node, then all others."""
@@ -140,7 +141,7 @@ class SessionScreen(Hosted):
     def action_pictures(self) -> None:
         """Everything that can be drawn."""
         if self.scene:
-            self.app.push_screen(Drawing("Pictures", Gallery(self.scene)))
+            self.app.push_screen(Drawing("Pictures", Gallery(self.scene), about=guide.PICTURES))
 
     def action_map(self) -> None:
         """The whole flow, the route in it, and the branches that were not taken."""
@@ -150,7 +151,14 @@ class SessionScreen(Hosted):
             at = names.index(scene.node) if scene.node in names else 0
             told = f"{scene.flow.title}. You are at: {title(scene.flow, scene.node)}"
             self.app.push_screen(
-                Drawing("Map", Map(scene.flow, scene.state.route, scene.node), at=at, before=told, hint=MAP_HINT)
+                Drawing(
+                    "Map",
+                    Map(scene.flow, scene.state.route, scene.node),
+                    at=at,
+                    before=told,
+                    hint=MAP_HINT,
+                    about=guide.MAP,
+                )
             )
 
     def action_probes(self) -> None:
@@ -190,12 +198,30 @@ class SessionScreen(Hosted):
         told = [worst.text, worst.guess, self.host.told(worst.next), f"From {worst.where}" if worst.where else ""]
         before = "\n\n".join(filter(None, told))
         text = "\n".join(lines) or worst.text
-        self.app.push_screen(PlainCard(worst.title, text, before=before, hint="{copy} copies, {close} closes"))
+        self.app.push_screen(
+            PlainCard(worst.title, text, before=before, hint="{copy} copies, {close} closes", about=guide.DETAILS)
+        )
 
     def action_keys_help(self) -> None:
-        """The keys that work now, and what for."""
+        """What the focused pane is, the keys that work now, and what else is on the screen."""
+        told = {
+            panel: self.host.told(guide.PANELS[name])
+            for panel in self.query(Panel)
+            if (name := (panel.id or "").removesuffix("-beside")) in guide.PANELS
+            and all(node.display for node in panel.ancestors_with_self if isinstance(node, Widget))
+        }
+        focused = next((p for p in told if self.focused is not None and p in self.focused.ancestors_with_self), None)
+        here = [(f"{focused.called} (has the keyboard)", told.pop(focused))] if focused else []
         self.app.push_screen(
-            Reading("Keys", [("", self.host.told(self.HELP_TEXT)), ("Keys that work now", self.host.key_table(self))])
+            Reading(
+                "Help",
+                [
+                    ("", self.host.told(self.HELP_TEXT)),
+                    *here,
+                    ("Keys that work now", self.host.key_table(self)),
+                    *((panel.called, text) for panel, text in told.items()),
+                ],
+            )
         )
 
     def action_copy(self) -> None:

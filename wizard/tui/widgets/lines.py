@@ -109,6 +109,11 @@ class Panel(VerticalGroup):
         self._named = (title, "")
         self.border_title = literal(title)
 
+    @property
+    def called(self) -> str:
+        """Its title as text."""
+        return self._named[0]
+
     def name_it(self, title: str, subtitle: str = "") -> None:
         """Change the title; ``subtitle`` stands at the lower edge."""
         if (title, subtitle) != self._named:

@@ -14,6 +14,8 @@ from wizard.tui.widgets.lines import Text, row
 class Choose(Card[str]):
     """Pick one of several; the result is its id, None when closed."""
 
+    ABOUT = "Arrows choose a line, Enter takes it. {close} closes the card, and nothing has changed."
+
     def __init__(self, title: str, text: str, options: Sequence[tuple[str, str, str]]) -> None:
         """``options``: (id, label, explanation)."""
         super().__init__(title, hint="arrows choose, Enter takes, {close} closes")
@@ -45,6 +47,12 @@ class Field(msgspec.Struct, frozen=True):
 
 class Fields(Card[Mapping[str, str]]):
     """Ask for a few values by name. Enter in the last one is done; the result holds every name, empty where nothing was typed."""
+
+    ABOUT = (
+        "Type over what stands in the field, or change it. Tab goes to the next field, Enter in the last one is done. {close} "
+        "closes the card, and nothing has changed."
+    )
+    HELPED = ", {form_help} explains"  # letters go into the field
 
     def __init__(self, title: str, text: str, fields: Sequence[Field]) -> None:
         super().__init__(title, hint="Tab next, Enter done, {close} closes")

@@ -17,6 +17,7 @@ from textual.visual import Visual
 from wizard.tui import keys
 from wizard.tui.literal import literal
 from wizard.tui.paint import Sparing
+from wizard.tui.widgets.lines import Text
 
 ResultT = TypeVar("ResultT")
 
@@ -67,19 +68,21 @@ class Behind(Visual):
 
 
 class Card(ModalScreen[ResultT], Sparing[ResultT]):  # styles follow the first
-    """A framed overlay; Esc closes it with no result. Subclasses compose their ``body``."""
+    """A framed overlay; Esc closes it with no result. Subclasses compose their ``body``; ``ABOUT`` is what ``?`` says of them."""
 
-    BINDINGS: ClassVar[list[BindingType]] = keys.bindings("close")
+    BINDINGS: ClassVar[list[BindingType]] = keys.bindings("close", "keys_help", "form_help")
+    ABOUT: ClassVar[str] = ""
+    HELPED: ClassVar[str] = ", {keys_help} explains"
 
-    def __init__(self, title: str, *, hint: str = "{close} closes") -> None:
+    def __init__(self, title: str, *, hint: str = "{close} closes", about: str = "") -> None:
         super().__init__()
-        self._title, self._hint = title, hint
+        self._title, self._hint, self._about = title, hint, about or self.ABOUT
         self._behind: Behind | None = None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="card") as frame:
             frame.border_title = literal(self._title)
-            frame.border_subtitle = literal(self.told(self._hint))
+            frame.border_subtitle = literal(self.told(self._hint + (self.HELPED if self._about else "")))
             yield from self.body()
 
     def render(self) -> Any:
@@ -98,6 +101,18 @@ class Card(ModalScreen[ResultT], Sparing[ResultT]):  # styles follow the first
     def body(self) -> ComposeResult:
         """What the card holds."""
         raise NotImplementedError
+
+    def action_keys_help(self) -> None:
+        """What the card shows, above it; once more takes that away."""
+        said = self.query(".card-help")
+        if said:
+            said.remove()
+        elif self._about:
+            self.query_one(".card").mount(Text(self.told(self._about), classes="card-help"), before=0)
+
+    def action_form_help(self) -> None:
+        """The same where one types."""
+        self.action_keys_help()
 
     def action_close(self) -> None:
         """Close with no result."""

@@ -85,6 +85,11 @@ def prompt(entry: Entry) -> Content:
 class TermsCard(Listed[None]):
     """Words explained: those of this node first, then all others."""
 
+    ABOUT = (
+        "Words explained: what it is, why it matters here, where to read on. Arrows choose a word; {scroll_up} "
+        "and {scroll_down} scroll what is said of it."
+    )
+
     def __init__(self, entries: Sequence[Entry], here: int) -> None:
         """``here``: how many of the entries are used at this node; they come first."""
         used = "The first is used" if here == 1 else f"The first {here} are used"
@@ -98,6 +103,12 @@ class TermsCard(Listed[None]):
 
 class CommandsCard(Listed[None]):
     """The same by hand: a command for each tool; ``c`` or Enter copies the highlighted one."""
+
+    ABOUT = (
+        "The same step done by other tools, to see it without this program or to put it into a script. {copy} or "
+        "Enter copies the highlighted one: to the clipboard and into last-command.txt in the folder of the "
+        "session."
+    )
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("c", "copy", "copy", show=False, id="copy")]
 
@@ -121,6 +132,12 @@ class CommandsCard(Listed[None]):
 class RewindCard(Listed[str]):
     """Earlier questions, the latest first; each says what going back to it sets aside. The result is the entry's id."""
 
+    ABOUT = (
+        "The questions that you have answered, the latest first. Going back to one sets aside what was answered "
+        "from there on; what was measured stays known, so the way back is quick. The other answers of that "
+        "question lead to other branches."
+    )
+
     def __init__(self, entries: Sequence[Entry]) -> None:
         text = "Nothing is deleted: what was measured stays known, and is not measured again."
         super().__init__("Rewind", entries, text=text, hint="arrows choose, Enter goes back, {close} closes")
@@ -132,6 +149,11 @@ class RewindCard(Listed[str]):
 
 class ProbesCard(Listed[str]):
     """The probes of this step, the latest first; Enter opens the log of one."""
+
+    ABOUT = (
+        "The tries of this step, the latest first: what was tried, how it came out, how far off it was. Enter "
+        "shows what the engine wrote during one."
+    )
 
     def __init__(self, entries: Sequence[Entry], at: int = 0) -> None:
         super().__init__(

@@ -34,6 +34,11 @@ class Found(Highlighter):
 class LogCard(Card[None]):
     """What the probes of this step did, and what the engines wrote; the end of it where it is long."""
 
+    ABOUT = (
+        "Each try in one line, then what the engine wrote meanwhile. {find} asks for words (or a regular expression) and marks "
+        "them, {next_match} and {match_before} go from one to the next. {follow} goes to the end and stays "
+        "there while the log grows."
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("b,q,l,enter", "close", "close", show=False),
         *keys.bindings("follow", "find", "next_match", "match_before"),

@@ -23,6 +23,10 @@ MOST = 500  # entries of a folder that are listed
 class Pick(Card[str]):
     """A filter and a list; the result is the id of what Enter took. Each entry's ``detail`` shows below while highlighted."""
 
+    ABOUT = (
+        "What fits into the field. Typing leaves those that hold what was typed; arrows choose, Enter takes the line."
+    )
+    HELPED = ", {form_help} explains"  # letters go into the field
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "move(1)", "down", show=False, priority=True),
         Binding("up", "move(-1)", "up", show=False, priority=True),

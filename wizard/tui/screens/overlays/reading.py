@@ -52,9 +52,14 @@ class Reading(Card[None]):
         sections: Sequence[tuple[str, str | Sequence[tuple[str, str]]]],
         *,
         hint: str = "{close} closes",
+        about: str = "",
     ) -> None:
-        super().__init__(title, hint=hint)
+        super().__init__(title, hint=hint, about=about)
         self._sections = sections
+
+    def action_keys_help(self) -> None:
+        """The help itself is closed by the key that opened it."""
+        super().action_keys_help() if self._about else self.action_close()
 
     def body(self) -> ComposeResult:
         with VerticalScroll(classes="reading"):
@@ -75,8 +80,10 @@ class PlainCard(Card[None]):
         Binding("c", "copy_text", "copy", show=False, id="copy"),
     ]
 
-    def __init__(self, title: str, text: str, *, before: str = "", hint: str = "{close} closes") -> None:
-        super().__init__(title, hint=hint)
+    def __init__(
+        self, title: str, text: str, *, before: str = "", hint: str = "{close} closes", about: str = ""
+    ) -> None:
+        super().__init__(title, hint=hint, about=about)
         self._text, self._before = text, before
 
     def body(self) -> ComposeResult:
@@ -99,9 +106,16 @@ class Drawing(Card[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("b,q,enter,m,v", "close", "close", show=False)]
 
     def __init__(
-        self, title: str, drawing: Lines, *, at: int = 0, before: str = "", hint: str = "arrows scroll, {close} closes"
+        self,
+        title: str,
+        drawing: Lines,
+        *,
+        at: int = 0,
+        before: str = "",
+        hint: str = "arrows scroll, {close} closes",
+        about: str = "",
     ) -> None:
-        super().__init__(title, hint=hint)
+        super().__init__(title, hint=hint, about=about)
         self._drawing, self._at, self._before = drawing, at, before
 
     def body(self) -> ComposeResult:

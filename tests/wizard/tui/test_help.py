@@ -1,0 +1,103 @@
+"""``?`` on a screen tells of its panes and keys, on a card what the card shows and its keys."""
+
+from collections.abc import Callable
+
+import pytest
+from textual.widgets import Input
+
+from wizard.tui import guide
+from wizard.tui.app import Narrowdown
+from wizard.tui.screens.finish import FinishScreen
+from wizard.tui.screens.overlays import Card, Reading
+from wizard.tui.screens.session import SessionScreen
+from wizard.tui.screens.step import StepScreen
+from wizard.tui.widgets.lines import Panel, Text
+
+from . import golden
+from . import scripted as s
+from .scripted import FakeSession, settle
+
+Make = Callable[..., Narrowdown]
+CARDS = {
+    "w": "Why the recommended answer is recommended",
+    "t": "Words explained",
+    "m": "Every step with its answers",
+    "r": "Going back to one sets aside",
+    "v": "Error by depth: one column a tensor",
+    "c": "The same step done by other tools",
+    "l": "Each try in one line",
+    "o": "The tries of this step",
+}
+
+
+async def test_every_card_says_what_it_shows(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+        for key, told in CARDS.items():
+            await pilot.press(key)
+            await settle(pilot, lambda: isinstance(app.screen, Card))
+            assert "? explains" in golden.text_of(app)
+            await pilot.press("question_mark")
+            await settle(pilot, lambda: bool(app.screen.query(".card-help")))
+            said = app.screen.query_one(".card-help", Text).text
+            assert said.startswith(told) or told in said, key
+            assert "{" not in said
+            await pilot.press("question_mark")
+            await settle(pilot, lambda: not app.screen.query(".card-help"))
+            await pilot.press("escape")
+            await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+    assert session.sent == []
+
+
+async def test_where_one_types_a_question_mark_is_typed_and_f1_explains(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+        await pilot.press("n")
+        await settle(pilot, lambda: isinstance(app.focused, Input))
+        await pilot.press("question_mark", "f1")
+        await settle(pilot, lambda: bool(app.screen.query(".card-help")))
+        assert app.screen.query_one(Input).value == "?"
+        assert "F1 explains" in golden.text_of(app)
+
+
+@pytest.mark.parametrize(
+    ("scene", "parts"),
+    [
+        (s.opened, ["What will run", "What Enter starts"]),
+        (s.running, ["Probes (has the keyboard)", "Working"]),
+        (s.asking, ["Your answer (has the keyboard)", "Measured", "Why this is recommended"]),
+        (s.ended, ["What to do now", "What fails", "The workaround", "To hand on"]),
+    ],
+    ids=["offer", "running", "ask", "ended"],
+)
+async def test_the_screen_tells_of_its_panes(
+    session: FakeSession, make_app: Make, scene: Callable[[FakeSession], FakeSession], parts: list[str]
+) -> None:
+    scene(session)
+    app = make_app()
+    async with app.run_test(size=(100, 120)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, SessionScreen) and bool(app.screen.query(Panel)))
+        await settle(pilot, lambda: app.scene is not None and app.scene.face != "starting")
+        await pilot.press("question_mark")
+        await settle(pilot, lambda: isinstance(app.screen, Reading))
+        text = golden.text_of(app)
+        for part in [*parts, "Keys that work now"]:
+            assert part in text, part
+        assert "{" not in text
+        await pilot.press("question_mark")
+        await settle(pilot, lambda: isinstance(app.screen, SessionScreen))
+
+
+async def test_every_pane_is_explained_and_no_other(session: FakeSession, make_app: Make) -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        there = set()
+        for screen in (StepScreen(), FinishScreen()):
+            await app.push_screen(screen)
+            await pilot.pause()
+            there |= {(panel.id or "").removesuffix("-beside") for panel in screen.query(Panel) if panel.id}
+    assert there == set(guide.PANELS)

@@ -1,0 +1,52 @@
+"""What ``?`` says of the parts of a screen and of the cards. Keys stand in braces, as ``Host.told`` fills them in."""
+
+from collections.abc import Mapping
+
+GRAPH = "Each row is a node; a line at the left leads from a node down to those that read it; the suspect is marked."
+DEPTH = "Error by depth: one column a tensor, from the first node to the last; each row up is a fixed factor more."
+TRIES = "✓ passes: right; ✗ fails: wrong in the way that is looked for; ? cannot tell: it crashed, or failed in another way."
+
+# By the id of the panel.
+PANELS: Mapping[str, str] = {
+    "question": "What this step wants to know, and how it finds out. {terms} explains the words in ‹brackets›.",
+    "plan-panel": (
+        "What {go} starts, and what it is expected to cost. A ‹probe› is one try: take the model or a part of it, build it, run "
+        "it, compare. {skip} leaves it out: then you answer from what you know."
+    ),
+    "doing-panel": "What is being tried just now, how many tries are done, and what may be left. {stop} stops after this try.",
+    "probes-panel": f"The tries, the newest first: what was tried, how it came out, how long it took. {TRIES} "
+    "Arrows choose one, {probe} opens it, {probes} lists them all.",
+    "smallest-panel": "The smallest part of the model that fails so far: it shrinks while the search goes on.",
+    "log-panel": "The last lines that the engines wrote; {log} opens all.",
+    "why": "Why the answer that stands as recommended is the one that the numbers support.",
+    "measured-panel": (
+        "What the step found. An error of 0 is exact, and 'allowed' is the most that still counts as right. ? stands for what "
+        f"was not measured. {DEPTH} {{pictures}} shows all pictures."
+    ),
+    "around": GRAPH,
+    "by-hand": "A command that does the same without these screens; {copy} copies it, or one for another tool.",
+    "answers-panel": (
+        "Arrows or digits choose, {answer} answers. 'recommended' is what the measurement supports; the arrow says where an "
+        "answer leads. You may choose another one: it is noted as yours, and {rewind} comes back to it."
+    ),
+    "verdict-panel": "How the search ended, in a sentence, and what that means.",
+    "todo-panel": "What you can do now, the first thing first; what is to be typed stands below it.",
+    "culprits-panel": (
+        "Each part that fails: its nodes, how often and how far off it is, the largest part of it that passes, the cause and the "
+        "numbers that show it. {terms} explains the causes."
+    ),
+    "decided-panel": "The measurement that ended the search, as no part of the model is at fault.",
+    "way-panel": "Steps that had no answer, and why.",
+    "where-panel": GRAPH,
+    "cure-panel": "What makes the model right here, on how many samples that was checked, and what it costs.",
+    "journey-panel": "Every question with the answer that was taken, the time and the tries that it took.",
+    "files-panel": "The folder to hand on: whoever gets it needs only the engine, not this program.",
+}
+
+WHY = "Why the recommended answer is recommended, then what this step is for; at an end, the reason for every answer."
+PICTURES = (
+    f"Around the suspect: {GRAPH[0].lower()}{GRAPH[1:]} {DEPTH} Bars: errors on one logarithmic scale, with what is "
+    f"allowed among them. Probes: one column a try, as high as the part that it tried is large. {TRIES}"
+)
+MAP = "Every step with its answers and where each leads: those taken, those that were not, and where the route may end."
+DETAILS = "The message as it was written, to read and to copy."
