@@ -32,8 +32,8 @@ _STATUSES = frozenset(get_args(Status))
 
 def execute(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
     """Answer the probe. Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the log. A disk
-    that is full is no answer: ``facts["errno"]`` says so, nor is a file of the session that is gone or damaged: ``facts["damaged"]``
-    is its path."""
+    that is full is no answer: ``facts["errno"]`` says so; nor is a file of the session that is gone or damaged:
+    ``facts["damaged"]`` is its path."""
     answer = _answered(probe, store, progress)
     return msgspec.structs.replace(answer, message=_readable(answer.message))
 

@@ -73,6 +73,8 @@ def test_what_every_step_needs_is_named_and_made_again_in_a_copy(inside, halfway
     assert ran.code == 4
     assert f"The session's file '{name}' is damaged: its bytes are not those that were written." in ran.err
     assert "'narrowdown resume SESSION --repair' goes on with a copy" in ran.err
+    ran = inside("replay", halfway)
+    assert (ran.code, f"The session's file '{name}' is damaged" in ran.err) == (4, True), ran.err
     ran = inside("resume", halfway, "--repair", "--display", "plain")
     assert ran.code == 10, ran.err
     assert f"narrowdown: damaged: {name}" in ran.err

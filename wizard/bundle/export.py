@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from engines.data.store import Store, atomic
+from engines.data.store import Store, atomic, digest_file
 from engines.steps.base import Culprit
 from wizard.bundle.case import values_as_json, write_case
 from wizard.bundle.check import Asked
@@ -92,6 +92,12 @@ def _write(reading: Reading, folder: Path) -> None:
         missing = [name for name, path in paths.items() if not path.is_file()]
         if missing:
             raise SessionProblem(f"The session's file for {missing[0]} is gone; copy the whole session folder.")
+        damaged = [name for name, path in paths.items() if digest_file(path) != path.name]
+        if damaged:
+            raise SessionProblem(
+                f"The session's file for {damaged[0]}, '{paths[damaged[0]]}', is damaged: its bytes are not those that were "
+                "written. Take it from a backup, or narrow the model down again."
+            )
         write_case(place, culprit, paths, asked)
         places.append(place)
         for name, text in (

@@ -14,7 +14,8 @@ import msgspec
 
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import badness, judge, judge_check, judge_whole, over
-from engines.data.store import Store, digest_file
+from engines.data import sound
+from engines.data.store import Damaged, Store, digest_file
 from engines.graph import ranges
 from engines.probe import HUGE, AnyProbe, Check, Measure, Measurement, key
 from engines.spec import EngineSpec, parse
@@ -31,7 +32,7 @@ from wizard.session import folder as folders
 from wizard.session.decide import Ask, decide
 from wizard.session.events import QuestionAnswered, QuestionAsked, StepFinished, StepStarted
 from wizard.session.journal import NAME, Journal, read
-from wizard.session.problems import SessionProblem
+from wizard.session.problems import MENDING, SessionProblem
 from wizard.session.state import State, Visit, advance, fold
 
 Outcome: TypeAlias = Literal[
@@ -307,6 +308,9 @@ def real(
     chosen = decisive(rec)
     if not chosen:
         raise SessionProblem(f"The session {rec.state.id} has no finished measurement to replay yet.")
+    bad = [name for name in sound.faults(Store(folder)).kept if name.startswith(("models/", "inputs/"))]
+    if bad:
+        raise SessionProblem(f"{Damaged(bad[0], 'is damaged: its bytes are not those that were written')} {MENDING}")
     with tempfile.TemporaryDirectory(prefix="narrowdown-replay-") as scratch:
         place = Path(scratch)
         for part in ("models", "inputs"):  # copied: engines refuse linked weights

@@ -253,6 +253,14 @@ def test_a_gone_artifact_is_one_sentence(session: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "case").exists()
 
 
+def test_a_damaged_artifact_is_one_sentence(session: Path, tmp_path: Path) -> None:
+    path = next(p for p in Store(session).artifacts.rglob("*") if p.is_file() and p.read_bytes().startswith(b"\x08"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(SessionProblem, match=rf"model.onnx, '{path}', is damaged|engine.onnx, '{path}', is damaged"):
+        export(read(session), tmp_path / "case")
+    assert not (tmp_path / "case").exists()
+
+
 def test_nothing_to_export(tmp_path: Path) -> None:
     root = folders.create(Problem(model="m"), FLOW, folder=tmp_path / "s")
     Journal(root / "journal.jsonl").close()
