@@ -115,6 +115,7 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     sample: str = ""  # the sample that the search works on
     emulated: float | None = None  # badness of a faultless engine of that precision on the same sample
     looks: int = 1  # looks per verdict where the fault is intermittent
+    builds: int = 1  # fresh builds (or external checks) per verdict where these differ
     suspects: tuple[Suspect, ...] = ()
     spread: bool = False
     optimizers: tuple[str, ...] = ()  # guilty, necessary and sufficient

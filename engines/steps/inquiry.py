@@ -1,7 +1,7 @@
 """How the searching steps phrase their probes: one model, one sample, one signature, parts of the graph as node
 sets."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import msgspec
@@ -12,6 +12,7 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Candidate, Check, Describe, Edit, Measure, Measurement, SampleResult
 from engines.steps.base import Described, Findings, StepContext, StepRefused, Sub
+from engines.steps.looks import repeated
 
 
 class Inquiry(msgspec.Struct, frozen=True):
@@ -130,6 +131,12 @@ class Inquiry(msgspec.Struct, frozen=True):
     def plain(self, samples: tuple[str, ...], *, engine: str = "", **rest: object) -> Measure:
         """The whole model as it is, nothing cured."""
         return self.whole(samples, patches=(), keep=(), engine=engine, **rest)
+
+    def repeated(self, question: Callable[[int], Measure | Check], judged: Callable[[Measurement], Verdict]) -> Sub:
+        """The answer of as many fresh builds as a verdict needs. ``question``: the probe of an attempt, from 0 on."""
+        # A guilty tactic is forced wherever its layer is, and what is forced fails steadily.
+        builds = 1 if self.findings.tactics else self.findings.builds
+        return (yield from repeated(builds, question, judged))
 
     def unpatched(self, measurement: Measurement, patches: Iterable[int] | None = None) -> Measurement:
         """The measurement of a whole model without the outputs that are patched: by earlier culprits unless told."""

@@ -8,11 +8,12 @@ error alone ties five infinities of which three are harmless.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from engines.compare import judge
+from engines.compare.criterion import Verdict
 from engines.compare.judge import LARGE, SHARE, badness, judge_whole, limit, over
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
@@ -180,7 +181,13 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
         ran = failed = blind = False
         for way, engine in ways.items():
             yield Note(f"watching {len(batch)} tensors in one run")
-            m: Measurement = yield ask.whole((ask.findings.sample,), marks=ranges.encode(batch), engine=engine)
+            marks = ranges.encode(batch)
+            m: Measurement = yield from ask.repeated(
+                lambda attempt, marks=marks, engine=engine: ask.whole(  # type: ignore[misc]
+                    (ask.findings.sample,), marks=marks, engine=engine, attempt=attempt
+                ),
+                lambda m: judge_whole(ask.unpatched(m), ask.criterion),
+            )
             if m.status != "ok":
                 seen.reason = seen.reason or m.message
                 continue
@@ -247,8 +254,7 @@ def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
             nodes=ranges.encode(nodes), outputs=ranges.encode(batch), severed=ranges.encode(made & read)
         )
         yield Note(f"{len(nodes)} nodes, each alone, fed reference values")
-        stored: Measurement = yield ask.ask(candidate, effect=False)
-        exact: Measurement = yield ask.ask(candidate, effect=False, feed="exact")
+        stored, exact = yield from _fed_both_ways(ask, candidate)
         if stored.status != "ok" or not stored.results:
             middle = len(batch) // 2
             todo[:0] = [(b, splits - 1) for b in (batch[:middle], batch[middle:]) if splits > 0 and middle]
@@ -257,6 +263,18 @@ def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
         for name, score in _worst_of(ask, stored).items():
             added[index.by_name[name]] = (score, exactly.get(name))
     return added
+
+
+def _fed_both_ways(ask: Inquiry, candidate: Candidate) -> Sub:
+    """(measurement fed as stored, measurement fed exactly), its outputs alone judged."""
+
+    def own(m: Measurement) -> Verdict:
+        return judge_whole(m, ask.criterion)
+
+    def fed(feed: Literal["stored", "exact"]) -> Sub:
+        return ask.repeated(lambda attempt: ask.ask(candidate, effect=False, feed=feed, attempt=attempt), own)
+
+    return (yield from fed("stored")), (yield from fed("exact"))
 
 
 def _worst_of(ask: Inquiry, m: Measurement) -> dict[str, Score]:
@@ -301,7 +319,8 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
         """The suspect with the effect of its group's error, None where that is not this part of the failure."""
         yield Note(f"does the error of {ask.names([n])[0]} reach the outputs?", expected=len(nodes) - len(verdicts))
         outputs = [t for t in index.nodes[n].outputs if t in added]
-        m: Measurement = yield ask.ask(ask.candidate(group, outputs=outputs))
+        candidate = ask.candidate(group, outputs=outputs)
+        m: Measurement = yield from ask.repeated(lambda attempt: ask.ask(candidate, attempt=attempt), ask.verdict)
         verdict = ask.verdict(m)
         verdicts[n] = verdict.reason
         stored, exact = added[worst[n]]

@@ -1,13 +1,18 @@
 """Looking again: the same build run many times, for faults that come and go."""
 
+from collections.abc import Callable
+
 import msgspec
 
-from engines.compare.criterion import Criterion
+from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole
-from engines.probe import Measurement, SampleResult
+from engines.probe import AnyProbe, Measurement, SampleResult
 from engines.steps.base import Findings, Note, StepContext, Sub
 from engines.steps.prepare import all_feeds, lock, whole
 from engines.steps.statistics import looks_to_see
+
+# Fresh builds a verdict at most, however rare the failure is among them.
+MOST_BUILDS = 20
 
 
 class Looks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +54,24 @@ def look_again(ctx: StepContext, findings: Findings, bounds: Looks) -> Sub:
                 )
             break
     return findings, looks, failures
+
+
+def builds_to_see(failing: int, answered: int) -> int:
+    """How many fresh builds show a fault that ``failing`` of ``answered`` builds had, with CONFIDENCE; within MOST_BUILDS."""
+    return min(MOST_BUILDS, looks_to_see(failing / answered)) if 0 < failing < answered else 1
+
+
+def repeated(builds: int, question: Callable[[int], AnyProbe], judged: Callable[[Measurement], Verdict]) -> Sub:
+    """The same question to so many fresh builds (or external checks): the first answer that fails; else the first that was none,
+    as a failure may hide there; else the last. ``question``: the probe of an attempt, from 0 on."""
+    unresolved: Measurement | None = None
+    for attempt in range(builds):
+        m: Measurement = yield question(attempt)
+        verdict = judged(m)
+        if verdict.failed:
+            return m
+        unresolved = unresolved or (None if verdict.passed else m)
+    return unresolved or m
 
 
 def failed_runs(m: Measurement, rule: Criterion) -> int:

@@ -97,7 +97,10 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         known = tried.get((samples, keep))
         if known is None or (save and not known.artifacts):
             yield Note(f"keeping {len(keep)} of {len(ask.index.nodes)} nodes in FP32")
-            m: Measurement = yield ask.whole(samples, patches=(), keep=keep, save=save)
+            m: Measurement = yield from ask.repeated(
+                lambda attempt: ask.whole(samples, patches=(), keep=keep, save=save, attempt=attempt),
+                lambda m: judge_whole(m, ask.criterion),
+            )
             # What was measured stands, though it could not be built once more to be kept.
             tried[samples, keep] = known if known is not None and m.status != "ok" else m
         return tried[samples, keep]

@@ -102,7 +102,8 @@ def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) 
     verifications += trials.count - 1 - probes
     case, files, spent = yield from settle(ask, trials, nodes, minimal, params)
     again = params.verify == 0 or not case.verified.startswith("0/")
-    reason = "" if again else f"what was left failed once, and in none of {params.verify} fresh builds"
+    looks = case.verified.partition("/")[2]
+    reason = "" if again else f"what was left failed once, and in none of {looks} fresh builds"
     spent += verifications
     return Reduced(
         case, "reduced" if again else "unresolved", reason, probes, spent, trials.unresolved(), files
@@ -127,18 +128,20 @@ def settle(ask: Inquiry, trials: Trials, nodes: NodeIds, minimal: bool, params: 
         spent += shrunk
     files: list[dict[str, Any]] = []
     failures = 0
-    for attempt in range(1, params.verify + 1):
-        yield Note(f"what is left in fresh builds, {attempt} of {params.verify}", best=len(nodes))
-        again: Measurement = yield ask.ask(candidate, attempt=attempt, save="case" if attempt == 1 else "")
+    # Where builds differ, more of them, and none that the search has seen.
+    looks, seen = max(params.verify, ask.findings.builds) if params.verify else 0, ask.findings.builds
+    for attempt in range(seen, seen + looks):
+        yield Note(f"what is left in fresh builds, {attempt - seen + 1} of {looks}", best=len(nodes))
+        again: Measurement = yield ask.ask(candidate, attempt=attempt, save="case" if attempt == seen else "")
         failures += _still(ask, again, candidate, signature)
         spent += 1
-        if attempt == 1:
+        if attempt == seen:
             files.append({"role": "case", "files": dict(again.artifacts)})
     good = trials.good(nodes)
     good_candidate = ask.candidate(good) if good else None
     if good_candidate is not None:
         yield Note("the largest part that passes, once more", best=len(nodes))
-        kept: Measurement = yield ask.ask(good_candidate, attempt=1, save="good")
+        kept: Measurement = yield ask.ask(good_candidate, attempt=seen, save="good")
         spent += 1
         if ask.verdict(kept).passed:
             files.append({"role": "good", "files": dict(kept.artifacts)})
@@ -158,7 +161,7 @@ def settle(ask: Inquiry, trials: Trials, nodes: NodeIds, minimal: bool, params: 
         feed=ask.feed,
         needs_higher_inputs=needs_higher,
         good=good_candidate,
-        verified=f"{failures}/{params.verify}",
+        verified=f"{failures}/{looks}",
         signature=signature,
         minimal=minimal,
         found_by="reduce",

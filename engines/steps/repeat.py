@@ -8,7 +8,7 @@ from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.compare.judge import judge, judge_check, judge_whole
 from engines.probe import Measure, Measurement
 from engines.steps.base import Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec
-from engines.steps.looks import Looks, failed_runs, look_again
+from engines.steps.looks import Looks, builds_to_see, failed_runs, look_again
 from engines.steps.outcome import RepeatOutcome
 from engines.steps.prepare import prepared, whole
 from engines.steps.statistics import interval, looks_to_see, ruled_out, settling
@@ -117,7 +117,7 @@ def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: Re
         more_builds=looks_to_see(max(1e-3, 1 - low)) if steady else 0,
         message=f"{failing} of {answered} {'checks' if ctx.check else 'fresh builds'} fail: {_percent(low, high)}.",
     )
-    return Finish(outcome, findings)
+    return Finish(outcome, msgspec.structs.replace(findings, builds=builds_to_see(failing, answered)))
 
 
 def _chooses(ctx: StepContext) -> bool:
@@ -183,7 +183,7 @@ def _percent(low: float, high: float) -> str:
 
 SPEC = StepSpec(
     name="repeat",
-    version=2,
+    version=3,
     summary="Run the same build again, then build afresh, and count how often it fails.",
     run=repeat,
     outcome=RepeatOutcome,

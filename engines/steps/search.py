@@ -43,7 +43,10 @@ class Trials(msgspec.Struct):
             return Verdict("pass", own=0.0)
         if nodes not in self.known:
             yield Note(f"trying {len(nodes)} of {len(self.ask.index.nodes)} nodes", best=self.best)
-            m: Measurement = yield self.ask.ask(self.ask.candidate(nodes))
+            candidate = self.ask.candidate(nodes)
+            m: Measurement = yield from self.ask.repeated(
+                lambda attempt: self.ask.ask(candidate, attempt=attempt), self.ask.verdict
+            )
             self.count += 1
             verdict = self.ask.verdict(m)
             self.known[nodes], self.measured[nodes] = verdict, m

@@ -15,6 +15,7 @@ from engines.probe import Measurement
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
 from engines.steps.ddmin import ddmin
 from engines.steps.kernels import kernels
+from engines.steps.looks import repeated
 from engines.steps.outcome import TacticsOutcome
 from engines.steps.prepare import prepared, whole
 from engines.steps.switches import Switches, switches
@@ -58,13 +59,18 @@ def _switched(ctx: StepContext, findings: Findings, can: Switches) -> Steps[Tact
         chosen = frozenset(on)
         if chosen not in asked:
             yield Note(f"{len(chosen)} of {len(every)} {things} on")
-            m: Measurement = yield whole(
+            question = whole(
                 ctx,
                 findings,
                 samples=(findings.sample,),
                 engine=can.with_on(chosen),
                 runs=findings.looks,
                 exclusive=findings.looks > 1,
+            )
+            m: Measurement = yield from repeated(
+                findings.builds,
+                lambda attempt: msgspec.structs.replace(question, attempt=attempt),
+                lambda m: judge_whole(m, rule),
             )
             asked[chosen] = judge_whole(m, rule)
         return asked[chosen]

@@ -49,7 +49,7 @@ class Simulated(msgspec.Struct, kw_only=True):
     ``added``   sample -> node -> what the node adds by itself, unless it is kept in higher precision.
     ``gain``    node -> what it makes of the largest error that it reads (1 where it says nothing, 0 absorbs it).
     ``broken``  how many of the questions break; always the same ones for the same ``seed``. The plain whole model never does.
-    ``rate``    how often a run shows what the nodes add.
+    ``rate``    how often a run shows what the nodes add; with ``builds`` above 1 each build shows it in all its runs or in none.
     ``stubborn``  nodes whose error no precision cures.
     ``fragile``   nodes that give the largest error as soon as the engine itself gives them wrong values.
     ``shy``       tensors whose watching cures everything.
@@ -63,24 +63,28 @@ class Simulated(msgspec.Struct, kw_only=True):
     rate: float = 1.0
     seed: int = 0
     looks: int = 1
+    builds: int = 1
     stubborn: frozenset[int] = frozenset()
     fragile: frozenset[int] = frozenset()
     shy: frozenset[int] = frozenset()
     unanswered: int = 0
     missed: int = 0
     asked: dict[str, Any] = {}
+    hiding: dict[str, int] = {}
 
     @classmethod
     def single(cls, index: GraphIndex, added: Mapping[int, float], **rest: Any) -> "Simulated":
         """With one sample."""
-        return cls(index=index, added={"real:0": added}, asked={}, **rest)
+        return cls(index=index, added={"real:0": added}, asked={}, hiding={}, **rest)
 
     def findings(self) -> Findings:
         """After a comparison: the failure of the worst sample is locked; none where every sample passes."""
         samples = tuple(SampleInfo(s, "in.npz") for s in self.added)
         results = [SampleResult(s, self._scores(self._whole(s), self.index.outputs)) for s in self.added]
         failing = [r for r in results if any(over(score, RULE) for score in r.outputs)]
-        found = Findings(model="m", original="m", inputs="i", samples=samples, criterion=RULE, looks=self.looks)
+        found = Findings(
+            model="m", original="m", inputs="i", samples=samples, criterion=RULE, looks=self.looks, builds=self.builds
+        )
         if not failing:
             return found
         worst = max(failing, key=lambda r: max(score.rel_l2 for score in r.outputs))
@@ -111,14 +115,20 @@ class Simulated(msgspec.Struct, kw_only=True):
             self.unanswered += 1
             return rng.choice(BROKEN)
         shown = [rng.random() < self.rate for _ in range(max(1, probe.runs))]
+        shown = shown[:1] * len(shown) if self.builds > 1 else shown
         cured = not self.shy.isdisjoint(ranges.decode(probe.marks))
         wrong = tuple(self._result(probe, s, not cured) for s in probe.samples)
         right = tuple(self._result(probe, s, False) for s in probe.samples)
-        if wrong != right and not any(shown):
-            self.missed += 1
+        self._count(probe, hidden=wrong != right and not any(shown))
         runs = [wrong if hit else right for hit in shown]
         others = tuple(r for r in runs[1:] if r != runs[0])
         return Measurement(results=runs[0], runs=others, varies=bool(others), facts={"runs": len(runs)})
+
+    def _count(self, probe: Measure, *, hidden: bool) -> None:
+        """A fault is missed where none of the builds that a verdict needs has shown it."""
+        question = repr(msgspec.to_builtins(msgspec.structs.replace(probe, attempt=0, save="")))
+        self.hiding[question] = self.hiding.get(question, 0) + hidden
+        self.missed += hidden and self.hiding[question] == self.builds
 
     def _result(self, probe: Measure, sample: str, wrong: bool) -> SampleResult:
         index, candidate = self.index, probe.candidate

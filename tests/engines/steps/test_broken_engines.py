@@ -5,6 +5,7 @@ import random
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from engines.graph import ranges
 from engines.probe import Measure, Measurement
 from engines.spec import parse
 from engines.steps.layerwise import ALIKE
+from engines.steps.looks import builds_to_see
 from engines.steps.statistics import looks_to_see
 
 from . import answers
@@ -187,7 +189,7 @@ def test_precision_keeps_what_every_sample_needs(n: int, seed: int, samples: int
     index = random_graph(n, rng)
     added = {f"real:{i}": dict.fromkeys(rng.sample(range(n), min(n, rng.randint(0, 2))), 0.5) for i in range(samples)}
     needed = {node for of in added.values() for node in of}
-    engine = Simulated(index=index, added=added, broken=broken, seed=seed, asked={})
+    engine = Simulated(index=index, added=added, broken=broken, seed=seed, asked={}, hiding={})
     done = walk("precision", engine.context(), engine).finish
     outcome = done.outcome
     assert (outcome.outcome == "none-needed") == (not needed)
@@ -319,3 +321,32 @@ def test_what_comes_and_goes_is_reduced_and_confirmed_like_the_rest(n: int, seed
     if not engine.missed:
         assert set(ranges.decode(case.node_ids)) == guilty
         assert (case.minimal, case.verified, confirmed.outcome.patched_fails) == (True, "3/3", False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes, seeds, st.floats(0.2, 0.9))
+def test_where_builds_differ_each_verdict_takes_as_many_as_it_needs(n: int, seed: int, rate: float) -> None:
+    engine, guilty = planted(n, seed, 1, rate=rate, builds=looks_to_see(rate) + 1)
+    assume(engine.findings().signature is not None)
+    watched = walk("layerwise", engine.context(), engine).finish
+    assert {s.node for s in watched.findings.suspects} <= guilty
+    missed = engine.missed
+    if not missed:
+        assert {s.node for s in watched.findings.suspects} == reaching(engine, guilty)
+    done = walk("reduce", engine.context(), engine).finish
+    case = done.findings.case
+    if case is not None:
+        assert set(ranges.decode(case.node_ids)) >= guilty
+        failed, looks = map(int, case.verified.split("/"))
+        assert looks == max(3, engine.builds)
+        assert 0 < failed <= looks
+    if engine.missed == missed:
+        assert case is not None
+        assert set(ranges.decode(case.node_ids)) == guilty
+
+
+@pytest.mark.parametrize(
+    ("failing", "answered", "builds"), [(5, 5, 1), (0, 5, 1), (4, 5, 2), (3, 5, 4), (1, 5, 14), (1, 100, 20), (0, 0, 1)]
+)
+def test_how_many_builds_a_verdict_needs(failing: int, answered: int, builds: int) -> None:
+    assert builds_to_see(failing, answered) == builds

@@ -285,3 +285,23 @@ def test_another_culprit_beside_patched_outputs_is_found(open_model: Open, tiny:
     assert [f.names for f in found] == ["/up, /a", "/higher, /b"]
     assert [f.cause for f in found] == ["cancellation", "cancellation"]
     assert [f.patched_fails for f in found] == [True, False]
+
+
+# -- builds that differ
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_fault_that_some_builds_have_is_reduced_to_its_nodes(
+    open_model: Open, tiny: Any, tmp_path: Path, seed: int
+) -> None:
+    """Half of the builds are right: each verdict takes as many as show the fault with 95 % confidence."""
+    model, inputs = tiny.parts(tmp_path, 3)
+    s = open_model(model, f"fake:fault=wrong,size=0.5,nodes=/scaled1+/gate1,rate=0.6,per=build,seed={seed}", (inputs,))
+    assert s.step("compare").finish.outcome.verdict == "fails"
+    repeated = s.step("repeat", builds=10).finish
+    assert repeated.outcome.behaviour == "rebuilds-differ"
+    assert repeated.findings.builds > 1
+    reduced = s.step("reduce").finish.outcome
+    assert (reduced.names, reduced.minimal) == ("/scaled1, /gate1", True)
+    failed, looks = map(int, reduced.verified.split("/"))
+    assert 0 < failed < looks
