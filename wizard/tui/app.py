@@ -129,6 +129,10 @@ class Narrowdown(InTurn[int]):
 
     # Screens
 
+    def opened(self, folder: Path) -> bool:
+        """Whether it was opened here and is still at work or waiting."""
+        return folder in self.watchers and self.watchers[folder].scene.alive
+
     def show_sessions(self) -> None:
         """Back to the list; the session that was open goes on, unwatched."""
         while len(self.screen_stack) > 1:

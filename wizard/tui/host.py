@@ -53,6 +53,10 @@ class Host(Protocol):
         """Show the form."""
         ...
 
+    def opened(self, folder: Path) -> bool:
+        """Whether this window has the session open, on the screen or behind the list."""
+        ...
+
     def show_sessions(self) -> None:
         """Show the list; the open session goes on."""
         ...

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from textual.widgets import Input
 
+from wizard.session.folder import Summary
 from wizard.tui import guide
 from wizard.tui.app import Narrowdown
 from wizard.tui.screens.finish import FinishScreen
@@ -101,3 +102,20 @@ async def test_every_pane_is_explained_and_no_other(session: FakeSession, make_a
             await pilot.pause()
             there |= {(panel.id or "").removesuffix("-beside") for panel in screen.query(Panel) if panel.id}
     assert there == set(guide.PANELS)
+
+
+async def test_the_list_says_how_to_come_back(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    long = "logits is off by 1.11 (rel_l2) on real:0/11; allowed 0.01 for fp16, and this sentence has no end"
+    mine = Summary("k7f3", session.folder, "m.onnx", node="layerwise", verdict=long, holder="process 7 on here")
+    other = Summary("other", session.folder.parent / "other", "m.onnx", holder="process 8 on there")
+    app = make_app(entries=[mine, other])
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+        await pilot.press("b")
+        await settle(pilot, lambda: "goes back to k7f3, which stays as it is" in golden.text_of(app))
+        await settle(pilot, lambda: "open here" in golden.text_of(app))
+        text = golden.text_of(app)
+        assert "held by process 8 on there" in text
+        assert "process 7" not in text
+        assert "…  open here" in text, "what is cut says so"

@@ -60,7 +60,7 @@ class TitleLine(Lines):
         scene, state, g = self._scene, self._scene.state, self.glyphs
         model = scene.problem.model.rpartition("/")[2] or scene.folder.name
         right = f"session {scene.id}"
-        if state.opened and width >= 70:
+        if state.opened and width >= 70 and scene.face in ("running", "ended"):  # elsewhere it would stand still
             right += (
                 f" {g.dot} {duration(max(0.0, (state.last if state.end else scene.now or state.last) - state.opened))}"
             )

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -27,6 +27,12 @@ ABOUT = (
 )
 NEW = "{new} starts a new session; {demo} tries it on a model that comes with it."
 REFRESH = 3.0  # seconds between two looks at the folder
+
+
+def begin(text: str, width: int, mark: str) -> str:
+    """The beginning of a sentence on exactly ``width`` cells."""
+    text = clean(text)
+    return set_cell_size(text if cell_len(text) <= width else set_cell_size(text, width - cell_len(mark)) + mark, width)
 
 
 class SessionList(OptionList, inherit_bindings=False):
@@ -60,7 +66,7 @@ class SessionsScreen(Hosted):
             yield Panel(
                 "What this does",
                 Text(ABOUT),
-                Text(self.host.told(NEW), classes="key-hint"),
+                Text(self.host.told(NEW), id="hint", classes="key-hint"),
             )
             with Panel("Your sessions", id="sessions-panel"):
                 yield SessionList(id="sessions", markup=False)
@@ -74,7 +80,12 @@ class SessionsScreen(Hosted):
         self.set_interval(REFRESH, self.look)
 
     def on_screen_resume(self) -> None:
-        """Back from a session: its line has changed."""
+        """Back from a session: its line has changed, and Enter leads back to it."""
+        scene = self.host.scene
+        if scene is not None:
+            self.query_one("#hint", Text).show(
+                self.host.told(f"{{open}} goes back to {scene.id}, which stays as it is. {NEW}")
+            )
         self.look()
 
     @work(thread=True, exclusive=True, group="library", exit_on_error=False)
@@ -130,13 +141,13 @@ class SessionsScreen(Hosted):
         else:
             reached, style = f"{entry.node or 'not begun'}  {entry.verdict}".rstrip(), ""
         state = "unreadable" if entry.problem else "ended" if entry.end else "paused"
-        held = f"held by {entry.holder}" if entry.holder else state
+        held = state if not entry.holder else "open here" if self.host.opened(entry.path) else f"held by {entry.holder}"
         age, held = f"  {ago(entry.age)}", f"  {held}"
         first = fit(elide(f"{entry.id}  {model}  {entry.engine}", width - len(age), mark), width - len(age), mark)
         room = max(8, width - len(held) - 2)
         return Content("\n").join([
             row([(first, "bold"), (age, "$quiet")]),
-            row([("  ", ""), (set_cell_size(clean(reached), room), style), (held, "$quiet")]),
+            row([("  ", ""), (begin(reached, room, mark), style), (held, "$quiet")]),
         ])  # fmt: skip
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
