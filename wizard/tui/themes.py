@@ -12,7 +12,8 @@ from textual.theme import Theme
 
 
 def words(theme: Theme) -> dict[str, str]:
-    """Colours of the words of state (``$fails`` and so on) under a theme that does not know them: one of Textual's own."""
+    """Colours of the words of state (``$fails`` and so on), and the style of the highlighted answer, under a theme that does not
+    know them: one of Textual's own."""
     known = theme.to_color_system().generate()
     return {
         "passes": known["primary"],
@@ -20,6 +21,7 @@ def words(theme: Theme) -> dict[str, str]:
         "unsure": known["secondary"],
         "quiet": known.get("foreground-muted", known["foreground"]),
         "recommended": known["primary"],
+        "answer-cursor-style": "none",
     }
 
 
@@ -79,7 +81,9 @@ ANSI = Theme(
     boost="ansi_default",
     variables={
         "passes": "ansi_bright_blue", "fails": "ansi_yellow", "unsure": "ansi_magenta", "quiet": "ansi_default",
-        "recommended": "ansi_bright_blue", "block-cursor-background": "ansi_blue", "block-cursor-foreground": "ansi_bright_white",
+        # Reversed, as no ground is known on which each of the sixteen can be read.
+        "recommended": "ansi_bright_blue", "block-cursor-background": "ansi_default", "block-cursor-foreground": "ansi_default",
+        "block-cursor-text-style": "bold reverse", "answer-cursor-style": "reverse",
         "block-cursor-blurred-background": "ansi_default", "block-cursor-blurred-foreground": "ansi_default",
         "ansi-background": "ansi_default", "ansi-foreground": "ansi_default", "border": "ansi_blue",
         "border-blurred": "ansi_bright_black",

@@ -145,7 +145,7 @@ class Probes(Lines, can_focus=True):
             (head, "$quiet"),
             (fit(probe.what, what - 1, g.ellipsis) + " ", ""),
             (verdict, STYLES[probe.state]),
-            (set_cell_size(clean(probe.detail), room - what), "$quiet"),
+            (fit(probe.detail, room - what, g.ellipsis), "$quiet"),
             (time, "$quiet"),
         ])  # fmt: skip
 
