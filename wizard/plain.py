@@ -15,7 +15,7 @@ from wizard.flow.model import Flow
 from wizard.report.picture import curve
 from wizard.report.probe import tried
 from wizard.report.stage import ended
-from wizard.report.words import count, duration, elide, number, price, visible
+from wizard.report.words import count, duration, elide, left, number, price, visible
 from wizard.session.events import (
     AnyEvent,
     Event,
@@ -257,8 +257,8 @@ def progress_line(snapshot: Mapping[str, Any]) -> str:
     done, expected = int(snapshot.get("done") or 0), int(snapshot.get("expected") or -1)
     if done or expected > 0:
         parts.append(f"{done} of about {expected} probes" if expected >= done else count(done, "probe"))
-    if (left := float(snapshot.get("eta") or -1.0)) > 0:
-        parts.append(f"~{duration(left)} left")
+    if expected > 0:
+        parts.append(left(float(snapshot.get("eta", -1.0))))
     if (best := int(snapshot.get("best") or -1)) > 0:
         parts.append(f"smallest that fails: {count(best, 'node')}")
     if snapshot.get("stopping"):

@@ -178,7 +178,7 @@ def quantization(ctx: StepContext, size: Size) -> Plan:
     works = (
         Work("read", 2),
         *((_all(ctx), _one(ctx)) if measured else ()),
-        _effect(ctx, 2 + effects),
+        _effect(ctx, 2 + effects, times=2.0),  # a layer with its pairs
         Work("watched", 1, _row(ctx)),
         Work("whole", 2 + 2 * _halvings(effects), _row(ctx), ahead=True),
     )

@@ -80,6 +80,13 @@ def price(cost: Cost) -> str:
     return ", ".join(parts) + unknown
 
 
+def left(seconds: float) -> str:
+    """How much longer a step will take, as far as that is known."""
+    if seconds < 0:
+        return "? left"
+    return f"~{duration(seconds)} left" if seconds >= 1 else "under 1 s left"
+
+
 def switch(kind: str) -> str:
     """What is done to the things that a workaround of this kind names."""
     return "switch off" if kind in ("optimizer", "tactic") else "set"

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 
-from wizard.report.words import count, duration
+from wizard.report.words import count, duration, left
 from wizard.tui import chart, keys
 from wizard.tui.board import Hunt, Row
 from wizard.tui.literal import clean, fit
@@ -39,9 +39,7 @@ class Doing(Lines):
         rows = wrap(work.text or "starting", width)
         if work.expected > 0:
             total = max(work.expected, done)
-            tail = f"{done} of about {total} probes"
-            if work.eta >= 1:
-                tail += f", ~{duration(work.eta)} left"
+            tail = f"{done} of about {total} probes, {left(work.eta)}"
             beside = width >= 60
             room = max(4, min(40, width - cell_len(tail) - 2)) if beside else width
             full = room * done // max(1, total)
