@@ -33,6 +33,9 @@ UNKNOWN_BYTES = 1 << 20
 # A failure is spread where none of this many parts of the model, each alone, brings more than MOST of the error to the outputs
 # (equal parts bring an eighth each, or a third where their errors are independent), and at least half of them bring SOME of it.
 PARTS = 8
+# A listener that was asked for is given up after this many deaths of the worker, one that is tried by itself after the first.
+# TensorRT 10.6's builder dies of most sets of debug tensors, at ten seconds each.
+DEATHS = 4
 UNWATCHED = ("", "sequence", "optional")
 MOST = 0.6
 SOME = 1 / (4 * PARTS)
@@ -176,10 +179,12 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
     # Where nothing lies between inputs and outputs, the model as it is says all that watching could.
     todo = [(b, params.splits) for b in batches(ask.index, can, params.batch_bytes) or [()]]
     ways = _ways(ask.ctx)
+    asked = next(iter(ways))
+    deaths = 0
     while todo:
         batch, splits = todo.pop(0)
         ran = failed = blind = False
-        for way, engine in ways.items():
+        for way, engine in tuple(ways.items()):
             yield Note(f"watching {len(batch)} tensors in one run")
             marks = ranges.encode(batch)
             m: Measurement = yield from ask.repeated(
@@ -190,6 +195,9 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
             )
             if m.status != "ok":
                 seen.reason = seen.reason or m.message
+                deaths += m.status == "crash" and way != "outputs"
+                if m.status == "crash" and way != "outputs" and (way != asked or deaths >= DEATHS):
+                    del ways[way]
                 continue
             if blind := bool(batch) and not any(r.marks for r in m.results):
                 seen.reason = seen.reason or "it gives out none of the tensors that were marked."
@@ -205,8 +213,8 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
                 break
         seen.ran += ran
         seen.watched += len(batch) if ran else 0
-        seen.hidden |= not failed or seen.way != next(iter(ways))
-        if not ran and not blind and splits > 0 and len(batch) > 1:
+        seen.hidden |= not failed or seen.way != asked
+        if not ran and not blind and ways and splits > 0 and len(batch) > 1:
             middle = len(batch) // 2
             todo[:0] = [(batch[:middle], splits - 1), (batch[middle:], splits - 1)]
         elif not ran:

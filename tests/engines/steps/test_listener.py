@@ -91,3 +91,29 @@ def test_a_listener_that_is_told_nothing_is_no_way_to_watch(open_model: Callable
     assert outcome.observer == "cannot-run"
     assert "gives out none of the tensors" in outcome.message
     assert outcome.skipped == 3
+
+
+@pytest.mark.parametrize(("engine", "deaths"), [(CURED, 1), ("fake:fault=wrong,nodes=layer2,observe=debug", 4)])
+def test_a_listener_that_kills_the_worker_is_given_up(
+    open_model: Callable[..., Any], tmp_path: Path, engine: str, deaths: int
+) -> None:
+    """Tried by itself it may die once; asked for, a few times."""
+    session = open_model(chain(tmp_path / "chain.onnx", 12), CURED)
+    listening(session, "build-failed")
+    session.engine, asked, died = engine, session.ask, []
+
+    def deadly(probe: Any) -> Any:
+        if isinstance(probe, Measure) and "observe=debug" in probe.engine:
+            if probe.marks:
+                died.append(probe)
+                return Measurement(
+                    status="crash", message="The worker process died of signal 6 (SIGABRT) while building."
+                )
+            probe = msgspec.structs.replace(probe, engine=CURED)
+        return asked(probe)
+
+    session.ask = deadly
+    outcome = session.step("layerwise").finish.outcome
+    assert outcome.observer == "cannot-run"
+    assert len(died) == deaths
+    assert outcome.skipped == 11
