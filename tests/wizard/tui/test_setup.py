@@ -73,9 +73,13 @@ def test_what_is_wrong_with_a_flow_is_said_line_by_line(mine: Path) -> None:
     assert "no flow file" in checks.problem_with("flow", "/nowhere/x.yaml")
 
 
+def nine_faults() -> str:
+    more = "".join(f'      a{i}: {{text: "x", goto: n{i}}}\n' for i in range(9))
+    return FLOW.replace("GOTO", "stop").replace("ends:\n", f"{more}ends:\n")
+
+
 def test_of_many_faults_the_first_are_listed_and_the_rest_counted(mine: Path) -> None:
-    many = "".join(f'      a{i}: {{text: "x", goto: n{i}}}\n' for i in range(9))
-    mine.write_text(FLOW.replace("GOTO", "stop").replace("ends:\n", f"{many}ends:\n"))
+    mine.write_text(nine_faults())
     lines = checks.problem_with("flow", str(mine)).split("\n")
     assert len(lines) == checks.MOST_FAULTS + 1
     assert lines[0].startswith("Line 14: ")
@@ -90,6 +94,7 @@ async def test_the_flow_is_picked_from_a_list_or_as_a_file(
     session: FakeSession, make_app: Make, mine: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(mine.parent)
+    mine.write_text(nine_faults())
     app = make_app(folder=None, setup=None)
     s.opened(session)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -111,8 +116,8 @@ async def test_the_flow_is_picked_from_a_list_or_as_a_file(
         await pilot.press(*"own", "enter")
         await settle(pilot, lambda: isinstance(app.screen, PickFile) and len(app.screen._shown) > 1)
         await pilot.press("down", "enter")
-        await settle(pilot, lambda: app.screen is form and "Line 13" in said.text)
-        await settle(pilot, lambda: "Line 13: " in golden.text_of(app))
+        await settle(pilot, lambda: app.screen is form and "Line 14" in said.text)
+        await settle(pilot, lambda: "And 5 more" in golden.text_of(app))  # its last line is in sight
         form.query_one("#start").focus()
         await pilot.press("enter")
         await settle(pilot, lambda: form.focused is field)

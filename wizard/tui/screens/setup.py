@@ -110,7 +110,7 @@ class SetupScreen(Hosted):
         yield Text("New session", id="title")
         with VerticalScroll(id="form", can_focus=False):
             yield Text(
-                self.host.told("Nothing runs before Start. Enter goes to the next field, {pick} lists what fits."),
+                self.host.told("Nothing runs before Start. Enter is the next field, {pick} lists what fits."),
                 classes="quiet",
             )
             for field in ROWS:
@@ -168,7 +168,16 @@ class SetupScreen(Hosted):
 
     def _say(self, name: str, problem: str) -> None:
         mark = f"{self.host.glyphs.fails} " if problem else ""
-        self.query_one(f"#problem-{name}", Text).show(mark + problem, "$fails")
+        said = self.query_one(f"#problem-{name}", Text)
+        said.show(mark + problem, "$fails")
+        if problem:
+            self.call_after_refresh(self._bring_into_sight, said)
+
+    def _bring_into_sight(self, said: Text) -> None:
+        """A problem of several lines, and after it the field at hand, where there is no room for both."""
+        for widget in (said, self.focused):
+            if widget is not None:
+                widget.scroll_visible(animate=False)
 
     @on(Button.Pressed, "#start")
     def _start(self) -> None:

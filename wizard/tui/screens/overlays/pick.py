@@ -40,7 +40,8 @@ class Pick(Card[str]):
         self._all, self._shown, self._text = tuple(entries), tuple(entries), text
 
     def body(self) -> ComposeResult:
-        yield Text(self._text, id="pick-text", classes="paragraph")
+        if self._text:
+            yield Text(self._text, id="pick-text", classes="paragraph")
         yield Input(placeholder="type to narrow the list", id="narrow", compact=True)
         yield OptionList(markup=False, classes="list", id="picks")
         yield Text("", id="pick-detail", classes="quiet")
