@@ -184,7 +184,10 @@ def _own_log(scene: Scene) -> tuple[str, ...]:
 def _stopped(scene: Scene) -> Trouble:
     """Nobody works on the session, for no fault of anybody."""
     closed = scene.state.closed
-    reason = scene.work.text or (closed.reason if closed else "")
+    if closed is None and scene.state.opened and scene.work.phase != "stopped":
+        reason = "The session's own process is gone."  # what it did last is no reason
+    else:
+        reason = scene.work.text or (closed.reason if closed else "")
     parts = [reason] if reason and reason != "stopped" else []
     parts.append("Nothing works on this session now.")
     after = "Everything measured so far is kept: {retry} goes on from here."

@@ -8,6 +8,7 @@ import pytest
 from wizard.session import events as e
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Board
+from wizard.tui.client import Watcher
 from wizard.tui.glyphs import ASCII, UNICODE
 from wizard.tui.scene import Scene, Work
 from wizard.tui.screens.overlays import PlainCard
@@ -154,3 +155,13 @@ def test_a_run_that_goes_on_after_a_break_is_called_resumed(session: FakeSession
 def test_glyphs_differ_where_states_differ() -> None:
     for glyphs in (UNICODE, ASCII):
         assert len({glyphs.passes, glyphs.fails, glyphs.unresolved, glyphs.running, glyphs.dot}) == 5
+
+
+def test_a_runner_that_was_killed_gives_no_reason_and_none_is_made_up(session: FakeSession) -> None:
+    s.running(session)
+    session.living = False
+    scene = Watcher(session, s.FakeLibrary(session).problem(session.folder)).look()
+    assert scene is not None
+    assert scene.face == "stopped"
+    (told,) = [trouble for trouble in troubles(scene) if trouble.kind == "notice"]
+    assert told.text == "The session's own process is gone. Nothing works on this session now."
