@@ -22,9 +22,16 @@ from engines.spec import parse
 Kind: TypeAlias = Literal["read", "whole", "watched", "other", "alone", "part", "effect", "check"]
 RECENT = 8  # probes of a kind that its price is taken from: a machine is busier now than it was before
 LINE = 8 << 10  # bytes that a probe leaves in the journal, in its log and among the artifacts
-# Where none of a kind has been measured: about so many times what the whole model takes, one row at a time. Seen on magika, sort,
-# shapes and a quantized network: watched 2 to 4, alone 2 to 5, a part 0.1 to 0.4, an effect 0.2 to 0.7, other 0.3 to 4.
-BESIDE_WHOLE: Mapping[Kind, float] = {"watched": 3.0, "alone": 3.0, "part": 0.2, "effect": 0.4, "other": 1.0}
+# Where none of a kind has been measured: about so many times what the first of these takes that was, one row at a time. Seen on
+# magika, sort, shapes, a quantized network and ResNet-50, beside the whole model: watched 2 to 4, alone 2 to 5, a part 0.1 to
+# 0.4, an effect 0.2 to 0.7, other 0.3 to 4.
+BESIDE: Mapping[Kind, tuple[tuple[Kind, float], ...]] = {
+    "watched": (("whole", 3.0),),
+    "alone": (("watched", 1.2), ("whole", 3.0)),
+    "part": (("effect", 0.4), ("whole", 0.2)),
+    "effect": (("part", 2.5), ("whole", 0.4)),
+    "other": (("whole", 1.0),),
+}
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -117,9 +124,11 @@ def cost(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
 def price(work: Work, seen: Sequence[Seen]) -> float | None:
     """Seconds of all its probes; None where nothing like it was measured."""
     each = _each(work, [s for s in seen if s.kind == work.kind])
-    if each is None and work.kind in BESIDE_WHOLE:
-        each = _each(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == "whole"])
-        each = None if each is None else BESIDE_WHOLE[work.kind] * each
+    for beside, times in BESIDE.get(work.kind, ()) if each is None else ():
+        each = _each(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == beside])
+        if each is not None:
+            each *= times
+            break
     if each is None and work.kind == "read" and seen:
         each = min(s.seconds for s in seen)
     return None if each is None else work.probes * work.times * each

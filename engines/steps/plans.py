@@ -73,7 +73,7 @@ def nondeterminism(ctx: StepContext, size: Size) -> Plan:
     params = msgspec.convert(dict(ctx.params), NondeterminismParams)
     runs = min(params.most_runs, max(params.runs, ctx.findings.looks))
     watched = Work("watched", _batches(size, params.batch_bytes), _row(ctx), runs)
-    return Plan((*_before(ctx, size), Work("read"), watched, _one(ctx, runs=runs)), TABLE * size.nodes)
+    return Plan((*_before(ctx, size), Work("read"), watched, _one(ctx, runs=runs)), _held(size, TABLE * size.nodes))
 
 
 def tactics(ctx: StepContext, size: Size) -> Plan:
@@ -100,7 +100,7 @@ def layerwise(ctx: StepContext, size: Size) -> Plan:
         Work("alone", 2 * _batches(size, params.batch_bytes // 2), _row(ctx), ahead=True),
         _effect(ctx, min(params.most_suspects + PARTS, effects)),
     )
-    return Plan((*_before(ctx, size), *works), 3 * TABLE * size.nodes + _activations(size))
+    return Plan((*_before(ctx, size), *works), _held(size, 3 * TABLE * size.nodes))
 
 
 def extract(ctx: StepContext, size: Size) -> Plan:
@@ -126,7 +126,7 @@ def _reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Plan:
     search = (2 if params.search != "linear" else 4) * _halvings(size.nodes) + 4
     ends = (_one(ctx), *(() if ctx.check else (Work("other", 1, _row(ctx)),)))
     works = (Work("read"), *ends, _effect(ctx, search), *_settled(ctx, params.verify))
-    return Plan((*_before(ctx, size), *works), 2 * size.weights + _activations(size))
+    return Plan((*_before(ctx, size), *works), _held(size, 2 * size.weights))
 
 
 def double_check(ctx: StepContext, size: Size) -> Plan:
@@ -148,7 +148,8 @@ def confirm(ctx: StepContext, size: Size) -> Plan:
         # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at.
         cured = (*cured, _all(ctx, probes=2, real=True), Work("watched", 2, _row(ctx)))
     first = Plan(_before(ctx, size)) if case is not None else _reduction(ctx, size, ReduceParams())
-    return Plan((*first.works, Work("read"), again, *cured), first.disk + size.weights + size.captured)
+    disk = first.disk + size.weights + size.captured if first.disk >= 0 else -1
+    return Plan((*first.works, Work("read"), again, *cured), disk)
 
 
 def workaround(ctx: StepContext, size: Size) -> Plan:
@@ -277,8 +278,13 @@ def _batches(size: Size, limit: int) -> int:
 
 
 def _activations(size: Size) -> int:
-    """Bytes of all that one sample makes of the model inside; as much again as is captured already, where that is not known."""
-    return sum(max(0, t.bytes) for t in size.index.tensors if t.kind == "node") if size.index else size.captured
+    """Bytes of all that one sample makes of the model inside."""
+    return sum(max(0, t.bytes) for t in size.index.tensors if t.kind == "node") if size.index else 0
+
+
+def _held(size: Size, more: int) -> int:
+    """Bytes at most, where a step asks for every tensor of a sample: unknown as long as their sizes are."""
+    return more + _activations(size) if size.index else -1
 
 
 PLANS: Mapping[str, Callable[[StepContext, Size], Plan]] = {

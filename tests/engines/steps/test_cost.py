@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from engines.compare.criterion import Criterion, Signature
 from engines.probe import Candidate, Check, Describe, Inspect, Measure, Measurement, SampleInfo
 from engines.steps.base import Findings, StepContext, Suspect
-from engines.steps.cost import BESIDE_WHOLE, Cost, Kind, Plan, Seen, Size, Work, cost, kind, price, rows, seen
+from engines.steps.cost import BESIDE, Cost, Kind, Plan, Seen, Size, Work, cost, kind, price, rows, seen
 from engines.steps.plans import PLANS
 from engines.steps.registry import STEPS
 
@@ -76,10 +76,10 @@ def test_what_a_probe_takes_depends_on_its_rows_and_runs() -> None:
     assert price(Work("check"), found) is None
 
 
-@pytest.mark.parametrize("kind_", BESIDE_WHOLE)
-def test_what_was_never_measured_is_priced_beside_the_whole_model(kind_: Kind) -> None:
-    found = [Seen("whole", 1, 1, 2.0)]
-    assert price(Work(kind_), found) == pytest.approx(2.0 * BESIDE_WHOLE[kind_])
+@pytest.mark.parametrize(("kind_", "beside", "times"), [(k, *to) for k, all_ in BESIDE.items() for to in all_])
+def test_what_was_never_measured_is_priced_beside_what_was(kind_: Kind, beside: Kind, times: float) -> None:
+    found = [Seen(beside, 1, 1, 2.0)]
+    assert price(Work(kind_), found) == pytest.approx(2.0 * times)
     assert price(Work(kind_), [*found, Seen(kind_, 1, 1, 7.0)]) == 7.0
 
 
