@@ -250,20 +250,25 @@ class Cluster:
     async def _inspect(self, probe: Inspect, timeout: float) -> Measurement:
         """Look at the engine on every host; go with the fingerprint that the session knows, else with the one that most hosts
         have. The others take no part in what asks for this engine."""
-        spec = probe.engine
-        asked = await self._wait_for_a_host((), ())
-        asks = [self._in_background(self._ask(member, spec, timeout)) for member in asked]
-        await asyncio.wait(asks, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait(asks, timeout=_STRAGGLERS)  # later ones take part from then on
+        spec, end = probe.engine, time.monotonic() + _PATIENCE + timeout
+        while not any(spec in member.told for member in self._members.values()):
+            asked = await self._wait_for_a_host((), ())
+            asks = [self._in_background(self._ask(member, spec, timeout)) for member in asked]
+            await asyncio.wait(asks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(asks, timeout=_STRAGGLERS)  # later ones take part from then on
+            if not any(spec in member.told for member in asked):  # they went away
+                self._check_cluster()
+                if time.monotonic() > end:
+                    raise ExecutorLost(
+                        f"No host of the cluster at {self._url} tells what its engine '{spec[:200]}' is."
+                    )
+                await self._wait_for_news()
         found: dict[str, list[_Member]] = {}
         for member in self._fit(set(self._chosen)):
             if spec in member.told and member.told[spec].status == "ok":
                 found.setdefault(_fingerprint(member.told[spec]), []).append(member)
         if not found:
-            answers = [member.told[spec] for member in self._members.values() if spec in member.told]
-            if not answers:
-                raise ExecutorLost(f"No host of the cluster at {self._url} could be asked about the engine '{spec}'.")
-            return answers[0]
+            return next(member.told[spec] for member in self._members.values() if spec in member.told)
         known = self._prefer(spec)
         chosen = known if known in found else max(found, key=lambda name: (len(found[name]), name))
         self._chosen[spec] = chosen
@@ -332,10 +337,16 @@ class Cluster:
                 answer = await self._submitted(question, self._resources(job.probe, weights, chosen), chosen)
             except KilledWorker:
                 break
+            except ExecutorLost:
+                raise
+            except Exception as error:  # the wire to the scheduler broke, in one of many ways
+                _log.warning("the probe was not answered: %s", _line(error))
+                answer = None
             only = ""
             member = self._members.get(answer.address) if answer else None
             if answer is None or member is None:
                 lost += self._connected()  # a cluster that forgets its tasks says nothing about the probe
+                await self._wait_for_news()
             elif answer.kind == "missing":
                 if await self._supply(member, [parcel for name in answer.missing for parcel in needs[name]]):
                     only = member.address
