@@ -6,22 +6,16 @@ thread and hands out frozen values.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from engines.compare.criterion import Criterion, Verdict
-from engines.compare.judge import judge, judge_check, judge_whole
 from engines.data.store import Store
-from engines.graph import ranges
-from engines.probe import AnyProbe, Check, Measure, Measurement
-from engines.steps.base import Findings
-from wizard.report.probe import size, tried
-from wizard.report.words import number
+from engines.probe import AnyProbe, Measurement
+from wizard.report.probe import Outcome, size, tried, verdict
 from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, Rewound, StepStarted
 from wizard.session.state import State, fold
 
-Outcome = Literal["passes", "fails", "unresolved", "running", "done"]
 KEPT = 200  # rows of a run that are handed out
 
 
@@ -142,42 +136,3 @@ class Board:
             return msgspec.json.decode(self._store.get(blob), type=kind)
         except (OSError, ValueError, msgspec.MsgspecError):
             return None
-
-
-def verdict(probe: AnyProbe | None, measurement: Measurement | None, findings: Findings) -> tuple[Outcome, str]:
-    """How a finished probe reads in the table: its state and one short detail. Judged by what was known before this step."""
-    if measurement is None:
-        return "done", ""
-    if not isinstance(probe, Measure | Check):
-        return ("done", "") if measurement.status == "ok" else ("unresolved", measurement.message or measurement.status)
-    criterion = findings.criterion
-    if measurement.status != "ok" or criterion is None:
-        if measurement.status != "ok":
-            return "unresolved", measurement.status + (f", signal {measurement.signal}" if measurement.signal else "")
-        return "done", _worst(measurement)
-    try:
-        answer = _judge(probe, measurement, criterion, findings)
-    except (ValueError, KeyError):
-        return "done", _worst(measurement)
-    if answer.kind == "unresolved":
-        return "unresolved", answer.reason or answer.detail
-    own = "" if answer.own is None else f"{criterion.metric} {number(answer.own)}"
-    effect = "" if answer.effect is None else f"effect {number(answer.effect)}"
-    return ("fails" if answer.kind == "fail" else "passes"), ", ".join(filter(None, (own, effect)))
-
-
-def _judge(probe: Measure | Check, measurement: Measurement, criterion: Criterion, findings: Findings) -> Verdict:
-    signature = findings.round_signature or findings.signature
-    if isinstance(probe, Check):
-        return judge_check(measurement, criterion)
-    if signature is None or probe.candidate.nodes == ranges.ALL:
-        return judge_whole(measurement, criterion)
-    return judge(measurement, criterion, signature)
-
-
-def _worst(measurement: Measurement) -> str:
-    """Before a tolerance is known: the largest relative error that was measured."""
-    scores = [score for result in measurement.results for score in result.outputs]
-    if not scores:
-        return ""
-    return f"rel_l2 {number(max(score.rel_l2 for score in scores))}"

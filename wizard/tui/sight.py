@@ -9,13 +9,10 @@ from typing import Any
 import msgspec
 
 from engines.data.store import Store
-from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.probe import Describe
-from engines.steps.base import Findings
+from wizard.report.vicinity import Vicinity, described, ids, suspected, vicinity
 from wizard.session.state import State
 from wizard.tui import pictures
-from wizard.tui.pictures import Vicinity
 
 
 class Sight(msgspec.Struct, frozen=True):
@@ -52,7 +49,7 @@ class Eye:
             self._key = key
             logs, here = _depth(self._rows(key.table), key.culprit)
             index = self._graph(key.index)
-            places = tuple(pictures.vicinity(index, _ids(nodes)) for nodes in key.suspects) if index else ()
+            places = tuple(vicinity(index, ids(nodes)) for nodes in key.suspects) if index else ()
             self._sight = Sight(logs, here, tuple(place for place in places if place.spots))
         return self._sight
 
@@ -77,43 +74,13 @@ class Eye:
 
 def _key(state: State) -> _Key:
     findings = state.findings
-    suspected = _suspected(findings)
+    nodes = suspected(findings)
     return _Key(
         next((v.tables["tensors"] for v in reversed(state.route) if "tensors" in v.tables), ""),
-        _described(state, findings.model) if suspected else "",
+        described(state, findings.model) if nodes else "",
         findings.suspects[0].name if findings.suspects else "",
-        suspected,
+        nodes,
     )
-
-
-def _suspected(findings: Findings) -> tuple[str, ...]:
-    """Node id ranges: of the confirmed culprits and the case at work, else of the case, else of what layerwise accuses."""
-    found = [culprit.case.node_ids or culprit.case.candidate.nodes for culprit in findings.culprits]
-    if findings.case is not None:
-        found.append(findings.case.node_ids or findings.case.candidate.nodes)
-    elif findings.suspects:
-        found.append(findings.suspects[0].nodes or str(findings.suspects[0].node))
-    return tuple(dict.fromkeys(nodes for nodes in found if nodes and nodes != ranges.ALL))
-
-
-def _described(state: State, model: str) -> str:
-    """The digest of the graph's index of the working model, "" where nobody asked for it."""
-    for key, asked in reversed(state.asked.items()) if isinstance(state.asked, dict) else ():
-        if isinstance(asked.probe, Describe) and asked.probe.model == model and key in state.known:
-            measurement = state.known[key].measurement
-            if measurement is not None and measurement.status == "ok":
-                try:
-                    return measurement.artifact("index")
-                except (KeyError, ValueError):
-                    return ""
-    return ""
-
-
-def _ids(nodes: str) -> tuple[int, ...]:
-    try:
-        return ranges.decode(nodes)
-    except ValueError:
-        return ()
 
 
 def _depth(rows: list[dict[str, Any]], culprit: str) -> tuple[tuple[float, ...], int]:

@@ -15,6 +15,7 @@ from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 
 from wizard.problem import Problem
+from wizard.report.vicinity import Spot, Vicinity
 from wizard.session.events import Offered
 from wizard.session.state import Question, State, Visit
 from wizard.tui.app import Narrowdown
@@ -22,7 +23,6 @@ from wizard.tui.board import Hunt, Row
 from wizard.tui.ending import Todo
 from wizard.tui.glyphs import ASCII, UNICODE
 from wizard.tui.literal import clean, elide, fit, joined, literal
-from wizard.tui.pictures import Spot, Vicinity
 from wizard.tui.scene import Scene, Work
 from wizard.tui.screens.overlays import (
     Choose,

@@ -14,10 +14,11 @@ from engines.compare.criterion import Criterion
 from engines.probe import Inspect, Measurement
 from engines.steps.base import Findings
 from wizard.cli.exits import Refusal
+from wizard.report.probe import verdict
 from wizard.session import events as e
 from wizard.tui import chart, checks, themes
 from wizard.tui.app import Narrowdown
-from wizard.tui.board import Board, verdict
+from wizard.tui.board import Board
 from wizard.tui.client import LogTail, bundle
 from wizard.tui.glyphs import ASCII, UNICODE, choose
 from wizard.tui.scene import Scene, Work
@@ -52,7 +53,9 @@ def test_glyphs_and_theme_follow_the_environment() -> None:
     assert choose({"LANG": "C", "LC_CTYPE": "de_DE.UTF-8"}, "utf-8") is UNICODE
     assert choose({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, "utf-8") is ASCII, "Python itself has set the latter"
     assert choose({"LC_CTYPE": "C.UTF-8"}, "utf-8") is UNICODE
-    assert choose({"LC_CTYPE": "C.UTF-8", "TMUX": "/tmp/tmux-0/default,1,0"}, "utf-8") is ASCII, "tmux knows no UTF-8 here"
+    assert choose({"LC_CTYPE": "C.UTF-8", "TMUX": "/tmp/tmux-0/default,1,0"}, "utf-8") is ASCII, (
+        "tmux knows no UTF-8 here"
+    )
     assert choose({"LANG": "en_US.UTF-8", "TMUX": "/tmp/tmux-0/default,1,0"}, "utf-8") is UNICODE
     assert all(str(value).isascii() for value in msgspec.structs.asdict(ASCII).values())
     assert themes.default({"NARROWDOWN_THEME": "light"}) == "narrowdown-light"

@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.graph.index import GraphIndex, Node, Tensor
+from wizard.report import vicinity
+from wizard.report.vicinity import Spot, Vicinity
 from wizard.tui import pictures
 from wizard.tui.glyphs import ASCII, UNICODE, Glyphs
-from wizard.tui.pictures import Look, Spot, Vicinity
+from wizard.tui.pictures import Look
 
 from .test_hostile import harmless, names
 
@@ -22,7 +24,7 @@ looks = st.builds(Look, st.sampled_from(["passes", "fails", "unresolved", "runni
 @st.composite
 def places(draw: st.DrawFn) -> Vicinity:
     spots = []
-    for at in range(draw(st.integers(0, pictures.MOST))):
+    for at in range(draw(st.integers(0, vicinity.MOST))):
         reads = draw(st.lists(st.integers(0, at - 1), unique=True, max_size=4)) if at else []
         spots.append(Spot(draw(names), draw(names), tuple(sorted(reads)), draw(st.booleans()), draw(names)))
     way = tuple(draw(st.lists(names, max_size=8)))
@@ -61,7 +63,7 @@ def everything(glyphs: Glyphs, width: int) -> str:
         *pictures.history([Look("fails", 9), Look("passes", 2), Look("unresolved"), Look("running")], width, glyphs, 9),
         *pictures.bars([("arrives", 1e-5), ("added here", 0.4), ("later", None)], width, glyphs, 0.01),
         *pictures.interval(5, 5, 0.48, 1.0, width, glyphs),
-        *pictures.graph(pictures.vicinity(diamond(), [1]), width, glyphs),
+        *pictures.graph(vicinity.vicinity(diamond(), [1]), width, glyphs),
     ])  # fmt: skip
 
 
@@ -130,7 +132,7 @@ def diamond() -> GraphIndex:
 
 
 def test_a_neighbourhood_is_the_suspect_what_it_reads_and_who_reads_it() -> None:
-    place = pictures.vicinity(diamond(), [1])
+    place = vicinity.vicinity(diamond(), [1])
     assert [(s.op, s.suspect) for s in place.spots] == [("Conv", False), ("Mul", True), ("Add", False)]
     assert [s.reads for s in place.spots] == [(), (0,), (1,)]
     assert place.output == "t8"
@@ -150,9 +152,9 @@ def test_a_neighbourhood_never_becomes_the_whole_graph() -> None:
         *(Node(i, f"n{i}", "Relu", "", (1,), (i + 1,)) for i in range(1, wide + 1)),
     )
     index = GraphIndex("m", nodes, tensors, (0,), tuple(range(2, wide + 2)))
-    assert len(pictures.vicinity(index, [0]).spots) <= pictures.MOST
-    assert len(pictures.vicinity(index, range(wide)).spots) <= pictures.MOST
-    assert pictures.vicinity(index, [9999]).spots == ()
+    assert len(vicinity.vicinity(index, [0]).spots) <= vicinity.MOST
+    assert len(vicinity.vicinity(index, range(wide)).spots) <= vicinity.MOST
+    assert vicinity.vicinity(index, [9999]).spots == ()
 
 
 @given(places())
@@ -177,7 +179,7 @@ def test_edges_of_the_drawing_are_the_edges_of_the_graph(place: Vicinity) -> Non
 
 
 def test_a_drawing_of_a_diamond() -> None:
-    place = pictures.vicinity(diamond(), [1, 2])
+    place = vicinity.vicinity(diamond(), [1, 2])
     drawn = [row.plain.rstrip() for row in pictures.graph(place, 60, UNICODE)]
     assert drawn[:4] == [
         "○   Conv     /n0  reads input x",

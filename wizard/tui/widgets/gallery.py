@@ -2,9 +2,9 @@
 
 from textual.content import Content
 
+from wizard.report.vicinity import Vicinity
 from wizard.tui import pictures
 from wizard.tui.glyphs import Glyphs
-from wizard.tui.pictures import Vicinity
 from wizard.tui.scene import Scene
 from wizard.tui.widgets.evidence import BARS, Seen, history, profile
 from wizard.tui.widgets.lines import Lines, row, wrap
