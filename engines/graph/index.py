@@ -10,6 +10,9 @@ from typing import Literal
 
 import msgspec
 
+# Operators that give other values each time.
+_DRAWN = {"RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
+
 
 class Tensor(msgspec.Struct, frozen=True, array_like=True):
     """One tensor of the main graph.
@@ -88,6 +91,16 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
     def output_order(self) -> dict[int, int]:
         """Tensor id of each output of the graph -> its place among them."""
         return {t: place for place, t in enumerate(self.outputs)}
+
+    @cached_property
+    def from_weights(self) -> frozenset[int]:
+        """Ids of the tensors that nodes make of weights alone, the same in every run: an engine folds them into constants."""
+        fixed = {t.id for t in self.tensors if t.kind == "weight"}
+        weights = frozenset(fixed)
+        for node in self.nodes:
+            if node.reads and node.op not in _DRAWN and not node.holds_graphs and fixed.issuperset(node.reads):
+                fixed.update(node.outputs)
+        return frozenset(fixed) - weights
 
     def made_by(self, tensor: int) -> Node | None:
         """The node that makes the tensor; None for graph inputs and weights."""

@@ -26,6 +26,8 @@ class Inquiry(msgspec.Struct, frozen=True):
     watched: tuple[int, ...]  # tensor ids of the signature's outputs
     feed: Literal["stored", "exact"] = "stored"  # how cut tensors are fed unless a probe says otherwise
 
+    # Tensors that are baked in as constants where they are cut, beside those that decide a shape.
+    frozen: frozenset[int] = frozenset()
     live: tuple[int, ...] = ()  # node ids that reach the model's outputs once earlier culprits are patched
 
     @property
@@ -55,8 +57,17 @@ class Inquiry(msgspec.Struct, frozen=True):
             nodes=ranges.ALL if len(ids) == len(self.index.nodes) else ranges.encode(ids),
             outputs=ranges.encode(outputs or ()),
             severed=ranges.encode(made & patches),
+            constants=self._constants(ids),
             edits=edits,
         )
+
+    def _constants(self, ids: set[int]) -> str | None:
+        """The fed tensors of a cut that are baked in; None (the default rule) where none of them is frozen."""
+        feeds = set(self.index.boundary(ids)[0]) if self.frozen else set()
+        if not feeds & self.frozen:
+            return None
+        deciding = {t for t in feeds.intersection(self.index.shape_like) if self.index.tensors[t].kind != "input"}
+        return ranges.encode(deciding | feeds & self.frozen)
 
     def ask(
         self,

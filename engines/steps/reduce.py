@@ -98,8 +98,17 @@ def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) 
         start = None
     nodes: NodeIds = yield from minimise(trials, start or whole, cuts=params.search != "linear")
     probes = trials.count - 1
+    fixed = ask.index.from_weights.intersection(t for n in nodes for t in ask.index.nodes[n].outputs)
+    if fixed and len(nodes) > 1:
+        # What makes constants is not needed where the engine is given these; fed as inputs they would not be folded and fused.
+        frozen = Trials(msgspec.structs.replace(ask, frozen=fixed), known={}, measured={})
+        smaller: NodeIds = yield from minimise(frozen, nodes, cuts=False)
+        probes += frozen.count
+        if len(smaller) < len(nodes):
+            ask, trials, nodes = frozen.ask, frozen, smaller
+    searched = trials.count
     minimal: bool = yield from one_minimal(trials, nodes)
-    verifications += trials.count - 1 - probes
+    verifications += trials.count - searched
     case, files, spent = yield from settle(ask, trials, nodes, minimal, params)
     again = params.verify == 0 or not case.verified.startswith("0/")
     looks = case.verified.partition("/")[2]

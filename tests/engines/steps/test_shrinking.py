@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from engines.steps.base import Described
 
@@ -126,3 +126,27 @@ def test_a_shrink_that_changes_the_failure_is_not_taken(open_model: Open, tiny: 
     large = [e.value for e in case.candidate.edits if e.kind == "fill" and e.tensor != 0]
     assert large == [], "with 1 or 300 in its place nothing cancels"
     assert case.verified == "3/3"
+
+
+def test_what_only_makes_a_constant_is_left_out(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+    """The engine folds the 1 and fuses what divides it; fed with the 1 as an input it fuses nothing and is right."""
+    nodes = [
+        helper.make_node("Sub", ["three", "two"], ["one"], name="one"),
+        helper.make_node("Div", ["one", "x"], ["share"], name="share"),
+        helper.make_node("Mul", ["share", "w"], ["whole"], name="whole"),
+        helper.make_node("Add", ["whole", "three"], ["sum"], name="sum"),
+        helper.make_node("Cast", ["sum"], ["y"], name="last", to=TensorProto.FLOAT),
+    ]
+    constants = {"three": np.array([3], np.int32), "two": np.array([2], np.int32)}
+    model = tiny.save(
+        tmp_path / "m.onnx", nodes, {"x": ["n"], "w": ["n"]}, {"y": ["n"]}, constants, dtype=TensorProto.INT32
+    )
+    inputs = tiny.feeds(tmp_path / "in.npz", x=np.arange(2, 10, dtype=np.int32), w=np.full(8, 100, np.int32))
+    s = open_model(model, "onnxruntime:optimization=all", (inputs,))
+    assert s.step("compare").finish.outcome.verdict == "fails"
+    done = s.step("reduce")
+    case = done.finish.findings.case
+    assert (case.nodes, case.minimal, case.verified) == (("share", "whole"), True, "3/3")
+    small = saved(s, done)
+    assert [i.name for i in small.graph.input] == ["x", "w"]
+    assert "one" in {t.name for t in small.graph.initializer}
