@@ -13,7 +13,7 @@ from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.report.document import Culprit, Depth, QuantizedLayer, Report, Stop, Verdict, Workaround
 from wizard.report.stage import stage
-from wizard.report.words import count, elide, listing, margin, number
+from wizard.report.words import count, elide, listing, margin, number, switch
 from wizard.session.state import State, Visit
 
 Table = list[dict[str, Any]]
@@ -293,7 +293,10 @@ def summary(report: Report) -> list[str]:
     if w is not None:
         names = [elide(name, 60) for name in w.keep_higher or w.switched_off]
         what = listing(names, 4) if names else w.engine
-        what = f"keep {count(len(names), 'node')} in higher precision: {what}" if w.keep_higher else what
+        if w.keep_higher:
+            what = f"keep {count(len(names), 'node')} in higher precision: {what}"
+        elif w.switched_off:
+            what = f"{switch(w.kind)} {what}; the engine is {w.engine}"
         lines.append(f"  workaround ({w.kind}): {what}")
         lines.append(
             f"    right on {w.samples_ok} of {count(w.samples_n, 'sample')}, error {number(w.error)}, {margin(w.margin)}"

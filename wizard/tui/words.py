@@ -96,7 +96,7 @@ LABELS: Mapping[str, str] = {
     "what": "workaround",
     "keep": "layers kept in higher precision",
     "samples_ok": "samples that are right",
-    "margin": "allowed over error",
+    "margin": "times below what is allowed",
     "cost": "cost",
     "layers": "quantized layers",
     "whole": "cannot be left in float",

@@ -29,7 +29,7 @@ _OF: Mapping[str, str] = {
     "random_failing": "random_samples",
 }
 # Where these are 0 or "no", there is nothing to tell.
-_ONLY_IF = frozenset({"skipped", "harmless", "grown", "needs_higher_inputs", "more_builds", "unresolved"})
+_ONLY_IF = frozenset({"skipped", "harmless", "grown", "needs_higher_inputs", "more_builds", "unresolved", "keep"})
 SEARCH = 4  # probes that tried parts of the model: from here on their history is worth a picture
 
 
@@ -110,7 +110,8 @@ def evident(
 def history(hunt: Hunt, width: int, glyphs: Glyphs, whole: int) -> list[Content]:
     """The probes of a search, said and drawn; nothing where too few tried a part of the model. ``whole``: nodes of the model."""
     looks = [Look(row.state, row.nodes) for row in hunt.rows]
-    if sum(0 < look.nodes < whole or (look.nodes > 0 and not whole) for look in looks) < SEARCH:
+    sizes = [look.nodes for look in looks if look.nodes > 0]
+    if len(sizes) < SEARCH or min(sizes) == max(sizes):  # all of one size are no search
         return []
     told = "the probes in order, with the size of the part that each tried (nodes)"
     return [*wrap(told, width, "$quiet"), *pictures.history(looks, width, glyphs, whole, hunt.finished)]
