@@ -166,9 +166,9 @@ def parser() -> Parser:
     differing.add_argument("--bad", metavar="PLACE", help="a folder of bad replays, or one file")
     differing.add_argument("--json", action="store_true")
 
-    flows = command("flow", "flow", "flow", "check or draw a flow file")
-    flows.add_argument("action", choices=("check", "show"))
-    flows.add_argument("file", metavar="FILE", help="a flow file, or the name of a shipped flow")
+    flows = command("flow", "flow", "flow", "list the shipped flows, check or draw one")
+    flows.add_argument("action", choices=("list", "check", "show"))
+    flows.add_argument("file", metavar="FILE", nargs="?", help="a flow file, or the name of a shipped flow")
     flows.add_argument("--format", choices=("text", "mermaid", "svg"), default="text", help="for show; default: text")
     flows.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
 

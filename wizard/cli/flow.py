@@ -1,4 +1,4 @@
-"""``narrowdown flow check|show FILE``."""
+"""``narrowdown flow list`` and ``narrowdown flow check|show FILE``."""
 
 import argparse
 import os
@@ -16,10 +16,17 @@ if TYPE_CHECKING:
 
 
 def flow(arguments: argparse.Namespace) -> int:
-    """Lint with file:line:column (exit 2 where something is wrong), or draw."""
+    """List what is shipped, lint with file:line:column (exit 2 where something is wrong), or draw."""
     from wizard.flow.check import check, errors
-    from wizard.flow.load import FlowProblem, load
+    from wizard.flow.load import FlowProblem, load, shipped
 
+    if arguments.action == "list":
+        names = shipped()
+        for name in names:
+            print(f"{name:{max(map(len, names))}}  {load(name).flow.title}")
+        return FOUND
+    if arguments.file is None:
+        raise Refusal(BAD_USAGE, f"flow {arguments.action} needs a file, or a name that 'narrowdown flow list' shows.")
     try:
         loaded = load(flow_name(arguments.file))
     except FlowProblem as problem:

@@ -1,11 +1,6 @@
 """Commands by hand: the keys, the values of a session, and that the tools know the options."""
 
-import re
 import shlex
-import subprocess
-import sys
-from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -110,40 +105,6 @@ def test_the_problem_as_options() -> None:
     assert words[:4] == ("--engine", "tensorrt:precision=fp16", "--inputs", "/m/in.json")
     assert words[words.index("--input-shapes") :][:2] == ("--input-shapes", "x:[1,3]")
     assert options(Problem(model="m")) == ("--engine", "onnxruntime:optimization=all")
-
-
-@cache
-def known_options(*words: str) -> frozenset[str]:
-    """The options in the help of the installed Polygraphy."""
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("polygraphy")), *words, "-h"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    return frozenset(re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", done.stdout))
-
-
-def polygraphy_lines() -> list[tuple[str, ...]]:
-    lines: list[tuple[str, ...]] = []
-    for _, tool, text in commands():
-        if tool in ("polygraphy", "polygraphy>=0.53"):
-            for line in text.replace("\\\n", " ").splitlines():
-                words = shlex.split(line)
-                inner = words.index("--check") + 1 if "--check" in words else len(words)
-                lines += [tuple(words[1:inner]), *([tuple(words[inner + 1 :])] if inner < len(words) else [])]
-    return list(dict.fromkeys(lines))
-
-
-@pytest.mark.parametrize("words", polygraphy_lines(), ids=" ".join)
-def test_polygraphy_knows_the_options(words: tuple[str, ...]) -> None:
-    pytest.importorskip("polygraphy")
-    tool = words[:1] if words[0] in ("run", "convert") else words[:2]
-    known = known_options(*tool)
-    assert known, f"polygraphy has no {' '.join(tool)}"
-    given = {w.partition("=")[0] for w in words if w.startswith("-")}
-    assert given <= known
 
 
 def test_a_hostile_name_leaves_the_command_out_with_a_reason() -> None:
