@@ -110,6 +110,8 @@ class PlainDisplay:
         self._probes: dict[str, AnyProbe] = {}
         self._asked: dict[str, str] = {}
         self._notes: set[str] = set()
+        self._message = ""  # of the step that finished last
+        self._ended = ""  # the end that was said last, "" once anything came after it
         self._begun: set[tuple[str, int]] = set()  # visits whose step was started
 
     def event(self, event: AnyEvent) -> None:
@@ -159,6 +161,7 @@ class PlainDisplay:
                 return [f"{'resumed' if event.resumed else 'session'} {event.id}"]
             case StepStarted():
                 self._questions += 1
+                self._ended = ""
                 node = self._flow.nodes.get(event.node)
                 title = node.title if node else event.node
                 again = f", visit {event.visit}" if event.visit > 1 else ""
@@ -184,6 +187,7 @@ class PlainDisplay:
                 note = f"  {visible(event.note)}" if event.note else ""
                 return [f"    -> {visible(text)}  ({who}){note}"]
             case Rewound():
+                self._ended = ""
                 return [f"    back to {event.node or f'event {event.to}'}"]
             case NoteAdded():
                 return [f"    note: {visible(event.text)}"]
@@ -191,7 +195,10 @@ class PlainDisplay:
                 return [f"    exported to {visible(event.path)}"]
             case SessionClosed():
                 end = self._flow.ends.get(event.end)
+                if end and event.end == self._ended:  # taken up again, and nothing was left to do
+                    return []
                 if end:
+                    self._ended = event.end
                     return ["", self._paint(visible(end.title), "1")]
                 return [f"stopped: {visible(event.reason)}" if event.reason not in ("", "stopped") else "stopped"]
         return []
@@ -210,7 +217,7 @@ class PlainDisplay:
     def _finished(self, event: StepFinished) -> list[str]:
         if event.status != "done":
             return [f"    {ended(event.status, event.error)}: {visible(event.error)}"]
-        message = str((event.outcome or {}).get("message") or "")
+        message = self._message = str((event.outcome or {}).get("message") or "")
         spent = [duration(event.seconds), count(event.probes, "probe")]
         if event.cached:
             spent.append(f"{event.cached} known before")
@@ -234,7 +241,7 @@ class PlainDisplay:
         for position, offer in enumerate(event.answers, 1):
             mark = "*" if offer.recommended else " "
             lines.append(f"    {mark} {position}  {visible(offer.text)}")
-        if event.because:
+        if event.because and event.because != self._message:
             lines.append(f"      because: {visible(event.because)}")
         return lines
 

@@ -180,3 +180,25 @@ def test_nothing_foreign_is_obeyed(name: str) -> None:
 
 def test_what_was_found_in_words() -> None:
     assert told(Measurement()) == "done"
+
+
+def test_nothing_is_said_twice() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(FLOW, out)
+    said = "It fails on 24 of 24 samples."
+    asked = QuestionAsked(node="reproduce", visit=1, ask="Does it?", answers=ANSWERS, recommended="yes", because=said)
+    end = SessionClosed(end="found", exit_code=0)
+    for event in (
+        StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1),
+        StepFinished(run=1, node="reproduce", outcome={"message": said}),
+        asked,
+        QuestionAnswered(node="reproduce", visit=1, answer="yes", by="recommended"),
+        end,
+        SessionOpened(id="k7f3", resumed=True),
+        end,
+    ):
+        display.event(event)
+    text = out.getvalue()
+    assert text.count(said) == 1, "the reason is the message, which stands right above it"
+    assert text.count("You have a minimal failing case") == 1, "taken up again, it had ended already"
+    assert "\n\n\n" not in text
