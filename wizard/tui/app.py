@@ -5,6 +5,7 @@ import contextlib
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.signal import Signal
 from textual.widgets import Input
+from textual.worker import Worker, WorkerState
 
 from engines.data.store import atomic
 from wizard.cli.exits import FOUND, STOPPED, Refusal
@@ -41,6 +43,10 @@ WELCOME = (
     "Each step says what it will do and waits for {go}; then it measures, and asks a question with the answer that the numbers "
     "support already chosen: {answer} takes it. {terms} explains the words, {why} the reasons, {keys_help} the keys, "
     "{quit_session} leaves. Nothing can be lost."
+)
+OURS = (
+    "What was to be done just now was not done. The session is safe, and everything measured is kept. Please report this with "
+    "the lines below."
 )
 TWICE = 3.0  # seconds within which a second Ctrl-C means: now
 
@@ -249,6 +255,14 @@ class Narrowdown(InTurn[int]):
             self.library.finish(folder)
         except (Refusal, OSError, ValueError) as error:
             self.call_from_thread(self.say, str(error), warning=True)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Nothing that was asked for fails without a word: what nobody foresaw is a fault of ours, and says so."""
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            trace = "".join(traceback.format_exception(event.worker.error))
+            self.push_screen(
+                PlainCard("A fault of Narrowdown's own", trace, before=OURS, hint="{copy} copies, {close} closes")
+            )
 
     # What screens ask of the app
 

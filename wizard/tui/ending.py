@@ -117,12 +117,12 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
 
 
 def remedy(cure: Workaround) -> str:
-    """A workaround as a thing to do."""
+    """A workaround as a thing to do; where an engine ends it, no full stop does, as one would copy that, too."""
     if cure.keep_names:
         return f"Keep {count(len(cure.keep_names), 'node')} in higher precision, the others as they are; they are named below."
     if cure.switched_off:
-        return f"{switch(cure.kind).capitalize()} {listing(cure.switched_off)}: use the engine as {cure.engine}."
-    return f"Use the engine as {cure.engine}."
+        return f"{switch(cure.kind).capitalize()} {listing(cure.switched_off)}; the engine is then {cure.engine}"
+    return f"Use the engine {cure.engine}"
 
 
 def handed(files: Sequence[str]) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from textual.widgets import Input
 
 from wizard.session import events as e
 from wizard.tui.app import Narrowdown
@@ -165,3 +166,27 @@ def test_a_runner_that_was_killed_gives_no_reason_and_none_is_made_up(session: F
     assert scene.face == "stopped"
     (told,) = [trouble for trouble in troubles(scene) if trouble.kind == "notice"]
     assert told.text == "The session's own process is gone. Nothing works on this session now."
+
+
+async def test_what_nobody_foresaw_in_a_thread_is_said(
+    session: FakeSession, make_app: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s.ended(session)
+    app = make_app()
+
+    def broken(folder: object, target: str) -> str:
+        raise KeyError(f"no such thing as {target}")
+
+    monkeypatch.setattr(app.library, "export", broken)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ended")
+        await pilot.press("e")
+        await settle(pilot, lambda: isinstance(app.focused, Input))
+        await pilot.press("enter")
+        await settle(pilot, lambda: isinstance(app.screen, PlainCard))
+        text = golden.text_of(app)
+        assert "A fault of Narrowdown's own" in text
+        assert "The session is safe" in text
+        assert "no such thing as case-k7f3.zip" in text
+        await pilot.press("escape")
+        await settle(pilot, lambda: not isinstance(app.screen, PlainCard))
