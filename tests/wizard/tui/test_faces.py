@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
+from wizard.report.vicinity import Spot, Vicinity
 from wizard.session.folder import Summary
 from wizard.tui.app import Narrowdown
 from wizard.tui.glyphs import ASCII
+from wizard.tui.sight import Sight
 from wizard.tui.widgets.answers import Answers
 
 from . import golden
@@ -100,6 +103,20 @@ async def test_on_80_by_24_all_can_be_reached_by_scrolling(session: FakeSession,
         await pilot.pause(0.1)
         assert "polygraphy run" in golden.text_of(app)
         assert isinstance(app.focused, Answers), "scrolling leaves the answers in hand"
+
+
+@pytest.mark.parametrize("width", [80, 104, 160])
+async def test_the_surroundings_of_a_suspect_are_drawn_once(session: FakeSession, make_app: Make, width: int) -> None:
+    s.asking(session)
+    app = make_app()
+    place = Vicinity((Spot("Conv", "/layer3/conv2/Conv", suspect=True),))
+    async with app.run_test(size=(width, 60)) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+        assert app.scene is not None
+        scene = msgspec.structs.replace(app.scene, sight=Sight(places=(place,)))
+        app.screen._draw(scene)  # type: ignore[attr-defined]
+        await settle(pilot, lambda: "Around the suspect" in golden.text_of(app))
+        assert golden.text_of(app).count("Around the suspect") == 1
 
 
 async def test_no_colour(session: FakeSession, make_app: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,7 +157,13 @@ class StepScreen(SessionScreen):
         measured = bool(visit and visit.outcome)
         because = next((o.because for o in offered(visit) if o.recommended), "") if face == "ask" else ""
         made = commands(scene) if face in ("offer", "ask") else ()
-        shown = {"-bare": not measured, "-because": bool(because), "-by-hand": any(command.text for command in made)}
+        names_nodes = face == "ask" and visit is not None and any((visit.outcome or {}).get(name) for name in LOCATED)
+        shown = {
+            "-bare": not measured,
+            "-because": bool(because),
+            "-by-hand": any(command.text for command in made),
+            "-located": names_nodes and bool(scene.sight.places),
+        }
         self.update_classes({**{f"-{name}": name == face for name in FACES}, **shown})
         self.route.show(scene.flow, route, here, self._doing(scene))
         self.crumb.show(scene.flow, route, here)
@@ -187,10 +193,8 @@ class StepScreen(SessionScreen):
             # What the recommendation says already is not said again right below it.
             outcome = {k: v for k, v in (visit.outcome or {}).items() if k != "message" or str(v) not in because}
             self.query_one("#evidence", Evidence).show(outcome, node.evidence if node else (), visit.step, seen)
-        located = face == "ask" and visit is not None and any((visit.outcome or {}).get(name) for name in LOCATED)
-        for panel in (self.around, self.around_beside):
-            panel.display = located and bool(scene.sight.places)
-            if panel.display:
+        if shown["-located"]:
+            for panel in (self.around, self.around_beside):
                 panel.query_one(Surroundings).show(scene.sight.places[-1:])
         self.query_one("#measured-panel").display = face == "ask" and (measured or bool(node and node.evidence))
         for why, by_hand in ((self.why, self.by_hand), (self.why_beside, self.by_hand_beside)):
