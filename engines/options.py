@@ -33,7 +33,7 @@ class Option(msgspec.Struct, frozen=True):
 class Declaration(msgspec.Struct, frozen=True):
     """An engine as the command line knows it. ``module`` below ``engines.backends`` holds ``make(spec) -> Engine``; ``package``
     is the import name that it needs, ``install`` the command that brings it. ``hidden``: for tests, never suggested or listed.
-    ``refusal``: why it cannot be an engine, where it cannot."""
+    ``needs``: what it takes beside the package, one sentence. ``refusal``: why it cannot be an engine, where it cannot."""
 
     name: str
     summary: str
@@ -41,6 +41,7 @@ class Declaration(msgspec.Struct, frozen=True):
     options: tuple[Option, ...] = ()
     package: str = ""
     install: str = ""
+    needs: str = ""
     hidden: bool = False
     refusal: str = ""
 
@@ -160,6 +161,7 @@ _TENSORRT = Declaration(
     "tensorrt",
     package="tensorrt",
     install="pip install 'narrowdown[tensorrt]'",
+    needs="It needs an NVIDIA GPU and its driver; with neither, tensorrt_rtx builds, which shows what is refused.",
     options=(
         Option(
             "precision", "str", "tf32",
@@ -192,6 +194,7 @@ _TENSORRT_RTX = Declaration(
     "tensorrt_rtx",
     package="tensorrt_rtx",
     install="pip install 'narrowdown[rtx]'",
+    needs="It builds on any machine, and runs on RTX GPUs.",
     options=(
         Option(
             "precision", "str", "model", "model: exactly the model's types; fp16 and bf16: the model is converted first.",

@@ -133,7 +133,8 @@ def _absent(declared: Declaration) -> str:
         if not declared.package:
             return f"{declared.refusal}."
         return f"{declared.refusal}; its package '{declared.package}' {'can' if here else 'cannot'} be imported here."
-    return f"{declared.name} is not installed; install it with: {declared.install}"
+    lacks = f"{declared.name} is not installed; install it with: {declared.install}"
+    return f"{lacks}. {declared.needs}" if declared.needs else lacks
 
 
 def _signal(number: int) -> str:

@@ -62,8 +62,8 @@ def make(spec: EngineSpec) -> Engine:
             "strongly-typed": Capability(found.strong, "" if found.strong else found.lacks("strongly typed networks")),
             "weakly-typed": Capability(found.weak, "" if found.weak else found.lacks("weakly typed precision flags")),
             "layers": runnable,
-            "debug-tensors": found.debug_tensors,
-            "unfused-debug-tensors": found.unfused_tensors,
+            "debug-tensors": found.debug_tensors if runnable.present else runnable,
+            "unfused-debug-tensors": found.unfused_tensors if runnable.present else runnable,
             "editable-timing-cache": found.editable,
         },
         options=options.DECLARED[spec.name].options,
@@ -82,7 +82,9 @@ def _notes(settings: Settings, strong: bool) -> tuple[str, ...]:
 
 def _runs(name: str, gpu: "cuda.Device | None", why: str, settings: Settings) -> Capability:
     if gpu is None:
-        return Capability(False, f"there is no GPU here ({why}); engines can be built and inspected, not run.")
+        return Capability(
+            False, f"there is no GPU here ({why}); engines can be built here, neither run nor looked into."
+        )
     if name == "tensorrt_rtx" and not cuda.is_rtx(gpu):
         return Capability(False, f"TensorRT-RTX runs on RTX GPUs only, and this is {gpu.name}; use --engine tensorrt.")
     if settings.capability not in ("current", f"sm{gpu.capability.replace('.', '')}"):
