@@ -63,10 +63,11 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         outcome = msgspec.structs.replace(
             base,
             behaviour="same-engine",
-            message=f"One and the same build fails in {failures} of {runs} runs: {_percent(low, high)}.",
         )
         rate = failures / runs if failures else signature.failures / max(signature.looks, runs)
         looks = max(findings.looks, min(params.most_runs, 2 * looks_to_see(rate)))
+        said = f"One and the same build fails in {failures} of {runs} runs: {_percent(low, high)}.{_from_here(looks, 'runs')}"
+        outcome = msgspec.structs.replace(outcome, message=said)
         return Finish(outcome, msgspec.structs.replace(findings, looks=looks))
     if rebuild["present"]:
         return (yield from _builds(ctx, findings, params, base))
@@ -106,6 +107,7 @@ def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: Re
         answered += verdict.kind != "unresolved"
     low, high = interval(failing, answered)
     steady = failing == answered > 0
+    things, needed = "checks" if ctx.check else "fresh builds", builds_to_see(failing, answered)
     outcome = msgspec.structs.replace(
         base,
         behaviour="unresolved" if not answered else "steady" if steady else "rebuilds-differ",
@@ -115,9 +117,16 @@ def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: Re
         interval_high=high,
         # The rate of passing that this many failures in a row leave plausible decides how many more builds would show one.
         more_builds=looks_to_see(max(1e-3, 1 - low)) if steady else 0,
-        message=f"{failing} of {answered} {'checks' if ctx.check else 'fresh builds'} fail: {_percent(low, high)}.",
+        message=f"{failing} of {answered} {things} fail: {_percent(low, high)}.{_from_here(needed, things)}",
     )
-    return Finish(outcome, msgspec.structs.replace(findings, builds=builds_to_see(failing, answered)))
+    return Finish(outcome, msgspec.structs.replace(findings, builds=needed))
+
+
+def _from_here(needed: int, things: str) -> str:
+    """What each verdict takes now, with a space in front; empty where that is one."""
+    return (
+        f" From here on each verdict takes up to {needed} {things}, as many as show such a fault." if needed > 1 else ""
+    )
 
 
 def _chooses(ctx: StepContext) -> bool:
