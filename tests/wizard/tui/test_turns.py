@@ -1,77 +1,113 @@
-"""What is typed ahead goes where it belongs: the keys are posted at once, as a terminal does that sends them in one write."""
+"""Every turn of a route on a real terminal: answer, go back, return, rewind, another branch, a soft stop, kill -9 of screen and
+runner, resume, finish. A flow of two short steps, and a checker that waits as long as we like; test_terminal walks the long way."""
 
-from collections.abc import Callable
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-from textual import events
-from textual.widgets import Input
+import pytest
 
-from wizard.session import events as e
-from wizard.tui.app import Narrowdown
-from wizard.tui.screens.overlays import Field, Fields, LogCard, Reading
-from wizard.tui.screens.step import StepScreen
-from wizard.tui.widgets.answers import Answers
+from .terminal import Terminal
 
-from .scripted import FakeSession, asking, offered, opened, running, settle
-
-
-def typed(app: Narrowdown, *keys: str) -> None:
-    """All of them before the first is looked at."""
-    for key in keys:
-        name = {"/": "slash", "\r": "enter", "\x1b": "escape", "\x01": "home", "?": "question_mark"}.get(key, key)
-        app.post_message(events.Key(name, key))
-
-
-async def test_text_after_the_key_that_opens_its_field(
-    session: FakeSession, make_app: Callable[..., Narrowdown]
-) -> None:
-    asking(session)
-    async with make_app().run_test(size=(104, 30)) as pilot:
-        await settle(pilot, lambda: isinstance(pilot.app.screen, StepScreen))
-        typed(pilot.app, "n", *"weak", " ", *"quiet and mean", "\r")
-        await settle(pilot, lambda: bool(session.sent))
-        assert [request["text"] for request in session.sent if request["do"] == "note"] == ["weak quiet and mean"]
-
-
-async def test_text_after_an_answer_that_asks_for_a_value(
-    session: FakeSession, make_app: Callable[..., Narrowdown]
-) -> None:
-    opened(session)
-    node = session.flow.nodes["double-check"]
-    session.script.add(
-        e.QuestionAsked(
-            node="double-check", visit=1, ask=node.ask, answers=offered(session.flow, "double-check", "stop")
-        )
-    )
-    async with make_app().run_test(size=(104, 30)) as pilot:
-        await settle(pilot, lambda: isinstance(pilot.app.screen, StepScreen))
-        await settle(pilot, lambda: isinstance(pilot.app.focused, Answers))
-        typed(pilot.app, "1", "\r", *"0.125", "\r")
-        await settle(pilot, lambda: bool(session.sent))
-        (answer,) = [request for request in session.sent if request["do"] == "answer"]
-        assert (answer["answer"], answer["settings"]) == ("tolerance", {"tolerance": "0.125"})
+MODEL = Path(__file__).parents[2] / "models" / "shapes_cnn.onnx"
+FLOW = """
+schema: 1
+id: short
+title: Two steps
+start: first
+nodes:
+  first:
+    title: The first step
+    explain: It looks once.
+    step: {use: compare, with: {judge_reference: false}}
+    ask: Does it fail?
+    answers:
+      "yes": {text: "Yes, it fails", goto: second, when: {verdict: fails}, because: "{{ message }}"}
+      "other": {text: "Take the other branch", goto: third, because: "{{ message }}"}
+  second:
+    title: The second step
+    explain: It looks again.
+    step: {use: repeat, with: {runs: 2, builds: 2}}
+    ask: Does it always fail?
+    answers:
+      "any": {text: "Go to the end", goto: done, because: "{{ message }}"}
+  third:
+    title: The other branch
+    explain: It looks again, elsewhere.
+    step: {use: repeat, with: {runs: 3, builds: 3}}
+    ask: Does it always fail here?
+    answers:
+      "any": {text: "Go to the end", goto: done, because: "{{ message }}"}
+ends:
+  done: {title: This is the end, explain: Nothing more., verdict: unresolved}
+"""
 
 
-async def test_keys_of_a_card_after_the_key_that_opens_it(
-    session: FakeSession, make_app: Callable[..., Narrowdown]
-) -> None:
-    """Open the log, look for a word in it, close the search, close the log, open the words."""
-    running(session)
-    async with make_app().run_test(size=(104, 30)) as pilot:
-        await settle(pilot, lambda: isinstance(pilot.app.screen, StepScreen))
-        typed(pilot.app, "l", "/", *"fusing", "\r", "n")
-        await settle(pilot, lambda: isinstance(pilot.app.screen, LogCard) and pilot.app.screen._matches != [])
-        assert pilot.app.screen.query_one("#find", Input).value == "fusing"
-        typed(pilot.app, "\x1b", "w", "b", "?")
-        await settle(pilot, lambda: getattr(pilot.app.screen, "_title", "") == "Keys")
-        assert [type(screen) for screen in pilot.app.screen_stack[1:]] == [StepScreen, Reading]
+@pytest.fixture
+def terminals(tmp_path: Path) -> Iterator[list[Terminal]]:
+    opened: list[Terminal] = []
+    yield opened
+    (tmp_path / "closed").unlink(missing_ok=True)
+    for terminal in opened:
+        terminal.child.close(force=True)
 
 
-async def test_fields_one_after_the_other(session: FakeSession, make_app: Callable[..., Narrowdown]) -> None:
-    asking(session)
-    async with make_app().run_test(size=(104, 30)) as pilot:
-        await settle(pilot, lambda: isinstance(pilot.app.screen, StepScreen))
-        given: list[object] = []
-        pilot.app.push_screen(Fields("Two", "", [Field("a", "One"), Field("b", "Other")]), given.append)
-        typed(pilot.app, *"first", "\r", *"second", "\r", "w")
-        await settle(pilot, lambda: isinstance(pilot.app.screen, Reading))
-        assert given == [{"a": "first", "b": "second"}]
+def journal(session: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (session / "journal.jsonl").read_bytes().splitlines()]
+
+
+def test_every_turn_of_a_short_route(tmp_path: Path, terminals: list[Terminal]) -> None:
+    flow, gate = tmp_path / "short.yaml", tmp_path / "closed"
+    flow.write_text(FLOW)
+    check = f"sh -c 'while [ -e {gate} ]; do sleep 0.05; done; exit 1' sh"
+    words = ["open", str(MODEL), "--flow", str(flow), "--check", check]
+    terminals.append(terminal := Terminal(words, tmp_path, (80, 24)))
+    terminal.together("Step 1", "Enter runs it")
+    terminal.press("\r")
+    terminal.together("Step 1", "Your answer")
+    terminal.press("\r")
+    terminal.together("Step 2: The second step", "Enter runs it")
+    (session,) = (tmp_path / "sessions").iterdir()
+    terminal.press("b")
+    terminal.until("Your sessions")
+    terminal.press("\r")
+    terminal.together("Step 2: The second step", "Enter runs it")
+    terminal.press("r")
+    terminal.until("Sets aside 1 answer")
+    terminal.press("\r")
+    terminal.together("Step 1", "Your answer")
+    terminal.press("2")
+    terminal.until("❯ 2 Take the other branch")
+    terminal.press("\r")
+    terminal.together("Step 2: The other branch", "Enter runs it")
+    gate.touch()
+    terminal.press("\r")
+    terminal.until("stop now")
+    terminal.press("x")
+    terminal.until("stopping after this probe")
+    gate.unlink()
+    terminal.until("Nothing works on this session")
+    assert journal(session)[-1]["exit_code"] == 130
+    terminal.press("R")
+    terminal.together("Step 2: The other branch", "Enter runs it")
+    runner = [event["pid"] for event in journal(session) if event["kind"] == "session.opened"][-1]
+    for pid in (terminal.child.pid, runner):
+        os.kill(pid, signal.SIGKILL)
+    terminals.append(terminal := Terminal(["resume", session.name], tmp_path, (80, 24)))
+    terminal.together("Step 2: The other branch", "Enter runs it")
+    terminal.press("\r")
+    terminal.together("Step 2", "Your answer")
+    terminal.press("\r")
+    terminal.until("This is the end")
+    terminal.until("What to do now")
+    terminal.press("e")
+    terminal.until("There is no failing case to hand on")
+    terminal.press("q")
+    assert terminal.code() == 6
+    answers = [event["answer"] for event in journal(session) if event["kind"] == "question.answered"]
+    assert answers == ["yes", "other", "any"]
+    keys = [event["key"] for event in journal(session) if event["kind"] == "probe.finished"]
+    assert len(keys) == len(set(keys)), "no probe is measured twice"
