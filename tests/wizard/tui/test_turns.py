@@ -1,5 +1,5 @@
 """Every turn of a route on a real terminal: answer, go back, return, rewind, another branch, a soft stop, kill -9 of screen and
-runner, resume, finish. A flow of two short steps, and a checker that waits as long as we like; test_terminal walks the long way."""
+runner, resume, finish. A flow of short steps and a checker that waits as long as we like; test_terminal walks the long way."""
 
 import json
 import os

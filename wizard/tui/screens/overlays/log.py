@@ -54,7 +54,7 @@ class LogCard(Card[None]):
         self._live = self.following = live
 
     def body(self) -> ComposeResult:
-        yield Text(f"Logs lie in {self._where}", classes="paragraph", id="log-where")
+        yield Text(f"{'Logs lie in' if self._live else 'From'} {self._where}", classes="paragraph", id="log-where")
         log = Log(classes="reading", highlight=True)
         log.highlighter = self._found
         yield log
