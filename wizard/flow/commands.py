@@ -1,7 +1,10 @@
 """A node's work by hand: the commands that a flow gives for other tools, filled in for the session and quoted for the shell."""
 
+import contextlib
+import functools
 import re
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import msgspec
@@ -38,9 +41,9 @@ class Tool(msgspec.Struct, frozen=True):
         bounds = tuple((op, tuple(map(int, version.split(".")))) for op, version in _BOUND.findall(match[2]))
         return cls(match[1], bounds)
 
-    def fits(self, version: str) -> bool:
+    def fits(self, number: str) -> bool:
         """Whether a command for this key is for that version of the tool."""
-        have = tuple(int(part) for part in re.findall(r"[0-9]+", version)[:4])
+        have = tuple(int(part) for part in re.findall(r"[0-9]+", number)[:4])
         for op, bound in self.bounds:
             width = max(len(have), len(bound))
             a, b = have + (0,) * (width - len(have)), bound + (0,) * (width - len(bound))
@@ -57,10 +60,22 @@ class Command(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def by_hand(node: FlowNode, values: Mapping[str, Any]) -> list[Command]:
-    """Every command of a node, filled in; one that would hold a control character is left out with the reason."""
+@functools.cache
+def installed() -> Mapping[str, str]:
+    """The versions of the tools of commands that are installed beside this program; a tool that is not may be anywhere."""
+    found: dict[str, str] = {}
+    with contextlib.suppress(PackageNotFoundError):
+        found["polygraphy"] = version("polygraphy")
+    return found
+
+
+def by_hand(node: FlowNode, values: Mapping[str, Any], have: Mapping[str, str] | None = None) -> list[Command]:
+    """Every command of a node, filled in; one that would hold a control character is left out with the reason. ``have``: tool ->
+    its version here; what is written for other versions of it is left out."""
     made = []
     for key, template in node.commands.items():
+        if have and (tool := Tool.parse(key)).name in have and not tool.fits(have[tool.name]):
+            continue
         try:
             made.append(Command(key, render_command(template, values).strip()))
         except TemplateProblem as problem:

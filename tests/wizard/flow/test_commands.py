@@ -1,5 +1,6 @@
 """Commands by hand: the keys, the values of a session, and that the tools know the options."""
 
+import re
 import shlex
 
 import pytest
@@ -8,7 +9,7 @@ from engines.compare.criterion import Criterion, Signature
 from engines.probe import Candidate
 from engines.steps.base import Case, Findings, Workaround
 from wizard.cli.arguments import parse as parse_words
-from wizard.flow.commands import FIELDS, Tool, by_hand, options, values
+from wizard.flow.commands import FIELDS, Tool, by_hand, installed, options, values
 from wizard.flow.load import load
 from wizard.problem import Problem
 
@@ -105,6 +106,20 @@ def test_the_problem_as_options() -> None:
     assert words[:4] == ("--engine", "tensorrt:precision=fp16", "--inputs", "/m/in.json")
     assert words[words.index("--input-shapes") :][:2] == ("--input-shapes", "x:[1,3]")
     assert options(Problem(model="m")) == ("--engine", "onnxruntime:optimization=all")
+
+
+def test_only_the_installed_version_of_a_tool_is_shown() -> None:
+    node = load("accuracy").flow.nodes["reproduce"]
+    filled = values(PROBLEM)
+
+    def tools(**have: str) -> list[str]:
+        return [c.tool for c in by_hand(node, filled, have)]
+
+    assert tools() == ["narrowdown", "polygraphy>=0.53", "polygraphy<0.50", "trtexec"]
+    assert tools(polygraphy="0.53.6") == ["narrowdown", "polygraphy>=0.53", "trtexec"]
+    assert tools(polygraphy="0.49.27") == ["narrowdown", "polygraphy<0.50", "trtexec"]
+    # Every other tool that is found is really there.
+    assert all(re.match(r"[0-9]+\.[0-9]+", number) for number in installed().values())
 
 
 def test_a_hostile_name_leaves_the_command_out_with_a_reason() -> None:
