@@ -24,8 +24,9 @@ from textual.worker import Worker, WorkerState
 from engines.data.store import atomic
 from wizard.cli.exits import FOUND, STOPPED, Refusal
 from wizard.problem import Problem
-from wizard.tui import glyphs, keys, requests, themes
+from wizard.tui import garbage, glyphs, keys, requests, themes
 from wizard.tui.client import SceneChanged, Session, Watcher
+from wizard.tui.host import Hosted
 from wizard.tui.library import Library, Sessions
 from wizard.tui.literal import clean
 from wizard.tui.scene import Scene
@@ -48,6 +49,7 @@ OURS = (
     "What was to be done just now was not done. The session is safe, and everything measured is kept. Please report this with "
     "the lines below."
 )
+IDLE = 5.0  # seconds without a key after which nobody types
 TWICE = 3.0  # seconds within which a second Ctrl-C means: now
 
 
@@ -114,6 +116,7 @@ class Narrowdown(InTurn[int]):
         """User's keys, then the screen that was asked for."""
         if not self.is_headless:  # told to end, it gives the terminal back as it was; the work goes on
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, STOPPED)
+            self.set_interval(IDLE, self._tidy)
         self.set_keymap(self._keymap_read.keys)
         for problem in (*self._keymap_read.problems, *keys.clashes(self._keymap_read, together().values())):
             self.say(problem, warning=True)
@@ -126,6 +129,11 @@ class Narrowdown(InTurn[int]):
         """Where no motion is wanted (``TEXTUAL_ANIMATIONS=none``), a field's cursor does not blink either."""
         if self.animation_level == "none" and isinstance(event.widget, Input):
             event.widget.cursor_blink = False
+
+    def _tidy(self) -> None:
+        """While nobody types and no card is open, whose widgets would be kept for good."""
+        if self.since_key > IDLE and isinstance(self.screen, Hosted):
+            garbage.search()
 
     def on_unmount(self) -> None:
         """Stop looking; a runner that was told to go on does."""
@@ -184,6 +192,8 @@ class Narrowdown(InTurn[int]):
         self.scene = message.scene
         if first or (message.scene.face == "ended") != (before == "ended"):
             self._show(message.scene)
+            if not self.is_headless:
+                self.call_after_refresh(garbage.settle)
             # An end that was reached just now may not be the one whose files lie there: there may have been a rewind.
             if message.scene.face == "ended" and (not first or not message.scene.files):
                 self._hand_on(message.scene.folder)

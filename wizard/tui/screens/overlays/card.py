@@ -10,6 +10,7 @@ from textual.binding import BindingType
 from textual.color import Color
 from textual.containers import Vertical
 from textual.renderables.background_screen import BackgroundScreen
+from textual.renderables.blank import Blank
 from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.visual import Visual
@@ -78,18 +79,32 @@ class Card(ModalScreen[ResultT], Sparing[ResultT]):  # styles follow the first
         super().__init__()
         self._title, self._hint, self._about = title, hint, about or self.ABOUT
         self._behind: Behind | None = None
+        self._frame = Vertical(classes="card")
+        self._open = False
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="card") as frame:
+        with self._frame as frame:
             frame.border_title = literal(self._title)
             frame.border_subtitle = literal(self.told(self._hint + (self.HELPED if self._about else "")))
             yield from self.body()
+
+    def _compositor_refresh(self) -> None:
+        """The card itself is drawn at once; what lies below is dimmed with the next frame."""
+        if self._open:
+            super()._compositor_refresh()
+        else:
+            self._compositor._dirty_regions = {self._frame.region}
+            super()._compositor_refresh()
+            self._open = True
+            self.refresh()
 
     def render(self) -> Any:
         """What lies below, dimmed."""
         below = super().render()
         if not isinstance(below, BackgroundScreen):
             return below
+        if not self._open:
+            return Blank(self.styles.background)
         if self._behind is None or not self._behind.shows(below):
             self._behind = Behind(below)
         return self._behind

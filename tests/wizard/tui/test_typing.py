@@ -1,0 +1,77 @@
+"""What is typed ahead goes where it belongs: the keys are posted at once, as a terminal does that sends them in one write."""
+
+from collections.abc import Callable
+
+from textual import events
+from textual.widgets import Input
+
+from wizard.session import events as e
+from wizard.tui.app import Narrowdown
+from wizard.tui.screens.overlays import Field, Fields, LogCard, Reading
+from wizard.tui.screens.step import StepScreen
+from wizard.tui.widgets.answers import Answers
+
+from .scripted import FakeSession, asking, offered, opened, running, settle
+
+
+def typed(app: Narrowdown, *keys: str) -> None:
+    """All of them before the first is looked at."""
+    for key in keys:
+        name = {"/": "slash", "\r": "enter", "\x1b": "escape", "\x01": "home", "?": "question_mark"}.get(key, key)
+        app.post_message(events.Key(name, key))
+
+
+async def test_text_after_the_key_that_opens_its_field(
+    session: FakeSession, make_app: Callable[..., Narrowdown]
+) -> None:
+    asking(session)
+    async with make_app().run_test(size=(104, 30)) as pilot:
+        await settle(pilot, lambda: isinstance(pilot.app.screen, StepScreen))
+        typed(pilot.app, "n", *"weak", " ", *"quiet and mean", "\r")
+        await settle(pilot, lambda: bool(session.sent))
+        assert [request["text"] for request in session.sent if request["do"] == "note"] == ["weak quiet and mean"]
+
+
+async def test_text_after_an_answer_that_asks_for_a_value(
+    session: FakeSession, make_app: Callable[..., Narrowdown]
+) -> None:
+    opened(session)
+    node = session.flow.nodes["double-check"]
+    session.script.add(
+        e.QuestionAsked(
+            node="double-check", visit=1, ask=node.ask, answers=offered(session.flow, "double-check", "stop")
+        )
+    )
+    async with make_app().run_test(size=(104, 30)) as pilot:
+        await settle(pilot, lambda: isinstance(pilot.app.screen, StepScreen))
+        await settle(pilot, lambda: isinstance(pilot.app.focused, Answers))
+        typed(pilot.app, "1", "\r", *"0.125", "\r")
+        await settle(pilot, lambda: bool(session.sent))
+        (answer,) = [request for request in session.sent if request["do"] == "answer"]
+        assert (answer["answer"], answer["settings"]) == ("tolerance", {"tolerance": "0.125"})
+
+
+async def test_keys_of_a_card_after_the_key_that_opens_it(
+    session: FakeSession, make_app: Callable[..., Narrowdown]
+) -> None:
+    """Open the log, look for a word in it, close the search, close the log, open the words."""
+    running(session)
+    async with make_app().run_test(size=(104, 30)) as pilot:
+        await settle(pilot, lambda: isinstance(pilot.app.screen, StepScreen))
+        typed(pilot.app, "l", "/", *"fusing", "\r", "n")
+        await settle(pilot, lambda: isinstance(pilot.app.screen, LogCard) and pilot.app.screen._matches != [])
+        assert pilot.app.screen.query_one("#find", Input).value == "fusing"
+        typed(pilot.app, "\x1b", "w", "b", "?")
+        await settle(pilot, lambda: getattr(pilot.app.screen, "_title", "Why") not in ("Why", "Log"))
+        assert [type(screen) for screen in pilot.app.screen_stack[1:]] == [StepScreen, Reading]
+
+
+async def test_fields_one_after_the_other(session: FakeSession, make_app: Callable[..., Narrowdown]) -> None:
+    asking(session)
+    async with make_app().run_test(size=(104, 30)) as pilot:
+        await settle(pilot, lambda: isinstance(pilot.app.screen, StepScreen))
+        given: list[object] = []
+        pilot.app.push_screen(Fields("Two", "", [Field("a", "One"), Field("b", "Other")]), given.append)
+        typed(pilot.app, *"first", "\r", *"second", "\r", "w")
+        await settle(pilot, lambda: isinstance(pilot.app.screen, Reading))
+        assert given == [{"a": "first", "b": "second"}]
