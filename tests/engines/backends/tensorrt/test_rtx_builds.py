@@ -37,6 +37,34 @@ def test_real_models_build_in_every_precision(name: str, precision: str) -> None
         built.run({})
 
 
+def marked(*marks: str) -> onnx.ModelProto:
+    """Tanh, Exp, Neg in a row and a comparison beside them; ``marks`` among its outputs."""
+    model = chain("Tanh", "Exp", "Neg")
+    model.graph.node.append(helper.make_node("Greater", ["t1", "t2"], ["above"]))
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in marks)
+    return model
+
+
+@pytest.mark.parametrize("observe", ["outputs", "debug", "unfused"])
+@pytest.mark.parametrize("precision", ["model", "fp16"])
+def test_inner_tensors_are_marked_in_every_way_that_it_has(precision: str, observe: str) -> None:
+    """The network that TensorRT-RTX's own parser made: a tensor that is listened to is found in it by its name, also where the
+    model was typed and the mark itself was a cast."""
+    marks = ("t1", "t2", "above")
+    engine = make(f"tensorrt_rtx:precision={precision},observe={observe}")
+    built = engine.build(request(marked(*marks), marks=marks))
+    assert built.facts["bytes"] > 0
+    assert built.facts["unobservable"] == {"above": "a boolean"}
+
+
+def test_its_timing_cache_is_said_to_hold_nothing() -> None:
+    info = make("tensorrt_rtx").info
+    assert not info.capabilities["editable-timing-cache"].present
+    assert "chooses kernels on the user's GPU" in info.capabilities["editable-timing-cache"].reason
+    with pytest.raises(ValueError, match="no option 'tactics'"):
+        make("tensorrt_rtx:tactics=cache")
+
+
 def test_what_the_parser_refuses_is_named_by_its_node() -> None:
     with pytest.raises(EngineFault) as refused:
         make("tensorrt_rtx").build(request(onnx.load(MODELS / "pillars_add.onnx")))
