@@ -169,7 +169,8 @@ class StepScreen(SessionScreen):
         self.crumb.show(scene.flow, route, here)
         number = len([v for v in route if v.answer]) + 1
         entries = scene.state.visits(here) + (visit is None)
-        again = f", visit {entries}" if entries > 1 else ""
+        known = len(scene.state.findings.culprits)  # each is patched from here on, and the next one is looked for
+        again = "" if entries < 2 else f", for culprit {known + 1}" if known else f", visit {entries}"
         self.question.name_it(f"Step {number}: {node.title if node else here}{again}")
         if (here, face, number) != self._drawn:
             self._drawn = (here, face, number)
