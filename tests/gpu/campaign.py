@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.gpu import models
+from tests.gpu import models  # as a script it has no package to import from
 
 MODELS = Path(__file__).parents[1] / "models"
 NARROWDOWN = [sys.executable, "-c", "import sys; from wizard.cli import main; sys.exit(main())"]
@@ -442,6 +442,12 @@ def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
     ]  # fmt: skip
 
 
+def every(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
+    """All cases; the first needs the GPU for itself."""
+    full = crowded(*models.convolutions(folder, 64, 256), "tensorrt:precision=fp32")
+    return [Case("crowded", "a full GPU", full), *cases(folder, magika)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
@@ -451,9 +457,8 @@ def main() -> None:
     given = parser.parse_args()
     given.out = given.out.absolute()
     given.out.mkdir(parents=True, exist_ok=True)
-    full = Case("crowded", "a full GPU", crowded(*models.convolutions(given.out, 64, 256), "tensorrt:precision=fp32"))
-    every = [full, *cases(given.out, tuple(given.magika) if given.magika else None)]
-    chosen = [c for c in every if not given.only or c.name in given.only]
+    full, *others = every(given.out, tuple(given.magika) if given.magika else None)
+    chosen = [c for c in (full, *others) if not given.only or c.name in given.only]
     lock = threading.Lock()
     begun = time.monotonic()
 
