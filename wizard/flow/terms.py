@@ -1,8 +1,9 @@
 """Term cards: ``flows/terms/<term>.md``, a ``# Title`` line and paragraphs. A flow of the user may bring ``terms`` of its own."""
 
+import functools
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -17,17 +18,18 @@ class Card(msgspec.Struct, frozen=True):
     body: str
 
 
-class _Readable(Protocol):
-    def is_file(self) -> bool: ...
-
-    def read_text(self, encoding: str) -> str: ...
+@functools.cache
+def _shipped() -> Mapping[str, Card]:
+    """All shipped cards: nobody changes them while the program runs, and a screen asks for all of them at once."""
+    found = (f for f in (files("flows") / "terms").iterdir() if f.name.endswith(".md"))
+    cards = (_read(f.name.removesuffix(".md"), f.read_text(encoding="utf-8")) for f in found)
+    return {card.term: card for card in cards}
 
 
 def known(folder: str = "") -> tuple[str, ...]:
     """The terms that have a card: the shipped ones and those in ``folder``/terms."""
-    shipped = {f.name.removesuffix(".md") for f in (files("flows") / "terms").iterdir() if f.name.endswith(".md")}
     own = {f.stem for f in (Path(folder) / "terms").glob("*.md")} if folder else set()
-    return tuple(sorted(shipped | own))
+    return tuple(sorted(_shipped().keys() | own))
 
 
 def pin(flow: Flow, source: str, target: Path) -> None:
@@ -48,10 +50,12 @@ def card(term: str, folder: str = "") -> Card | None:
     """The card of a term, the user's own first; None where there is none. ``term`` never leads out of its folder."""
     if not _named(term):
         return None
-    places: list[_Readable] = [Path(folder) / "terms" / f"{term}.md"] if folder else []
-    places.append(files("flows") / "terms" / f"{term}.md")
-    for place in places:
-        if place.is_file():
-            head, _, body = place.read_text(encoding="utf-8").lstrip().partition("\n")
-            return Card(term, head.lstrip("# ").strip() or term, body.strip())
-    return None
+    own = Path(folder) / "terms" / f"{term}.md"
+    if folder and own.is_file():
+        return _read(term, own.read_text(encoding="utf-8"))
+    return _shipped().get(term)
+
+
+def _read(term: str, text: str) -> Card:
+    head, _, body = text.lstrip().partition("\n")
+    return Card(term, head.lstrip("# ").strip() or term, body.strip())
