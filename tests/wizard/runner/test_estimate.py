@@ -51,7 +51,7 @@ def test_what_was_expected_stands_in_the_journal(tmp_path: Path) -> None:
     expected = {e.node: e.expected for e in started(tmp_path)}
     assert expected["first"].seconds == -1, "nothing has been measured yet"
     assert expected["second"].probes == 11, "of the twelve, one answer is known from the first step"
-    assert expected["second"].seconds > 0
+    assert expected["second"].seconds >= 0, "now there is something to go by"
 
 
 def test_what_is_known_already_costs_nothing(tmp_path: Path) -> None:
