@@ -15,8 +15,6 @@ import pytest
 
 import engines
 
-pytest.importorskip("distributed", reason="needs Dask distributed: pip install 'narrowdown[cluster]'")
-
 PACKAGES = str(Path(engines.__file__).parent.parent)
 _PATIENCE = 60.0
 

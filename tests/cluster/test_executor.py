@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+pytest.importorskip("distributed", reason="needs Dask distributed: pip install 'narrowdown[cluster]'")
+
 from engines.cluster import executor as ends
 from engines.cluster.executor import Cluster
 from engines.data.store import Store, digest_file

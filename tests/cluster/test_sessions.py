@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("distributed", reason="needs Dask distributed: pip install 'narrowdown[cluster]'")
+
 from wizard.session.events import AnyEvent, NoteAdded, ProbeFinished, SessionOpened
 from wizard.session.journal import NAME, read
 
