@@ -22,6 +22,7 @@ from engines.graph.ranges import ALL, decode, encode
 from engines.probe import HUGE, Candidate, Measure, Measurement, SampleResult, Score
 from engines.workers import files
 from engines.workers.part import Array, Feed, Part, Say, by_id, named
+from engines.workers.values import values
 
 _KEPT_BUILDS = 4
 # Bytes of builds that are kept while another is made. A search asks the same build again at once or not at all, so a large model
@@ -317,9 +318,13 @@ class _Measuring:
             shaped = files.with_shapes(model, shapes)
             self.artifacts |= files.put_model(self.store, name, shaped, self.model.weights_dir)
         self.artifacts["inputs.npz"] = files.put_arrays(self.store, named(ready.part, feed.arrays))
-        for name, arrays in (("expected.npz", expected), ("actual.npz", actual)):
-            judged = {output: arrays[t] for output, t in ready.part.outputs.items() if t in arrays}
-            self.artifacts[name] = files.put_arrays(self.store, judged)
+        judged = [
+            {output: arrays[t] for output, t in ready.part.outputs.items() if t in arrays}
+            for arrays in (expected, actual)
+        ]
+        for name, arrays in zip(("expected.npz", "actual.npz"), judged, strict=True):
+            self.artifacts[name] = files.put_arrays(self.store, arrays)
+        self.artifacts["values.json"] = self.store.put(msgspec.json.encode(values(*judged)))
         if (choices := ready.built.facts.get("choices")) is not None:
             # Choices that are no algorithms have no replay.
             with contextlib.suppress(ValueError):

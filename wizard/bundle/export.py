@@ -8,11 +8,10 @@ from pathlib import Path
 import msgspec
 
 from engines.data.store import Store, atomic, digest_file
-from engines.steps.base import Culprit
 from wizard.bundle.case import values_as_json, write_case
 from wizard.bundle.check import Asked
 from wizard.report import to_html, to_json, to_markdown
-from wizard.report.gather import confirmed
+from wizard.report.gather import case_files, confirmed
 from wizard.report.read import Reading
 from wizard.session import journal
 from wizard.session.problems import SessionProblem
@@ -86,7 +85,9 @@ def _write(reading: Reading, folder: Path) -> None:
     )
     store = Store(reading.folder)
     places: list[Path] = []
-    for number, (culprit, files) in enumerate(zip(culprits, case_files(reading, culprits), strict=True), 1):
+    for number, (culprit, files) in enumerate(
+        zip(culprits, case_files(reading.state, reading.table, culprits), strict=True), 1
+    ):
         place = folder if number == 1 else folder / f"culprit-{number}"
         paths = {name: store.path(digest) for name, digest in files.items()}
         missing = [name for name, path in paths.items() if not path.is_file()]
@@ -120,30 +121,3 @@ def found_with(reading: Reading) -> str:
     info = reading.state.engines.get(spec, {})
     version, device = info.get("version", ""), info.get("device", "")
     return " ".join(filter(None, [spec, version])) + (f" on {device}" if device else "")
-
-
-def case_files(reading: Reading, culprits: tuple[Culprit, ...]) -> list[dict[str, str]]:
-    """For each culprit its files in the bundle -> artifact digests; none where no step kept any.
-
-    A confirm step's table ``bundle`` has the case as it was confirmed. The passing neighbour comes from the search before
-    it, which kept one; without a confirm step the search's own case serves.
-    """
-    found: dict[str, dict[str, str]] = {}  # by the case's node ids
-    good: dict[str, str] = {}
-    for visit in reading.state.route:
-        case = visit.findings.case if visit.findings else None
-        if case is None or "bundle" not in visit.tables:
-            continue
-        rows = {row.get("role"): row.get("files") or {} for row in reading.table(visit.tables["bundle"])}
-        if visit.step in ("extract", "reduce"):
-            good = {}
-            found.setdefault(case.node_ids, _named(rows.get("case", {}), rows.get("good", {})))
-        good = rows.get("good") or good
-        if visit.step == "confirm" and rows.get("case"):
-            found[case.node_ids] = _named(rows["case"], good)
-            good = {}
-    return [found.get(culprit.case.node_ids, {}) for culprit in culprits]
-
-
-def _named(case: dict[str, str], good: dict[str, str]) -> dict[str, str]:
-    return {**case, **({"good.onnx": good["model.onnx"]} if "model.onnx" in good else {})}

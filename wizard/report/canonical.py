@@ -1,10 +1,12 @@
 """What a route decided, without times, processes, order of finishing or display: equal routes print equally."""
 
+import hashlib
 from typing import Any
 
 from engines.probe import HUGE
 from wizard.flow.model import Flow
 from wizard.report.gather import confirmed
+from wizard.report.words import LONGEST, elide
 from wizard.session.state import State, Visit
 
 # Facts of an outcome that depend on the clock, the job count or the way there and not on what was decided.
@@ -22,7 +24,7 @@ def canonical(state: State, flow: Flow) -> str:
         lines.append(
             f"culprit {position}: {culprit.cause}; nodes {case.node_ids}; sample {case.sample}; verified {case.verified}"
         )
-        lines += [f"  {name!a}" for name in case.nodes]
+        lines += [f"  {_name(name)}" for name in case.nodes]
     w = findings.workaround
     if w is not None:
         lines.append(f"workaround: {w.kind}; engine {w.engine}; {w.samples_ok}/{w.samples_n} samples")
@@ -48,4 +50,12 @@ def _fact(value: Any) -> str:
     """Numbers to three digits: engines may differ in the last one."""
     if isinstance(value, float):
         return "not finite" if abs(value) >= HUGE else f"{value:.3g}"
-    return ascii(value)
+    return _name(value) if isinstance(value, str) else ascii(value)
+
+
+def _name(text: str) -> str:
+    """As a literal; of a giant one both ends and a digest, so that others do not read the same."""
+    if len(text) <= LONGEST:
+        return ascii(text)
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return f"{elide(text, 400)!a} ({len(text)} characters, sha256 {digest})"

@@ -4,6 +4,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from engines.compare.values import Values
+from wizard.report.probe import Outcome
+from wizard.report.vicinity import Vicinity
+
 Verdict = Literal[
     "minimal-case", "worked-around", "not-reproduced", "fixed-by-sanitizing", "input-sensitive", "reference-suspect",
     "unresolved",
@@ -28,6 +32,8 @@ class Culprit(msgspec.Struct, frozen=True):
     minimal: bool
     needs_higher_inputs: bool
     found_by: str
+    around: Vicinity = Vicinity()
+    values: tuple[Values, ...] = ()  # of its outputs, the worst first
 
 
 class Workaround(msgspec.Struct, frozen=True):
@@ -67,12 +73,38 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class Depth(msgspec.Struct, frozen=True):
-    """One tensor of the error-by-depth picture, in topological order."""
+    """One tensor of the error-by-depth picture, in topological order. ``inherited``: the error that its node's inputs bring
+    along; ``added``: what the node itself adds; None where not measured."""
 
     name: str
     op: str
     error: float
     bad: bool
+    inherited: float | None = None
+    added: float | None = None
+
+
+class Look(msgspec.Struct, frozen=True):
+    """One probe of a search: how it came out, and how many nodes it tried (0: the whole model)."""
+
+    state: Outcome
+    nodes: int
+
+
+class Search(msgspec.Struct, frozen=True):
+    """The probes of one step, in order. ``whole``: nodes of the model that it searched."""
+
+    node: str
+    step: str
+    whole: int
+    looks: tuple[Look, ...]
+
+
+class RuledOut(msgspec.Struct, frozen=True):
+    """What is not the reason, and what was measured to know it."""
+
+    what: str
+    measured: str
 
 
 class QuantizedLayer(msgspec.Struct, frozen=True):
@@ -134,6 +166,8 @@ class Report(msgspec.Struct, frozen=True):
     spread: str = ""  # what shows that the error is spread over many layers; empty where it is not
     advice: str = ""  # what the end means, and what to do now
     layers: tuple[QuantizedLayer, ...] = ()
+    searches: tuple[Search, ...] = ()
+    ruled_out: tuple[RuledOut, ...] = ()
 
 
 def to_json(report: Report) -> str:

@@ -1,30 +1,60 @@
 """From a session's state to what its report says. Pure; tables are read through the function that is given."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from engines.probe import HUGE
+from engines.compare.values import Values
+from engines.graph.index import GraphIndex
+from engines.probe import HUGE, Check, Measure
 from engines.spec import parse
 from engines.steps import base
 from wizard.bundle.commands import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
-from wizard.report.document import Culprit, Depth, QuantizedLayer, Report, Stop, Verdict, Workaround
+from wizard.report.document import (
+    Culprit,
+    Depth,
+    Look,
+    QuantizedLayer,
+    Report,
+    RuledOut,
+    Search,
+    Stop,
+    Verdict,
+    Workaround,
+)
+from wizard.report.probe import size, verdict
 from wizard.report.stage import stage
+from wizard.report.vicinity import Vicinity, described, ids, vicinity
 from wizard.report.words import count, elide, listing, margin, number, switch
 from wizard.session.state import State, Visit
 
 Table = list[dict[str, Any]]
 
+# (question, answer) of the shipped flows -> what it excludes.
+_EXCLUDED = {
+    ("sanitize", "yes"): "Folding constants does not cure it",
+    ("real-inputs", "no"): "The kind of inputs is not the reason",
+    ("intermittent", "no"): "It does not come and go",
+    ("nondeterminism", "no"): "Kernels that are not deterministic are not the reason",
+    ("tactics", "no"): "No single kernel or optimizer is the reason",
+}
+
 
 def gather(
-    state: State, flow: Flow, problem: Problem, table: Callable[[str], Table], machine: Mapping[str, Any] | None = None
+    state: State,
+    flow: Flow,
+    problem: Problem,
+    table: Callable[[str], Table],
+    machine: Mapping[str, Any] | None = None,
+    graph: Callable[[str], GraphIndex | None] = lambda _: None,
 ) -> Report:
-    """The document of a session, finished or not. ``table``: the rows of a step's table, by its artifact's digest."""
+    """The document of a session, finished or not. ``table``: the rows of a step's table, ``graph``: the index of a model, each by
+    its artifact's digest."""
     findings = state.findings
-    culprits = tuple(culprit(c, compared=not problem.check) for c in confirmed(state, flow))
+    culprits = _culprits(state, flow, table, graph, compared=not problem.check)
     first = culprits[0] if culprits else None
     reproduced = _outcome(state, "compare")
     criterion, signature = findings.criterion, findings.signature
@@ -66,6 +96,60 @@ def gather(
         worst_sample=str(reproduced.get("worst_sample") or ""),
         advice=flow.ends[state.end].explain.strip() if state.end in flow.ends else "",
         layers=layers(state, table),
+        searches=searches(state),
+        ruled_out=ruled_out(state),
+    )
+
+
+def _culprits(
+    state: State,
+    flow: Flow,
+    table: Callable[[str], Table],
+    graph: Callable[[str], GraphIndex | None],
+    *,
+    compared: bool,
+) -> tuple[Culprit, ...]:
+    """The culprits, each with its surroundings and its values, as far as they were kept."""
+    found = confirmed(state, flow)
+    index = graph(described(state, state.findings.model)) if found else None
+    told = []
+    for c, files in zip(found, case_files(state, table, found), strict=True):
+        rows = table(files["values.json"]) if "values.json" in files else []
+        values = sorted((msgspec.convert(row, Values) for row in rows), key=lambda v: -max(map(max, v.grid)))
+        nodes = ids(c.case.node_ids or c.case.candidate.nodes)
+        place = vicinity(index, nodes) if index is not None else Vicinity()
+        told.append(msgspec.structs.replace(culprit(c, compared=compared), around=place, values=tuple(values)))
+    return tuple(told)
+
+
+def searches(state: State, fewest: int = 6) -> tuple[Search, ...]:
+    """The steps on the route that asked at least so many probes of parts of the model or of the whole, and how each came out."""
+    runs: dict[int, list[Look]] = {}
+    findings = {visit.run: visit.findings or state.findings for visit in state.route}
+    for key, asked in sorted(state.asked.items(), key=lambda item: item[1].seq):
+        known = state.known.get(key)
+        if (
+            asked.speculative
+            or known is None
+            or asked.run not in findings
+            or not isinstance(asked.probe, Measure | Check)
+        ):
+            continue
+        said, _ = verdict(asked.probe, known.measurement, findings[asked.run])
+        runs.setdefault(asked.run, []).append(Look(said, size(asked.probe)))
+    return tuple(
+        Search(visit.node, visit.step, state.nodes, tuple(runs[visit.run]))
+        for visit in state.route
+        if len(runs.get(visit.run, ())) >= fewest
+    )
+
+
+def ruled_out(state: State) -> tuple[RuledOut, ...]:
+    """What the answers on the route exclude."""
+    return tuple(
+        RuledOut(_EXCLUDED[visit.node, visit.answer], str((visit.outcome or {}).get("message") or ""))
+        for visit in state.route
+        if (visit.node, visit.answer) in _EXCLUDED
     )
 
 
@@ -225,7 +309,14 @@ def depth(state: State, table: Callable[[str], Table], tolerance: float) -> tupl
     digest = next((v.tables["tensors"] for v in reversed(state.route) if "tensors" in v.tables), "")
     rows = table(digest) if digest else []
     return tuple(
-        Depth(str(row["name"]), str(row.get("op", "")), float(row["error"]), float(row["error"]) > tolerance)
+        Depth(
+            str(row["name"]),
+            str(row.get("op", "")),
+            float(row["error"]),
+            float(row["error"]) > tolerance,
+            row.get("inherited"),
+            row.get("added"),
+        )
         for row in rows
         if row.get("error") is not None
     )
@@ -302,3 +393,30 @@ def summary(report: Report) -> list[str]:
             f"    right on {w.samples_ok} of {count(w.samples_n, 'sample')}, error {number(w.error)}, {margin(w.margin)}"
         )
     return lines
+
+
+def case_files(state: State, table: Callable[[str], Table], culprits: Sequence[base.Culprit]) -> list[dict[str, str]]:
+    """For each culprit its files in the bundle -> artifact digests; none where no step kept any.
+
+    A confirm step's table ``bundle`` has the case as it was confirmed. The passing neighbour comes from the search before
+    it, which kept one; without a confirm step the search's own case serves.
+    """
+    found: dict[str, dict[str, str]] = {}  # by the case's node ids
+    good: dict[str, str] = {}
+    for visit in state.route:
+        case = visit.findings.case if visit.findings else None
+        if case is None or "bundle" not in visit.tables:
+            continue
+        rows = {row.get("role"): row.get("files") or {} for row in table(visit.tables["bundle"])}
+        if visit.step in ("extract", "reduce"):
+            good = {}
+            found.setdefault(case.node_ids, _named(rows.get("case", {}), rows.get("good", {})))
+        good = rows.get("good") or good
+        if visit.step == "confirm" and rows.get("case"):
+            found[case.node_ids] = _named(rows["case"], good)
+            good = {}
+    return [found.get(culprit.case.node_ids, {}) for culprit in culprits]
+
+
+def _named(case: dict[str, str], good: dict[str, str]) -> dict[str, str]:
+    return {**case, **({"good.onnx": good["model.onnx"]} if "model.onnx" in good else {})}

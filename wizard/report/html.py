@@ -1,26 +1,47 @@
 """The report as one HTML page: no network, no script, light and dark, every name escaped."""
 
+import functools
 from importlib.resources import files
+from typing import Any
 
+from wizard.report import picture
 from wizard.report.document import Report
 from wizard.report.markdown import flat
-from wizard.report.picture import error_by_depth
 from wizard.report.words import count, decibels, duration, margin, number, switch, visible
+
+SEARCHES = 6  # that are drawn
 
 
 def to_html(report: Report) -> str:
     """The page. Text from models and logs is escaped by the template engine; only our own SVG is put in as markup."""
-    import jinja2
     from markupsafe import Markup
+
+    longest = sorted(report.searches, key=lambda search: -len(search.looks))[:SEARCHES]
+    drawn = {
+        "depth": picture.error_by_depth(report.depth, report.tolerance),
+        "added": picture.arrived_and_added(report.depth, report.tolerance),
+        "searches": [(search, Markup(picture.history(search))) for search in longest],  # noqa: S704
+        "around": [Markup(picture.neighbourhood(c.around)) for c in report.culprits],  # noqa: S704
+        "heat": [[Markup(picture.heat(v)) for v in c.values[:1]] for c in report.culprits],  # noqa: S704
+        "histograms": [[Markup(picture.histograms(v)) for v in c.values[:1]] for c in report.culprits],  # noqa: S704
+    }
+    # Every name inside an SVG went through html.escape.
+    drawn = {name: Markup(value) if isinstance(value, str) else value for name, value in drawn.items()}  # noqa: S704
+    page = _template().render(
+        r=report, drawn=drawn, environment=flat(report.environment), count=count, tally=picture.tally
+    )
+    return page + "\n"
+
+
+@functools.cache
+def _template() -> Any:
+    import jinja2
 
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
     )
     environment.filters.update(number=number, decibels=decibels, duration=duration, margin=margin, switch=switch)
-    template = environment.from_string((files("wizard.report") / "report.html.j2").read_text(encoding="utf-8"))
-    # Every name inside the SVG went through html.escape.
-    drawing = Markup(error_by_depth(report.depth, report.tolerance))  # noqa: S704
-    return template.render(r=report, drawing=drawing, environment=flat(report.environment), count=count) + "\n"
+    return environment.from_string((files("wizard.report") / "report.html.j2").read_text(encoding="utf-8"))
 
 
 def shown(value: object) -> object:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from engines.compare.values import Values
 from wizard.report.document import Culprit, Report
 from wizard.report.picture import curve
 from wizard.report.words import count, decibels, duration, listing, margin, number, switch, visible
@@ -12,6 +13,8 @@ def to_markdown(report: Report) -> str:
     """Verdict first, then culprits, workaround, route, environment, commands."""
     parts = [f"# {literal(report.headline)}", summary(report)]
     parts += [culprit(c, i, len(report.culprits)) for i, c in enumerate(report.culprits, 1)]
+    if report.ruled_out:
+        parts.append(ruled_out(report))
     if report.workaround:
         parts.append(workaround(report))
     parts.append(depth(report))
@@ -68,7 +71,36 @@ def culprit(c: Culprit, position: int, total: int) -> str:
         facts.append(
             "It passes when fed exactly and fails when its inputs are rounded: it needs its inputs in higher precision."
         )
+    facts += [around(c)] if c.around.spots else []
+    facts += [values(v) for v in c.values[:1]]
     return "\n\n".join([text, *facts])
+
+
+def around(c: Culprit) -> str:
+    """The neighbourhood, one node a line; the suspects carry a mark."""
+    lines = [
+        f"- {'**suspect** ' if spot.suspect else ''}{literal(spot.op)} {code(spot.name)}"
+        + (f" makes {code('; '.join(spot.makes))}" if spot.makes else "")
+        + (f" ({literal(spot.note)})" if spot.note else "")
+        for spot in c.around.spots
+    ]
+    place = f"{count(c.around.before, 'node')} before it, {count(c.around.after, 'node')} behind it."
+    return "\n".join([f"Around it, in the order of the model; {place}", "", *lines])
+
+
+def values(v: Values) -> str:
+    """How the engine's values of an output differ from the reference's."""
+    worst = number(max(map(max, v.grid)))
+    return (
+        f"Its output {code(v.output)}, {v.dtype} {list(v.shape)}: from {number(v.low)} to {number(v.high)} where it is finite, "
+        f"off by at most {worst} of the largest right value; not finite are {v.actual_nonfinite} values on the engine and "
+        f"{v.expected_nonfinite} in the reference."
+    )
+
+
+def ruled_out(report: Report) -> str:
+    lines = [f"- {o.what}." + (f" {literal(o.measured)}" if o.measured else "") for o in report.ruled_out]
+    return "\n".join(["## What it is not", "", *lines])
 
 
 def workaround(report: Report) -> str:

@@ -1,12 +1,15 @@
-"""Error by depth: as one self-contained SVG (a bar a tensor or a bucket of tensors, log scale, the tolerance as a line), and as
-one line of text."""
+"""The report's pictures, each one self-contained SVG element whose colours come from the page's CSS classes, and error by depth
+as one line of text. An empty text where there is nothing to draw. Every name goes through ``escape``."""
 
 import math
 from collections.abc import Sequence
 from html import escape
 
-from wizard.report.document import Depth
-from wizard.report.words import number
+from engines.compare.values import Values
+from engines.probe import HUGE
+from wizard.report.document import Depth, Search
+from wizard.report.vicinity import Vicinity
+from wizard.report.words import count, elide, number, visible
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 44, 18
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -14,7 +17,7 @@ FLOOR, CEILING = -8.0, 2.0  # log10 of the errors drawn; what lies outside is cl
 
 
 def error_by_depth(points: "tuple[Depth, ...]", tolerance: float | None, buckets: int = 240) -> str:
-    """An SVG element; empty text when there is nothing to draw. Colours come from the page's CSS classes."""
+    """A bar a tensor or a bucket of tensors, log scale, the tolerance as a line."""
     if not points:
         return ""
     size = max(1, math.ceil(len(points) / buckets))
@@ -24,13 +27,13 @@ def error_by_depth(points: "tuple[Depth, ...]", tolerance: float | None, buckets
     for i, group in enumerate(groups):
         worst = max(group, key=lambda point: point.error)
         top = level(worst.error)
-        title = f"{worst.name} ({worst.op}): {number(worst.error)}"
+        title = visible(elide(f"{worst.name} ({worst.op}): {number(worst.error)}", 300))
         bars.append(
             f'<rect class="{"bad" if any(p.bad for p in group) else "good"}" x="{LEFT + i * wide:.2f}" y="{top:.2f}" '
             f'width="{max(wide - 0.5, 0.5):.2f}" height="{HEIGHT - BOTTOM - top:.2f}"><title>{escape(title)}</title></rect>'
         )
     marks = [
-        f'<text class="axis" x="{LEFT - 6}" y="{level(10.0**power) + 4:.1f}" text-anchor="end">1e{power}</text>'
+        f'<text class="axis" x="{LEFT - 6}" y="{max(10.0, level(10.0**power) + 4):.1f}" text-anchor="end">1e{power}</text>'
         for power in range(int(FLOOR), int(CEILING) + 1, 2)
     ]
     line = ""
@@ -46,7 +49,199 @@ def error_by_depth(points: "tuple[Depth, ...]", tolerance: float | None, buckets
     )
     label = f"Error of {len(points)} tensors against the reference, in topological order, logarithmic"
     drawn = "".join([*marks, *bars, line, caption])
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{drawn}</svg>'
+    return _svg(HEIGHT, label, drawn)
+
+
+def arrived_and_added(points: Sequence[Depth], tolerance: float | None, most: int = 10) -> str:
+    """The nodes that add the most, in topological order: what arrives with their inputs above what they add, log scale."""
+    known = [p for p in points if p.inherited is not None and p.added is not None and p.added > 0]
+    chosen = set(map(id, sorted(known, key=lambda p: -(p.added or 0.0))[:most]))
+    rows = [p for p in known if id(p) in chosen]
+    if not rows:
+        return ""
+    left, right, tall = 250, WIDTH - 74, 30
+
+    def across(error: float) -> float:
+        return left + (right - left) * (1 - level(error) / (HEIGHT - BOTTOM))
+
+    drawn = []
+    for i, p in enumerate(rows):
+        y = i * tall
+        name = escape(elide(visible(p.name), 30) or "(no name)")
+        drawn.append(
+            f'<text class="label" x="{left - 8}" y="{y + 13}" text-anchor="end">{name}</text>'
+            f'<text class="axis" x="{left - 8}" y="{y + 24}" text-anchor="end">{escape(visible(p.op))}</text>'
+        )
+        for at, kind, value in ((3, "soft-bar", p.inherited or 0.0), (14, "bad" if p.bad else "good", p.added or 0.0)):
+            end = across(value)
+            drawn.append(
+                f'<rect class="{kind}" x="{left}" y="{y + at}" width="{max(1.0, end - left):.1f}" height="9"/>'
+                f'<text class="axis" x="{end + 4:.1f}" y="{y + at + 8}">{escape(number(value))}</text>'
+            )
+    bottom = len(rows) * tall
+    if tolerance:
+        x = across(tolerance)
+        drawn.append(
+            f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{bottom}"/>'
+            f'<text class="axis" x="{x:.1f}" y="{bottom + 12}" text-anchor="middle">allowed {escape(number(tolerance))}</text>'
+        )
+    label = f"What arrives at each of {count(len(rows), 'node')} and what it adds itself, logarithmic"
+    return _svg(bottom + 16, label, "".join(drawn))
+
+
+def history(search: Search, most: int = 240) -> str:
+    """The probes of a search in order, the last where there are many: as tall as the part was large (log scale), filled where
+    it failed, an outline where it passed, a cross where it could not be told."""
+    looks = search.looks[-most:]
+    if not looks:
+        return ""
+    tall, wide = 92, min(14.0, (WIDTH - LEFT) / len(looks))
+    top = math.log(max([search.whole, *(look.nodes for look in looks), 1]) + 1)
+    drawn = []
+    for i, look in enumerate(looks):
+        size = look.nodes or search.whole or 1
+        height = max(4.0, math.log(size + 1) / top * (tall - 24))
+        x, y, room = LEFT + i * wide, tall - 18 - height, max(wide - 2, 1.0)
+        title = f"<title>{count(size, 'node')}: {_SAID[look.state]}</title>"
+        if look.state in ("passes", "fails"):
+            kind = "bad" if look.state == "fails" else "outline"
+            drawn.append(
+                f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{room:.1f}" height="{height:.1f}">{title}</rect>'
+            )
+        else:
+            drawn.append(
+                f'<text class="axis" x="{x + room / 2:.1f}" y="{tall - 20}" text-anchor="middle">×{title}</text>'
+            )
+    drawn.append(
+        f'<text class="axis" x="{LEFT - 6}" y="14" text-anchor="end">{search.whole}</text>'
+        f'<text class="axis" x="{LEFT - 6}" y="{tall - 20}" text-anchor="end">nodes</text>'
+        f'<line class="edge" x1="{LEFT}" x2="{WIDTH}" y1="{tall - 17.5}" y2="{tall - 17.5}"/>'
+        f'<text class="axis" x="{LEFT}" y="{tall - 4}">first probe</text>'
+        f'<text class="axis" x="{LEFT + len(looks) * wide:.0f}" y="{tall - 4}" text-anchor="end">last</text>'
+    )
+    return _svg(
+        tall,
+        f"The {count(len(looks), 'probe')} of {escape(visible(elide(search.step, 60)))}, {tally(search)}",
+        "".join(drawn),
+    )
+
+
+def tally(search: Search) -> str:
+    """``3 fail, 4 pass, 1 cannot tell``."""
+    states = [look.state for look in search.looks]
+    counts = {"fail": states.count("fails"), "pass": states.count("passes")}
+    counts["cannot tell"] = len(states) - sum(counts.values())
+    return ", ".join(f"{n} {word}" for word, n in counts.items() if n)
+
+
+_SAID = {
+    "passes": "passes",
+    "fails": "fails",
+    "unresolved": "cannot tell",
+    "running": "running",
+    "done": "without a verdict",
+}
+
+
+def heat(values: Values) -> str:
+    """The grid of differences: the darker a tile, the larger its worst difference, log scale; not finite ones are crossed."""
+    rows, columns = len(values.grid), max(map(len, values.grid), default=0)
+    if not rows or not columns:
+        return ""
+    wide = min((WIDTH - LEFT) / columns, 40.0)
+    tall = min(wide, 20.0, 240 / rows)
+    tiles = []
+    for y, row in enumerate(values.grid):
+        for x, worst in enumerate(row):
+            share = 1 - level(worst) / (HEIGHT - BOTTOM)
+            if share <= 0:
+                continue
+            place = f'x="{LEFT + x * wide:.1f}" y="{y * tall:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
+            tiles.append(f'<rect class="bad" {place} fill-opacity="{share:.2f}"/>')
+            if worst >= HUGE:
+                middle = f'x="{LEFT + (x + 0.5) * wide:.1f}" y="{(y + 0.5) * tall + 3:.1f}"'
+                tiles.append(f'<text class="on" {middle} text-anchor="middle">×</text>')
+    bottom = rows * tall
+    frame = f'<rect class="frame" x="{LEFT}" y="0" width="{columns * wide:.1f}" height="{bottom:.1f}"/>'
+    caption = (
+        f'<text class="axis" x="{LEFT - 6}" y="10" text-anchor="end">first</text>'
+        f'<text class="axis" x="{LEFT}" y="{bottom + 13:.1f}">the last axis runs to the right, the others down</text>'
+    )
+    said = f"Largest differences of {escape(visible(elide(values.output, 60)))}, at most {number(max(map(max, values.grid)))}"
+    return _svg(bottom + 18, said, "".join([frame, *tiles, caption]))
+
+
+def histograms(values: Values) -> str:
+    """What the reference gives as an outline over what the engine gives, filled; counts on a log scale."""
+    most = max((*values.expected, *values.actual), default=0)
+    if not most:
+        return ""
+    tall, wide = 120, (WIDTH - LEFT) / len(values.expected)
+    ground = tall - BOTTOM
+
+    def height(n: int) -> float:
+        return math.log(n + 1) / math.log(most + 1) * (ground - 8)
+
+    filled = "".join(
+        f'<rect class="bad" x="{LEFT + i * wide:.1f}" y="{ground - height(n):.1f}" width="{wide:.1f}" height="{height(n):.1f}"/>'
+        for i, n in enumerate(values.actual)
+        if n
+    )
+    steps = " ".join(
+        f"L{LEFT + i * wide:.1f} {ground - height(n):.1f} L{LEFT + (i + 1) * wide:.1f} {ground - height(n):.1f}"
+        for i, n in enumerate(values.expected)
+    )
+    outline = f'<path class="outline" d="M{LEFT} {ground} {steps} L{WIDTH} {ground}"/>'
+    axis = (
+        f'<text class="axis" x="{LEFT}" y="{tall - 4}">{escape(number(values.low))}</text>'
+        f'<text class="axis" x="{WIDTH}" y="{tall - 4}" text-anchor="end">{escape(number(values.high))}</text>'
+        f'<text class="axis" x="{LEFT - 6}" y="12" text-anchor="end">{most:,}</text>'
+    )
+    label = f"Values of {escape(visible(elide(values.output, 60)))}: the reference as an outline, the engine filled"
+    return _svg(tall, label, filled + outline + axis)
+
+
+def neighbourhood(place: Vicinity) -> str:
+    """The suspects and their neighbours, one below the other in topological order, with what each of them makes."""
+    if not place.spots:
+        return ""
+    left, wide, tall = 150, WIDTH - 160, 52
+    drawn = []
+    for i, spot in enumerate(place.spots):
+        for source in spot.reads:
+            y1, y2 = 22 + source * tall + 36, 22 + i * tall
+            if source == i - 1:
+                drawn.append(f'<path class="edge" d="M{left + 24} {y1} L{left + 24} {y2}"/>')
+            else:
+                out = left - 18 - 14 * min(i - source, 8)
+                drawn.append(
+                    f'<path class="edge" d="M{left} {y1 - 18} C{out} {y1 - 18} {out} {y2 + 18} {left} {y2 + 18}"/>'
+                )
+    for i, spot in enumerate(place.spots):
+        y = 22 + i * tall
+        name = escape(elide(visible(spot.name), 58) or "(no name)")
+        facts = ", ".join(filter(None, ["; ".join(spot.makes[:2]), spot.note, "suspect" if spot.suspect else ""]))
+        drawn.append(
+            f'<rect class="{"suspect" if spot.suspect else "box"}" x="{left}" y="{y}" width="{wide}" height="36" rx="5"/>'
+            f'<text class="op" x="{left + 12}" y="{y + 15}">{escape(elide(visible(spot.op), 40))}</text>'
+            f'<text class="axis" x="{left + wide - 10}" y="{y + 15}" text-anchor="end">{escape(elide(visible(facts), 60))}</text>'
+            f'<text class="label" x="{left + 12}" y="{y + 29}">{name}</text>'
+        )
+    bottom = 22 + len(place.spots) * tall
+    way = " → ".join([*place.way[:4], *(["…"] if len(place.way) > 4 else []), place.output])
+    more = f"{count(place.after, 'node')} on" + (f"; shortest way out: {way}" if place.output else "")
+    drawn.append(
+        f'<text class="axis" x="{left}" y="12">{count(place.before, "node")} before</text>'
+        f'<text class="axis" x="{left}" y="{bottom}">{escape(elide(visible(more), 100))}</text>'
+    )
+    label = (
+        f"{count(len(place.spots), 'node')} around the suspect, {sum(s.suspect for s in place.spots)} of them suspected"
+    )
+    return _svg(bottom + 8, label, "".join(drawn))
+
+
+def _svg(height: float, label: str, drawn: str) -> str:
+    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{label}">{drawn}</svg>'
 
 
 def curve(errors: Sequence[float], width: int = 60) -> str:

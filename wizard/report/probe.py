@@ -17,6 +17,7 @@ from engines.probe import (
     Measurement,
     Sanitize,
 )
+from engines.spec import parse
 from engines.steps.base import Findings
 from wizard.report.words import count, elide, number
 
@@ -53,6 +54,8 @@ def size(probe: AnyProbe | None) -> int:
 def _manner(probe: Measure) -> list[str]:
     """What is done to the part beside running it."""
     candidate, said = probe.candidate, []
+    if off := parse(probe.engine).get("disabled_optimizers"):
+        said.append(f"{count(len(off.split('+')), 'optimizer')} off")
     if candidate.edits:
         said.append(f"shrunk in {count(len(candidate.edits), 'place')}")
     if candidate.severed:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from engines.data.store import Store
+from engines.graph.index import GraphIndex
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
 from wizard.report.document import Report
@@ -30,9 +31,16 @@ class Reading(msgspec.Struct, frozen=True):
             return []
         return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
+    def graph(self, digest: str) -> GraphIndex | None:
+        """The index of a model; None where its artifact is gone."""
+        try:
+            return msgspec.json.decode(Store(self.folder).get(digest), type=GraphIndex)
+        except (OSError, ValueError):
+            return None
+
     def report(self) -> Report:
         about = self.description
-        return gather(self.state, self.flow, about.problem, self.table, about.machine)
+        return gather(self.state, self.flow, about.problem, self.table, about.machine, self.graph)
 
 
 def read(folder: Path) -> Reading:

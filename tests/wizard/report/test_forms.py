@@ -3,17 +3,32 @@
 import html.parser
 import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.compare.values import Values
 from engines.probe import HUGE
 from wizard.report import to_html, to_json, to_markdown
-from wizard.report.document import Culprit, Depth, QuantizedLayer, Report, Stop, Workaround
+from wizard.report.document import (
+    Culprit,
+    Depth,
+    Look,
+    QuantizedLayer,
+    Report,
+    RuledOut,
+    Search,
+    Stop,
+    Workaround,
+)
 from wizard.report.markdown import code, literal
 from wizard.report.picture import curve, error_by_depth
+from wizard.report.vicinity import Spot, Vicinity
 from wizard.report.words import LONGEST, count, duration, elide, listing, number, visible
 
 NASTY = '<img src=x onerror="alert(1)">`|*[a](b)\n\x1b[31m'
@@ -36,6 +51,22 @@ def report(name: str = "/block/Sum_1") -> Report:
         minimal=True,
         needs_higher_inputs=False,
         found_by="extract",
+        around=Vicinity(
+            (
+                Spot("Sub", name, (), False, f"reads input {name}", ("float32 [1, 3]",)),
+                Spot("Mul", name, (0,), True, "", (f"{name} [?]",)),
+                Spot(name, "", (0, 1), False, f"output {name}"),
+            ),
+            12,
+            3,
+            ("Add", name),
+            name,
+        ),
+        values=(
+            Values(
+                name, "float32", (2, 2), -1.0, 2.5, (3, *[0] * 30, 1), (2, *[0] * 31), 0, 2, ((0.0, HUGE), (1e-3, 0.5))
+            ),
+        ),
     )
     workaround = Workaround(
         kind="precision",
@@ -90,7 +121,11 @@ def report(name: str = "/block/Sum_1") -> Report:
         samples=24,
         samples_failing=24,
         explanation="",
-        depth=(Depth("first", "Mul", 0.001, False), Depth(name, "Sum", 0.1, True)),
+        depth=(Depth("first", "Mul", 0.001, False, 0.0, 0.001), Depth(name, name, 0.1, True, 0.001, 0.1)),
+        searches=(
+            Search(name, name, 95, (Look("fails", 40), Look("passes", 3), Look("unresolved", 7), Look("done", 0))),
+        ),
+        ruled_out=(RuledOut("It does not come and go", f"{name} fails in 5 of 5 runs."),),
         spread=f"The error is spread over many layers, {name} among them.",
         notes=(name,),
         commands=("python check.py",),
@@ -252,6 +287,7 @@ def test_an_unfinished_session_says_so() -> None:
         workaround=None,
         route=(),
         depth=(),
+        searches=(),
         notes=(),
         commands=(),
         nodes=(),
@@ -326,3 +362,68 @@ def test_a_giant_name_keeps_both_ends() -> None:
     assert shown.endswith("nnnlast fails.\n")
     command = "trtexec --layerPrecisions=" + ",".join(f"/block.{n}/MatMul:fp32" for n in range(200))
     assert visible(command) == command, "a command stays whole"
+
+
+def test_every_picture_is_there_and_says_what_it_shows() -> None:
+    reader = parsed(to_html(report("block")))
+    labels = [attrs["aria-label"] for tag, attrs in reader.tags if tag == "svg"]
+    assert all(attrs.get("role") == "img" for tag, attrs in reader.tags if tag == "svg")
+    for said in (
+        "3 nodes around the suspect, 1 of them suspected",
+        "Largest differences of block, at most not finite",
+        "Values of block: the reference as an outline",
+        "Error of 2 tensors",
+        "What arrives at each of 2 nodes and what it adds itself",
+        "The 4 probes of block, 1 fail, 1 pass, 2 cannot tell",
+    ):
+        assert any(said in (label or "") for label in labels), said
+    for said in ("It does not come and go. block fails in 5 of 5 runs.", "float32 [1, 3]", "12 nodes before"):
+        assert said in reader.text
+
+
+@pytest.mark.parametrize("form", [to_html, to_markdown, to_json])
+def test_every_form_has_the_surroundings_and_what_it_is_not(form) -> None:
+    text = form(report("block"))
+    assert "It does not come and go" in text
+    assert "float32 [1, 3]" in text
+
+
+def test_a_giant_name_does_not_make_a_giant_report() -> None:
+    page = to_html(report("x" * 1_000_000))
+    assert len(page) < 300_000
+    assert "…" in page
+    assert "\x1b" not in to_html(report("\x1b[31m")) + to_markdown(report("\x1b[31m"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("chromium"), reason="there is no Chromium here")
+@pytest.mark.parametrize("width", [1100, 420])
+def test_it_opens_in_a_browser(tmp_path: Path, width: int) -> None:
+    """Light and dark, wide and narrow, with no network: the page is painted to its edges, and prints."""
+    from PIL import Image
+
+    page = tmp_path / "report.html"
+    page.write_text(to_html(report("/block/Sum_1")), encoding="utf-8")
+
+    def browse(*words: str) -> None:
+        subprocess.run(
+            ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND",
+             f"--user-data-dir={tmp_path / 'profile'}", *words, page.as_uri()],
+            check=True, capture_output=True, timeout=120,
+        )  # fmt: skip
+
+    papers = []
+    for scheme in ("", "--force-dark-mode"):
+        browse(
+            "--hide-scrollbars",
+            f"--window-size={width},2400",
+            f"--screenshot={tmp_path / 'shot.png'}",
+            *filter(None, [scheme]),
+        )
+        with Image.open(tmp_path / "shot.png") as shot:
+            assert shot.width == width
+            papers.append(shot.convert("RGB").getpixel((width - 2, 2)))
+            assert len(shot.convert("RGB").getcolors(1 << 24)) > 50, "there is something to see"
+    assert papers == [(255, 255, 255), (20, 23, 27)]
+    browse("--no-pdf-header-footer", f"--print-to-pdf={tmp_path / 'report.pdf'}")
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")

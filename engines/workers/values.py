@@ -1,0 +1,57 @@
+"""Histograms and a grid of differences of what was computed and what is right."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from engines.compare.values import BINS, COLUMNS, ROWS, Values
+from engines.probe import HUGE
+
+Array = np.ndarray[Any, Any]
+
+
+def values(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> tuple[Values, ...]:
+    """A summary of each output that both have, in the same shape, with numbers in it."""
+    return tuple(
+        _values(name, right, actual[name])
+        for name, right in expected.items()
+        if name in actual and right.shape == actual[name].shape and right.size and right.dtype.kind not in "OSUTc"
+    )
+
+
+def _values(name: str, right: Array, wrong: Array) -> Values:
+    e, a = (np.asarray(x).astype(np.float64) for x in (right, wrong))
+    finite_e, finite_a = np.isfinite(e), np.isfinite(a)
+    seen = np.concatenate([e[finite_e], a[finite_a]])
+    low, high = (float(seen.min()), float(seen.max())) if seen.size else (0.0, 0.0)
+    span = (low, high) if high > low else (low - 0.5, low + 0.5)
+    counts = [np.histogram(x[f], BINS, span)[0] for x, f in ((e, finite_e), (a, finite_a))]
+    scale = float(np.abs(e[finite_e]).max(initial=0.0)) or 1.0
+    with np.errstate(all="ignore"):
+        apart = np.abs(a - e) / scale
+    same = finite_e & finite_a
+    alike = ~same & ((e == a) | (np.isnan(e) & np.isnan(a)))
+    apart = np.where(same, np.minimum(apart, HUGE), np.where(alike, 0.0, HUGE))
+    return Values(
+        name,
+        right.dtype.name,
+        tuple(right.shape),
+        low,
+        high,
+        tuple(map(int, counts[0])),
+        tuple(map(int, counts[1])),
+        int(e.size - finite_e.sum()),
+        int(a.size - finite_a.sum()),
+        _grid(apart),
+    )
+
+
+def _grid(apart: Array) -> tuple[tuple[float, ...], ...]:
+    """The largest value of each tile."""
+    flat = apart.reshape(-1, apart.shape[-1]) if apart.ndim > 1 else apart.reshape(1, -1)
+    for axis, most in ((0, ROWS), (1, COLUMNS)):
+        size = flat.shape[axis]
+        starts = np.unique(np.arange(min(size, most)) * size // min(size, most))
+        flat = np.maximum.reduceat(flat, starts, axis=axis)
+    return tuple(tuple(map(float, row)) for row in flat)

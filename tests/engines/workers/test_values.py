@@ -1,0 +1,47 @@
+"""The summary behind the report's heat map and histograms."""
+
+import numpy as np
+import pytest
+
+from engines.compare.values import BINS, COLUMNS, ROWS
+from engines.probe import HUGE
+from engines.workers.values import values
+
+
+def test_what_is_where() -> None:
+    right = np.linspace(-1, 3, 200 * 100, dtype=np.float32).reshape(200, 100)
+    wrong = right.copy()
+    wrong[199, 99] += 0.3
+    wrong[0, 0] = np.inf
+    (found,) = values({"y": right, "only-here": right}, {"y": wrong})
+    assert (found.output, found.dtype, found.shape) == ("y", "float32", (200, 100))
+    assert (len(found.grid), len(found.grid[0])) == (ROWS, COLUMNS)
+    assert found.grid[0][0] == HUGE
+    assert found.grid[-1][-1] == pytest.approx(0.1)
+    assert sum(map(sum, found.grid)) == pytest.approx(HUGE), "and nowhere else"
+    assert (found.expected_nonfinite, found.actual_nonfinite) == (0, 1)
+    assert (found.low, found.high) == (-1.0, pytest.approx(3.3))
+    assert sum(found.expected) == 20000
+    assert sum(found.actual) == 19999
+    assert len(found.actual) == BINS
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "grid"),
+    [
+        (np.float32(2), np.float32(3), ((0.5,),)),
+        (np.zeros(3), np.zeros(3), ((0.0, 0.0, 0.0),)),
+        (np.array([np.nan, np.inf, 1]), np.array([np.nan, -np.inf, 1]), ((0.0, HUGE, 0.0),)),
+        (np.array([True, False]), np.array([True, True]), ((0.0, 1.0),)),
+        (np.array([[1, 2], [3, 4]]), np.array([[1, 2], [3, 0]]), ((0.0, 0.0), (0.0, 1.0))),
+        (np.full(3, np.nan), np.full(3, np.nan), ((0.0, 0.0, 0.0),)),
+    ],
+)
+def test_any_kind_of_array(right: np.ndarray, wrong: np.ndarray, grid: tuple) -> None:
+    (found,) = values({"y": np.asarray(right)}, {"y": np.asarray(wrong)})
+    assert found.grid == grid
+
+
+def test_what_cannot_be_pictured_is_left_out() -> None:
+    text, none = np.array(["a"]), np.zeros((0, 3))
+    assert values({"t": text, "n": none, "s": np.zeros(2)}, {"t": text, "n": none, "s": np.zeros(3)}) == ()
