@@ -10,6 +10,7 @@ import onnx
 from engines.backends.base import EngineFault
 from engines.backends.tensorrt import cuda
 from engines.backends.tensorrt.library import Library
+from engines.backends.tensorrt.network import plain
 from engines.backends.tensorrt.settings import FLAGS, Settings
 
 _NO_MEMORY = re.compile(
@@ -159,10 +160,7 @@ def fault(found: Library) -> EngineFault:
 
 def _plain(line: str) -> str:
     """An error line without the place in NVIDIA's source that wrote it."""
-    text = re.sub(r"\[\w+\.(?:cpp|h)(?:::\w+)*::\d+\]", "", line)
-    text = re.sub(r"^\s*(?:IBuilder::\w+: )?(?:\d+: )?Error Code \d+: ", "", text)
-    text = re.sub(r"\(In \w+ at \S+:\d+\)", "", text)
-    text = " ".join(text.split()).strip(" .")
+    text = re.sub(r"^\s*(?:IBuilder::\w+: )?(?:\d+: )?Error Code \d+: ", "", plain(line)).strip(" .")
     whole = text[1:-1] if text.startswith("(") and text.endswith(")") else text
     return whole.strip(" .")[:300]
 

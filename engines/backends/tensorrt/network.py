@@ -13,6 +13,9 @@ from engines.backends.tensorrt.library import Library
 from engines.graph import schema
 
 _MOST_ERRORS = 3
+# Places in NVIDIA's source, as its messages name them.
+_PLACE = re.compile(r"\[\w+\.(?:cpp|h)(?:::\w+)*::\d+\]|\(?\bIn \w+ at \S+?:\d+\)?")
+_NEEDS_GPU = re.compile(r"cudaError 35\b|driver version is insufficient|no CUDA-capable device", re.IGNORECASE)
 _NODE = re.compile(r"\[ONNX Layer: ([^\]]*)\]")
 _UNSUPPORTED = re.compile(
     r"unsupported|not supported|no importer registered|plugin not found|does not support|no op", re.IGNORECASE
@@ -185,10 +188,22 @@ def keep_higher(found: Library, network: Any, names: Collection[str]) -> int:
     return asked
 
 
+def plain(text: str) -> str:
+    """A message without the places in NVIDIA's source that it comes from, in one line."""
+    found = " ".join(_PLACE.sub("", text).split())
+    return re.sub(r"\s+([).])", r"\1", found)
+
+
 def _refused(found: Library, errors: Sequence[Any]) -> EngineFault:
     said = [_sentence(e) for e in errors[:_MOST_ERRORS]] or found.log.errors()[-1:] or ["it gave no reason"]
     more = f" ({len(errors) - _MOST_ERRORS} more errors)" if len(errors) > _MOST_ERRORS else ""
     text = "; ".join(said)
+    if any(_NEEDS_GPU.search(str(e.desc())) for e in errors):
+        # The parser computes what decides a shape on the GPU: nothing is known of the model.
+        node = next(iter(said)).partition(":")[0]
+        return EngineFault(
+            "error", f"{found.title} needs a GPU to parse this model: it computes {node} while it reads it."
+        )
     unsupported = any("UNSUPPORTED" in str(e.code()).upper() for e in errors) or bool(_UNSUPPORTED.search(text))
     return EngineFault(
         "unsupported" if unsupported else "invalid-model", f"{found.title}'s parser refuses the model: {text}{more}."
@@ -197,7 +212,7 @@ def _refused(found: Library, errors: Sequence[Any]) -> EngineFault:
 
 def _sentence(error: Any) -> str:
     """One error of the parser in one line: the node, then what is wrong with it."""
-    text = " ".join(str(error.desc()).split())
+    text = plain(str(error.desc()))
     while (cut := _SOURCE.sub("", text)) != text:
         text = cut
     text = text.rstrip(". ")[:300]

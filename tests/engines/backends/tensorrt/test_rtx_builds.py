@@ -1,8 +1,10 @@
 """TensorRT-RTX builds real engines here, with no GPU: every model that it supports, and sentences for what it refuses."""
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
@@ -35,6 +37,42 @@ def test_real_models_build_in_every_precision(name: str, precision: str) -> None
     assert built.facts["bytes"] > 100_000
     with pytest.raises(EngineFault, match="The engine was built, but"):
         built.run({})
+
+
+def beside(path: Path) -> Any:
+    """A module that is no package's."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TESTS = Path(__file__).parents[3]
+failures, tiny = beside(TESTS / "engines" / "steps" / "failures.py"), beside(TESTS / "e2e" / "tiny.py")
+# What TensorRT-RTX 1.7 does not take, and what it says of it.
+REFUSED = {
+    "NonMaxSuppression of scores 2e-5 apart": "has no runners that implement it",
+    "Resize with antialiasing on an engine that does it otherwise": "node '/y' .Resize.: .*Antialiasing is not supported",
+    "a size for Resize computed in floats": "needs a GPU to parse this model: it computes node '/big' .Resize. while",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failure", [f for f in failures.TABLE if f.build is not None], ids=lambda f: f.what)
+def test_every_small_construction_builds_or_is_refused_in_words(failure: Any, tmp_path: Path) -> None:
+    path, inputs = failure.build(tmp_path, tiny)
+    feeds = dict(np.load(inputs)) if inputs else {}
+    asked = request(onnx.load(path))
+    asked = msgspec.structs.replace(asked, feed_shapes={n: a.shape for n, a in feeds.items()} or asked.feed_shapes)
+    engine = make("tensorrt_rtx:precision=fp16")
+    if failure.what not in REFUSED or (engine.info.capabilities["run"].present and "GPU" in REFUSED[failure.what]):
+        assert engine.build(asked).facts["bytes"] > 0
+        return
+    with pytest.raises(EngineFault, match=REFUSED[failure.what]) as refused:
+        engine.build(asked)
+    assert ".cpp" not in str(refused.value)
 
 
 def marked(*marks: str) -> onnx.ModelProto:
