@@ -27,7 +27,7 @@ def to_html(report: Report) -> str:
     }
     # Every name inside an SVG went through html.escape.
     drawn = {name: Markup(value) if isinstance(value, str) else value for name, value in drawn.items()}  # noqa: S704
-    page = _template().render(
+    page: str = _template().render(
         r=report, drawn=drawn, environment=flat(report.environment), count=count, tally=picture.tally
     )
     return page + "\n"

@@ -346,7 +346,7 @@ def test_what_is_saved_runs_again_without_us(opened) -> None:
     n = session.by_op("Pow")[0]
     m = session.measure(EMULATE, session.nodes(n, n + 1), samples=("real:0/0",), save="case")
     files = {name: session.store.get(digest) for name, digest in m.artifacts.items()}
-    assert set(files) == {"model.onnx", "engine.onnx", "inputs.npz", "expected.npz", "actual.npz"}
+    assert set(files) == {"model.onnx", "engine.onnx", "inputs.npz", "expected.npz", "actual.npz", "values.json"}
     arrays = {name: dict(np.load(io.BytesIO(files[f"{name}.npz"]))) for name in ("inputs", "expected", "actual")}
     for name, wanted in (("engine.onnx", "actual"), ("model.onnx", "expected")):
         model = onnx.load_from_string(files[name])
