@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from engines.data.store import Store
-from engines.probe import AnyProbe, Measurement
+from engines.probe import AnyProbe, Inspect, Measurement
 from wizard.report.probe import Outcome, size, tried, verdict
 from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, Rewound, StepStarted
 from wizard.session.state import State, fold
@@ -93,8 +93,9 @@ class Board:
         return row.number if row else 0
 
     def _started(self, event: ProbeStarted) -> None:
-        self._probes[event.key] = event.probe or self._load(event.blob, AnyProbe)
-        if event.speculative:
+        probe = self._probes[event.key] = event.probe or self._load(event.blob, AnyProbe)
+        # A look at an engine measures nothing: it has a row only where it goes wrong.
+        if event.speculative or isinstance(probe, Inspect):
             self._speculative[event.key] = event
         else:
             self._rows[event.key] = self._row(event)
@@ -105,13 +106,15 @@ class Board:
         return Row(number, event.key, tried(probe), started=event.ts, nodes=size(probe))
 
     def _measured(self, event: ProbeFinished) -> None:
+        measurement = event.measurement or self._load(event.blob, Measurement)
+        if isinstance(self._probes.get(event.key), Inspect) and measurement and measurement.status == "ok":
+            return
         if event.key not in self._rows:
             ahead = self._speculative.get(event.key)
             if ahead is None:
                 return
             self._rows[event.key] = self._row(ahead)
         self._finished += 1
-        measurement = event.measurement or self._load(event.blob, Measurement)
         row = self._rows[event.key]
         outcome, detail = verdict(self._probes.get(event.key), measurement, self.state.findings)
         nodes = (measurement.nodes if measurement else 0) or row.nodes

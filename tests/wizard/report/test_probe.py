@@ -18,8 +18,8 @@ from wizard.report.probe import size, tried
 
 
 def measure(candidate: Candidate | None = None, **more: object) -> Measure:
-    fixed = {"model": "m", "inputs": "i", "samples": ("real:0",), "engine": "e", "reference": "r"}
-    return Measure(candidate=candidate or Candidate(), **fixed, **more)  # type: ignore[arg-type]
+    fixed = {"model": "m", "inputs": "i", "samples": ("real:0",), "engine": "e", "reference": "r", **more}
+    return Measure(candidate=candidate or Candidate(), **fixed)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,7 @@ def measure(candidate: Candidate | None = None, **more: object) -> Measure:
         (measure(marks="*", runs=5), "the whole model, watching every tensor, 5 runs", 0),
         (measure(Candidate(nodes="2,5-7", severed="9")), "nodes 2,5-7, 1 tensor patched", 4),
         (measure(Candidate(nodes="2", edits=(Edit("fill"), Edit("keep-rows")))), "node 2, shrunk in 2 places", 1),
+        (measure(engine="onnxruntime:disabled_optimizers=A+B"), "the whole model, 2 optimizers off", 0),
         (measure(force={"a": "b"}), "the whole model, tactics forced", 0),
         (measure(forbid={"a": ("b",)}), "the whole model, tactics kept out", 0),
         (measure(Candidate(nodes="no range")), "nodes no range", 0),

@@ -194,6 +194,21 @@ def test_a_measurement_in_an_artifact_is_read(session: FakeSession) -> None:
     assert board.hunt.rows[-1].nodes == 7
 
 
+def test_a_look_at_an_engine_has_a_row_only_where_it_goes_wrong(session: FakeSession) -> None:
+    board = Board(session.folder)
+    s.running(session)
+    board.extend(session.script.events)
+    rows, finished = len(board.hunt.rows), board.hunt.finished
+    look = Inspect(engine="tensorrt")
+    board.extend([e.ProbeStarted(seq=98, key="i1", run=2, probe=look)])
+    board.extend([e.ProbeFinished(seq=99, key="i1", run=2, measurement=Measurement())])
+    assert (len(board.hunt.rows), board.hunt.finished) == (rows, finished)
+    board.extend([e.ProbeStarted(seq=100, key="i2", run=2, probe=look)])
+    broken = Measurement(status="error", message="It is not here.")
+    board.extend([e.ProbeFinished(seq=101, key="i2", run=2, measurement=broken)])
+    assert (len(board.hunt.rows), board.hunt.rows[-1].state) == (rows + 1, "unresolved")
+
+
 def test_verdicts_before_a_tolerance_is_known() -> None:
     assert verdict(s.measure("*"), s.measured(0.25, 9), Findings()) == ("done", "rel_l2 0.25")
     assert (
