@@ -84,8 +84,8 @@ def make(spec: EngineSpec) -> Engine:
                 False, "the emulation runs with all optimizers off: they could remove the rounding."
             ),
             "tactics": Capability(False, "the emulation has one way to compute each operator."),
-            "rebuild": Capability(False, "The emulation builds the same session from the same model."),
-            "threads": Capability(False, "The emulation runs on one thread, so that its numbers never vary."),
+            "rebuild": Capability(False, "the emulation builds the same session from the same model."),
+            "threads": Capability(False, "the emulation runs on one thread, so that its numbers never vary."),
         },
         options=options.DECLARED[spec.name].options,
         slots=machine.slots(1),

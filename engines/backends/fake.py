@@ -155,7 +155,7 @@ def make(spec: EngineSpec) -> Engine:
             "keep": Capability(False, "the fake engine ignores precision."),
             "optimizers": absent,
             "tactics": Capability(True) if fault.tactics else absent,
-            "rebuild": Capability(rebuild, "" if rebuild else "This fake engine builds the same each time."),
+            "rebuild": Capability(rebuild, "" if rebuild else "this fake engine builds the same each time."),
             "threads": absent,
         },
         options=options.DECLARED[spec.name].options,
