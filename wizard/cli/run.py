@@ -82,7 +82,9 @@ def watch(arguments: argparse.Namespace) -> int:
     flow = flow_of(place)
     shown = metered(display(name, flow), arguments.metrics, folders.describe(place).id)
     host = elsewhere(place)
-    client: Client | Onlooker = Onlooker(place, host) if host else Client.attach(place, "watch", name="narrowdown watch")
+    client: Client | Onlooker = (
+        Onlooker(place, host) if host else Client.attach(place, "watch", name="narrowdown watch")
+    )
     try:
         code = Follower(client, shown, name=folders.spoken(place)).run(controls=False)
     finally:
