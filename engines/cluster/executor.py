@@ -98,6 +98,7 @@ class Cluster:
         self._members: dict[str, _Member] = {}
         self._refused: dict[str, str] = {}  # address -> why this worker takes no part
         self._chosen: dict[str, str] = {}  # spec -> fingerprint
+        self._named: set[str] = set()  # hosts that the session's notes have said to be left out
         self._joining: dict[str, asyncio.Task[None]] = {}
         self._sending: dict[tuple[str, str], asyncio.Task[None]] = {}  # (place, file)
         self._changed = asyncio.Condition()
@@ -268,7 +269,12 @@ class Cluster:
             if spec in member.told and member.told[spec].status == "ok":
                 found.setdefault(_fingerprint(member.told[spec]), []).append(member)
         if not found:
-            return next(member.told[spec] for member in self._members.values() if spec in member.told)
+            answers = [member.told[spec] for member in self._members.values() if spec in member.told]
+            if all(answer.status != "ok" for answer in answers):
+                return answers[0]
+            raise ExecutorLost(
+                f"The engine '{spec[:200]}' is on other hosts than the session's other engine; both must be on one."
+            )
         known = self._prefer(spec)
         chosen = known if known in found else max(found, key=lambda name: (len(found[name]), name))
         self._chosen[spec] = chosen
@@ -281,7 +287,8 @@ class Cluster:
             member.told[spec] = _decode_measurement(said)
 
     def _left_out(self, spec: str, others: Sequence[_Member]) -> None:
-        for name in sorted({member.greeting.name for member in others}):
+        for name in sorted({member.greeting.name for member in others} - self._named):
+            self._named.add(name)
             self._tell(
                 f"The host {name} is left out: its engine '{spec}' is not the one that this session measures with. Its verdicts "
                 "would not be comparable."
