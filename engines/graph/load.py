@@ -32,6 +32,7 @@ __all__ = [
 
 Ceiling = Callable[[int, int], tuple[int, int]]
 
+MOST_NODES = 1_000_000  # of a main graph; each costs about a KiB of every worker
 _CACHE_SIZE = 6
 _cache: OrderedDict[tuple[str, str], "StoredModel"] = OrderedDict()
 
@@ -284,6 +285,11 @@ def _parse(path: Path) -> ModelProto:
         raise ModelProblem(f"'{path.name}' is a damaged ONNX model; export or copy it again.") from error
     except ValueError as error:
         raise ModelProblem(f"'{path.name}' is over 2 GB; save it again with its weights as external data.") from error
+    if len(proto.graph.node) > MOST_NODES:
+        raise ModelProblem(
+            f"'{path.name}' has {len(proto.graph.node):,} nodes; no more than {MOST_NODES:,} can be searched. Cut a part out of "
+            "it first."
+        )
     if not proto.HasField("graph") or not proto.ir_version:
         raise ModelProblem(f"'{path.name}' is a damaged ONNX model: it has no graph or no IR version; export it again.")
     return proto

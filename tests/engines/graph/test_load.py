@@ -415,6 +415,12 @@ def test_weights_that_are_cut_short_are_named(store: Store, tmp_path: Path, hurt
     assert file.read_bytes() == whole
 
 
+def test_a_model_of_too_many_nodes_is_refused(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "MOST_NODES", 1)
+    with pytest.raises(ModelProblem, match="'m.onnx' has 2 nodes; no more than 1 can be searched"):
+        load.import_model(put(product(), tmp_path / "m.onnx"), store)
+
+
 def test_failed_shape_inference_is_tolerated(store: Store, tmp_path: Path) -> None:
     nodes = [n("Strange", ["x"], ["y"], domain="custom.domain"), n("Neg", ["y"], ["z"])]
     model = graph(nodes, {"x": (FLOAT, [2])}, [f"z:{FLOAT}"])

@@ -1,0 +1,67 @@
+"""The recipe of docs/ci.md and its workflow: their own commands, run as they stand."""
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def commands() -> list[tuple[str, int]]:
+    """(command line, exit status) of each line in the page's shell blocks."""
+    blocks = re.findall(r"```sh\n(.*?)```", (DOCS / "ci.md").read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [(line.partition("#")[0].strip(), int(line.rpartition("exit ")[2])) for line in lines]
+
+
+@pytest.mark.slow
+def test_the_page_does_what_it_says(shapes: tuple[Path, Path], surroundings: dict[str, str], tmp_path: Path) -> None:
+    model, inputs = shapes
+    model.rename(tmp_path / "model.onnx")
+    inputs.rename(tmp_path / "inputs.npz")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{surroundings['PATH']}"
+    found = commands()
+    assert len(found) == 6
+    for line, code in found:
+        done = subprocess.run(
+            ["sh", "-c", line],
+            cwd=tmp_path,
+            env={**surroundings, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, (line, done.stdout, done.stderr)
+
+
+def test_the_workflow_fails_while_a_case_does(inside, surroundings: dict[str, str], tmp_path: Path) -> None:
+    with zipfile.ZipFile(ROOT / "tests/sessions/format-1.zip") as archive:
+        archive.extractall(tmp_path)
+    case = tmp_path / "bugs" / "norm"
+    assert inside("export", tmp_path / "session", "-o", case).code == 0
+    (step,) = [
+        s for s in yaml.safe_load((DOCS / "ci-workflow.yml").read_text())["jobs"]["cases"]["steps"] if "name" in s
+    ]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{surroundings['PATH']}"
+
+    def run() -> subprocess.CompletedProcess[str]:
+        words = ["bash", "-e", "-c", step["run"]]
+        return subprocess.run(
+            words, cwd=tmp_path, env={**surroundings, "PATH": path}, capture_output=True, text=True, check=False
+        )
+
+    still = run()
+    assert (still.returncode, "The fault is still there: /sum" in still.stdout) == (1, True), (
+        still.stdout + still.stderr
+    )
+    # The engine's own arithmetic in place of the rounding one: the fault is gone.
+    (case / "engine.onnx").write_bytes((case / "model.onnx").read_bytes())
+    gone = run()
+    assert (gone.returncode, "The fault is gone" in gone.stdout) == (0, True), gone.stdout + gone.stderr
