@@ -3,14 +3,16 @@
 Prints percentiles, asserts no time. Run with: pytest -m benchmark -s tests/benchmarks/test_screens.py
 """
 
+import json
 import os
 import re
 import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -21,7 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 from wizard.problem import Problem
 from wizard.session import folder as folders
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
 
 MODELS = Path(__file__).parents[1] / "models"
 NODES, PROBES, LOG_BYTES = 10_000, 1_000, 100 << 20
@@ -61,6 +63,13 @@ REPRODUCE = """
 """
 
 
+class Felt(NamedTuple):
+    """What a key took until its effect was drawn: seconds on the clock, and of the processor."""
+
+    seconds: float
+    processor: float
+
+
 class Screen:
     """The program on a pseudo-terminal; what it writes is only watched, so that the watching costs next to nothing."""
 
@@ -82,20 +91,25 @@ class Screen:
         self.bursts.append((time.monotonic(), len(data)))
         return re.sub(r"\x1b\[[0-9;?<>=]*[A-Za-z]", "", data.decode(errors="replace"))
 
-    def until(self, wanted: str, seconds: float = 120.0) -> None:
+    def until(self, wanted: str | tuple[str, ...], seconds: float = 600.0) -> None:
+        """Wait until this, or one of these, is written."""
         end, text = time.monotonic() + seconds, ""
-        while wanted not in text:
+        while not any(word in text for word in ((wanted,) if isinstance(wanted, str) else wanted)):
             assert time.monotonic() < end, f"'{wanted}' was never drawn: {text[-3000:]}"
             text = (text + self.read(1.0))[-100_000:]
 
-    def press(self, key: str, wanted: str) -> float:
-        """Seconds from the key until its effect has been drawn."""
+    def press(self, key: str, wanted: str | tuple[str, ...]) -> "Felt":
+        """Send a key, and wait until its effect has been drawn."""
+        return self.act(lambda: self.child.send(key), wanted)
+
+    def act(self, action: Callable[[], object], wanted: str | tuple[str, ...]) -> "Felt":
+        """Do something to the program, and wait until its effect has been drawn."""
         while self.read(0.0):
             pass
-        begun = time.monotonic()
-        self.child.send(key)
+        used, begun = self.used(), time.monotonic()
+        action()
         self.until(wanted, 30.0)
-        return time.monotonic() - begun
+        return Felt(time.monotonic() - begun, self.used() - used)
 
     def wait(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -104,8 +118,13 @@ class Screen:
 
     def used(self) -> float:
         """Processor seconds of the program so far."""
-        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return schedstat(self.child.pid)
+
+
+def schedstat(pid: int) -> float:
+    """Processor seconds that a process has used so far, all its threads."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
 
 @pytest.fixture
@@ -134,41 +153,54 @@ def chain(path: Path, nodes: int) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
-def report(what: str, seconds: Sequence[float]) -> None:
-    ms = np.array(seconds) * 1e3
-    p50, p90, p99 = np.percentile(ms, [50, 90, 99])
-    print(f"{what:44} n={len(ms):4}  p50 {p50:6.1f}  p90 {p90:6.1f}  p99 {p99:6.1f}  max {ms.max():6.1f} ms")
+def report(what: str, felt: Sequence[Felt]) -> None:
+    """Percentiles of the clock, then of the processor, in milliseconds."""
+    clock, processor = (np.percentile(np.array(column) * 1e3, [50, 90, 99, 100]) for column in zip(*felt, strict=True))
+    print(f"{what:32} n={len(felt):4}  clock {line(clock)}  processor {line(processor)} ms")
 
 
-def keys(screen: Screen, closed: str, rounds: int = ROUNDS) -> None:
-    """Open and close every card, again and again. ``closed``: a word that comes back when a card closes."""
-    opening, closing = [], []
-    used = screen.used()
-    for _ in range(rounds):
-        for key, word, close in CARDS:
-            opening.append(screen.press(key, word))
+def line(figures: Iterable[float]) -> str:
+    return "  ".join(
+        f"{name} {figure:5.1f}" for name, figure in zip(("p50", "p90", "p99", "max"), figures, strict=True)
+    )
+
+
+def keys(screen: Screen, closed: str | tuple[str, ...], ended: Callable[[], bool] = lambda: False) -> None:
+    """Open and close every card, again and again, or until it has ``ended``. ``closed``: what is drawn when a card closes."""
+    opening: dict[str, list[Felt]] = {word: [] for _, word, _ in CARDS}
+    closing: list[Felt] = []
+    for _ in range(ROUNDS):
+        for key, word, close in () if ended() else CARDS:
+            opening[word].append(screen.press(key, word))
             screen.wait(0.15)
             closing.append(screen.press(close, closed))
             screen.wait(0.15)
-    for index, (_, word, _) in enumerate(CARDS):
-        report(f"a key opens '{word}'", opening[index :: len(CARDS)])
-    report("a key opens a card", opening)
+    for word, felt in opening.items():
+        report(f"a key opens '{word}'", felt)
+    report("a key opens a card", [each for felt in opening.values() for each in felt])
     report("a key closes it", closing)
-    each = (screen.used() - used) / (2 * len(opening))
-    print(f"processor time for one key, repaints included: {1e3 * each:.1f} ms")
 
 
-def repaints(screen: Screen, seconds: float = 10.0) -> None:
+def repaints(screen: Screen, where: str, seconds: float = 5.0) -> None:
     """How often it draws when nobody touches it, and what it costs."""
+    screen.wait(0.5)
     screen.bursts.clear()
     used, begun = screen.used(), time.monotonic()
     screen.wait(seconds)
-    starts = [t for i, (t, _) in enumerate(screen.bursts) if not i or t - screen.bursts[i - 1][0] > 0.02]
+    starts = [t for i, (t, _) in enumerate(screen.bursts) if not i or t - screen.bursts[i - 1][0] > 0.05]
     most = max((sum(t <= other < t + 1 for other in starts) for t in starts), default=0)
     busy = (screen.used() - used) / (time.monotonic() - begun)
-    print(
-        f"left alone: at most {most} repaints in a second, {len(starts) / seconds:.1f} on average; {100 * busy:.0f} % of a core"
-    )
+    often = f"at most {most} repaints in a second, {len(starts) / seconds:.1f} on average"
+    print(f"left alone, {where}: {often}; {100 * busy:.0f} % of a core")
+
+
+def all_repaints(screen: Screen, closed: str | tuple[str, ...]) -> None:
+    """The running step itself, then behind a card that follows the log, a card at rest, and a field with its cursor."""
+    repaints(screen, "a step at work")
+    for key, word, where in (("l", "f follow", "the log"), ("w", "Why", "a card"), ("n", "Your note", "a field")):
+        screen.press(key, word)
+        repaints(screen, where)
+        screen.press("\x1b", closed)
 
 
 def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen]) -> None:
@@ -186,6 +218,7 @@ def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen]) -> None
         "--flow",
         "straight.yaml",
     ]
+    begun = time.monotonic()
     screens.append(screen := Screen([*words, "--jobs", str(os.cpu_count())], tmp_path))
     screen.until("Enter runs it")
     screen.child.send("\r")
@@ -195,16 +228,33 @@ def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen]) -> None
     screen.until("Enter runs it")
     screen.child.send("\r")
     screen.until("stop now")
-    screen.wait(3.0)
-    print(f"\n{NODES:,} nodes, {os.cpu_count()} builds at a time, load {os.getloadavg()[0]:.1f}")
-    keys(screen, "stop now")
-    repaints(screen)
     (session,) = (tmp_path / "sessions").iterdir()
+    journal, runner = session / "journal.jsonl", json.loads((session / "progress.json").read_bytes())["pid"]
+    before = schedstat(runner)
+    print(f"\n{NODES:,} nodes, {os.cpu_count()} builds at a time, load {os.getloadavg()[0]:.1f}")
+    print(f"reducing after {time.monotonic() - begun:.0f} s")
+    screen.wait(3.0)
+    begun = time.monotonic()
+
+    def ended() -> bool:
+        return journal.read_bytes().count(b'"kind":"step.finished"') > 1
+
+    either = ("stop now", "Your answer")
+    keys(screen, either, ended)
+    if ended():
+        print("the reduction ended before all keys were pressed")
+    else:
+        repaints(screen, "a step at work")
+    events = [json.loads(line) for line in journal.read_bytes().splitlines()]
+    built = [e["seconds"] for e in events if e["kind"] == "probe.finished" and e["run"] == 2]
+    seconds = time.monotonic() - begun
+    print(f"meanwhile {len(built)} probes of {np.median(built):.1f} s each in the middle, {seconds:.0f} s in all;")
+    print(f"the step's own work on the graph: {schedstat(runner) - before:.1f} s of the processor")
     screen.child.send("q")
-    screen.until("Leave it running")
-    screen.child.send("\x1b[B\x1b[B\r")  # stop now
+    screen.wait(2.0)
+    screen.child.send("\x1b[B\x1b[B\r")  # stop now, where something runs still
     screen.child.expect(pexpect.EOF)
-    assert (session / "journal.jsonl").read_bytes().count(b'"probe.finished"') > 10
+    assert len(built) > 10
 
 
 # A runner that only writes: a search of many probes, ten more each second, and a log of 100 MB that grows by a line each time.
@@ -214,11 +264,12 @@ from pathlib import Path
 from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
 from wizard.runner import progress
 from wizard.runner.server import Server, socket_path
-from wizard.session.events import ProbeFinished, ProbeStarted, SessionOpened, StepStarted
+from wizard.session.events import (
+    Offered, ProbeFinished, ProbeStarted, QuestionAsked, SessionOpened, StepFinished, StepStarted)
 from wizard.session.journal import NAME, Journal
 from wizard.session.lock import Lock
 
-folder, probes, log_bytes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+folder, probes, log_bytes, asks = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "asks"
 
 def score(error):
     return Measurement(results=(SampleResult("random:0", outputs=(Score("y", rel_l2=error),)),), nodes=96)
@@ -242,12 +293,21 @@ async def main():
         return {"ok": True}
     server = Server(where, handle, lambda name: None)
     await server.start()
-    line = "[W] building block 96-191: the kernel of Conv was chosen among 12 candidates in 0.31 s, workspace 32 MiB\\n"
+    line = "[W] %07d block 96-191: the kernel of Conv was chosen among 12 candidates in 0.31 s, workspace 32 MiB\\n"
+    lines = log_bytes // len(line % 0)
+    if asks:
+        answers = tuple(Offered(str(n), f"Answer number {n}", "done", recommended=n == 1) for n in range(1, 13))
+        journal.append(StepFinished(run=1, node="reduce", outcome={"message": "It is reduced."}, probes=probes))
+        journal.append(QuestionAsked(node="reduce", visit=1, ask="Is it reduced?", answers=answers, recommended="1"))
     with (folder / "logs" / "001-measure.log").open("w") as log:
-        log.write(line * (log_bytes // len(line)))
+        log.writelines(line % n for n in range(lines))
+        log.flush()
+        if asks:
+            progress.write(folder, progress.Snapshot(phase="ask", node="reduce", pid=os.getpid()))
+            await asyncio.sleep(10**9)
         for n in range(probes, 10**9):
             pair(journal, n)
-            log.write(line)
+            log.write(line % (lines + n))
             log.flush()
             progress.write(folder, progress.Snapshot(phase="running", node="reduce", text="trying a part", done=n,
                                                      expected=2 * probes, best=96, eta=60.0, pid=os.getpid()))
@@ -258,9 +318,9 @@ asyncio.run(main())
 
 BUILDS = """
 import sys, time
+import os
 import numpy, onnxruntime as ort
 model, inputs = sys.argv[1], dict(numpy.load(sys.argv[2]))
-import os
 os.nice(5)
 while True:
     options = ort.SessionOptions()
@@ -278,30 +338,69 @@ def beside() -> Iterator[list["subprocess.Popen[bytes]"]]:
         process.wait()
 
 
+def written(folder: Path, does: str, beside: list["subprocess.Popen[bytes]"]) -> None:
+    """Begin to write a session that ``does`` something (runs, asks), and a build on each core."""
+    words = [sys.executable, "-P", "-c", WRITER, str(folder), str(PROBES), str(LOG_BYTES), does]
+    beside.append(subprocess.Popen(words, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}))
+    model = MODELS / "sort_tf_massive_m4"
+    build = [sys.executable, "-P", "-c", BUILDS, f"{model}.onnx", f"{model}_in.npz"]
+    beside += [subprocess.Popen(build) for _ in range(os.cpu_count() or 1)]
+    while not (folder / "progress.json").exists():
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("size", [(104, 30), (140, 40)], ids="{0[0]}x{0[1]}".format)
 def test_a_long_search_and_a_large_log(
-    tmp_path: Path, screens: list[Screen], beside: list["subprocess.Popen[bytes]"]
+    tmp_path: Path, screens: list[Screen], beside: list["subprocess.Popen[bytes]"], size: tuple[int, int]
 ) -> None:
     """1,000 probes in the journal and 100 MB of log, both growing, with a build on every core beside."""
     problem = Problem(model=str(MODELS / "shapes_cnn.onnx"), flow="straight.yaml")
     folder = folders.create(problem, FLOW % ("reduce", ""), root=tmp_path / "sessions")
-    words = [sys.executable, "-P", "-c", WRITER, str(folder), str(PROBES), str(LOG_BYTES)]
-    beside.append(subprocess.Popen(words, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}))
-    build = [
-        sys.executable,
-        "-P",
-        "-c",
-        BUILDS,
-        MODELS / "sort_tf_massive_m4.onnx",
-        MODELS / "sort_tf_massive_m4_in.npz",
-    ]
-    beside += [subprocess.Popen(build) for _ in range(os.cpu_count() or 1)]
-    while not (folder / "progress.json").exists():
-        time.sleep(0.1)
+    written(folder, "runs", beside)
     begun = time.monotonic()
-    screens.append(screen := Screen(["resume", str(folder)], tmp_path))
+    screens.append(screen := Screen(["resume", str(folder)], tmp_path, size))
     screen.until("stop now")
-    print(f"\n{PROBES:,} probes and {LOG_BYTES >> 20} MiB of log, growing; {os.cpu_count()} builds beside")
+    print(f"\n{PROBES:,} probes and {LOG_BYTES >> 20} MiB of log, growing; {os.cpu_count()} builds beside; {size}")
     print(f"on the screen after {time.monotonic() - begun:.1f} s")
     screen.wait(2.0)
     keys(screen, "stop now")
-    repaints(screen)
+    all_repaints(screen, "stop now")
+
+
+def test_choosing_typing_scrolling(
+    tmp_path: Path, screens: list[Screen], beside: list["subprocess.Popen[bytes]"]
+) -> None:
+    """Among twelve answers, in a field, through a log of 100 MB, and the terminal's corner dragged: builds beside."""
+    problem = Problem(model=str(MODELS / "shapes_cnn.onnx"), flow="straight.yaml")
+    folder = folders.create(problem, FLOW % ("reduce", ""), root=tmp_path / "sessions")
+    written(folder, "asks", beside)
+    screens.append(screen := Screen(["resume", str(folder)], tmp_path))
+    screen.until("Answer number 12")
+    screen.wait(2.0)
+    print(f"\na question with twelve answers; {os.cpu_count()} builds beside")
+
+    def each(keys: Iterable[tuple[str, str]]) -> list[Felt]:
+        felt = []
+        for key, wanted in keys:
+            felt.append(screen.press(key, wanted))
+            screen.wait(0.1)
+        return felt
+
+    down, up = "\x1b[B", "\x1b[A"
+    steps = [(down, n) for n in range(2, 13)] + [(up, n) for n in range(11, 0, -1)]
+    report("an arrow among the answers", each([(key, f"❯ {n} ") for key, n in steps] * 2))
+    report("a digit among the answers", each([(str(n), f"❯ {n} ") for n in range(2, 10)] * 3))
+    screen.press("n", "Your note")
+    screen.wait(1.0)
+    report("a letter in a field", each((letter, letter) for letter in "abcdefghijklmnopqrstuvwxyz"))
+    screen.press("\x1b", "Your answer")
+    screen.press("l", "f follow")
+    screen.wait(1.0)
+    report("a page up in the log", each([("\x1b[5~", "[W]")] * 20))
+    screen.press("\x1b", "Your answer")
+    felt = []
+    for columns, rows in [(140, 40), (80, 24), (104, 30)] * 4:
+        felt.append(screen.act(lambda: screen.child.setwinsize(rows, columns), "Your answer"))  # noqa: B023
+        screen.wait(0.5)
+    report("the terminal's corner dragged", felt)
+    repaints(screen, "a question")

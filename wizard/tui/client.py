@@ -28,7 +28,7 @@ from wizard.tui.ending import MIXED, REPORT
 from wizard.tui.scene import Scene, Work
 from wizard.tui.sight import Eye
 
-INTERVAL = 0.2  # seconds between two looks at the session: at most five repaints a second
+INTERVAL = 0.25  # seconds between two looks at the session: less than five repaints a second, late ones included
 LOG_BYTES = 64 << 10
 RESCAN = 1.0  # seconds between two looks for a log that was written later
 
