@@ -98,7 +98,7 @@ def main(words: list[str]) -> int:
         return 2
     source, inputs, floats, quantized = map(Path, words)
     apart = scale_apart(onnx.load(str(source)))
-    with np.load(inputs) as archive:
+    with np.load(inputs, allow_pickle=False) as archive:
         feeds = {name: archive[name] for name in archive.files}
     onnx.save(apart, str(floats))
     onnx.save(quantize(apart, feeds), str(quantized))

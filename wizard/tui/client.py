@@ -186,6 +186,12 @@ def tail(path: Path) -> tuple[str, ...]:
     return ()
 
 
+def log_of(folder: Path, name: str) -> Path | None:
+    """The log that a journal or a snapshot names, where it names one in the session's ``logs``: both may be a stranger's."""
+    path = folder / "logs" / Path(name).name
+    return path if name.endswith(".log") and folder / name == path else None
+
+
 def disk(folder: Path) -> tuple[int, int]:
     """(bytes that a session takes, bytes that are free there); zeros where that cannot be seen."""
     taken = 0

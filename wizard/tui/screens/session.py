@@ -10,7 +10,7 @@ from textual.widget import Widget
 from wizard.report.gather import confirmed
 from wizard.report.words import duration
 from wizard.tui import flowmap, guide, narrative, requests
-from wizard.tui.client import tail
+from wizard.tui.client import log_of, tail
 from wizard.tui.ending import REPORT
 from wizard.tui.flowmap import title
 from wizard.tui.host import Hosted
@@ -39,7 +39,7 @@ from wizard.tui.widgets.lines import Lines, Panel, row
 COMMON = (
     "why", "terms", "map", "rewind", "pictures", "copy", "log", "export", "note", "back", "quit_session", "keys_help",
 )  # fmt: skip
-MAP_HINT = "arrows scroll, a click explains a step, {close} closes"
+MAP_HINT = "arrows choose, Enter explains, {close} closes"
 HIDDEN = ("probes", "details", "interrupt", "scroll_up", "scroll_down")
 
 
@@ -176,7 +176,7 @@ class SessionScreen(Hosted):
         if scene is None or row is None:
             return
         running = row.state == "running" and scene.work.log
-        path = scene.folder / (scene.work.log if running else row.log) if running or row.log else None
+        path = log_of(scene.folder, scene.work.log if running else row.log)
         written = tail(path) if path else ()
         said = (
             ["", "what the engine wrote meanwhile:", *written]

@@ -1,0 +1,57 @@
+"""What SECURITY.md says of the source, held against the source; and of strangers' paths, against the functions that take them."""
+
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from wizard.tui.client import log_of
+
+ROOTS = [Path(str(find_spec(name).origin)).parent for name in ("engines", "wizard")]
+FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "joblib", "marshal", "shelve", "torch"}
+FORBIDDEN_CALLS = {
+    "eval",
+    "exec",
+    "os.system",
+    "os.popen",
+    "yaml.load",
+    "yaml.full_load",
+    "yaml.unsafe_load",
+    "pickle.load",
+}
+
+
+def trees() -> list[tuple[Path, ast.AST]]:
+    return [
+        (path, ast.parse(path.read_text(encoding="utf-8"))) for root in ROOTS for path in sorted(root.rglob("*.py"))
+    ]
+
+
+def test_nothing_unpickles_evaluates_or_starts_a_shell() -> None:
+    found = []
+    arrays = 0
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found += [f"{path}:{node.lineno}: {name}" for name in names if name.partition(".")[0] in FORBIDDEN_MODULES]
+            if not isinstance(node, ast.Call):
+                continue
+            said, words = ast.unparse(node.func), {word.arg: ast.unparse(word.value) for word in node.keywords}
+            if said in FORBIDDEN_CALLS or words.get("shell") == "True":
+                found.append(f"{path}:{node.lineno}: {said}")
+            if said in ("np.load", "numpy.load", "np.lib.format.read_array", "np.lib.npyio.NpzFile"):
+                arrays += 1
+                if words.get("allow_pickle") != "False":
+                    found.append(f"{path}:{node.lineno}: {said} without allow_pickle=False")
+    assert found == []
+    assert arrays > 2, "the scan sees the places that read arrays"
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "../../secret.log", "logs/../session.json", "logs/a/b.log", "..", "logs/..", ""]
+)
+def test_a_log_that_lies_elsewhere_is_not_read(tmp_path: Path, name: str) -> None:
+    assert log_of(tmp_path, name) is None
+    assert log_of(tmp_path, "logs/012-measure-ab.log") == tmp_path / "logs" / "012-measure-ab.log"
