@@ -130,11 +130,19 @@ def parser() -> Parser:
     )
     replayed.add_argument("--search", action="store_true", help="also search again")
     replayed.add_argument("--engine", metavar="ENGINE", help="use this engine in place of the recorded one")
-    replayed.add_argument("--expect", choices=("same", "fixed", "fails"), default="same", help="default: same")
+    replayed.add_argument(
+        "--expect", choices=("same", "fixed", "fails"), default="same", help="what is right now; default: same"
+    )
     replayed.add_argument("--keep-going", action="store_true", help="do not stop at the first difference")
     replayed.add_argument("--json", action="store_true", help="the table as JSON on stdout")
     replayed.add_argument("--jobs", type=_count, metavar="N", default=0, help="probes at a time")
-    replayed.add_argument("--yes-run-scripts", metavar="SHA256|all", action="append", default=[])
+    replayed.add_argument(
+        "--yes-run-scripts",
+        metavar="SHA256|all",
+        action="append",
+        default=[],
+        help="run scripts of a session that is not yours",
+    )
 
     reported = command("report", "sessions", "report", "the report of a session")
     _session(reported)
@@ -156,7 +164,7 @@ def parser() -> Parser:
     shown.add_argument("--json", action="store_true", help="the same as JSON")
 
     engines = command("engines", "engines", "engines", "each engine: version, device, capabilities, options")
-    engines.add_argument("--json", action="store_true")
+    engines.add_argument("--json", action="store_true", help="the same as JSON")
 
     differing = command(
         "diff-tactics", "diff_tactics", "diff_tactics", "which tactics did only the failing builds choose?"
@@ -164,10 +172,10 @@ def parser() -> Parser:
     differing.add_argument("--dir", default=".", help="a folder with good/ and bad/; default: the one you are in")
     differing.add_argument("--good", metavar="PLACE", help="a folder of good replays, or one file")
     differing.add_argument("--bad", metavar="PLACE", help="a folder of bad replays, or one file")
-    differing.add_argument("--json", action="store_true")
+    differing.add_argument("--json", action="store_true", help="the same as JSON")
 
     flows = command("flow", "flow", "flow", "list the shipped flows, check or draw one")
-    flows.add_argument("action", choices=("list", "check", "show"))
+    flows.add_argument("action", choices=("list", "check", "show"), help="list, check or show")
     flows.add_argument("file", metavar="FILE", nargs="?", help="a flow file, or the name of a shipped flow")
     flows.add_argument("--format", choices=("text", "mermaid", "svg"), default="text", help="for show; default: text")
     flows.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
@@ -327,7 +335,13 @@ def _session(made: Parser) -> None:
 
 
 def _display(made: argparse._ActionsContainer) -> None:
-    made.add_argument("--display", choices=DISPLAYS, default="auto", metavar="tui|rich|plain|json|none")
+    made.add_argument(
+        "--display",
+        choices=DISPLAYS,
+        default="auto",
+        metavar="tui|rich|plain|json|none",
+        help="default: tui in a terminal, else plain",
+    )
 
 
 def _running(made: Parser, *, folder: bool = True) -> None:
@@ -365,22 +379,60 @@ def _problem(made: Parser) -> None:
     problem.add_argument(
         "--reference", metavar="ENGINE", help="default: onnxruntime, FP32, no optimizations, one thread"
     )
-    problem.add_argument("--inputs", metavar="FILE|SCRIPT.py[:func]", action="append", default=[], help="repeatable")
-    problem.add_argument("--seed", type=_seed, default=1, metavar="N", help="of the random inputs; default: 1")
-    problem.add_argument("--input-shapes", metavar="name:[d,d]", action="append", default=[])
-    problem.add_argument("--val-range", metavar="name:[lo,hi]", action="append", default=[])
-    problem.add_argument("--metric", metavar="NAME", help="rel_l2 unless told")
-    problem.add_argument("--atol", metavar="[output:]X", action="append", default=[])
-    problem.add_argument("--rtol", metavar="[output:]X", action="append", default=[])
     problem.add_argument(
-        "--tolerance", metavar="[output:]X", action="append", default=[], help="default: by the precision"
+        "--inputs",
+        metavar="FILE|SCRIPT.py[:func]",
+        action="append",
+        default=[],
+        help=".npz, .npy, Polygraphy's JSON, or a loader script (repeatable); default: random data",
+    )
+    problem.add_argument("--seed", type=_seed, default=1, metavar="N", help="of the random inputs; default: 1")
+    problem.add_argument(
+        "--input-shapes", metavar="name:[d,d]", action="append", default=[], help="what open dimensions of an input are"
+    )
+    problem.add_argument(
+        "--val-range", metavar="name:[lo,hi]", action="append", default=[], help="random values of an input lie in here"
+    )
+    problem.add_argument("--metric", metavar="NAME", help="what an output is judged by; default: rel_l2")
+    problem.add_argument(
+        "--atol", metavar="[output:]X", action="append", default=[], help="an absolute tolerance for each element"
+    )
+    problem.add_argument("--rtol", metavar="[output:]X", action="append", default=[], help="a relative one, beside it")
+    problem.add_argument(
+        "--tolerance",
+        metavar="[output:]X",
+        action="append",
+        default=[],
+        help="of the metric, for a whole output; default: by the precision",
     )
     problem.add_argument("--check", metavar='"CMD"', help="an external checker in place of the comparison")
-    problem.add_argument("--fail-regex", metavar="REGEX", action="append", default=[])
-    problem.add_argument("--fail-code", metavar="N", type=_status, action="append", default=[])
-    problem.add_argument("--ignore-fail-code", metavar="N", type=_status, action="append", default=[])
+    problem.add_argument(
+        "--fail-regex",
+        metavar="REGEX",
+        action="append",
+        default=[],
+        help="with --check: it fails where this is in what it prints",
+    )
+    problem.add_argument(
+        "--fail-code",
+        metavar="N",
+        type=_status,
+        action="append",
+        default=[],
+        help="with --check: only these exit statuses fail",
+    )
+    problem.add_argument(
+        "--ignore-fail-code",
+        metavar="N",
+        type=_status,
+        action="append",
+        default=[],
+        help="with --check: these exit statuses pass",
+    )
     problem.add_argument("--timeout", type=_seconds, default=0.0, metavar="SECONDS", help="of one probe")
     problem.add_argument(
         "--capture-bytes", type=_size, default=0, metavar="SIZE", help="disk for captures; default: 4GiB"
     )
-    problem.add_argument("--flow", metavar="FILE|NAME", default="accuracy", help="default: accuracy")
+    problem.add_argument(
+        "--flow", metavar="FILE|NAME", default="accuracy", help="the questions to walk; default: accuracy"
+    )
