@@ -6,6 +6,7 @@ digests: equal content, equal digest.
 """
 
 import hashlib
+import itertools
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -110,6 +111,7 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None) -> Im
     proto = _parse(path)
     notes: list[str] = []
     _check_header(proto, path, notes)
+    _refuse_compiled(proto, path.name)
     warnings = _restated(proto, ceiling) if ceiling else ()
     _check_external(proto, path)
     graph = proto.graph
@@ -183,11 +185,25 @@ def load(store: Store, digest: str) -> StoredModel:
     if hashlib.sha256(data).hexdigest() != digest:
         raise Damaged(name, "is damaged: its bytes are not those that were written")
     model = StoredModel(digest, ModelProto.FromString(data), str(store.models.resolve()), path)
+    _refuse_compiled(model.proto, name)
     _weights_reach(model)
     _cache[memo] = model
     if len(_cache) > _CACHE_SIZE:
         _cache.popitem(last=False)
     return model
+
+
+def _refuse_compiled(proto: ModelProto, name: str) -> None:
+    """Raise ``ModelProblem`` for a node that holds, or names, what an engine compiled elsewhere: loading it may run its code."""
+    graphs, functions = [proto.graph.node], [f.node for f in proto.functions]
+    for nodes in itertools.chain(functions, graphs):
+        for node in nodes:
+            if node.op_type == "EPContext":
+                raise ModelProblem(
+                    f"'{name}' holds an engine that was compiled elsewhere (the EPContext node '{node.name}'), which is never "
+                    "loaded. Take the model from before it was compiled."
+                )
+            graphs += [body.node for body in names.bodies(node)]
 
 
 def _weights_reach(model: StoredModel) -> None:

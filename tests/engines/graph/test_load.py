@@ -415,9 +415,31 @@ def test_weights_that_are_cut_short_are_named(store: Store, tmp_path: Path, hurt
     assert file.read_bytes() == whole
 
 
+@pytest.mark.parametrize("where", ["graph", "body", "function"])
+def test_what_was_compiled_elsewhere_is_never_loaded(store: Store, tmp_path: Path, where: str) -> None:
+    compiled = n("EPContext", ["x"], ["y"], "ctx", domain="com.microsoft", ep_cache_context="engine.plan")
+    model = graph([compiled], {"x": (FLOAT, [2])}, [f"y:{FLOAT}"])
+    if where == "body":
+        inner = helper.make_graph([compiled], "b", [], [helper.make_tensor_value_info("y", FLOAT, [2])])
+        choice = n("If", ["c"], ["y"], "if", then_branch=inner, else_branch=inner)
+        model = graph([choice], {"x": (FLOAT, [2]), "c": (TensorProto.BOOL, [])}, [f"y:{FLOAT}"])
+    if where == "function":
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        model.functions.append(helper.make_function("mine", "F", ["x"], ["y"], [compiled], opsets))
+        model.graph.node[0].CopyFrom(n("F", ["x"], ["y"], "f", domain="mine"))
+    with pytest.raises(ModelProblem, match=r"compiled elsewhere \(the EPContext node 'ctx'\), which is never loaded"):
+        load.import_model(put(model, tmp_path / "m.onnx"), store)
+    data = model.SerializeToString()
+    digest = hashlib.sha256(data).hexdigest()
+    store.models.mkdir(parents=True, exist_ok=True)
+    (store.models / f"{digest}.onnx").write_bytes(data)
+    with pytest.raises(ModelProblem, match="which is never loaded"):
+        load.load(store, digest)
+
+
 def test_a_model_of_too_many_nodes_is_refused(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "MOST_NODES", 1)
-    with pytest.raises(ModelProblem, match="'m.onnx' has 2 nodes; no more than 1 can be searched"):
+    with pytest.raises(ModelProblem, match=r"'m.onnx' has 2 nodes; no more than 1 can be searched"):
         load.import_model(put(product(), tmp_path / "m.onnx"), store)
 
 
