@@ -4,10 +4,12 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.highlighter import Highlighter
 from rich.text import Text as RichText
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.widgets import Input, Log
 
 from wizard.report.words import count
@@ -29,6 +31,28 @@ class Found(Highlighter):
         """Mark every match in one line."""
         if self.pattern:
             text.highlight_regex(self.pattern, style="reverse")
+
+
+class Written(Log):
+    """Lines that are replaced all at once; Textual's own way measures them in a thread and draws twice."""
+
+    def __init__(self, found: Found) -> None:
+        super().__init__(classes="reading", highlight=True)
+        self.highlighter = found
+
+    def put(self, lines: Sequence[str]) -> None:
+        """Show these from now on."""
+        old, self._lines = self._lines, list(lines)
+        if self._lines[: len(old)] != old:
+            self._render_line_cache.clear()
+        self._width = max((len(line) if line.isascii() else cell_len(line) for line in lines), default=0)
+        self.virtual_size = Size(self._width, len(lines))
+        self.refresh()
+
+    def mark(self) -> None:
+        """Other words are looked for."""
+        self._render_line_cache.clear()
+        self.refresh()
 
 
 class LogCard(Card[None]):
@@ -55,9 +79,7 @@ class LogCard(Card[None]):
 
     def body(self) -> ComposeResult:
         yield Text(f"{'Logs lie in' if self._live else 'From'} {self._where}", classes="paragraph", id="log-where")
-        log = Log(classes="reading", highlight=True)
-        log.highlighter = self._found
-        yield log
+        yield Written(self._found)
         yield Input(placeholder="find", id="find", compact=True)
         yield Text("", id="log-state", classes="quiet")
 
@@ -65,7 +87,7 @@ class LogCard(Card[None]):
         """Fill in what is there."""
         self.query_one("#find", Input).display = False
         self._fill()
-        self.query_one(Log).focus()
+        self.query_one(Written).focus()
 
     def follow(self, lines: Sequence[str]) -> None:
         """The log grew."""
@@ -74,12 +96,11 @@ class LogCard(Card[None]):
             self._fill()
 
     def _fill(self) -> None:
-        log = self.query_one(Log)
+        log = self.query_one(Written)
         top = log.scroll_offset
         self.following = self.following and (log.is_vertical_scroll_end or log.line_count == 0)
-        log.clear()
         # A line without a character would not be a line to the widget, and matches are found by number.
-        log.write_lines([clean(line) or " " for line in self._lines] or ["Nothing was written yet."], scroll_end=False)
+        log.put([clean(line) or " " for line in self._lines] or ["Nothing was written yet."])
         if self.following:
             log.scroll_end(animate=False, immediate=True, x_axis=False)
         else:
@@ -107,7 +128,7 @@ class LogCard(Card[None]):
         """Go to the end and stay there; again: stay here."""
         self.following = not self.following
         if self.following:
-            self.query_one(Log).scroll_end(animate=False)
+            self.query_one(Written).scroll_end(animate=False)
         self._say()
 
     def action_find(self) -> None:
@@ -125,9 +146,8 @@ class LogCard(Card[None]):
             pattern = re.compile(re.escape(text), re.IGNORECASE)
         self._found.pattern = pattern
         event.input.display = False
-        log = self.query_one(Log)
-        log.refresh_lines(0, log.line_count)
-        log._render_line_cache.clear()
+        log = self.query_one(Written)
+        log.mark()
         log.focus()
         self._at = 0
         self._search()
@@ -149,7 +169,7 @@ class LogCard(Card[None]):
     def _reach(self) -> None:
         if self._matches:
             self.following = False
-            log = self.query_one(Log)
+            log = self.query_one(Written)
             log.scroll_to(y=max(0, self._matches[self._at] - log.size.height // 2), animate=False)
         self._say()
 
@@ -158,6 +178,6 @@ class LogCard(Card[None]):
         field = self.query_one("#find", Input)
         if field.display:
             field.display = False
-            self.query_one(Log).focus()
+            self.query_one(Written).focus()
         else:
             self.dismiss(None)
