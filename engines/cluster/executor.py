@@ -7,7 +7,6 @@ slow or short of memory says nothing about a model.
 
 import asyncio
 import contextlib
-import functools
 import hashlib
 import itertools
 import logging
@@ -100,7 +99,7 @@ class Cluster:
         self._chosen: dict[str, str] = {}  # spec -> fingerprint
         self._named: set[str] = set()  # hosts that the session's notes have said to be left out
         self._joining: dict[str, asyncio.Task[None]] = {}
-        self._sending: dict[tuple[str, str], asyncio.Task[None]] = {}  # (place, file)
+        self._ways: dict[tuple[str, str], asyncio.Lock] = {}  # (place, file): one at a time sends it
         self._changed = asyncio.Condition()
         self._turns: Turns[_Job] = Turns()
         self._numbers = itertools.count(1)
@@ -158,7 +157,7 @@ class Cluster:
         self._stopping = True
         if self._asked and not hard:
             await asyncio.wait(self._asked, timeout=1.0)
-        for task in (*self._asked, *self._joining.values(), *self._sending.values()):
+        for task in (*self._asked, *self._joining.values()):
             task.cancel()
         if self._beat is not None:
             self._beat.cancel()
@@ -435,25 +434,15 @@ class Cluster:
 
     async def _supply(self, member: _Member, parcels: Sequence[Parcel]) -> bool:
         """Send what is missing, each file once to each host, however many probes wait for it; False where that failed."""
-        try:  # another probe's may have arrived meanwhile
-            lacking = set(await self._call(member.address, hosts.lacks, [parcel.name for parcel in parcels]))
-        except Exception:  # a host that is lost is lost, however it shows
+        try:
+            for parcel in parcels:
+                async with self._ways.setdefault((member.greeting.place, parcel.name), asyncio.Lock()):
+                    if await self._call(member.address, hosts.lacks, [parcel.name]):
+                        await self._send(member, parcel)
+        except Exception as error:  # a host that is lost is lost, however it shows
+            _log.warning("a file could not be sent: %s", _line(error))
             return False
-        for parcel in (p for p in parcels if p.name in lacking):
-            way = (member.greeting.place, parcel.name)
-            task = self._sending.get(way)
-            if task is None:
-                task = self._sending[way] = asyncio.create_task(self._send(member, parcel))
-                task.add_done_callback(functools.partial(self._sent, way))
-            await asyncio.wait({task})
-            if task.cancelled() or task.exception() is not None:
-                return False
         return True
-
-    def _sent(self, way: tuple[str, str], done: "asyncio.Task[None]") -> None:
-        self._sending.pop(way, None)
-        if not done.cancelled() and (error := done.exception()) is not None:
-            _log.warning("%s could not be sent: %s", way[1], _line(error))
 
     async def _send(self, member: _Member, parcel: Parcel) -> None:
         label, offset = hosts.encode(parcel), 0
