@@ -1,15 +1,19 @@
 """The whole bundle of a session: a folder a culprit, with the report, the journal and the environment beside the first."""
 
 import shutil
+import subprocess
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from engines.data.store import Store, atomic, digest_file
 from wizard.bundle.case import values_as_json, write_case
 from wizard.bundle.check import Asked
+from wizard.machine import ask
 from wizard.report import to_html, to_json, to_markdown
 from wizard.report.gather import case_files, confirmed
 from wizard.report.read import Reading
@@ -17,6 +21,7 @@ from wizard.session import journal
 from wizard.session.problems import SessionProblem
 
 FIRST = "case"
+WITHHELD = "weights.txt"
 
 
 class Occupied(SessionProblem):
@@ -31,8 +36,14 @@ class NothingToExport(SessionProblem):
     code = 6
 
 
-def export(reading: Reading, target: Path) -> Path:
+Weights = Literal["keep", "random", "none"]
+
+
+def export(reading: Reading, target: Path, weights: Weights = "keep") -> Path:
     """Write the bundle to a folder, or to one file where ``target`` ends in ``.zip``. Whole or not at all.
+
+    ``weights``: as they are, random ones of the same statistics in their place, or none. What became of the failure stands in the
+    bundle's ``weights.txt``.
 
     Raises NothingToExport, SessionProblem, OSError, MachineProblem.
     """
@@ -40,7 +51,7 @@ def export(reading: Reading, target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
         made = Path(scratch) / FIRST
-        _write(reading, made)
+        _write(reading, made, weights)
         if target.suffix == ".zip":
             with atomic(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
                 for path in sorted(made.rglob("*")):
@@ -62,7 +73,7 @@ def _put(made: Path, target: Path) -> None:
     made.rename(target)
 
 
-def _write(reading: Reading, folder: Path) -> None:
+def _write(reading: Reading, folder: Path, weights: Weights) -> None:
     report = reading.report()
     culprits = confirmed(reading.state, reading.flow)
     if not culprits:
@@ -110,7 +121,29 @@ def _write(reading: Reading, folder: Path) -> None:
         environment = msgspec.json.format(msgspec.json.encode(report.environment))
         (place / "environment.json").write_bytes(environment + b"\n")
         shutil.copyfile(reading.folder / journal.NAME, place / journal.NAME)
+    if weights != "keep":
+        ask("engines.data.withheld", weights, problem.reference, *map(str, places))
+        for place in places:
+            (place / WITHHELD).write_text(withheld(place, weights) + "\n", encoding="utf-8")
     values_as_json(places)
+
+
+def withheld(place: Path, weights: Weights) -> str:
+    """What a case is worth without its weights, in a sentence; its own check is run for it."""
+    if weights == "none":
+        return "The weights were left out: whoever has them can put them back; nobody else can run this case."
+    done = subprocess.run(
+        [sys.executable, "-P", place / "check.py"], capture_output=True, text=True, timeout=600, check=False
+    )
+    if done.returncode == 1:
+        return "The weights are random ones of the same mean, spread and extremes; the failure survives that."
+    if done.returncode == 0:
+        return (
+            "The weights are random ones of the same mean, spread and extremes, and with them the failure is GONE: this case "
+            "does not show it. It depends on the true weights."
+        )
+    why = (done.stdout.strip() or done.stderr.strip()).splitlines()
+    return f"The weights are random ones; whether the failure survives that could not be told here ({why[-1] if why else '?'})."
 
 
 def found_with(reading: Reading) -> str:

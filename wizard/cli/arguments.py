@@ -151,7 +151,13 @@ def parser() -> Parser:
 
     exported = command("export", "sessions", "export", "write the case bundle")
     _session(exported)
-    exported.add_argument("-o", "--output", metavar="DIR|FILE.zip", required=True)
+    exported.add_argument("-o", "--output", metavar="DIR|FILE.zip", required=True, help="a folder, or a zip archive")
+    exported.add_argument(
+        "--weights",
+        choices=("keep", "random", "none"),
+        default="keep",
+        help="random: others of the same statistics, and whether the failure survives that; none: leave them out",
+    )
 
     listed = command("sessions", "sessions", "sessions", "list the sessions")
     listed.add_argument("--json", action="store_true", help="one JSON list on stdout")
@@ -169,7 +175,7 @@ def parser() -> Parser:
     differing = command(
         "diff-tactics", "diff_tactics", "diff_tactics", "which tactics did only the failing builds choose?"
     )
-    differing.add_argument("--dir", default=".", help="a folder with good/ and bad/; default: the one you are in")
+    differing.add_argument("--dir", metavar="DIR", default=".", help="a folder with good/ and bad/; default: the one you are in")
     differing.add_argument("--good", metavar="PLACE", help="a folder of good replays, or one file")
     differing.add_argument("--bad", metavar="PLACE", help="a folder of bad replays, or one file")
     differing.add_argument("--json", action="store_true", help="the same as JSON")

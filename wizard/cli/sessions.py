@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,11 +104,23 @@ def export(arguments: argparse.Namespace) -> int:
     from wizard.machine import MachineProblem
 
     try:
-        made = write_bundle(read(arguments.session), Path(arguments.output).expanduser())
+        made = write_bundle(read(arguments.session), Path(arguments.output).expanduser(), arguments.weights)
     except MachineProblem as problem:
         raise Refusal(MISSING, str(problem)) from None
     print(made)
+    for sentence in said_of_weights(made):
+        print(f"  {sentence}")
     return FOUND
+
+
+def said_of_weights(made: Path) -> list[str]:
+    """What a bundle says of weights that were withheld; one line a case."""
+    from wizard.bundle.export import WITHHELD
+
+    if not made.is_dir():
+        with zipfile.ZipFile(made) as archive:
+            return [archive.read(name).decode().strip() for name in archive.namelist() if name.endswith(f"/{WITHHELD}")]
+    return [path.read_text(encoding="utf-8").strip() for path in sorted(made.rglob(WITHHELD))]
 
 
 def read(name: str) -> "Reading":

@@ -1,0 +1,133 @@
+"""A case without its weights: ``python -P -m engines.data.withheld random|none REFERENCE DIR...``.
+
+``random``: every weight of more than a few elements is replaced by random values of the same mean, spread and extremes, and what
+the reference computes from them by new expected values. ``none``: their shapes and types stay and their values are gone, so that
+nobody can run the case who does not have them.
+"""
+
+import hashlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from engines import backends
+from engines.backends.base import BuildRequest, EngineFault, EngineMissing
+from engines.data.store import Store
+from engines.graph import external
+from engines.workers.files import plain, put_arrays
+
+KEPT = 16  # elements; an epsilon, an axis or a shape is no weight
+MODELS = ("model.onnx", "engine.onnx", "good.onnx")  # the first one says what a weight was
+GONE = "weights-left-out.bin"
+
+Array = np.ndarray[Any, Any]
+Rounding = Callable[[Array], Array]
+
+
+def withhold(folder: Path, manner: str, reference: str) -> None:
+    """Change the case in ``folder``. What the engine gave for the true weights (``actual.npz``) is removed. Raises ValueError
+    with a sentence, OSError, EngineFault, EngineMissing."""
+    models = {name: onnx.load(folder / name) for name in MODELS if (folder / name).is_file()}
+    true = {t.name: values for t, values in _weights(models["model.onnx"])}
+    for name, model in models.items():
+        for number, (tensor, values) in enumerate(list(_weights(model))):
+            if manner == "none":
+                external.point(tensor, GONE, 0, external.byte_size(tensor.data_type, tensor.dims))
+                continue
+            own = true.get(tensor.name, values)
+            drawn = alike(own if own.shape == values.shape else values, tensor.name or f"{name} {number}")
+            made = numpy_helper.from_array(_rounding(own, values)(drawn).astype(values.dtype), tensor.name)
+            tensor.CopyFrom(made)
+    (folder / "weights.bin").unlink(missing_ok=True)
+    for name, model in models.items():
+        large = model.ByteSize() > 1 << 30
+        onnx.save(model, folder / name, save_as_external_data=large, location=f"{Path(name).stem}.weights.bin")
+    (folder / "actual.npz").unlink(missing_ok=True)
+    if manner == "random" and (folder / "expected.npz").is_file():
+        _expect(folder, models["model.onnx"], reference)
+
+
+def alike(values: Array, name: str) -> Array:
+    """Random values of the same mean, spread and extremes, in float64 or int64; the same for the same name. They tell no single
+    value but the smallest and the largest."""
+    whole = values.dtype.kind in "iu"
+    plain_ = values.astype(np.int64 if whole else np.float64)
+    finite = plain_[np.isfinite(plain_)]
+    if not finite.size:
+        return plain_
+    random = np.random.default_rng(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little"))
+    low, high = finite.min(), finite.max()
+    drawn = np.clip(random.normal(finite.mean(), finite.std(), plain_.size), low, high)
+    drawn[random.choice(plain_.size, 2, replace=False)] = low, high
+    return (np.rint(drawn).astype(np.int64) if whole else drawn).reshape(plain_.shape)
+
+
+def _weights(model: ModelProto) -> Iterator[tuple[TensorProto, Array]]:
+    """The tensors that are weights, with their values. Raises ValueError for one that lies in a node."""
+    for tensor in external.attribute_tensors(model):
+        if int(np.prod(tensor.dims)) > KEPT and tensor.data_type != TensorProto.INT64:
+            raise ValueError("A node of the case holds weights itself, which cannot be taken out of it.")
+    for tensor in external.tensors(model.graph):
+        if tensor.data_type in (TensorProto.INT64, TensorProto.STRING, TensorProto.BOOL):
+            continue  # shapes, indices, texts, masks
+        values = external.inner(tensor)
+        if values.size > KEPT:
+            yield tensor, values
+
+
+def _rounding(true: Array, engine: Array) -> Rounding:
+    """How the engine's values were made from the true ones: FP32 may hold what was rounded to FP16."""
+    if true.shape == engine.shape and true.dtype == engine.dtype == np.float32:
+        for narrow in (np.float16, ml_dtypes.bfloat16):
+            with np.errstate(all="ignore"):
+                if not np.array_equal(true, engine) and np.array_equal(true.astype(narrow).astype(np.float32), engine):
+                    return lambda drawn, narrow=narrow: drawn.astype(np.float32).astype(narrow)  # type: ignore[misc]
+    return lambda drawn: drawn
+
+
+def _expect(folder: Path, model: ModelProto, reference: str) -> None:
+    """New expected values for the new weights, of the outputs that there were."""
+    with np.load(folder / "inputs.npz", allow_pickle=False) as archive:
+        given = dict(archive)
+    feeds = {}
+    for i in model.graph.input:
+        dtype = helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)
+        feeds[i.name] = given[i.name] if given[i.name].dtype.kind == "U" else given[i.name].astype(dtype)
+    with np.load(folder / "expected.npz", allow_pickle=False) as archive:
+        wanted = list(archive)
+    shapes = {name: value.shape for name, value in feeds.items()}
+    built = backends.make(reference).build(BuildRequest(model, str(folder), feed_shapes=shapes))
+    try:
+        found = built.run(feeds)
+    finally:
+        built.close()
+    with tempfile.TemporaryDirectory() as scratch:
+        store = Store(Path(scratch))
+        digest = put_arrays(store, {name: plain(found[name]) for name in wanted if name in found})
+        shutil.copyfile(store.path(digest), folder / "expected.npz")
+
+
+def main(words: list[str]) -> int:
+    """Change these folders; one sentence on stderr where one cannot be."""
+    if len(words) < 3 or words[0] not in ("random", "none"):
+        print("usage: python -P -m engines.data.withheld random|none REFERENCE DIR...", file=sys.stderr)
+        return 2
+    for word in words[2:]:
+        try:
+            withhold(Path(word), words[0], words[1])
+        except (OSError, ValueError, EngineFault, EngineMissing) as problem:
+            print(f"The weights cannot be withheld: {' '.join(str(problem).split())}", file=sys.stderr)
+            return 4
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
