@@ -7,13 +7,18 @@ A *scene* is a command and the files that it needs. A *manner* is how it is kill
 - ``runner``  the runner alone: everybody else must notice by themselves, and be gone
 - ``torn``    the runner, by its own hand, in the middle of a journal line: a part of it is in the file
 - ``written`` the runner, by its own hand, after a line is in the file and before anything acts on it
+- ``clock``   as ``event``, while the runner's clock jumps back and forth by years
+- ``paused``  nothing is killed: the runner, or all of its workers, are stopped for a while and go on
+- ``damage``  the runner as in ``event``; then a file of the session is cut short, or one of its bits is flipped
 """
 
+import contextlib
 import dataclasses
 import json
 import os
 import random
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,12 +29,16 @@ from typing import Any
 
 SCRIPT = Path(sys.executable).with_name("narrowdown")
 MARK = "NARROWDOWN_CAMPAIGN"
-MANNERS = ("tree", "event", "runner", "torn", "written")
+MANNERS = ("tree", "event", "runner", "torn", "written", "clock", "paused", "damage")
 PATIENCE = 120.0  # seconds for one start of one session
 
 # Put on the runner's path: the journal's Nth line of this process is its last. The product knows nothing of it.
 _SHIM = '''
-import os, signal, sys
+import os, random, signal, sys, time
+
+if os.environ.get("CAMPAIGN_CLOCK"):
+    real, chance = time.time, random.Random(os.getpid())
+    time.time = lambda: real() + chance.choice((-1, 0, 1)) * chance.random() * 3e8
 
 if os.environ.get("CAMPAIGN_LAST") and sys.argv[:1] and sys.argv[0].endswith(os.path.join("runner", "__main__.py")):
     class Watch:
@@ -140,7 +149,8 @@ def kill_tree(mark: str) -> None:
 
 def _running(pid: int) -> bool:
     try:
-        return _state(Path(f"/proc/{pid}")) not in "TtZ"
+        # D: it waits for a child that has not yet become another program, and that one is stopped.
+        return _state(Path(f"/proc/{pid}")) not in "TtZD"
     except OSError:
         return False
 
@@ -181,6 +191,9 @@ class Campaign:
     ) -> Tally:
         """One session of the scene, killed at one moment after the other until it comes to its end; at most ``limit`` times."""
         tally = tally or Tally(scene.name, manner)
+        if manner == "damage":
+            self.hurt(scene, moments, min(limit, 8), tally)
+            return tally
         code, route, _, _ = self.straight(scene)
         session = self.home / f"{scene.name}-{manner}-{tally.sessions}-{secrets.token_hex(3)}"
         tally.sessions += 1
@@ -188,6 +201,7 @@ class Campaign:
         while True:
             how, moment = next(moments) if kills < limit else ("", None)
             ended, said = self._start(scene, session, how, moment)
+            tally.kills += how == "paused"
             if ended is not None:
                 break
             kills += 1
@@ -204,6 +218,8 @@ class Campaign:
         words: list[str | Path] = ["resume", session, *scene.again] if begun else [*scene.words, "--session", session]
         mark, before = secrets.token_hex(8), lines(session)
         environment = {**self._environment, MARK: mark}
+        if manner == "clock":
+            environment["CAMPAIGN_CLOCK"] = "1"
         if moment is not None and manner in ("torn", "written"):
             part = str(self.random.randrange(1 << 16))
             environment |= {"CAMPAIGN_LAST": str(int(moment)), "CAMPAIGN_MANNER": manner, "CAMPAIGN_PART": part}
@@ -212,10 +228,12 @@ class Campaign:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         try:
-            if moment is not None and manner in ("tree", "event", "runner"):
+            if moment is not None and manner not in ("torn", "written"):
                 due = _after(moment) if manner == "tree" else _grown(session, before + int(moment))
                 if _wait(due, process):
-                    return self._killed(process, session, mark, manner)
+                    if manner != "paused":
+                        return self._killed(process, session, mark, manner)
+                    self._pause(mark)
             out, err = process.communicate(timeout=PATIENCE)
         finally:
             kill_tree(mark)
@@ -224,6 +242,57 @@ class Campaign:
             manner in ("torn", "written") and moment is not None and process.returncode == 70
         )
         return (None, "") if died else (process.returncode, out + err)
+
+    def _pause(self, mark: str) -> None:
+        """Stop the runner, or all of its workers, for up to two seconds."""
+        runners = [pid for pid in marked(mark) if _is_runner(pid)]
+        workers = [pid for pid in marked(mark) if b"workers" in _command(pid)]
+        chosen = self.random.choice([found for found in (runners, workers) if found] or [[]])
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for pid in chosen:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            if number == signal.SIGSTOP:
+                time.sleep(self.random.random() * 2)
+
+    def _damage(self, session: Path) -> Path:
+        """Cut one file of the session short, or flip one of its bits; the file."""
+        files = [p for p in sorted(session.rglob("*")) if p.is_file() and p.stat().st_size and "logs" not in p.parts]
+        # By folder first: else nearly all would be captured values.
+        part = self.random.choice(sorted({p.relative_to(session).parts[0] for p in files}))
+        path = self.random.choice([p for p in files if p.relative_to(session).parts[0] == part])
+        data = bytearray(path.read_bytes())
+        at = self.random.randrange(len(data))
+        if self.random.random() < 0.5:
+            del data[at:]
+        else:
+            data[at] ^= 1 << self.random.randrange(8)
+        path.write_bytes(data)
+        return path
+
+    def hurt(self, scene: Scene, moments: Iterator[Moment], limit: int, tally: Tally) -> None:
+        """One session of the scene, killed once, and copies of it with one damaged file each. A copy comes to its end, or is
+        refused with the file's name and a repaired copy comes to its end."""
+        code, route, _, _ = self.straight(scene)
+        session = self.home / f"{scene.name}-hurt-{secrets.token_hex(3)}"
+        if self._start(scene, session, "event", next(moments)[1] + 6)[0] is not None:
+            return
+        for number in range(limit):
+            copy = Path(shutil.copytree(session, session.with_name(f"{session.name}-{number}")))
+            name = self._damage(copy).relative_to(copy)
+            tally.kills, tally.sessions = tally.kills + 1, tally.sessions + 1
+            ran = self.run("resume", copy, *scene.again, "--display", "none")
+            if ran.returncode == 4 and name.name in ran.stderr:
+                ran = self.run("resume", copy, "--repair", *scene.again, "--display", "none")
+                if ran.returncode == 4 and name.name in ("session.json", "flow.yaml") and name.name in ran.stderr:
+                    continue  # nothing else knows what stood in it, but for a shipped flow
+                copy = copy.with_name(f"{copy.name}-repaired-1")
+            if "Traceback" in ran.stderr or ran.returncode != code:
+                tally.wrong.append(
+                    f"{copy.name}, {name}: exit code {ran.returncode}, {code} undisturbed: {ran.stderr[-300:]}"
+                )
+            elif (now := self.run("show", copy, "--canonical").stdout) != route:
+                tally.wrong.append(f"{copy.name}, {name}: another route:\n{_difference(route, now)}")
 
     def _killed(
         self, process: "subprocess.Popen[str]", session: Path, mark: str, manner: str
@@ -294,33 +363,15 @@ def _grown(session: Path, wanted: int) -> Callable[[], bool]:
     return lambda: lines(session) >= wanted
 
 
-def _fallen(mark: str) -> Callable[[], bool]:
-    """Whether the runner of this start was there and was killed. One that ended by itself took the lock's note along."""
-    seen: list[int] = []
-
-    def fallen() -> bool:
-        time.sleep(0.01)
-        if not seen:
-            seen.extend(pid for pid in marked(mark) if _is_runner(pid))
-            return False
-        try:
-            return _state(Path(f"/proc/{seen[0]}")) == "Z" and _status(seen[0]) == signal.SIGKILL
-        except OSError:
-            return False
-
-    return fallen
-
-
 def _is_runner(pid: int) -> bool:
+    return b"runner/__main__.py" in _command(pid)
+
+
+def _command(pid: int) -> bytes:
     try:
-        return b"runner/__main__.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return False
-
-
-def _status(pid: int) -> int:
-    """The signal that a process which is not reaped yet died of; 0 where it ended by itself."""
-    return int((Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split())[-1]) & 0x7F
+        return b""
 
 
 def _wait(due: Callable[[], bool], process: "subprocess.Popen[str]") -> bool:

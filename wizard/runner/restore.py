@@ -60,10 +60,18 @@ def _shortened(ledger: Ledger) -> str:
 
 
 def _needed(ledger: Ledger) -> dict[str, str]:
-    """Digests that the steps to come rely on, and what each of them is."""
-    findings = ledger.state.findings
+    """Digests that the probes to come rely on, and what each of them is: what the finished steps have found, and what a step that
+    is to go on has had made."""
+    state, here = ledger.state, ledger.state.here
+    findings = state.findings
     needed = {digest: "model" for digest in (findings.original, findings.model) if digest}
-    return needed | ({findings.inputs: "inputs"} if findings.inputs else {})
+    needed |= {findings.inputs: "inputs"} if findings.inputs else {}
+    for key in state.known if here is not None and not here.stepped else ():
+        probe, made = asked_probe(state, key, ledger.store), known_measurement(state, key, ledger.store)
+        if isinstance(probe, Import | Sanitize | LoadInputs) and made is not None and made.status == "ok":
+            kind = "inputs" if isinstance(probe, LoadInputs) else "model"
+            needed[str(made.facts[kind])] = kind
+    return needed
 
 
 def _files(store: Store, needed: dict[str, str]) -> set[str]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import itertools
 import os
 import platform
 import secrets
@@ -22,6 +23,7 @@ from engines.data import sound
 from engines.data.store import Store, atomic
 from wizard.problem import Problem
 from wizard.session import journal, lock
+from wizard.session.events import StepStarted
 from wizard.session.problems import (
     AmbiguousSession,
     NewerSession,
@@ -30,6 +32,7 @@ from wizard.session.problems import (
     SessionProblem,
     of_system,
 )
+from wizard.session.single import single_flow
 from wizard.session.state import State, fold
 
 FORMAT = 1
@@ -171,7 +174,7 @@ def describe(folder: Path) -> Description:
     _refuse_links(folder)
     if not _own_flow(folder, about):
         advice = "Take it from a backup, or begin a new session."
-        if _shipped(about):
+        if _known_flow(folder, about):
             advice = "'narrowdown resume SESSION --repair' goes on with a copy that has the flow as it was."
         raise SessionProblem(
             f"{folder / FLOW} is damaged: it is not the flow that this session was begun with. {advice}"
@@ -221,13 +224,14 @@ def _own_flow(folder: Path, about: Description) -> bool:
         return True
 
 
-def _shipped(about: Description) -> bytes:
-    """The session's flow where it is one that comes with this program; b"" for any other."""
-    for file in files("flows").iterdir():
-        text = file.read_bytes() if file.name.endswith(".yaml") else b""
-        if hashlib.sha256(text).hexdigest() == about.flow:
-            return text
-    return b""
+def _known_flow(folder: Path, about: Description) -> bytes:
+    """The session's flow as it was, where it can be had again: it comes with this program, or is made from a step's name and
+    parameters; b"" for any other."""
+    texts: Iterator[bytes] = (file.read_bytes() for file in files("flows").iterdir() if file.name.endswith(".yaml"))
+    with contextlib.suppress(OSError, SessionProblem):
+        started = (e for e in journal.outline(folder / journal.NAME) if isinstance(e, StepStarted))
+        texts = itertools.chain(texts, (single_flow(e.step, e.params).encode() for e in itertools.islice(started, 1)))
+    return next((text for text in texts if hashlib.sha256(text).hexdigest() == about.flow), b"")
 
 
 def load(folder: Path) -> State:
@@ -325,7 +329,7 @@ def repair(folder: Path) -> tuple[Path, tuple[str, ...]]:
     """
     about = _described(folder)
     _refuse_links(folder)
-    flow = b"" if _own_flow(folder, about) else _shipped(about)
+    flow = b"" if _own_flow(folder, about) else _known_flow(folder, about)
     if not flow:
         describe(folder)  # raises where another flow than the session's own lies there
     number = 1
