@@ -273,6 +273,28 @@ def test_a_full_disk_that_becomes_free_again(
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not small_disks(), reason="this machine mounts no tmpfs for us")
+def test_a_disk_that_becomes_read_only_and_writable_again(tmp_path: Path, surroundings: dict[str, str]) -> None:
+    model, disk, said = tiny.faultless(tmp_path), tmp_path / "disk", tmp_path / "said"
+    disk.mkdir()
+    (tmp_path / "answers.yaml").write_text("reproduce: ask\n")
+    (tmp_path / "walk.sh").write_text(
+        f'mount -o remount,size=50m "{disk}"\n'
+        f'"{SCRIPT}" run "{model}" --answers "{tmp_path}/answers.yaml" --session "{disk}/s" --display none; echo $?\n'
+        f'mount -o remount,ro "{disk}"\n'
+        f'"{SCRIPT}" show "{disk}/s" >/dev/null; echo $?\n'
+        f'"{SCRIPT}" resume "{disk}/s" --display none 2>"{said}"; echo $?\n'
+        f'mount -o remount,rw "{disk}"\n'
+        f'"{SCRIPT}" resume "{disk}/s" --display none; echo $?\n'
+    )
+    words = [*in_a_small_disk(disk), "sh", str(tmp_path / "walk.sh")]
+    done = subprocess.run(words, env=surroundings, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["3", "0", "4", "10"], done.stdout + done.stderr + said.read_text()
+    assert "is read-only" in said.read_text()
+    assert "Traceback" not in said.read_text() + done.stderr
+
+
+@pytest.mark.slow
 def test_a_worker_that_finds_the_disk_full_says_nothing_of_the_candidate(
     inside, tmp_path: Path, surroundings: dict[str, str]
 ) -> None:
