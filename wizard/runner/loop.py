@@ -5,6 +5,7 @@ import contextlib
 import errno
 import logging
 import os
+import shutil
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from engines.steps.base import Finish, Note, StepContext, StepRefused, StepSpec
 from engines.steps.cost import Cost
 from wizard.flow.model import Flow
 from wizard.problem import Problem
+from wizard.report.words import size
 from wizard.runner import progress
 from wizard.runner.context import step_context
 from wizard.runner.drive import Drive, Fingerprints, Guarded, Prober, Stopped
@@ -299,6 +301,8 @@ class Runner:
             await self._foresee(decision, spec)
             if self._offers and self._policy == "person" and not await self._offer():
                 return
+        if said := self._short_of_room():
+            self._emit(NoteAdded(text=said, node=decision.node))
         started = self._start(decision, spec)
         if missing:
             self._finished(started, "refused", missing)
@@ -330,6 +334,16 @@ class Runner:
         found = self._experience.of(state, ctx)
         self._estimate = await asyncio.to_thread(
             estimate, spec, ctx, state, self._fingerprints.known, self._ledger.store, found, self._jobs(ctx)
+        )
+
+    def _short_of_room(self) -> str:
+        """What the disk has too little room for, in a sentence. An estimate is an upper bound: it stops nobody."""
+        needed, free = self._estimate.cost.disk, shutil.disk_usage(self._folder).free
+        if free >= needed:
+            return ""
+        return (
+            f"The disk of {self._folder} has {size(free)} free, and this step may write up to {size(needed)}. Make room, or "
+            "the session may have to stop in the middle; what is measured until then is kept."
         )
 
     async def _offer(self) -> bool:

@@ -1,7 +1,10 @@
 """What is said to be left while a step runs: never nothing, never wild; and what is said before it runs is kept."""
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from house import Oracle, walk
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +13,7 @@ from engines.probe import Inspect
 from engines.steps.cost import Cost, Plan, Seen, Work
 from wizard.runner.estimate import Estimate, left
 from wizard.runner.options import Options
-from wizard.session.events import StepStarted
+from wizard.session.events import NoteAdded, StepStarted
 from wizard.session.journal import NAME, read
 
 FOUND = (Seen("whole", 1, 1, 2.0), Seen("part", 1, 1, 0.5))
@@ -63,3 +66,16 @@ def test_what_is_known_already_costs_nothing(tmp_path: Path) -> None:
     assert walk(tmp_path, oracle, again) == 0
     assert started(tmp_path)[-1].expected == Cost(0, 0, 0, 0.0, 0)
     assert all(isinstance(probe, Inspect) for probe in oracle.ran)
+
+
+@pytest.mark.parametrize(("free", "said"), [(1 << 40, 0), (100, 1)])
+def test_a_disk_with_too_little_room_is_said_before_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, said: int
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    assert walk(tmp_path, Oracle()) == 0, "an estimate stops nobody"
+    events = read(tmp_path / NAME)
+    notes = [e for e in events if isinstance(e, NoteAdded) and e.node == "second"]
+    assert [f"has {free} bytes free, and this step may write up to" in n.text for n in notes] == [True] * said
+    if notes:
+        assert notes[0].seq < next(e.seq for e in started(tmp_path) if e.node == "second")
