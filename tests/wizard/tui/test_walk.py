@@ -28,6 +28,7 @@ from wizard.tui.screens.overlays import (
     RewindCard,
     TermsCard,
 )
+from wizard.tui.screens.overlays.reading import Sections
 from wizard.tui.screens.sessions import SessionsScreen
 from wizard.tui.screens.setup import SetupScreen, completed
 from wizard.tui.screens.step import StepScreen
@@ -583,7 +584,7 @@ async def test_a_welcome_is_told_once_and_enter_goes_on(session: FakeSession, ma
     app = make_app(welcome="A model names [/red] files wrongly. Why?")
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: isinstance(app.screen, Reading))
-        assert any("[/red]" in text.text for text in app.screen.query(Text))
+        assert any("[/red]" in row.plain for row in app.screen.query_one(Sections).lines(90))
         await pilot.press("enter")
         await settle(pilot, lambda: isinstance(app.screen, StepScreen))
         assert session.sent == [], "the same key does not run the step"

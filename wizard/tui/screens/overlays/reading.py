@@ -16,29 +16,24 @@ from wizard.tui import flowmap
 from wizard.tui.glyphs import ASCII, UNICODE, in_ascii
 from wizard.tui.literal import clean, literal
 from wizard.tui.screens.overlays.card import Card
-from wizard.tui.widgets.lines import Lines, Text, pairs
+from wizard.tui.widgets.lines import Lines, Text, pairs, wrap
+
+Section = tuple[str, str | Sequence[tuple[str, str]]]  # (heading, a paragraph or rows of label and value)
 
 
-class Heading(Lines):
-    """One bold line inside a card."""
+class Sections(Lines):
+    """Headed paragraphs and tables. One widget for all: each costs the time of a key."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(classes="heading")
-        self._text = text
-
-    def lines(self, width: int) -> list[Content]:
-        return list(literal(self._text, "bold $recommended").wrap(width))
-
-
-class Table(Lines):
-    """Label and value rows inside a card."""
-
-    def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, sections: Sequence[Section]) -> None:
         super().__init__()
-        self._rows = rows
+        self._sections = sections
 
     def lines(self, width: int) -> list[Content]:
-        return pairs(self._rows, width)
+        rows: list[Content] = []
+        for heading, content in self._sections:
+            rows += literal(heading, "bold $recommended").wrap(width) if heading else []
+            rows += [*wrap(content, width), Content()] if isinstance(content, str) else pairs(content, width)
+        return rows
 
 
 class Reading(Card[None]):
@@ -49,7 +44,7 @@ class Reading(Card[None]):
     def __init__(
         self,
         title: str,
-        sections: Sequence[tuple[str, str | Sequence[tuple[str, str]]]],
+        sections: Sequence[Section],
         *,
         hint: str = "{close} closes",
         about: str = "",
@@ -63,13 +58,7 @@ class Reading(Card[None]):
 
     def body(self) -> ComposeResult:
         with VerticalScroll(classes="reading"):
-            for heading, content in self._sections:
-                if heading:
-                    yield Heading(heading)
-                if isinstance(content, str):
-                    yield Text(content, classes="paragraph")
-                else:
-                    yield Table(content)
+            yield Sections(self._sections)
 
 
 class PlainCard(Card[None]):
