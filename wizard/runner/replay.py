@@ -3,6 +3,7 @@ written into it."""
 
 import asyncio
 import contextlib
+import os
 import shutil
 import tempfile
 import time
@@ -47,6 +48,8 @@ _FINE: Mapping[Expect, tuple[Outcome, ...]] = {
     "fixed": ("same", "fixed", "still passes", "not possible"),
     "fails": ("same", "still fails", "fails differently", "still passes", "not possible"),
 }
+
+_SCRATCH = "narrowdown-replay-"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -311,13 +314,27 @@ def real(
     bad = [name for name in sound.faults(Store(folder)).kept if name.startswith(("models/", "inputs/"))]
     if bad:
         raise SessionProblem(f"{Damaged(bad[0], 'is damaged: its bytes are not those that were written')} {MENDING}")
-    with tempfile.TemporaryDirectory(prefix="narrowdown-replay-") as scratch:
+    _sweep()
+    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-") as scratch:
         place = Path(scratch)
         for part in ("models", "inputs"):  # copied: engines refuse linked weights
             if (folder / part).is_dir():
                 shutil.copytree(folder / part, place / part)
         (place / "logs").mkdir()
         return asyncio.run(_real(rec, chosen, place, engine, expect, keep_going, told, make_pool or _pool))
+
+
+def _sweep() -> None:
+    """Remove what replays that were killed have left: they copy a session's model."""
+    for place in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+        pid = place.name.removeprefix(_SCRATCH).partition("-")[0]
+        if (
+            pid.isdigit()
+            and Path("/proc/self").exists()
+            and not Path(f"/proc/{pid}").exists()
+            and place.lstat().st_uid == os.getuid()
+        ):
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _pool(place: Path) -> Prober:
@@ -518,7 +535,8 @@ def search(
             listed.append(visit.answer)
             settings.setdefault(visit.node, []).append(visit.settings)
     text = (folder / folders.FLOW).read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory(prefix="narrowdown-replay-") as scratch:
+    _sweep()
+    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-") as scratch:
         place = folders.create(problem, text, folder=Path(scratch) / "session")
         options = Options(policy="script", answers=answers, settings=settings, jobs=jobs)
         client = Client.start(place, options, name="narrowdown replay --search")

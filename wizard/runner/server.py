@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import socket
 import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import msgspec
 from wizard.session.problems import SessionProblem
 
 LINE_LIMIT = 1 << 20
+_YOUNG = 60.0  # seconds
 _PATH_LIMIT = 100  # a socket's path may have 108 bytes
 
 Request = dict[str, Any]
@@ -40,6 +43,19 @@ def socket_path(folder: Path) -> Path:
     raise SessionProblem(
         f"No folder for the runner's socket: neither of {', '.join(filter(None, places))} can hold one."
     )
+
+
+def sweep(folder: Path) -> None:
+    """Remove the sockets that killed runners have left: nobody listens there. One younger than a minute may be about to."""
+    for path in folder.glob("*.sock"):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
+            if time.time() - path.stat().st_mtime < _YOUNG:
+                continue
+            knock.settimeout(0.2)
+            try:
+                knock.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink()
 
 
 class Client:
@@ -71,6 +87,7 @@ class Server:
 
     async def start(self) -> None:
         """Listen. The caller holds the session's lock, so a socket that is there already is a dead runner's."""
+        sweep(self.path.parent)
         self.path.unlink(missing_ok=True)
         before = os.umask(0o177)
         try:
