@@ -1,0 +1,221 @@
+"""The reference pages are what the code declares: the command line, the engines, the steps, the journal.
+
+``NARROWDOWN_WRITE_DOCS=1 pytest tests/docs/test_reference.py`` writes their tables anew.
+"""
+
+import argparse
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+import pytest
+
+import engines as engine_room
+import wizard
+from engines.options import DECLARED, Option
+from engines.steps.registry import STEPS
+from wizard.cli import exits
+from wizard.cli.arguments import DEMOS, Parser, parser
+from wizard.session import events
+
+DOCS = Path(__file__).parents[2] / "docs"
+BEGIN, END = "<!-- generated: {} -->\n\n", "\n\n<!-- end -->"
+
+
+def cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|")
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(cell, line))} |".replace("|  |", "| |") for line in lines)
+
+
+def commands() -> dict[str, Parser]:
+    (known,) = [a for a in parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    return dict(known.choices)
+
+
+def row(action: argparse.Action) -> tuple[str, str]:
+    """An option or a positional word, and what it does."""
+    value = str(action.metavar or ("" if action.nargs == 0 else "|".join(action.choices or ())))
+    names = action.option_strings or [value or action.dest]
+    shown = ", ".join(f"`{name}`" for name in names)
+    assert action.help or action.dest in ("model", "session"), f"{shown} says nothing in --help"
+    return (f"{shown} `{value}`" if action.option_strings and value else shown), action.help or ""
+
+
+def group(command: Parser, title: str) -> list[argparse.Action]:
+    found = [g for g in command._action_groups if g.title == title]
+    return [a for g in found for a in g._group_actions if not isinstance(a, argparse._HelpAction)]
+
+
+def command_line() -> str:
+    known = commands()
+    parts = []
+    for name, command in known.items():
+        places = group(command, "positional arguments")
+        words = [row(a)[0].strip("`") if a.nargs != "?" else f"[{row(a)[0].strip('`')}]" for a in places]
+        own = [row(a) for a in (*places, *group(command, "options")) if a.dest not in ("model", "session")]
+        lines = [f"### narrowdown {' '.join((name, *words))}", str(command.description).replace("?.", "?")]
+        shared = [title for title in ("problem", "session") if group(command, title)]
+        if shared:
+            whole = {a.dest for title in shared for a in group(known["run"], title)}
+            lacks = sorted(whole - {a.dest for title in shared for a in group(command, title)})
+            also = " and ".join(f"the [{title} options](#{title}-options)" for title in shared)
+            but = f", but for {', '.join(f'`--{name}`' for name in lacks)}" if lacks else ""
+            lines.append(f"It takes {also}{but}.")
+        if own:
+            lines.append(table(("word", "what it does"), own))
+        parts.append("\n\n".join(lines))
+    for title in ("problem", "session"):
+        parts.append(
+            f"### {title} options\n\n{table(('option', 'what it does'), map(row, group(known['run'], title)))}"
+        )
+    return "\n\n".join(parts)
+
+
+def values(option: Option) -> str:
+    if option.choices:
+        return ", ".join(f"`{c}`" for c in option.choices)
+    bounds = [f"{word} {limit}" for word, limit in (("from", option.least), ("to", option.most)) if limit is not None]
+    kind = {"str": "a word", "int": "a whole number", "float": "a number", "bool": "`true` or `false`",
+            "list": "a list, joined with `+`", "file": "a file"}[option.type]  # fmt: skip
+    return " ".join((kind, *bounds))
+
+
+def default(option: Option) -> str:
+    if option.default in (None, "", ()):
+        return ""
+    return f"`{str(option.default).lower() if option.type == 'bool' else option.default}`"
+
+
+def engines() -> str:
+    parts = []
+    for declared in DECLARED.values():
+        if declared.hidden or declared.refusal:
+            continue
+        rows = [(f"`{o.name}`", values(o), default(o), o.help) for o in declared.options]
+        how = f"`{declared.install}`. {declared.needs}".strip()
+        head = ("option", "values", "default", "what it does")
+        parts.append(f"### {declared.name}\n\n{declared.summary}\n\n{how}\n\n{table(head, rows)}")
+    return "\n\n".join(parts)
+
+
+def kind(annotation: Any) -> str:
+    """A field's type in a newcomer's words."""
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{c}`" for c in get_args(annotation))
+    if parts := get_args(annotation):  # float | None
+        return " or ".join("`null`" if p is type(None) else kind(p) for p in parts)
+    return {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`"}.get(annotation, "mapping")
+
+
+def remarks(struct: type) -> dict[str, str]:
+    """Each field's comment in the source: at the end of its line, or in the lines above it."""
+    said: dict[str, str] = {}
+    above: list[str] = []
+    for line in inspect.getsource(struct).splitlines()[1:]:
+        code, _, comment = line.partition("#")
+        if field := re.match(r"\s+(\w+): ", code):
+            said[field[1]] = " ".join((*above, comment.strip())).strip().replace("``", "`")
+            above = []
+        else:
+            above = [*above, comment.strip()] if comment and not code.strip() else []
+    return said
+
+
+def written(value: Any) -> str:
+    """A default as a flow file would say it; empty text as nothing."""
+    if value == "" and isinstance(value, str):
+        return ""
+    return f"`{value if isinstance(value, str) else msgspec.json.encode(value).decode()}`"
+
+
+def fields(struct: type[msgspec.Struct]) -> Iterator[tuple[str, str, str, str]]:
+    """Name, values, default and meaning of each field, as cells."""
+    said = remarks(struct)
+    for field in msgspec.structs.fields(struct):
+        yield f"`{field.name}`", kind(field.type), written(field.default), said.get(field.name, "")
+
+
+def steps() -> str:
+    parts = []
+    for name, spec in STEPS.items():
+        lines = [f"### {name}", f"{spec.summary[:1].upper()}{spec.summary[1:].rstrip('.')}."]
+        if spec.needs:
+            lines.append(f"It needs an engine that can: {', '.join(spec.needs)}.")
+        if taken := list(fields(spec.params)):
+            lines.append(table(("`with`", "values", "default", "what it does"), taken))
+        answers = [(field, values, meaning) for field, values, _, meaning in fields(spec.outcome)]
+        lines.append(table(("outcome", "values", "what it means"), answers))
+        parts.append("\n\n".join(lines))
+    return "\n\n".join(parts)
+
+
+@pytest.mark.parametrize(("page", "made"), [("cli", command_line), ("engines", engines), ("steps", steps)])
+def test_the_page_holds_what_the_code_declares(page: str, made: Callable[[], str]) -> None:
+    path = DOCS / f"{page}.md"
+    text = path.read_text(encoding="utf-8")
+    head, begin, rest = text.partition(BEGIN.format(page))
+    written, end, tail = rest.partition(END)
+    assert begin, f"{path.name} has no place for it"
+    assert end, f"{path.name} has no end of it"
+    if os.environ.get("NARROWDOWN_WRITE_DOCS"):
+        path.write_text(f"{head}{begin}{made()}{end}{tail}", encoding="utf-8")
+        return
+    assert written == made(), "the page is older than the code: NARROWDOWN_WRITE_DOCS=1 pytest tests/docs"
+
+
+def test_every_exit_code_is_explained() -> None:
+    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)} == codes
+
+
+def test_every_message_in_troubleshooting_is_one_of_ours() -> None:
+    """What stands in a symptom between ``...`` is in the code, word by word, wherever a string is broken over lines."""
+    sources = [p for package in (wizard, engine_room) for p in Path(package.__file__ or "").parent.rglob("*.py")]
+    code = re.sub(r'"\s*f?"', "", "\n".join(p.read_text(encoding="utf-8") for p in sources))
+    text = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    symptoms = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
+    told = [said for symptom in symptoms for said in re.findall(r"`([^`]+)`", symptom)]
+    assert len(told) > 20
+    pieces = [piece.strip(" '()") for said in told for piece in said.split("...")]
+    assert [piece for piece in pieces if piece not in code] == []
+
+
+def test_every_demo_is_named() -> None:
+    text = (DOCS / "README.md").read_text(encoding="utf-8")
+    assert {name for name in DEMOS if f"`{name}`" in text} == set(DEMOS)
+
+
+@pytest.mark.parametrize("event", get_args(events.AnyEvent), ids=lambda e: e.__struct_config__.tag)
+def test_every_event_and_its_fields_are_in_the_session_format(event: type[msgspec.Struct]) -> None:
+    text = (DOCS / "session-format.md").read_text(encoding="utf-8")
+    (line,) = [row for row in text.splitlines() if row.startswith("|") and f"`{event.__struct_config__.tag}`" in row]
+    everywhere = {"seq", "ts", "blob", "blobs"}  # explained above the table
+    assert {f.name for f in msgspec.structs.fields(event)} - everywhere <= set(re.findall(r"`([a-z_.]+)`", line))
+    assert all(f"`{name}`" in text for name in everywhere)
+
+
+def test_every_page_is_in_the_index_and_every_link_leads_somewhere() -> None:
+    pages = sorted(DOCS.glob("*.md"))
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    assert [p.name for p in pages if p.name != "README.md" and f"({p.name})" not in index] == []
+    for page in (*pages, DOCS.parent / "README.md"):
+        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            place, _, part = link.partition("#")
+            if "://" in place:
+                continue
+            target = page.parent / place if place else page
+            assert target.exists(), f"{page.name}: {link}"
+            if part:
+                titles = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+                slugs = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+                assert part in slugs, f"{page.name}: {link}"
