@@ -5,6 +5,9 @@
 """
 
 import json
+import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -61,3 +64,21 @@ def test_its_case_without_the_weights(inside, released: Path) -> None:
     assert (ran.code, "the failure survives that." in ran.out) == (0, True), ran.err
     ran = inside("export", released / "session", "-o", released / "case", "--weights", "none")
     assert (ran.code, "The weights were left out" in ran.out) == (0, True), ran.err
+
+
+@pytest.mark.slow
+def test_polygraphy_takes_the_commands_of_its_case(inside, released: Path) -> None:
+    pytest.importorskip("polygraphy")
+    assert inside("export", released / "session", "-o", released / "case").code == 0
+    (line,) = [x for x in (released / "case/commands.sh").read_text().splitlines() if "--onnxrt" in x]
+    place = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["sh", "-c", line],
+        cwd=released / "case",
+        env={**os.environ, "PATH": place},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Accuracy Summary" in ran.stdout + ran.stderr, "it read the model, the inputs and the expected values"
+    assert (ran.returncode, "FAILED" in ran.stdout + ran.stderr) == (1, True), "and found what is wrong"
