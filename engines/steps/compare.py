@@ -26,9 +26,9 @@ LITERAL = "onnxruntime"  # optimizers off: every node as it is written
 
 
 class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    judge_reference: bool = True
+    judge_reference: bool = True  # whether the reference is held against float64, or a second engine
     judge_nodes: int = 3000  # float64 in plain Python is slow: larger models are judged by the second engine only
-    judge_seconds: float = 60.0
+    judge_seconds: float = 60.0  # that a judge may take
     look_again: Looks = Looks()  # where nothing fails at first
 
 

@@ -21,7 +21,7 @@ LOST = 0.1
 
 
 class ConfirmParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    repeats: int = 5
+    repeats: int = 5  # fresh builds
     most_patches: int = 12  # steps that a patch is walked forward past values that the precision cannot hold
 
 

@@ -43,7 +43,7 @@ LEFT = {0: "This was the last try.", 1: "One more try is left."}
 
 
 class DoubleCheckParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    visits: int = 3
+    visits: int = 3  # how often the settings may be changed
 
 
 def double_check(ctx: StepContext) -> Steps[DoubleCheckOutcome]:

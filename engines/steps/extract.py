@@ -17,10 +17,10 @@ from engines.steps.search import NodeIds, Trials, minimise, one_minimal
 
 
 class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    most_suspects: int = 4
-    most_growth: int = 8
-    most_nodes: int = 64
-    verify: int = 3
+    most_suspects: int = 4  # that are tried, worst first
+    most_growth: int = 8  # how often a cut that passes is grown
+    most_nodes: int = 64  # of a cut that is grown
+    verify: int = 3  # fresh builds of the result
 
 
 def extract(ctx: StepContext) -> Steps[ExtractOutcome]:

@@ -17,9 +17,9 @@ from engines.steps.statistics import ruled_out
 
 
 class NondeterminismParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    runs: int = 100
-    most_runs: int = 300
-    batch_bytes: int = 512 << 20
+    runs: int = 100  # of the one build
+    most_runs: int = 300  # where the failure is rare
+    batch_bytes: int = 512 << 20  # of marked tensors in one build
 
 
 def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:

@@ -26,8 +26,8 @@ from engines.steps.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, prefixes, r
 
 
 class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    batch_bytes: int = BATCH_BYTES
-    most_effects: int = MOST_EFFECTS
+    batch_bytes: int = BATCH_BYTES  # of marked tensors in one build
+    most_effects: int = MOST_EFFECTS  # layers whose effect on the outputs is measured
     budget: int = 400  # builds of the search
     rounds: int = 8  # how often samples that a set does not cure are added to the search
     margin: float = 1.25  # tolerance over error that is aimed at: each layer in float costs speed

@@ -26,8 +26,8 @@ CODES = ("int8", "uint8")  # of quantized weights; other integers are indices an
 class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     search: str = "bisect"  # or "linear": no cuts by node order, delta debugging over everything
     verify: int = 3  # fresh builds of the result
-    shrink: bool = True
-    shrink_probes: int = 32
+    shrink: bool = True  # whether shapes, values and attributes of the result are made simpler too
+    shrink_probes: int = 32  # that this may take
 
 
 class Reduced(msgspec.Struct, frozen=True):

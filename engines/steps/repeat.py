@@ -18,11 +18,11 @@ from engines.steps.switches import switches
 
 class RepeatParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runs: int = 5  # of the one build
-    builds: int = 5
-    most_runs: int = 300
+    builds: int = 5  # fresh ones, where builds may differ
+    most_runs: int = 300  # where the failure is rare
     # Polygraphy's way: this many fresh builds (or checks), or until the first one that passes (``good``) or fails (``bad``).
     until: str = ""
-    most_builds: int = 1000
+    most_builds: int = 1000  # with until
 
 
 def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:

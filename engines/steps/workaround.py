@@ -24,7 +24,7 @@ SPREAD_BUDGET = 60  # builds
 class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: int = 2  # fresh builds that must pass
     most_runs: int = 300  # for faults that come and go
-    budget: int = 400
+    budget: int = 400  # builds of the search for nodes to keep
 
 
 def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:

@@ -171,6 +171,20 @@ def test_the_page_holds_what_the_code_declares(page: str, made: Callable[[], str
     assert written == made(), "the page is older than the code: NARROWDOWN_WRITE_DOCS=1 pytest tests/docs"
 
 
+def test_every_field_of_an_outcome_means_something() -> None:
+    """By a comment of its own in the source, or by the page's table of what means the same everywhere."""
+    common = set(re.findall(r"`(\w+)`", (DOCS / "steps.md").read_text(encoding="utf-8").partition(BEGIN[:8])[0]))
+    bare = {
+        (name, field)
+        for name, spec in STEPS.items()
+        for struct in (spec.outcome, spec.params)
+        for field in {f.name for f in msgspec.structs.fields(struct)}
+        - common
+        - {k for k, v in remarks(struct).items() if v}
+    }
+    assert bare == set()
+
+
 def test_every_exit_code_is_explained() -> None:
     codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
     text = (DOCS / "cli.md").read_text(encoding="utf-8")
