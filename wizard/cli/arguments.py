@@ -175,7 +175,9 @@ def parser() -> Parser:
     differing = command(
         "diff-tactics", "diff_tactics", "diff_tactics", "which tactics did only the failing builds choose?"
     )
-    differing.add_argument("--dir", metavar="DIR", default=".", help="a folder with good/ and bad/; default: the one you are in")
+    differing.add_argument(
+        "--dir", metavar="DIR", default=".", help="a folder with good/ and bad/; default: the one you are in"
+    )
     differing.add_argument("--good", metavar="PLACE", help="a folder of good replays, or one file")
     differing.add_argument("--bad", metavar="PLACE", help="a folder of bad replays, or one file")
     differing.add_argument("--json", action="store_true", help="the same as JSON")
