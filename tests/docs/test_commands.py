@@ -31,7 +31,8 @@ NEEDS = {
     "open": "a person at a terminal; tests/wizard/tui walks it",
     "demo": "half a minute; tests/e2e and tests/wizard/tui walk the demos",
     "run": "seconds to minutes; the tutorial's is run here, the others below tests/e2e and tests/cluster",
-    "step": "seconds; the tutorial's is run here, Polygraphy's page by tests/e2e/test_polygraphy_page.py",
+    "step": "seconds; those of tutorial.md and tolerance.md are run here, those of polygraphy.md by "
+    "tests/e2e/test_polygraphy_page.py, that of quantization.md needs a quantized model: tests/e2e/test_quantized_models.py",
     "replay": "seconds; README's and the tutorial's are run here, those of ci.md by tests/e2e/test_ci_recipe.py",
     "diff-tactics": "folders of replays; tests/e2e/test_polygraphy_page.py runs it",
 }
@@ -192,6 +193,14 @@ def test_the_tutorial_does_what_it_says(shell: Shell) -> None:
     for line in set(ours) - {shlex.join(words(line)) for page, line in SHOWN if page == TUTORIAL}:
         done = shell(line)
         assert done.returncode == 0, (line, done.stdout, done.stderr)
+
+
+def test_the_page_about_tolerance_does_what_it_says(shell: Shell) -> None:
+    lines = [line for page, line in SHOWN if page == "docs/tolerance.md"]
+    assert len(lines) == 2
+    for line in lines:
+        done = shell(line)
+        assert done.returncode == expected(line), (line, done.stdout, done.stderr)
 
 
 def test_what_answers_at_once_does(shell: Shell) -> None:

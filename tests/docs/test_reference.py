@@ -16,6 +16,8 @@ import pytest
 
 import engines as engine_room
 import wizard
+from engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION
+from engines.compare.tolerance import ULPS
 from engines.options import DECLARED, Option
 from engines.steps.registry import STEPS
 from wizard.cli import exits
@@ -201,6 +203,15 @@ def test_every_message_in_troubleshooting_is_one_of_ours() -> None:
     assert len(told) > 20
     pieces = [piece.strip(" '()") for said in told for piece in said.split("...")]
     assert [piece for piece in pieces if piece not in code] == []
+
+
+def test_metrics_and_default_tolerances_are_the_codes() -> None:
+    text = (DOCS / "tolerance.md").read_text(encoding="utf-8")
+    precisions, metrics = text.partition("## The metrics")[::2]
+    told = {name: float(limit) for name, limit in re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", precisions, re.MULTILINE)}
+    assert told == TOLERANCE_BY_PRECISION
+    assert tuple(re.findall(r"^\| `(\w+)` \|", metrics, re.MULTILINE)) == METRICS
+    assert re.search(r"`ulp` .* (\d+) unless told", metrics)[1] == f"{ULPS:.0f}"  # type: ignore[index]
 
 
 def test_every_demo_is_named() -> None:
