@@ -25,8 +25,6 @@ def _values(name: str, right: Array, wrong: Array) -> Values:
     finite_e, finite_a = np.isfinite(e), np.isfinite(a)
     seen = np.concatenate([e[finite_e], a[finite_a]])
     low, high = (float(seen.min()), float(seen.max())) if seen.size else (0.0, 0.0)
-    span = (low, high) if high > low else (low - 0.5, low + 0.5)
-    counts = [np.histogram(x[f], BINS, span)[0] for x, f in ((e, finite_e), (a, finite_a))]
     scale = float(np.abs(e[finite_e]).max(initial=0.0)) or 1.0
     with np.errstate(all="ignore"):
         apart = np.abs(a - e) / scale
@@ -39,12 +37,22 @@ def _values(name: str, right: Array, wrong: Array) -> Values:
         tuple(right.shape),
         low,
         high,
-        tuple(map(int, counts[0])),
-        tuple(map(int, counts[1])),
+        _counts(e[finite_e], low, high),
+        _counts(a[finite_a], low, high),
         int(e.size - finite_e.sum()),
         int(a.size - finite_a.sum()),
         _grid(apart),
     )
+
+
+def _counts(x: Array, low: float, high: float) -> tuple[int, ...]:
+    """How many lie in each bin; all in the middle one where there is but one value. Of any magnitude: numpy's own refuses bins
+    that are narrower than its numbers."""
+    scale = max(abs(low), abs(high)) or 1.0
+    width = high / scale - low / scale
+    place = (x / scale - low / scale) / width if width > 0 else np.full(x.shape, 0.5)
+    found = np.bincount(np.minimum((place * BINS).astype(np.int64), BINS - 1), minlength=BINS)
+    return tuple(map(int, found))
 
 
 def _grid(apart: Array) -> tuple[tuple[float, ...], ...]:

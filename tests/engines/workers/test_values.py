@@ -42,6 +42,19 @@ def test_any_kind_of_array(right: np.ndarray, wrong: np.ndarray, grid: tuple) ->
     assert found.grid == grid
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 3.4e38, 1.7e308])
+def test_any_magnitude_has_its_bins(scale: float) -> None:
+    spread = np.array([-1.0, -1.0, 0.0, 1.0]) * scale
+    (found,) = values({"y": spread}, {"y": np.full(4, -scale)})
+    assert (found.expected[0], found.expected[BINS // 2], found.expected[-1], sum(found.expected)) == (2, 1, 1, 4)
+    assert (found.actual[0], sum(found.actual)) == (4, 4)
+    near = np.array([scale, np.nextafter(scale, 0.0)])
+    (found,) = values({"y": near}, {"y": near[:1].repeat(2)})
+    assert (sum(found.expected), found.actual[-1]) == (2, 2)
+    (found,) = values({"y": near[:1]}, {"y": near[:1]})
+    assert found.expected[BINS // 2] == 1
+
+
 def test_what_cannot_be_pictured_is_left_out() -> None:
     text, none = np.array(["a"]), np.zeros((0, 3))
     assert values({"t": text, "n": none, "s": np.zeros(2)}, {"t": text, "n": none, "s": np.zeros(3)}) == ()

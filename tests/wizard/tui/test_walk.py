@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from textual.widgets import Input, Log, OptionList
 
+from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.session import events as e
 from wizard.session.folder import Summary
@@ -21,6 +22,7 @@ from wizard.tui.screens.overlays import (
     Drawing,
     Fields,
     LogCard,
+    Map,
     Pick,
     PickFile,
     ProbesCard,
@@ -35,6 +37,7 @@ from wizard.tui.screens.step import StepScreen
 from wizard.tui.widgets.answers import Answers
 from wizard.tui.widgets.lines import Text
 
+from . import golden
 from . import scripted as s
 from .scripted import FakeSession, settle
 
@@ -493,6 +496,26 @@ async def test_the_log_follows_finds_and_stays_where_one_reads(session: FakeSess
         assert written.scroll_offset.y == top, "a growing log stays where one reads"
         await pilot.press("f")
         await settle(pilot, lambda: written.is_vertical_scroll_end)
+
+
+async def test_the_map_is_read_by_keys(session: FakeSession, make_app: Make) -> None:
+    session.flow = flow = load("accuracy").flow
+    s.opened(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: app.scene is not None)
+        await pilot.press("m")
+        await settle(pilot, lambda: isinstance(app.screen, Drawing) and isinstance(app.focused, Map))
+        for keys_, names, last in ((["up"] * 40, flow.nodes, False), (["down"] * 40, flow.ends, True)):
+            await pilot.press(*keys_)
+            place = list(names.values())[-1 if last else 0]
+            await settle(pilot, lambda title=place.title: title in golden.text_of(app))  # type: ignore[misc]
+            await pilot.press("enter")
+            await settle(pilot, lambda: isinstance(app.screen, Reading))
+            first = place.explain.split()[:4]
+            assert " ".join(first) in golden.text_of(app)
+            await pilot.press("escape")
+            await settle(pilot, lambda: isinstance(app.focused, Map))
 
 
 async def test_rewind_says_what_it_sets_aside(session: FakeSession, make_app: Make) -> None:

@@ -68,6 +68,18 @@ class Behind(Visual):
         return self._screen.size.height
 
 
+class Frame(Vertical):
+    """What scrolls in a card gets the rows that the rest leaves: an fr of a frame as tall as its text would be all of it."""
+
+    def on_resize(self) -> None:
+        """When it opens, and whenever the terminal or what it holds has another size."""
+        for area in self.children:
+            if area.classes & {"reading", "listed"}:
+                others = [child for child in self.children if child is not area and child.display]
+                rest = sum(child.outer_size.height + child.styles.margin.height for child in others)
+                area.styles.max_height = max(3, self.screen.size.height * 9 // 10 - self.gutter.height - rest)
+
+
 class Card(ModalScreen[ResultT], Sparing[ResultT]):  # styles follow the first
     """A framed overlay; Esc closes it with no result. Subclasses compose their ``body``; ``ABOUT`` is what ``?`` says of them."""
 
@@ -79,7 +91,7 @@ class Card(ModalScreen[ResultT], Sparing[ResultT]):  # styles follow the first
         super().__init__()
         self._title, self._hint, self._about = title, hint, about or self.ABOUT
         self._behind: Behind | None = None
-        self._frame = Vertical(classes="card")
+        self._frame = Frame(classes="card")
         self._open = False
 
     def compose(self) -> ComposeResult:
@@ -123,7 +135,7 @@ class Card(ModalScreen[ResultT], Sparing[ResultT]):  # styles follow the first
         if said:
             said.remove()
         elif self._about:
-            self.query_one(".card").mount(Text(self.told(self._about), classes="card-help"), before=0)
+            self._frame.mount(Text(self.told(self._about), classes="card-help"), before=0)
 
     def action_form_help(self) -> None:
         """The same where one types."""

@@ -1,7 +1,7 @@
 """The live log: follows what is written until one scrolls away, and finds words in it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -36,9 +36,14 @@ class Found(Highlighter):
 class Written(Log):
     """Lines that are replaced all at once; Textual's own way measures them in a thread and draws twice."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: Found, resized: Callable[[], None]) -> None:
         super().__init__(classes="reading", highlight=True)
         self.highlighter = found
+        self._resized = resized
+
+    def on_resize(self) -> None:
+        """Other lines are in sight."""
+        self._resized()
 
     def put(self, lines: Sequence[str]) -> None:
         """Show these from now on."""
@@ -79,7 +84,7 @@ class LogCard(Card[None]):
 
     def body(self) -> ComposeResult:
         yield Text(f"{'Logs lie in' if self._live else 'From'} {self._where}", classes="paragraph", id="log-where")
-        yield Written(self._found)
+        yield Written(self._found, self._keep_the_end)
         yield Input(placeholder="find", id="find", compact=True)
         yield Text("", id="log-state", classes="quiet")
 
@@ -101,11 +106,14 @@ class LogCard(Card[None]):
         self.following = self.following and (log.is_vertical_scroll_end or log.line_count == 0)
         # A line without a character would not be a line to the widget, and matches are found by number.
         log.put([clean(line) or " " for line in self._lines] or ["Nothing was written yet."])
-        if self.following:
-            log.scroll_end(animate=False, immediate=True, x_axis=False)
-        else:
+        self._keep_the_end()
+        if not self.following:
             log.scroll_to(top.x, top.y, animate=False, immediate=True)
         self._search()
+
+    def _keep_the_end(self) -> None:
+        if self.following:
+            self.query_one(Written).scroll_end(animate=False, immediate=True, x_axis=False)
 
     def _search(self) -> None:
         pattern = self._found.pattern

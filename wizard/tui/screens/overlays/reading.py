@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.geometry import Region
 from textual.widgets import Static
 
 from wizard.flow.model import Flow
@@ -116,23 +117,59 @@ class Drawing(Card[None]):
     def on_mount(self) -> None:
         """Bring the place into sight."""
         area = self.query_one(".reading", VerticalScroll)
-        area.focus()
+        (self._drawing if self._drawing.can_focus else area).focus(scroll_visible=False)
         self.call_after_refresh(lambda: area.scroll_to(y=max(0, self._at - area.size.height // 3), animate=False))
 
 
-class Map(Lines):
-    """The whole flow with the route in it; a click on a row explains its node or end."""
+class Map(Lines, can_focus=True):
+    """The whole flow with the route in it. Arrows choose a node or an end, Enter (or a click on its row) explains it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "choose(-1)", "choose", show=False),
+        Binding("down", "choose(1)", "choose", show=False),
+        Binding("enter", "explain", "explain", show=False),
+    ]
 
     def __init__(self, flow: Flow, route: Sequence[Visit], here: str) -> None:
         super().__init__()
-        self._state = flow, route, here
+        self._flow, self._route, self._here = flow, route, here
+        self._choices = (*flow.nodes, *flow.ends)
+        self._chosen = here if here in self._choices else next(iter(self._choices), "")
 
     def lines(self, width: int) -> list[Content]:
-        return flowmap.drawn(*self._state, width, self.glyphs)[0]
+        rows, names = self._rows(width)
+        at = names.index(self._chosen) if self._chosen in names else -1
+        return [row.stylize("reverse") if n == at else row for n, row in enumerate(rows)]
+
+    def _rows(self, width: int) -> tuple[list[Content], list[str]]:
+        return flowmap.drawn(self._flow, self._route, self._here, max(1, width), self.glyphs)
+
+    def action_choose(self, by: int) -> None:
+        """The node after the chosen one, or before it; its row comes into sight."""
+        if not self._choices:
+            return
+        at = self._choices.index(self._chosen) + by
+        self._chosen = self._choices[max(0, min(len(self._choices) - 1, at))]
+        self.changed()
+        row = self._rows(self.content_size.width)[1].index(self._chosen)
+        self._show(row)
+
+    def _show(self, row: int) -> None:
+        """Scroll the card so far that this row is seen."""
+        if isinstance(area := self.parent, VerticalScroll):
+            area.scroll_to_region(Region(0, row, 1, 1), animate=False)
+
+    def action_explain(self) -> None:
+        """What the chosen node is for."""
+        if self._chosen:
+            self.app.push_screen(
+                Reading(flowmap.title(self._flow, self._chosen), flowmap.about(self._flow, self._chosen))
+            )
 
     def on_click(self, event: events.Click) -> None:
         """What the node of that row is for."""
-        flow = self._state[0]
-        names = flowmap.drawn(*self._state, max(1, self.content_size.width), self.glyphs)[1]
-        if 0 <= event.y < len(names) and (name := names[event.y]):
-            self.app.push_screen(Reading(flowmap.title(flow, name), flowmap.about(flow, name)))
+        names = self._rows(self.content_size.width)[1]
+        if 0 <= event.y < len(names) and names[event.y]:
+            self._chosen = names[event.y]
+            self.changed()
+            self.action_explain()
