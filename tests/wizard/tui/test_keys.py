@@ -183,9 +183,11 @@ async def try_all(pilot: Any, noted: list[str], face: str) -> None:
     assert noted == [], face
 
 
+@pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.slow)])
 async def test_every_action_can_be_remapped_at_once(
-    session: FakeSession, make_app: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: FakeSession, make_app: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, everywhere: bool
 ) -> None:
+    """Every key is pressed on every face and card; in the fast suite on a question and on the log."""
     file = tmp_path / "keys.yaml"
     file.write_text("".join(f"{action}: {key}\n" for action, key in NEW.items()))
     keymap = keys.read(file)
@@ -203,7 +205,8 @@ async def test_every_action_can_be_remapped_at_once(
             await settle(pilot, lambda face=face: app.scene is not None and app.scene.face == face)
             wanted = FinishScreen if face == "ended" else StepScreen
             await settle(pilot, lambda wanted=wanted: isinstance(app.screen, wanted))
-            await try_all(pilot, noted, "FinishScreen" if face == "ended" else face)
+            if everywhere or face == "ask":
+                await try_all(pilot, noted, "FinishScreen" if face == "ended" else face)
             shown = {key for key, _ in app.key_table(app.screen)} - {"^p"}
             assert all(key.startswith(("alt+", "ctrl+alt+")) for key in shown), "help shows the user's keys"
             foot = [key.key_display for key in app.screen.query_one(Footer).query("FooterKey")]
@@ -217,11 +220,13 @@ async def test_every_action_can_be_remapped_at_once(
         ):
             app.push_screen(card)
             await settle(pilot, lambda card=card: app.screen is card and card.is_mounted)
-            await try_all(pilot, noted, name)
+            if everywhere or name == "LogCard":
+                await try_all(pilot, noted, name)
             app.pop_screen()
         app.show_sessions()
         await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
-        await try_all(pilot, noted, "SessionsScreen")
+        if everywhere:
+            await try_all(pilot, noted, "SessionsScreen")
         assert f"{NEW['new']} starts a new session" in golden.text_of(app)
 
 
