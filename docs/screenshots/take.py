@@ -89,8 +89,10 @@ async def take(folder: Path) -> None:
             if before[0] == "ended":
                 break
             await pilot.press("enter")
-            if before == ("offer", "tactics"):
-                await until(lambda: face() == "ask" or (face() == "running" and len(app.scene.hunt.rows) >= 5))
+            if before[0] == "offer":  # the first step that is at work long enough to be seen
+                await until(
+                    lambda: face() in ("ask", "ended") or (face() == "running" and len(app.scene.hunt.rows) >= 4)
+                )
                 if face() == "running":
                     await keep("running", 0.0)
             await until(lambda before=before: (face(), node()) != before and face() != "running")
