@@ -177,9 +177,10 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         # The margin cannot be had on every sample: what stands in the set for its sake only, goes.
         keep = tuple(sorted((yield from ddmin(_likely_last(keep, likely), passing))))
         final = yield from measure(keep, everywhere, save="workaround")
-    # Each node that is kept was seen to be needed: the set without it was measured.
-    seen = {k for (_, k), m in tried.items() if m.status == "ok"}
-    minimal = keep != everything and all(tuple(n for n in keep if n != one) in seen for one in keep)
+    # Each node that is kept was seen to be needed: the set without it was measured, and did not do.
+    asked = aim if judge_whole(final, aim).passed else ask.criterion
+    short = {k for (_, k), m in tried.items() if judge_whole(m, asked).failed}
+    minimal = keep != everything and all(tuple(n for n in keep if n != one) in short for one in keep)
     return result("found", keep, final, minimal=minimal)
 
 
