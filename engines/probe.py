@@ -257,6 +257,11 @@ class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
     def artifact(self, name: str) -> str:
         return self.artifacts[name]
 
+    @property
+    def each_run(self) -> tuple[tuple[SampleResult, ...], ...]:
+        """The results of run 0, then those of the runs that differed from it."""
+        return (self.results, *self.runs)
+
 
 class SampleInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """One feed of the session's inputs, as a step sees it."""

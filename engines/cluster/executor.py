@@ -25,7 +25,7 @@ from engines.cluster.turns import Turns
 from engines.data.store import Store, atomic
 from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
 from engines.workers.executor import ExecutorLost
-from engines.workers.pool import Death, Pool, Slot
+from engines.workers.pool import Death, Pool, Slot, log_name
 
 _CONNECT = 20.0  # seconds until a scheduler must have answered
 _FIRST_HOST = 60.0  # that a cluster may take to have a worker at all
@@ -301,7 +301,8 @@ class Cluster:
     # -- one probe ----------------------------------------------------------------------------------------------------
 
     async def _measure(self, probe: AnyProbe, timeout: float, log: str) -> Measurement:
-        job = _Job(f"{secrets.token_hex(4)}-{next(self._numbers)}", probe, timeout, log or self._log_name(probe))
+        number = next(self._numbers)
+        job = _Job(f"{secrets.token_hex(4)}-{number}", probe, timeout, log or log_name(probe, number))
         try:
             measurement = await self._in_turn(job, alone=probe.exclusive)
             elsewhere = measurement.status in _HOST_DEPENDENT and self._places() > {job.where}
@@ -501,9 +502,6 @@ class Cluster:
         self._behind.add(task)
         task.add_done_callback(self._behind.discard)
         return task
-
-    def _log_name(self, probe: AnyProbe) -> str:
-        return f"logs/{probe.__struct_config__.tag}-{int(time.time())}-{next(self._numbers)}.log"
 
 
 async def _result(future: Any) -> bytes | None:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from engines.cluster.parcels import Parcel, digest_here, place
-from engines.data.store import Store, digest_file
+from engines.data.store import Store, boot, digest_file
 from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
 from engines.workers.pool import Death, Pool, Slot
 
@@ -156,7 +156,7 @@ async def greet(session: str, capture_bytes: int, dask_worker: Any) -> bytes:
             threading.Thread(target=_expire, args=(session, host), name="lease", daemon=True).start()
     host.heard = time.monotonic()
     status = host.root.stat()
-    where = f"{socket.gethostname()}/{_boot()}/{status.st_dev}/{status.st_ino}"
+    where = f"{socket.gethostname()}/{boot()}/{status.st_dev}/{status.st_ino}"
     return encode(Greeting(host.token, where, platform.node(), host.slots))
 
 
@@ -303,9 +303,3 @@ def _taken(log: Path) -> bytes:
     except OSError:
         return b""
     return data
-
-
-def _boot() -> str:
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import msgspec
 
+from engines.data.sound import weights_of
 from engines.data.store import Store, digest_file
 from engines.probe import AnyProbe, Check, Describe, Import, LoadInputs, Sanitize
 from engines.spec import parse
 
 _DIGEST = "[0-9a-f]{64}"
-# A stored model names its weights files by their digests; the text stands in the protobuf as it is.
-_WEIGHTS = re.compile(rf"weights/({_DIGEST})\.bin".encode())
 _NAMES = re.compile(
     rf"models/{_DIGEST}\.onnx|models/weights/{_DIGEST}\.bin|inputs/{_DIGEST}/[A-Za-z0-9_-][A-Za-z0-9._-]*"
 )
@@ -55,10 +54,10 @@ class Packer:
         return self._known[name]
 
     def _model(self, path: Path) -> Iterator[Parcel]:
-        for name in sorted({found.decode() for found in _WEIGHTS.findall(path.read_bytes())}):
-            file = self._store.weights / f"{name}.bin"
+        for name in sorted(weights_of(path)):
+            file = self._store.root / name
             if file.exists():  # else the text was no weights file's name
-                yield Parcel(f"models/weights/{name}.bin", name, file.stat().st_size)
+                yield Parcel(name, file.stem, file.stat().st_size)
         yield Parcel(f"models/{path.name}", path.stem, path.stat().st_size)
 
     def _inputs(self, index: Path) -> Iterator[Parcel]:

@@ -86,7 +86,7 @@ def worst(results: Iterable[SampleResult], criterion: Criterion) -> tuple[str, s
 def by_sample(measurement: Measurement) -> dict[str, tuple[SampleResult, ...]]:
     """Every result of every run, by sample, in the order of the first run."""
     found: dict[str, tuple[SampleResult, ...]] = {r.sample: () for r in measurement.results}
-    for run in (measurement.results, *measurement.runs):
+    for run in measurement.each_run:
         for r in run:
             found[r.sample] = (*found.get(r.sample, ()), r)
     return found
@@ -107,8 +107,7 @@ def unpatched(measurement: Measurement, names: Collection[str]) -> Measurement:
 
 def worst_run(measurement: Measurement, criterion: Criterion) -> Measurement:
     """The measurement as its worst run alone would have given it, as what comes and goes shows in some runs only."""
-    runs = (measurement.results, *measurement.runs)
-    chosen = max(runs, key=lambda run: worst(run, criterion)[2])
+    chosen = max(measurement.each_run, key=lambda run: worst(run, criterion)[2])
     return msgspec.structs.replace(measurement, results=chosen, runs=())
 
 
@@ -118,9 +117,7 @@ def judge_whole(measurement: Measurement, criterion: Criterion, sample: str = ""
         return Verdict(measurement.assumed)
     if measurement.status != "ok":
         return _unresolved(measurement)
-    results = [
-        r for run in (measurement.results, *measurement.runs) for r in run if not sample or _of(r.sample, sample)
-    ]
+    results = [r for run in measurement.each_run for r in run if not sample or _of(r.sample, sample)]
     if not any(r.outputs for r in results):
         return Verdict("unresolved", "different-outputs", detail="nothing was compared")
     _, _, bad = worst(results, criterion)
@@ -140,7 +137,7 @@ def judge(measurement: Measurement, criterion: Criterion, signature: Signature) 
         return _judge_status(measurement, signature)
     if measurement.status != "ok":
         return _unresolved(measurement)
-    verdicts = [_judge_run(run, criterion, signature) for run in (measurement.results, *measurement.runs)]
+    verdicts = [_judge_run(run, criterion, signature) for run in measurement.each_run]
     return max(verdicts, key=lambda v: (v.kind == "fail", v.kind == "unresolved", v.effect or 0.0))
 
 

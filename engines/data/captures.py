@@ -22,7 +22,7 @@ from engines.backends.base import BuildRequest, Built, Engine, EngineFault, Engi
 from engines.backends.builds import Kept, outside_bytes, shut
 from engines.data import originals, samples
 from engines.data.sound import Sealed
-from engines.data.store import Store
+from engines.data.store import Store, boot
 from engines.graph import load
 from engines.graph.cut import Cut, cut
 from engines.graph.index import GraphIndex, Tensor
@@ -141,7 +141,7 @@ class _Captures:
             self._engine = engine(reference)
         except (EngineMissing, EngineFault) as error:
             raise ReferenceFailed(f"The reference {reference} is not available: {error}") from error
-        question = (self._engine.info.fingerprint, str(spec.parse(reference)), model.digest, inputs, _boot())
+        question = (self._engine.info.fingerprint, str(spec.parse(reference)), model.digest, inputs, boot())
         name = hashlib.sha256("\0".join(question).encode()).hexdigest()[:32]
         self._folder = store.captures / name / _file_name(sample)
 
@@ -350,10 +350,3 @@ def _file_name(sample: str) -> str:
     """A sample id as a folder's name: readable, and distinct where the readable part is not."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", sample)[:64]
     return f"{plain}-{hashlib.sha256(sample.encode()).hexdigest()[:8]}"
-
-
-@functools.cache
-def _boot() -> str:
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""

@@ -5,6 +5,7 @@ A file is written under a temporary name, fsynced and renamed before anyone is t
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import secrets
@@ -96,3 +97,11 @@ def keep(target: Path, data: bytes) -> None:
             return
     with atomic(target) as temporary:
         temporary.write_bytes(data)
+
+
+@functools.cache
+def boot() -> str:
+    """Which start of this machine it is; "" where the system does not tell. A process id means something within one alone."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""

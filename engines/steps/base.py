@@ -134,7 +134,7 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class StepContext(msgspec.Struct, frozen=True, dict=True):
     """All that a step may know. ``params`` are the flow's ``with`` values, checked against the step's ``params`` struct.
-    ``capabilities`` is the engine's ``EngineInfo`` as plain data."""
+    ``engine_info`` is the engine's ``EngineInfo`` as plain data."""
 
     engine: str
     reference: str
@@ -147,6 +147,14 @@ class StepContext(msgspec.Struct, frozen=True, dict=True):
     visit: int = 1  # how many times this node was entered
     settings: Mapping[str, Any] = {}  # what double-check changed for the next visit
     problem: Mapping[str, Any] = {}  # the PROBLEM as plain data (inputs, seed, shapes, ranges, metric, ...)
+
+    def can(self, what: str, *, untold: bool = False) -> bool:
+        """Whether the engine has a capability; ``untold``: what an engine that says nothing of it is taken for."""
+        return bool(self.engine_info.get("capabilities", {}).get(what, {"present": untold})["present"])
+
+    def reason(self, what: str) -> str:
+        """Why it has not; "" where it does not say."""
+        return str(self.engine_info.get("capabilities", {}).get(what, {}).get("reason", ""))
 
 
 class Finish(msgspec.Struct, Generic[OutcomeT], frozen=True):

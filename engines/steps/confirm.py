@@ -48,7 +48,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     # What does not build gives no values that could be patched.
     patchable = not ctx.check and ask.signature.kind != "build"
     patches, keep, fits = (yield from walk_forward(ask, case, params.most_patches)) if patchable else ((), (), True)
-    if not fits and ctx.engine_info.get("capabilities", {}).get("keep", {"present": False})["present"]:
+    if not fits and ctx.can("keep"):
         patches = ()  # its values cannot be fed: the next round keeps its nodes in FP32 instead
         keep = yield from widened(ask, keep, params.most_patches)
     culprit = Culprit(
@@ -162,7 +162,7 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
 
 def _fails(ask: Inquiry, case: Case, m: Measurement) -> bool:
     if case.candidate.edits and case.signature is not None:
-        results = [r for run in (m.results, *m.runs) for r in run]
+        results = [r for run in m.each_run for r in run]
         scores = [s for r in results for s in r.outputs if s.name in case.signature.outputs]
         return any(over(s, ask.criterion) for s in scores)
     return ask.verdict(m).failed

@@ -91,9 +91,8 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     params = msgspec.convert(dict(ctx.params), LayerwiseParams)
     findings = yield from prepared(ctx)
     ask: Inquiry = yield from inquiry(ctx, findings)
-    capability = ctx.engine_info.get("capabilities", {}).get("mark", {"present": True})
-    if not capability["present"]:
-        raise StepRefused(f"Layerwise cannot run on {ctx.engine}: {capability['reason']}")
+    if not ctx.can("mark", untold=True):
+        raise StepRefused(f"Layerwise cannot run on {ctx.engine}: {ctx.reason('mark')}")
 
     if ctx.check:
         raise StepRefused("An external check judges whole candidates and cannot watch single tensors; go on to reduce.")
@@ -226,18 +225,17 @@ def _ways(ctx: StepContext) -> dict[str, str]:
     """How tensors can be watched -> engine spec, in the order to try: as asked for; then by the engine's listener, if it has one.
     What cannot be built with more outputs, or is cured by them, may be built with a listener."""
     spec = parse(ctx.engine)
-    capabilities = ctx.engine_info.get("capabilities", {})
     asked = spec.get("observe", "outputs")
     ways = {asked: ctx.engine}
     for way, needs in (("unfused", "unfused-debug-tensors"), ("debug", "debug-tensors")):
-        if asked == "outputs" and capabilities.get(needs, {"present": False})["present"]:
+        if asked == "outputs" and ctx.can(needs):
             ways[way] = str(spec.with_option("observe", way))
     return ways
 
 
 def _groups(ask: Inquiry) -> Sub:
     """The layers of the built engine, nothing watched, that stand for several nodes; none where it does not tell."""
-    if not ask.ctx.engine_info.get("capabilities", {}).get("layers", {"present": False})["present"]:
+    if not ask.ctx.can("layers"):
         return ()
     yield Note("which nodes does the engine join?")
     m: Measurement = yield ask.whole((ask.findings.sample,), record=True)
@@ -288,7 +286,7 @@ def _fed_both_ways(ask: Inquiry, candidate: Candidate) -> Sub:
 def _worst_of(ask: Inquiry, m: Measurement) -> dict[str, Score]:
     """The judged scores by name, each the worst of all runs; none where the probe could not be answered."""
     found: dict[str, Score] = {}
-    for run in (m.results, *m.runs) if m.status == "ok" and m.results else ():
+    for run in m.each_run if m.status == "ok" and m.results else ():
         for score in ask.row(msgspec.structs.replace(m, results=run, runs=())).outputs:
             held = found.get(score.name)
             if held is None or badness(score, ask.criterion) > badness(held, ask.criterion):
@@ -429,7 +427,7 @@ def _first_bad(ask: Inquiry, inherited: dict[int, Score]) -> tuple[int, ...]:
 
 def _moves(ask: Inquiry, m: Measurement, at_least: float) -> bool:
     """Whether the transplanted error moves the outputs over tolerance, and by this part of e0."""
-    results = [r for run in (m.results, *m.runs) for r in run]
+    results = [r for run in m.each_run for r in run]
     moved = [s for r in results for s in r.effect if s.name in ask.signature.outputs or not ask.signature.outputs]
     worst = max((badness(s, ask.criterion) for s in moved), default=0.0)
     return any(over(s, ask.criterion) for s in moved) and worst >= at_least * min(ask.signature.error, LARGE)

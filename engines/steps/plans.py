@@ -22,6 +22,7 @@ from engines.steps.prepare import all_feeds
 from engines.steps.ranking import MOST_EFFECTS
 from engines.steps.reduce import ReduceParams
 from engines.steps.repeat import RepeatParams
+from engines.steps.switches import switches
 from engines.steps.tactics import TacticsParams
 from engines.steps.workaround import SPREAD_BUDGET, TIMED, WorkaroundParams
 
@@ -62,7 +63,7 @@ def inputs(ctx: StepContext, _size: Size) -> Plan:
 def repeat(ctx: StepContext, size: Size) -> Plan:
     """One build run again and again; fresh builds where the engine's builds may differ, or the check again."""
     params = msgspec.convert(dict(ctx.params), RepeatParams)
-    again = ctx.check or _can(ctx, "rebuild")
+    again = ctx.check or ctx.can("rebuild")
     runs = max(params.runs, min(params.most_runs, ctx.findings.looks))
     same = () if ctx.check else (_one(ctx, runs=runs),)
     return Plan((*_before(ctx, size), *same, *((_one(ctx, params.builds),) if again else ())))
@@ -77,10 +78,10 @@ def nondeterminism(ctx: StepContext, size: Size) -> Plan:
 
 
 def tactics(ctx: StepContext, size: Size) -> Plan:
-    """Optimizers: on, off, then one of n found by halving, alone and without it: 2 log2(n) + 1. Tactics: fresh builds, then as
+    """Switches: all on, all off, then one of n by halving, alone and without it: 2 log2(n) + 1. Tactics: fresh builds, then as
     many as it takes to halve the layers that differ."""
-    names = tuple(ctx.engine_info.get("optimizers", ()))
-    if _can(ctx, "tactics") and not ctx.check:
+    names = switches(ctx.engine, ctx.engine_info).names
+    if ctx.can("tactics") and not ctx.check:
         params = msgspec.convert(dict(ctx.params), TacticsParams)
         return Plan((*_before(ctx, size), _one(ctx, params.builds + 3 + _halvings(size.nodes))))
     if not names or ctx.check:
@@ -144,7 +145,7 @@ def confirm(ctx: StepContext, size: Size) -> Plan:
     again = _part(ctx, params.repeats - min(params.repeats, max(0, verified - 1)) + 1, ahead=False)
     cured: tuple[Work, ...] = () if ctx.check else (_one(ctx, 2), _all(ctx, real=True), _one(ctx))
     signature = ctx.findings.round_signature or ctx.findings.signature
-    if cured and signature is not None and signature.nonfinite and _can(ctx, "keep"):
+    if cured and signature is not None and signature.nonfinite and ctx.can("keep"):
         # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at.
         cured = (*cured, _all(ctx, probes=2, real=True), Work("watched", 2, _row(ctx)))
     first = Plan(_before(ctx, size)) if case is not None else _reduction(ctx, size, ReduceParams())
@@ -156,11 +157,11 @@ def workaround(ctx: StepContext, size: Size) -> Plan:
     """An option is built twice on all samples and timed beside the engine as it is; else a search for nodes to keep."""
     findings = ctx.findings
     params = msgspec.convert(dict(ctx.params), WorkaroundParams)
-    if findings.optimizers or findings.tactics or findings.looks > 1 or _can(ctx, "precision-hint"):
+    if findings.optimizers or findings.options or findings.tactics or findings.looks > 1 or ctx.can("precision-hint"):
         runs = findings.looks * 3 if findings.looks > 1 else 1
-        tried = _all(ctx, runs, params.builds + _can(ctx, "casts"), real=True)
+        tried = _all(ctx, runs, params.builds + ctx.can("casts"), real=True)
         return Plan((*_before(ctx, size), Work("read"), tried, _one(ctx, 2, TIMED)), size.captured)
-    if not _can(ctx, "keep"):
+    if not ctx.can("keep"):
         return Plan(_before(ctx, size), size.captured)
     return _kept(ctx, size, SPREAD_BUDGET if findings.spread and not findings.culprits else params.budget)
 
@@ -262,10 +263,6 @@ def _row(ctx: StepContext) -> int:
     """Rows of the sample that the search works on; 1 where it is not chosen yet."""
     sample = ctx.findings.sample
     return rows((sample,), ctx.findings.samples) if sample else 1
-
-
-def _can(ctx: StepContext, what: str) -> bool:
-    return bool(ctx.engine_info.get("capabilities", {}).get(what, {"present": False})["present"])
 
 
 def _halvings(n: int) -> int:

@@ -112,7 +112,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
     def result(outcome: str, keep: tuple[int, ...], m: Measurement, *, minimal: bool = False) -> Kept:
         seen = by_sample(m)
         error = worst([r for runs in seen.values() for r in runs], ask.criterion)[2] if seen else HUGE
-        good = len(seen) - len(failing(m, ask.criterion))
+        good = len(seen) - len(_uncured(m, ask.criterion))
         reason = "" if m.status == "ok" else m.message
         return Kept(outcome, keep, error, minimal, len(tried), good, len(seen), dict(m.artifacts), reason)
 
@@ -162,7 +162,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         if judge_whole(final, aim).passed or tighter or len(tried) >= params.budget:
             break
         # A sample that this set does not cure joins the search; the worst first, a few at a time.
-        over = failing(final, aim)
+        over = _uncured(final, aim)
         fed = [s if _rows(ask.findings, s) else s.partition("/")[0] for s in over[:3]]
         more = tuple(dict.fromkeys((*working, *fed)))
         if more == working and (accepted is not None or working == everywhere):
@@ -184,7 +184,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
     return result("found", keep, final, minimal=minimal)
 
 
-def failing(m: Measurement, criterion: Criterion) -> list[str]:
+def _uncured(m: Measurement, criterion: Criterion) -> list[str]:
     """The samples that are over tolerance in any run, the worst first."""
     errors = {s: worst(runs, criterion)[2] for s, runs in by_sample(m).items() if exceed(runs, criterion)}
     return sorted(errors, key=lambda s: -errors[s])
@@ -192,12 +192,11 @@ def failing(m: Measurement, criterion: Criterion) -> list[str]:
 
 def keepable(ask: Inquiry) -> tuple[int, ...]:
     """The nodes that can be kept in higher precision here. Raises StepRefused where there are none."""
-    capability = ask.ctx.engine_info.get("capabilities", {}).get("keep", {"present": True})
-    if capability["present"]:
+    if ask.ctx.can("keep", untold=True):
         return tuple(range(len(ask.index.nodes)))
     found = tuple(layer.node for layer in leavable(ask.index))
     if not found:
-        raise StepRefused(f"{ask.ctx.engine} cannot keep single nodes in higher precision: {capability['reason']}")
+        raise StepRefused(f"{ask.ctx.engine} cannot keep single nodes in higher precision: {ask.ctx.reason('keep')}")
     return found
 
 

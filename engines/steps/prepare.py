@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import badness, judge_check, judge_whole, limit, worst
+from engines.compare.judge import badness, exceed, judge_check, judge_whole, limit, worst
 from engines.compare.tolerance import criterion
 from engines.data.sources import paths
 from engines.graph import ranges
@@ -148,7 +148,7 @@ def whole(
         reference=reference or ctx.reference,
         candidate=Candidate(severed=ranges.encode(())),
     )
-    if not ctx.engine_info.get("capabilities", {}).get("run", {"present": True})["present"]:
+    if not ctx.can("run", untold=True):
         rest = {**rest, "runs": 0}
     return msgspec.structs.replace(probe, **rest)
 
@@ -172,14 +172,13 @@ def lock(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub:
     if measurement.status != "ok" or not judge_whole(measurement, rule).failed:
         return findings
     # An intermittent failure may sit in any run of the build.
-    runs = (measurement.results, *measurement.runs)
-    chosen = next(over for run in runs if (over := failing(run, rule)))
+    chosen = next(over for run in measurement.each_run if (over := failing(run, rule)))
     name = worst(chosen, rule)[0]
     result = next(r for r in chosen if r.sample == name)
     feed, _, row = name.partition("/")
     fed = feed
     # Rows that fail now and then may be failing together: they are not told apart.
-    if row and len(runs) == 1 and any(s.id == feed and s.rows for s in findings.samples):
+    if row and not measurement.runs and any(s.id == feed and s.rows for s in findings.samples):
         yield Note(f"does {name} fail alone?")
         alone: Measurement = yield whole(ctx, findings, samples=(name,))
         if judge_whole(alone, rule).failed and worst(alone.results, rule)[2] >= worst((result,), rule)[2] / 2:
@@ -201,7 +200,7 @@ def all_feeds(findings: Findings) -> tuple[str, ...]:
 
 def failing(results: Iterable[SampleResult], rule: Criterion) -> tuple[SampleResult, ...]:
     """The results over tolerance: the real ones where any real one fails, else the random ones."""
-    over = [r for r in results if any(badness(s, rule) > limit(rule, s.name) for s in r.outputs)]
+    over = [r for r in results if exceed((r,), rule)]
     real = [r for r in over if r.sample.startswith("real:")]
     return tuple(real or over)
 

@@ -36,10 +36,8 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         if findings.signature is None:
             return Finish(_never(looks), findings)
     signature = findings.signature or Signature(kind="check", sample=findings.sample)
-    capabilities = ctx.engine_info.get("capabilities", {})
     # Tactics are told apart by builds that pass: where every build fails, they are no quick question.
-    chooses = capabilities.get("tactics", {"present": False})["present"]
-    switchable = not chooses and bool(switches(ctx.engine, ctx.engine_info).names)
+    switchable = not ctx.can("tactics") and bool(switches(ctx.engine, ctx.engine_info).names)
     base = RepeatOutcome(switchable=switchable and signature.kind == "accuracy")
     if signature.kind != "accuracy":
         # A build that fails and a run that crashes leave nothing to run again.
@@ -57,9 +55,8 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
     base = msgspec.structs.replace(
         base, builds=1, runs=runs, failures=failures, interval_low=low, interval_high=high, bitwise_varies=same.varies
     )
-    rebuild = capabilities.get("rebuild", {"present": False, "reason": "this engine always builds the same."})
     # One build that fails in some runs needs no other build to show that the fault comes and goes.
-    if failures < runs and (failures or signature.looks > 1 or not rebuild["present"]):
+    if failures < runs and (failures or signature.looks > 1 or not ctx.can("rebuild")):
         outcome = msgspec.structs.replace(
             base,
             behaviour="same-engine",
@@ -69,9 +66,10 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         said = f"One and the same build fails in {failures} of {runs} runs: {_percent(low, high)}.{_from_here(looks, 'runs')}"
         outcome = msgspec.structs.replace(outcome, message=said)
         return Finish(outcome, msgspec.structs.replace(findings, looks=looks))
-    if rebuild["present"]:
+    if ctx.can("rebuild"):
         return (yield from _builds(ctx, findings, params, base))
-    message = f"It fails in {failures} of {runs} runs of one build. A new build would not differ: {rebuild['reason']}"
+    reason = ctx.reason("rebuild") or "this engine always builds the same."
+    message = f"It fails in {failures} of {runs} runs of one build. A new build would not differ: {reason}"
     return Finish(msgspec.structs.replace(base, behaviour="steady", message=message), findings)
 
 
@@ -97,7 +95,7 @@ def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: Re
     failing, answered = 0, 0
     what = "the check again," if ctx.check else "fresh build"
     # What each build chose is kept: comparing good builds with bad ones is the next question.
-    record = {"record": True} if _chooses(ctx) and not ctx.check else {}
+    record = {"record": True} if ctx.can("tactics") and not ctx.check else {}
     for attempt in range(1, params.builds + 1):
         yield Note(f"{what} {attempt} of {params.builds}", expected=params.builds - attempt + 1)
         probe = whole(ctx, findings, samples=(findings.sample,) if findings.sample else ())
@@ -129,11 +127,6 @@ def _from_here(needed: int, things: str) -> str:
     )
 
 
-def _chooses(ctx: StepContext) -> bool:
-    """Whether a build says which kernels it chose."""
-    return bool(ctx.engine_info.get("capabilities", {}).get("tactics", {"present": False})["present"])
-
-
 def iterations(params: RepeatParams) -> int:
     """How many builds ``until`` allows. Raises StepRefused (exit code 2) for what it does not know."""
     if params.until in ("", "good", "bad"):
@@ -155,7 +148,7 @@ def _until(ctx: StepContext, findings: Findings, until: str, most: int) -> Steps
         yield Note(f"{what} {len(rows) + 1}", expected=-1 if stop else most - len(rows))
         probe = whole(ctx, findings, samples=samples)
         if isinstance(probe, Measure) and wanted:
-            probe = msgspec.structs.replace(probe, save="repeat", record=_chooses(ctx))
+            probe = msgspec.structs.replace(probe, save="repeat", record=ctx.can("tactics"))
         probe = msgspec.structs.replace(probe, attempt=len(rows), exclusive=True)
         m: Measurement = yield probe
         verdict = _verdict(ctx, findings, m)

@@ -31,8 +31,7 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
     params = msgspec.convert(dict(ctx.params), TacticsParams)
     findings: Findings = yield from prepared(ctx)
     can = switches(ctx.engine, ctx.engine_info)
-    chooses = ctx.engine_info.get("capabilities", {}).get("tactics", {"present": False})
-    if chooses["present"] and not ctx.check:
+    if ctx.can("tactics") and not ctx.check:
         if findings.signature is None or findings.signature.kind != "accuracy":
             return Finish(TacticsOutcome(message="Builds that cannot be run show no tactic at fault."), findings)
         chosen: Finish[TacticsOutcome] = yield from kernels(ctx, findings, params.builds)
@@ -41,8 +40,8 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
         # Every build fails, so there is no good one to compare kernels with; its options can still be switched.
         return (yield from _switched(ctx, findings, can))
     if ctx.check or not can.names:
-        reason = ctx.engine_info.get("capabilities", {}).get("optimizers", {"reason": ""})["reason"]
-        why = "an external check chooses its own engine" if ctx.check else reason or "this engine has none to switch"
+        reason = ctx.reason("optimizers") or "this engine has none to switch"
+        why = "an external check chooses its own engine" if ctx.check else reason
         return Finish(TacticsOutcome(message=f"No optimizers can be searched: {why.rstrip('.')}."), findings)
     return (yield from _switched(ctx, findings, can))
 

@@ -48,14 +48,13 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
                 f"error {chosen.error:.3g}."
             )
             break
-    capability = ctx.engine_info.get("capabilities", {}).get("keep", {"present": False, "reason": ""})
-    if chosen is None and (capability["present"] or leavable(ask.index)) and not ctx.check:
+    if chosen is None and (ctx.can("keep") or leavable(ask.index)) and not ctx.check:
         kept: Kept = yield from _kept(ask, params)
         message, files = say(ask, kept), kept.files
         if kept.outcome == "found":
             chosen = as_workaround(ask, kept)
-    elif chosen is None and capability["reason"]:
-        message = f"{message} Keeping nodes in higher precision: {capability['reason']}"
+    elif chosen is None and (reason := ctx.reason("keep")):
+        message = f"{message} Keeping nodes in higher precision: {reason}"
     if tried:
         message = f"{tried} {message}"
         chosen = msgspec.structs.replace(chosen, tried=tried) if chosen else None
@@ -122,8 +121,7 @@ def _options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:
     varies = findings.looks > 1 or any(c.cause == "nondeterminism" for c in findings.culprits)
     if varies and spec.get("threads", declared.get("threads", "1")) != "1":
         options.append(("threads", str(spec.with_option("threads", "1"))))
-    hint = ctx.engine_info.get("capabilities", {}).get("precision-hint", {"present": False})
-    if hint["present"] and not options:
+    if ctx.can("precision-hint") and not options:
         options.append(("option", str(spec.with_option("precision", "f32"))))
     return options
 
@@ -131,9 +129,8 @@ def _options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:
 def _casts(ask: Inquiry) -> Sub:
     """What casts in the model do where the engine takes them but retypes as it likes: one sentence; nothing where that is no
     question here. The nodes are those of the minimal cases, up to where their values fit again."""
-    capabilities = ask.ctx.engine_info.get("capabilities", {})
     keep = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
-    if ask.ctx.check or not keep or not capabilities.get("casts", {"present": False})["present"]:
+    if ask.ctx.check or not keep or not ask.ctx.can("casts"):
         return ""
     size = f"the {len(keep)} nodes of the {'case' if len(ask.findings.culprits) == 1 else 'cases'}"
     yield Note(f"casts in the model around {size}")
@@ -175,7 +172,7 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
     ]
     if not all(good):
         return None
-    error = max(worst(rows, ask.criterion)[2] for m in results for rows in (m.results, *m.runs))
+    error = max(worst(rows, ask.criterion)[2] for m in results for rows in m.each_run)
     changed = tuple(f"{k}={v}" for k, v in parse(engine).options if parse(ask.ctx.engine).get(k) != v)
     before: Measurement = yield ask.plain((findings.sample,), runs=TIMED, exclusive=True)
     after: Measurement = yield ask.plain((findings.sample,), engine=engine, runs=TIMED, exclusive=True, forbid=forbid)

@@ -11,15 +11,8 @@ class ExecutorLost(Exception):
     """No probe can be answered any more, through no fault of a probe. The message says what to do. Nothing was learnt."""
 
 
-class Executor(Protocol):
-    """``slots``: probes at a time, known once it has started."""
-
-    @property
-    def slots(self) -> int: ...
-
-    async def start(self) -> None:
-        """Make ready. Raises ``ExecutorLost``."""
-        ...
+class Prober(Protocol):
+    """What answers probes: an executor, or a test's oracle."""
 
     async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
         """Answer the probe, whatever happens to whoever works on it; ``cancelled`` after ``stop``. ``timeout``: seconds from the
@@ -33,4 +26,15 @@ class Executor(Protocol):
 
     def snapshot(self) -> list[Any]:
         """What every slot is doing now (``engines.workers.pool.Slot``)."""
+        ...
+
+
+class Executor(Prober, Protocol):
+    """``slots``: probes at a time, known once it has started."""
+
+    @property
+    def slots(self) -> int: ...
+
+    async def start(self) -> None:
+        """Make ready. Raises ``ExecutorLost``."""
         ...

@@ -581,8 +581,7 @@ class Pool:
         return self._root / "logs" / f"worker-{slot.number}.log"
 
     def _log_name(self, probe: AnyProbe) -> str:
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-        return f"logs/{probe.__struct_config__.tag}-{stamp}-{os.getpid()}-{next(self._numbers)}.log"
+        return log_name(probe, next(self._numbers))
 
 
 def _cancelled() -> Measurement:
@@ -614,3 +613,9 @@ def _affinity(slot: _Slot, job: _Job) -> tuple[int, int]:
 
 
 __all__ = ["Death", "Pool", "Progress", "Slot"]
+
+
+def log_name(probe: AnyProbe, number: int) -> str:
+    """Where the log of a probe goes, below the session folder, unless told. ``number``: another one for each probe."""
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    return f"logs/{probe.__struct_config__.tag}-{stamp}-{os.getpid()}-{number}.log"

@@ -27,9 +27,9 @@ from wizard.report.document import (
 )
 from wizard.report.probe import size, verdict
 from wizard.report.stage import stage
-from wizard.report.vicinity import Vicinity, described, ids, vicinity
+from wizard.report.vicinity import Vicinity, ids, vicinity
 from wizard.report.words import count, elide, listing, margin, number, switch
-from wizard.session.state import State, Visit
+from wizard.session.state import State, Visit, described
 
 Table = list[dict[str, Any]]
 

@@ -8,6 +8,7 @@ from html import escape
 from engines.compare.values import Values
 from engines.probe import HUGE
 from wizard.report.document import Depth, Search
+from wizard.report.probe import WORDS
 from wizard.report.vicinity import Vicinity
 from wizard.report.words import count, elide, number, visible
 
@@ -134,13 +135,7 @@ def tally(search: Search) -> str:
     return ", ".join(f"{n} {word}" for word, n in counts.items() if n)
 
 
-_SAID = {
-    "passes": "passes",
-    "fails": "fails",
-    "unresolved": "cannot tell",
-    "running": "running",
-    "done": "without a verdict",
-}
+_SAID = {**WORDS, "done": "without a verdict"}
 
 
 def heat(values: Values) -> str:

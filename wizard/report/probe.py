@@ -19,9 +19,11 @@ from engines.probe import (
 )
 from engines.spec import parse
 from engines.steps.base import Findings
+from wizard.report.vicinity import ids
 from wizard.report.words import count, elide, number
 
 Outcome = Literal["passes", "fails", "unresolved", "running", "done"]
+WORDS = {"passes": "passes", "fails": "fails", "unresolved": "cannot tell", "running": "running", "done": "done"}
 
 
 def tried(probe: AnyProbe | None) -> str:
@@ -80,11 +82,8 @@ def _part(candidate: Candidate) -> str:
     return f"{'node' if _many(candidate.nodes) == 1 else 'nodes'} {elide(candidate.nodes, 40)}"
 
 
-def _many(ids: str) -> int:
-    try:
-        return len(ranges.decode(ids))
-    except ValueError:
-        return 0
+def _many(nodes: str) -> int:
+    return len(ids(nodes))
 
 
 def verdict(probe: AnyProbe | None, measurement: Measurement | None, findings: Findings) -> tuple[Outcome, str]:

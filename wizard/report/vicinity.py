@@ -6,9 +6,7 @@ import msgspec
 
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Tensor
-from engines.probe import Describe
 from engines.steps.base import Findings
-from wizard.session.state import State
 
 
 class Spot(msgspec.Struct, frozen=True):
@@ -128,20 +126,8 @@ def suspected(findings: Findings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(nodes for nodes in found if nodes and nodes != ranges.ALL))
 
 
-def described(state: State, model: str) -> str:
-    """The digest of the graph's index of the working model, "" where nobody asked for it."""
-    for key, asked in reversed(state.asked.items()) if isinstance(state.asked, dict) else ():
-        if isinstance(asked.probe, Describe) and asked.probe.model == model and key in state.known:
-            measurement = state.known[key].measurement
-            if measurement is not None and measurement.status == "ok":
-                try:
-                    return measurement.artifact("index")
-                except (KeyError, ValueError):
-                    return ""
-    return ""
-
-
 def ids(nodes: str) -> tuple[int, ...]:
+    """The node ids of a text of ranges; none where it is none."""
     try:
         return ranges.decode(nodes)
     except ValueError:

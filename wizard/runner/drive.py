@@ -5,7 +5,7 @@ import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -14,7 +14,7 @@ from engines.data.store import Store
 from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Check, Describe, Inspect, Measure, Measurement, key
 from engines.steps.base import Described, Findings, Finish, Note, StepContext, StepSpec
-from engines.workers.executor import ExecutorLost
+from engines.workers.executor import ExecutorLost, Prober
 from wizard import trust
 from wizard.problem import Problem
 from wizard.runner.ledger import Ledger, known_measurement
@@ -25,16 +25,6 @@ from wizard.session.state import fingerprint
 
 LOOK = 600.0  # seconds to look at an engine: to load its libraries, to find its device
 _BREATH = 0.02  # seconds of answering from the journal before other tasks get their turn
-
-
-class Prober(Protocol):
-    """What answers probes: the pool, or a test's oracle."""
-
-    async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement: ...
-
-    async def stop(self, hard: bool = False) -> None: ...
-
-    def snapshot(self) -> list[Any]: ...
 
 
 class Guarded:

@@ -10,12 +10,12 @@ import msgspec
 
 from engines.data.store import Store
 from engines.graph.index import GraphIndex
-from engines.probe import Describe, LoadInputs, Measurement, SampleInfo
+from engines.probe import LoadInputs, Measurement, SampleInfo
 from engines.steps.base import StepContext, StepSpec
 from engines.steps.cost import Cost, Plan, Seen, Size, cost, seen
 from wizard.runner.drive import index_of, replayed
 from wizard.runner.ledger import asked_probe
-from wizard.session.state import State
+from wizard.session.state import State, described
 
 OVERRUN = 5  # a plan that is used up goes on with one more probe for each five that were answered
 SLOW = 0.2  # a probe that takes longer than expected is taken to need this part of what it has taken
@@ -97,12 +97,8 @@ def _size(ctx: StepContext, state: State, store: Store) -> Size:
 
 def _index(ctx: StepContext, state: State, store: Store) -> GraphIndex | None:
     """The working model's graph, with the shapes of a reference run, where a step has asked for it."""
-    for name, asked in reversed(list(state.asked.items())):
-        probe, known = asked.probe, state.known.get(name)
-        answer = known.measurement if known else None
-        if isinstance(probe, Describe) and probe.model == ctx.findings.model and answer and answer.status == "ok":
-            return index_of(store.root, answer.artifact("index"))
-    return None
+    digest = described(state, ctx.findings.model)
+    return index_of(store.root, digest) if digest else None
 
 
 def _bytes(folder: Path) -> int:

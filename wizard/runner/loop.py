@@ -19,12 +19,13 @@ from engines.probe import AnyProbe, Check, LoadInputs, Measure, key
 from engines.spec import parse
 from engines.steps.base import Finish, Note, StepContext, StepRefused, StepSpec
 from engines.steps.cost import Cost
+from engines.workers.executor import Prober
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.report.words import size
 from wizard.runner import progress
 from wizard.runner.context import step_context
-from wizard.runner.drive import Drive, Fingerprints, Guarded, Prober, Stopped
+from wizard.runner.drive import Drive, Fingerprints, Guarded, Stopped
 from wizard.runner.estimate import Estimate, Experience, estimate, left
 from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options

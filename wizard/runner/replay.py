@@ -21,12 +21,13 @@ from engines.graph import ranges
 from engines.probe import HUGE, AnyProbe, Check, Measure, Measurement, key
 from engines.spec import EngineSpec, parse
 from engines.steps.base import Findings, StepRefused, StepSpec
+from engines.workers.executor import Prober
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.runner.client import Client
 from wizard.runner.context import step_context
-from wizard.runner.drive import Fingerprints, Guarded, Prober, replayed
+from wizard.runner.drive import Fingerprints, Guarded, replayed
 from wizard.runner.ledger import Ledger, asked_probe, known_measurement
 from wizard.runner.options import Options
 from wizard.session import folder as folders

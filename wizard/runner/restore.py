@@ -7,9 +7,9 @@ asked again; what it makes must have the digest that it had.
 from engines.data import sound
 from engines.data.store import Damaged, Store
 from engines.probe import AnyProbe, Import, LoadInputs, Sanitize
+from engines.workers.executor import Prober
 from wizard.report.words import count, listing
 from wizard.runner import progress
-from wizard.runner.drive import Prober
 from wizard.runner.ledger import Ledger, asked_probe, known_measurement
 from wizard.session.problems import MENDING, SessionProblem
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.probe import AnyProbe, Import, Inspect, LoadInputs, Measure, Measurement
+from engines.probe import AnyProbe, Describe, Import, Inspect, LoadInputs, Measure, Measurement
 from engines.steps.base import Findings
 from wizard.session.events import (
     AnyEvent,
@@ -166,6 +166,16 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     def visits(self, node: str) -> int:
         """How often the route has entered this node."""
         return sum(v.node == node for v in self.route)
+
+
+def described(state: State, model: str) -> str:
+    """The digest of the index of a model's graph as it was described last; "" where no step has asked for it."""
+    for name, asked in reversed(list(state.asked.items())):
+        known = state.known.get(name)
+        answer = known.measurement if known else None
+        if isinstance(asked.probe, Describe) and asked.probe.model == model and answer and answer.status == "ok":
+            return answer.artifacts.get("index", "")
+    return ""
 
 
 def fold(events: Iterable[AnyEvent], state: State | None = None) -> State:

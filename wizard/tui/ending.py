@@ -18,7 +18,6 @@ from wizard.tui.scene import Scene, commands
 CAUSES: Mapping[str, str] = {
     "optimizer": "an optimizer of the engine changes the answer",
     "option": "an option of the engine changes the answer",
-    "tactic": "one of the kernels that the engine can choose is wrong",
     "kernel": "the engine computes this part wrongly",
     "nondeterminism": "the same input gives another result from run to run",
     "quantization": "small integers are too coarse for these values",

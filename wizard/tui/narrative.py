@@ -5,14 +5,13 @@ from collections.abc import Sequence
 import msgspec
 
 from wizard.flow import terms
+from wizard.report.probe import WORDS
 from wizard.report.words import count, duration
 from wizard.session.state import Visit
 from wizard.tui.board import Row
 from wizard.tui.ending import CARDS
 from wizard.tui.flowmap import title
 from wizard.tui.scene import Scene, answer_text, chosen_freely, offered
-
-WORDS = {"passes": "passes", "fails": "fails", "unresolved": "cannot tell", "running": "running", "done": "done"}
 
 
 class Entry(msgspec.Struct, frozen=True):

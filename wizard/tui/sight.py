@@ -10,8 +10,8 @@ import msgspec
 
 from engines.data.store import Store
 from engines.graph.index import GraphIndex
-from wizard.report.vicinity import Vicinity, described, ids, suspected, vicinity
-from wizard.session.state import State
+from wizard.report.vicinity import Vicinity, ids, suspected, vicinity
+from wizard.session.state import State, described
 from wizard.tui import pictures
 
 
