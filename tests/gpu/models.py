@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -149,3 +150,56 @@ def convolutions(folder: Path, batch: int = 2, size: int = 16) -> tuple[Path, Pa
     inputs = folder / f"{stem}_in.npz"
     np.savez(inputs, x=rng.standard_normal((batch, 8, size, size)).astype(np.float32))
     return _save(folder / f"{stem}.onnx", nodes, weights, (8, size, size)), inputs
+
+
+def fp8(folder: Path, width: int = 64, clipped: bool = True, stored: bool = False) -> tuple[Path, Path]:
+    """Four projections whose inputs and weights go through Q/DQ pairs of FP8 (E4M3), one scale a tensor. ``clipped``: the scale
+    of what enters the third is 16 times too small, so most of it saturates. ``stored``: weights are codes with a DequantizeLinear
+    alone. (model, inputs)
+
+    The float original is the model with its pairs taken out: the reference ``onnxruntime:quantization=bypass``.
+    """
+    rng = np.random.default_rng(13)
+    x = rng.standard_normal((16, width)).astype(np.float32)
+    nodes: list[onnx.NodeProto] = []
+    weights: list[onnx.TensorProto] = [helper.make_tensor("zero", TensorProto.FLOAT8E4M3FN, [], [0.0])]
+    value, seen = "x", x
+
+    def pair(source: str, largest: float, codes: np.ndarray | None = None) -> str:
+        """Quantize and dequantize, with the scale that gives 448 to the largest."""
+        scale = np.float32(max(largest, 1e-6) / 448)
+        weights.append(numpy_helper.from_array(np.array(scale), f"{source}.scale"))
+        quantizer = [f"{source}.scale", "zero"]
+        if codes is None:
+            made = helper.make_node(
+                "QuantizeLinear", [source, *quantizer], [f"{source}.codes"], name=f"{source}/Quantize"
+            )
+            nodes.append(made)
+        else:
+            raw = (codes / scale).astype(ml_dtypes.float8_e4m3fn)
+            weights.append(numpy_helper.from_array(raw, f"{source}.codes"))
+        nodes.append(
+            helper.make_node(
+                "DequantizeLinear", [f"{source}.codes", *quantizer], [f"{source}.back"], name=f"{source}/Dequantize"
+            )
+        )
+        return f"{source}.back"
+
+    for layer in range(4):
+        w = (rng.standard_normal((width, width)) / np.sqrt(width) * 1.5).astype(np.float32)
+        if not stored:
+            weights.append(numpy_helper.from_array(w, f"w{layer}"))
+        low = float(np.abs(seen).max()) / (16 if clipped and layer == 2 else 1)
+        reads = [pair(value, low), pair(f"w{layer}", float(np.abs(w).max()), w if stored else None)]
+        seen = seen @ w
+        nodes.append(helper.make_node("MatMul", reads, [f"m{layer}"], name=f"layer{layer}/MatMul"))
+        nodes.append(helper.make_node("Relu", [f"m{layer}"], [f"r{layer}"], name=f"layer{layer}/Relu"))
+        value, seen = f"r{layer}", np.maximum(seen, 0)
+    nodes.append(helper.make_node("Identity", [value], ["y"], name="end"))
+    stem = "fp8" + ("" if clipped else "_right") + ("_stored" if stored else "")
+    path, inputs = folder / f"{stem}.onnx", folder / f"{stem}_in.npz"
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", width]) for name in "xy"]
+    graph = helper.make_graph(nodes, stem, ends[:1], ends[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), path)
+    np.savez(inputs, x=x)
+    return path, inputs
