@@ -153,9 +153,9 @@ def convolutions(folder: Path, batch: int = 2, size: int = 16) -> tuple[Path, Pa
 
 
 def fp8(folder: Path, width: int = 64, clipped: bool = True, stored: bool = False) -> tuple[Path, Path]:
-    """Four projections whose inputs and weights go through Q/DQ pairs of FP8 (E4M3), one scale a tensor. ``clipped``: the scale
-    of what enters the third is 16 times too small, so most of it saturates. ``stored``: weights are codes with a DequantizeLinear
-    alone. (model, inputs)
+    """Four projections; inputs and weights of the second and third go through Q/DQ pairs of FP8 (E4M3), one scale a tensor.
+    ``clipped``: the scale of what enters the third is 16 times too small, so most of it saturates. ``stored``: weights are codes
+    with a DequantizeLinear alone. (model, inputs)
 
     The float original is the model with its pairs taken out: the reference ``onnxruntime:quantization=bypass``.
     """
@@ -187,10 +187,13 @@ def fp8(folder: Path, width: int = 64, clipped: bool = True, stored: bool = Fals
 
     for layer in range(4):
         w = (rng.standard_normal((width, width)) / np.sqrt(width) * 1.5).astype(np.float32)
-        if not stored:
+        quantized = layer in (1, 2)
+        if not (quantized and stored):
             weights.append(numpy_helper.from_array(w, f"w{layer}"))
-        low = float(np.abs(seen).max()) / (16 if clipped and layer == 2 else 1)
-        reads = [pair(value, low), pair(f"w{layer}", float(np.abs(w).max()), w if stored else None)]
+        reads = [value, f"w{layer}"]
+        if quantized:
+            largest = float(np.abs(seen).max()) / (16 if clipped and layer == 2 else 1)
+            reads = [pair(value, largest), pair(f"w{layer}", float(np.abs(w).max()), w if stored else None)]
         seen = seen @ w
         nodes.append(helper.make_node("MatMul", reads, [f"m{layer}"], name=f"layer{layer}/MatMul"))
         nodes.append(helper.make_node("Relu", [f"m{layer}"], [f"r{layer}"], name=f"layer{layer}/Relu"))
