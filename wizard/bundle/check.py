@@ -23,6 +23,7 @@ class Asked(msgspec.Struct, frozen=True):
     check: str = ""
     folder: str = ""
     timeout: float = 0.0
+    version: str = ""  # of the engine where it was found
 
 
 def script(culprit: Culprit, asked: Asked) -> str:
@@ -41,7 +42,7 @@ def judged(culprit: Culprit, asked: Asked) -> list[tuple[str, Any]]:
     """The values that decide the verdict."""
     criterion, signature = asked.criterion, culprit.case.signature
     outputs = (signature.outputs if signature and signature.outputs else ()) or culprit.case.outputs
-    chosen = runtime(parse(asked.engine))
+    chosen = runtime(parse(asked.engine), asked.version)
     rows: list[tuple[str, Any]] = [
         ("KIND", signature.kind if signature else "accuracy"),
         ("RUNTIME", "command" if asked.check else chosen.name),

@@ -4,54 +4,127 @@ import shlex
 
 from engines.compare.criterion import Criterion
 from engines.spec import EngineSpec
+from wizard.bundle.runtime import Runtime, runtime
+
+LONGEST = 500  # characters of an input's name that a command line still shows
+_CPU = ["CPUExecutionProvider"]
 
 
-def commands(engine: EngineSpec, criterion: Criterion, inputs: "tuple[str, ...]") -> list[str]:
-    """Shell lines to run inside the case's folder. ``inputs`` are the names of the case's inputs.
+def commands(engine: EngineSpec, criterion: Criterion, inputs: "tuple[str, ...]", version: str = "") -> list[str]:
+    """Shell lines to run inside the case's folder, for the case's engine. ``inputs`` are the names of the case's inputs,
+    ``version`` is the engine's where the case was found.
 
     Polygraphy compares element by element here, so its tolerances stand in for a relative L2.
     """
     atol, rtol = tolerances(criterion)
     compare = f"--load-inputs inputs.json --load-outputs expected.json --atol {atol:g} --rtol {rtol:g}"
-    flag = {"fp16": " --fp16", "bf16": " --bf16", "int8": " --int8", "fp8": " --fp8"}.get(
-        engine.get("precision", "fp16"), ""
-    )
-    lines = ["# the check that comes with the case: exit 1 while the fault lasts", "python check.py", ""]
-    if engine.name in ("onnxruntime", "emulate"):
-        model = "engine.onnx" if engine.name == "emulate" else "model.onnx"
-        lines += [
-            "# ONNX Runtime through Polygraphy (its optimizers at their default)",
-            f"polygraphy run {model} --onnxrt {compare}",
-            "",
-        ]
-    lines += ["# TensorRT, where there is one", f"polygraphy run model.onnx --trt{flag} {compare}"]
-    lines += trtexec(flag, inputs)
-    spec = shlex.quote(str(engine))
-    tolerance = (
-        f" --tolerance {criterion.tolerance:g}"
-        if criterion.metric != "elementwise"
-        else f" --atol {atol:g} --rtol {rtol:g}"
-    )
+    chosen = runtime(engine, version)
     return [
-        *lines,
+        "# the check that comes with the case: exit 1 while the fault lasts",
+        "python check.py",
+        "",
+        *_elsewhere(engine, chosen, compare, inputs),
         "",
         "# Narrowdown on the case itself",
-        f"narrowdown run model.onnx --engine {spec} --inputs inputs.json{tolerance}",
+        shlex.join(["narrowdown", "run", "model.onnx", "--engine", str(engine), "--inputs", "inputs.json", *limits(criterion)]),
+    ]  # fmt: skip
+
+
+def _elsewhere(engine: EngineSpec, chosen: Runtime, compare: str, inputs: "tuple[str, ...]") -> list[str]:
+    """The engine through other tools, as far as they have it."""
+    if chosen.name == "onnxruntime":
+        lines = ["# ONNX Runtime through Polygraphy", *onnxruntime(chosen, compare)]
+        if engine.name == "emulate":
+            flag = engine.get("precision", "fp16")
+            lines += [
+                "",
+                f"# engine.onnx rounds as a faultless engine in {flag.upper()} does; a real one: TensorRT up to 10",
+                f"polygraphy run model.onnx --trt --{flag} {compare}",
+                *trtexec("model.onnx", [f"--{flag}"], inputs),
+            ]
+        return lines
+    if chosen.name == "tensorrt":
+        return [*tensorrt(engine, chosen, compare, inputs), "", *reference(compare)]
+    title = {"openvino": "OpenVINO", "reference": "ONNX's own evaluator"}.get(engine.name, engine.name)
+    return [f"# Polygraphy cannot run {title}: check.py does", *reference(compare)]
+
+
+def reference(compare: str) -> list[str]:
+    return [
+        "# the right values: ONNX Runtime without its optimizers passes",
+        f"polygraphy run model.onnx --onnxrt --graph-optimization-level ORT_DISABLE_ALL {compare}",
     ]
 
 
-def trtexec(flag: str, inputs: "tuple[str, ...]") -> list[str]:
+def onnxruntime(chosen: Runtime, compare: str) -> list[str]:
+    """With the settings of the session that Polygraphy can be told; the others are named."""
+    settings = chosen.settings
+    words = ["--onnxrt", "--graph-optimization-level", settings["level"]]
+    if (providers := settings.get("providers", _CPU)) != _CPU:
+        words += ["--providers", *providers]
+    unsaid = {
+        "disabled": "which optimizers are off",
+        "custom_ops": "libraries of custom operators",
+        "parallel": "parallel execution",
+        "deterministic": "deterministic kernels",
+    }
+    missing = [text for key, text in unsaid.items() if settings.get(key)]
+    note = [f"# (Polygraphy cannot be told: {', '.join(missing)}; check.py knows)"] if missing else []
+    return [*note, f"{shlex.join(['polygraphy', 'run', chosen.model, *words])} {compare}"]
+
+
+def tensorrt(engine: EngineSpec, chosen: Runtime, compare: str, inputs: "tuple[str, ...]") -> list[str]:
+    """A build with the same types, from the file that was built."""
+    settings, words = chosen.settings, ["--trt"]
+    if settings["package"] == "tensorrt_rtx":
+        return [
+            "# TensorRT-RTX through Polygraphy, on a machine with an RTX GPU",
+            f"POLYGRAPHY_USE_TENSORRT_RTX=1 polygraphy run {chosen.model} --trt {compare}",
+        ]
+    flags = [flag.lower() for flag in settings["flags"]]
+    words += ["--strongly-typed"] if settings["strong"] else [f"--{flag}" for flag in flags]
+    words += ["--tf32"] if settings["tf32"] else []
+    theirs = ["--stronglyTyped"] if settings["strong"] else [f"--{flag}" for flag in flags]
+    theirs += [] if settings["tf32"] else ["--noTF32"]
+    if level := engine.get("optimization_level"):
+        words += ["--builder-optimization-level", level]
+        theirs.append(f"--builderOptimizationLevel={level}")
+    if size := engine.get("workspace"):
+        words += ["--pool-limit", f"workspace:{size}M"]
+        theirs.append(f"--memPoolSize=workspace:{size}M")
+    if sources := engine.get("tactic_sources"):
+        words += ["--tactic-sources", *sources.split("+")]
+    if plugins := engine.get("plugins"):
+        words += ["--plugins", *plugins.split("+")]
+        theirs += [f"--staticPlugins={path}" for path in plugins.split("+")]
+    if cache := engine.get("calibration"):
+        words += ["--calibration-cache", cache]
+        theirs.append(f"--calib={cache}")
+    return [
+        "# TensorRT through Polygraphy, and by itself",
+        f"{shlex.join(['polygraphy', 'run', chosen.model, *words])} {compare}",
+        *trtexec(chosen.model, theirs, inputs),
+    ]
+
+
+def trtexec(model: str, flags: "list[str]", inputs: "tuple[str, ...]") -> list[str]:
     """trtexec reads raw bytes, one file an input."""
-    if not inputs or any(not name.isprintable() or "'" in name or "," in name for name in inputs):
+    if not inputs or any(not name.isprintable() or set("',") & set(name) or len(name) > LONGEST for name in inputs):
         return []
     dump = "import numpy; [v.tofile(k) for k, v in zip({names}, map(numpy.load('inputs.npz').get, {inputs}))]"
     files = [f"input-{i}.bin" for i in range(len(inputs))]
     loads = ",".join(f"'{name}':{file}" for name, file in zip(inputs, files, strict=True))
     script = dump.format(names=files, inputs=list(inputs))
-    return [
-        f"python -c {shlex.quote(script)}",
-        f"trtexec --onnx=model.onnx{flag} --loadInputs={shlex.quote(loads)} --exportOutput=actual.json",
-    ]
+    words = ["trtexec", f"--onnx={model}", *flags, f"--loadInputs={loads}", "--exportOutput=actual.json"]
+    return [f"python -c {shlex.quote(script)}", shlex.join(words)]
+
+
+def limits(criterion: Criterion) -> list[str]:
+    """What is allowed, as options of ``narrowdown``."""
+    if criterion.metric == "elementwise":
+        return ["--atol", f"{criterion.atol:g}", "--rtol", f"{criterion.rtol:g}"]
+    metric = [] if criterion.metric == "rel_l2" else ["--metric", criterion.metric]
+    return [*metric, "--tolerance", f"{criterion.tolerance:g}"]
 
 
 def tolerances(criterion: Criterion) -> tuple[float, float]:

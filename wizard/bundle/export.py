@@ -93,6 +93,7 @@ def _write(reading: Reading, folder: Path, weights: Weights) -> None:
         check=problem.check,
         folder=problem.folder,
         timeout=problem.timeout,
+        version=str(reading.state.engines.get(problem.engine, {}).get("version", "")),
     )
     store = Store(reading.folder)
     places: list[Path] = []

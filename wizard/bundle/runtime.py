@@ -40,8 +40,9 @@ class Runtime(msgspec.Struct, frozen=True):
     settings: dict[str, Any] = {}
 
 
-def runtime(spec: EngineSpec) -> Runtime:
-    """The runtime that shows the fault outside of Narrowdown. Raises ``ValueError`` for an option that does not exist."""
+def runtime(spec: EngineSpec, version: str = "") -> Runtime:
+    """The runtime that shows the fault outside of Narrowdown. ``version``: of the engine where the case was found, "" where it
+    is not known. Raises ``ValueError`` for an option that does not exist."""
     chosen = options.values(spec)
     if spec.name == "onnxruntime":
         prepacked = chosen["prepacking"] if chosen["prepacking"] is not None else chosen["optimization"] != "disabled"
@@ -75,14 +76,15 @@ def runtime(spec: EngineSpec) -> Runtime:
             config["INFERENCE_NUM_THREADS"] = str(chosen["threads"])
         return Runtime("openvino", "engine.onnx", {"device": chosen["device"], "config": config})
     if spec.name in ("tensorrt", "tensorrt_rtx"):
-        return Runtime("tensorrt", "engine.onnx", _tensorrt(spec.name, chosen))
+        return Runtime("tensorrt", "engine.onnx", _tensorrt(spec.name, chosen, version))
     return Runtime("", "model.onnx")
 
 
-def _tensorrt(package: str, chosen: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a TensorRT build. Strong typing is in the file, as casts; weak typing is a flag."""
+def _tensorrt(package: str, chosen: dict[str, Any], version: str) -> dict[str, Any]:
+    """Settings of a TensorRT build. Strong typing is in the file, as casts; weak typing is a flag that ends with TensorRT 10."""
     precision, capability = chosen["precision"], chosen.get("compute_capability", "current")
-    strong = chosen.get("typing", "strong") == "strong" or (precision == "model" and chosen.get("typing") != "weak")
+    typing, major = chosen.get("typing", "strong"), version.partition(".")[0]
+    strong = typing == "strong" or (precision == "model" and typing != "weak") or (major.isdigit() and int(major) > 10)
     flag = {"fp16": "FP16", "bf16": "BF16", "int8": "INT8", "fp8": "FP8"}.get(precision, "")
     return {
         "package": package,

@@ -88,7 +88,7 @@ def gather(
         spread=_spread(state),
         depth=depth(state, table, criterion.tolerance if criterion else 0.0),
         notes=(*findings.notes, *_lost(state)),
-        commands=tuple(commands(parse(problem.engine), criterion, first.inputs)) if first and criterion else (),
+        commands=_by_hand(state, problem, first) if first else (),
         seconds=sum(visit.seconds for visit in state.route),
         probes=sum(visit.probes for visit in state.route),
         margin=reproduced.get("margin") if signature is None else None,
@@ -99,6 +99,15 @@ def gather(
         searches=searches(state),
         ruled_out=ruled_out(state),
     )
+
+
+def _by_hand(state: State, problem: Problem, first: Culprit) -> tuple[str, ...]:
+    """The first case through other tools, where the engine itself was compared."""
+    criterion = state.findings.criterion
+    if criterion is None or problem.check:
+        return ()
+    version = str(state.engines.get(problem.engine, {}).get("version", ""))
+    return tuple(commands(parse(problem.engine), criterion, first.inputs, version))
 
 
 def _culprits(

@@ -1,0 +1,150 @@
+"""The commands that come with a case: for its engine, words that the real tools take."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engines import options
+from engines.compare.criterion import Criterion
+from engines.spec import parse
+from wizard.bundle.commands import LONGEST, commands
+from wizard.cli.arguments import parse as narrowdown
+
+# Its own affair: what it uses of importlib.
+pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")
+
+SPECS = {
+    "onnxruntime": "--onnxrt --graph-optimization-level ORT_DISABLE_ALL",
+    "onnxruntime:optimization=all": "--onnxrt --graph-optimization-level ORT_ENABLE_ALL",
+    "onnxruntime:optimization=all,provider=cuda": "--providers CUDAExecutionProvider CPUExecutionProvider",
+    "onnxruntime:disabled_optimizers=Pad_Fusion,optimization=all": "cannot be told: which optimizers are off",
+    "emulate:precision=bf16": "--trt --bf16",
+    "openvino:precision=f16": "cannot run OpenVINO",
+    "reference:precision=fp16": "cannot run ONNX's own evaluator",
+    "tensorrt": "--trt --tf32",
+    "tensorrt:precision=fp32": "--noTF32",
+    "tensorrt:precision=fp16": "--trt --fp16",
+    "tensorrt:precision=fp16,typing=strong": "engine.onnx --trt --strongly-typed",
+    "tensorrt:precision=int8,calibration=my cache.bin": "--calibration-cache 'my cache.bin'",
+    "tensorrt:precision=fp16,optimization_level=0,workspace=64,tactic_sources=CUBLAS+CUDNN": "workspace:64M",
+    "tensorrt_rtx:precision=fp16": "POLYGRAPHY_USE_TENSORRT_RTX=1 polygraphy run engine.onnx --trt",
+    "fake:fault=wrong": "cannot run fake",
+}  # fmt: skip
+
+
+def lines(
+    spec: str, inputs: tuple[str, ...] = ("x",), criterion: Criterion | None = None, version: str = ""
+) -> list[str]:
+    return commands(options.check(spec), criterion or Criterion(tolerance=1e-2), inputs, version)
+
+
+@pytest.fixture
+def polygraphy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[list[str]], str]:
+    """The script that the real Polygraphy makes of a command: its parser has taken every word, its checks have passed."""
+    tools = pytest.importorskip("polygraphy.tools")
+
+    def script(words: list[str]) -> str:
+        made = tmp_path / "made.py"
+        monkeypatch.setattr("sys.argv", ["polygraphy", *words, "--gen-script", str(made)])
+        capsys.readouterr()
+        try:
+            code = tools.main()
+        except SystemExit as end:  # what argparse does with a word that it does not know
+            code = end.code
+        said = capsys.readouterr()
+        assert not code, said.out + said.err
+        return made.read_text()
+
+    return script
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_they_are_for_the_engine_of_the_case(spec: str) -> None:
+    said = "\n".join(lines(spec))
+    assert SPECS[spec] in said
+    assert ("--trt" in said) == spec.startswith(("tensorrt", "emulate"))
+    assert ("trtexec" in said) == spec.startswith(("tensorrt:", "emulate")) or spec == "tensorrt"
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_polygraphy_and_narrowdown_take_them(
+    spec: str, polygraphy: Callable[[list[str]], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    for line in lines(spec):
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["POLYGRAPHY_USE_TENSORRT_RTX=1"]:
+            monkeypatch.setattr("polygraphy.config.USE_TENSORRT_RTX", True)
+            words = words[1:]
+        if words[:2] == ["polygraphy", "run"]:
+            script = polygraphy(words[1:])
+            assert "load_json" in script or "inputs.json" in script
+            assert ("TrtRunner" in script) == ("--trt" in words)
+            assert ("OnnxrtRunner" in script) == ("--onnxrt" in words)
+            seen.append("polygraphy")
+        if words[:1] == ["narrowdown"]:
+            narrowdown(words[1:])
+            seen.append("narrowdown")
+    assert {"polygraphy", "narrowdown"} <= set(seen)
+
+
+def test_typing_ends_with_tensorrt_10() -> None:
+    assert "--trt --fp16" in "\n".join(lines("tensorrt:precision=fp16", version="10.13.3"))
+    new = "\n".join(lines("tensorrt:precision=fp16", version="11.0.0.1"))
+    assert "--strongly-typed" in new
+    assert "--stronglyTyped" in new
+    assert "--fp16" not in new
+
+
+@pytest.mark.parametrize(
+    ("criterion", "said"),
+    [
+        (Criterion(tolerance=1e-2), ("--tolerance 0.01", "--atol 0.01 --rtol 0.01")),
+        (Criterion(metric="max_abs", tolerance=0.5), ("--metric max_abs --tolerance 0.5", "--atol 0.5 --rtol 0")),
+        (Criterion(metric="sqnr_db", tolerance=30), ("--metric sqnr_db --tolerance 30", "--atol 0.01 --rtol 0.01")),
+        (Criterion(metric="elementwise", atol=1e-3, rtol=1e-2), ("--atol 0.001 --rtol 0.01",) * 2),
+    ],
+)
+def test_what_is_allowed(criterion: Criterion, said: tuple[str, str]) -> None:
+    own, theirs = said
+    found = lines("onnxruntime", criterion=criterion)
+    assert own in found[-1]
+    assert any(theirs in line for line in found if line.startswith("polygraphy"))
+    narrowdown(shlex.split(found[-1])[1:])
+
+
+@pytest.mark.parametrize("name", ["a b", "$(touch pwned)", "`touch pwned`", "ü", "; exit 3", '"'])
+def test_no_name_is_obeyed_by_the_shell(name: str, tmp_path) -> None:
+    for spec in ("tensorrt", "onnxruntime"):
+        ours = [line for line in lines(spec, (name,)) if line and not line.startswith("#")]
+        tools = "".join(
+            f"{tool}() {{ printf '%s\\n' \"$@\"; }}\n" for tool in ("polygraphy", "trtexec", "narrowdown", "python")
+        )
+        ran = subprocess.run(
+            ["sh", "-c", tools + "\n".join(ours)], cwd=tmp_path, capture_output=True, text=True, check=True,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+        )  # fmt: skip
+        assert not list(tmp_path.iterdir())
+        if spec == "tensorrt":
+            assert f"--loadInputs='{name}':input-0.bin" in ran.stdout.splitlines()
+
+
+@pytest.mark.parametrize("name", ["a'b", "a,b", "a\x1b[31m", "x" * (LONGEST + 1)])
+def test_names_that_trtexec_cannot_be_told_are_left_out(name: str) -> None:
+    said = "\n".join(lines("tensorrt", (name,)))
+    assert "trtexec" not in said
+    assert "\x1b" not in said
+    assert len(said) < 3_000
+
+
+def test_every_engine_has_commands() -> None:
+    for name, declared in options.DECLARED.items():
+        if declared.package:
+            assert lines(name)[1] == "python check.py"
+            assert parse(name).name == name
