@@ -72,6 +72,8 @@ class BuildRequest(msgspec.Struct, frozen=True):
     outputs (already graph outputs of ``model`` for engines whose only way is that). ``feeds_shapes``: shapes of the inputs
     that will be run. ``attempt`` above 0 is a repetition: nothing that an earlier build learned may decide it.
 
+    ``part``: a piece of the user's model, or an edited copy of it, which may lack what its options are about.
+
     Engines that choose kernels by timing: with ``record`` the build's ``facts`` hold its choices by layer; ``force`` makes the
     choice of a layer, ``forbid`` names choices that it may not make. ``say`` is told how far a long build is.
     """
@@ -82,6 +84,7 @@ class BuildRequest(msgspec.Struct, frozen=True):
     marks: tuple[str, ...] = ()
     feed_shapes: Mapping[str, tuple[int, ...]] = {}
     attempt: int = 0
+    part: bool = False
     record: bool = False
     force: Mapping[str, str] = {}
     forbid: Mapping[str, tuple[str, ...]] = {}

@@ -16,12 +16,14 @@ _TEXT = {
     TensorProto.FLOAT: "tensor(float)", TensorProto.FLOAT16: "tensor(float16)", TensorProto.BFLOAT16: "tensor(bfloat16)",
     TensorProto.DOUBLE: "tensor(double)",
 }  # fmt: skip
-# Operators whose output element type is an attribute (name, value when absent; 0 = follows the input).
+# Operators whose output element type is an attribute (name, value when absent; 0 = follows the input, of DequantizeLinear the
+# scale).
 DTYPE_ATTRIBUTE: Mapping[str, tuple[str, int]] = {
     "Cast": ("to", 0), "RandomNormal": ("dtype", 1), "RandomUniform": ("dtype", 1), "RandomNormalLike": ("dtype", 0),
     "RandomUniformLike": ("dtype", 0), "EyeLike": ("dtype", 0), "Bernoulli": ("dtype", 0), "Multinomial": ("dtype", 6),
     "HannWindow": ("output_datatype", 1), "HammingWindow": ("output_datatype", 1), "BlackmanWindow": ("output_datatype", 1),
-    "MelWeightMatrix": ("output_datatype", 1),
+    "MelWeightMatrix": ("output_datatype", 1), "QuantizeLinear": ("output_dtype", 2),
+    "DequantizeLinear": ("output_dtype", 0),
 }  # fmt: skip
 # Outputs whose schema would allow a low precision but that stay FP32 by the operator's definition (stash_type).
 _STASHED = {"LayerNormalization": (1, 2)}
@@ -217,15 +219,14 @@ def _implied(
             result.append(_from_text(next(iter(slot.allowed))))
         elif special is not None:
             stated = attribute(node, special[0])
-            first = types.get(node.input[0], 0) if node.input else 0
-            result.append(int(stated.i) if stated is not None else special[1] or first)
+            follows = 1 if node.op_type == "DequantizeLinear" else 0
+            first = types.get(node.input[follows], 0) if len(node.input) > follows else 0
+            result.append((int(stated.i) if stated is not None else 0) or special[1] or first)
         elif node.op_type == "ConstantOfShape":
             value = attribute(node, "value")
             result.append(int(value.t.data_type) if value is not None else int(TensorProto.FLOAT))
         elif node.op_type == "Constant":
             result.append(_constant_type(node))
-        elif node.op_type == "QuantizeLinear":
-            result.append(int(TensorProto.UINT8))
         elif node.op_type in _STASHED:
             result.append(int(TensorProto.FLOAT))
         elif all("tensor(" in text and not text.startswith("tensor(") for text in slot.allowed):

@@ -122,6 +122,7 @@ class Part:
         ones lose their Q/DQ pairs, whatever the engine. ``how``: further fields of the request. Raises ``EngineFault``,
         ``ModelProblem``."""
         engine = captures.engine(spec)
+        piece = self.candidate.nodes != ALL or bool(self.candidate.edits or keep)
         part = originals.floated(self.store, self.model, part, spec)
         if keep and is_quantized(self.index):
             part = originals.kept(self.store, self.model, part, keep, self.reference)
@@ -133,6 +134,7 @@ class Part:
             keep=frozenset(i for i, n in enumerate(part.node_ids) if n in keep),
             marks=tuple(part.marks),
             feed_shapes={name: tuple(arrays[t].shape) for name, t in part.feeds.items()},
+            part=piece,
             **how,
         )
         return engine.build(request)

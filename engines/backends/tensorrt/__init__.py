@@ -69,15 +69,8 @@ def make(spec: EngineSpec) -> Engine:
         options=options.DECLARED[spec.name].options,
         slots=1,
         gpus=int(runnable.present),
-        notes=_notes(settings, strong),
     )  # fmt: skip
     return Engine(info, found, settings, strong, runnable)
-
-
-def _notes(settings: Settings, strong: bool) -> tuple[str, ...]:
-    if settings.precision == "fp8" and not strong:
-        return ("FP8 is used where the model has Q/DQ nodes of that type, nowhere else; without any this is FP32.",)
-    return ()
 
 
 def _runs(name: str, gpu: "cuda.Device | None", why: str, settings: Settings) -> Capability:

@@ -1,17 +1,14 @@
 """A builder's configuration from the settings, and why a build failed."""
 
 import re
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import onnx
 
 from engines.backends.base import EngineFault
 from engines.backends.tensorrt import cuda
 from engines.backends.tensorrt.library import Library
 from engines.backends.tensorrt.network import plain
-from engines.backends.tensorrt.settings import FLAGS, Settings
+from engines.backends.tensorrt.settings import Settings
 
 _NO_MEMORY = re.compile(
     r"out ?of ?memory|insufficient memory|cannot allocate|failed to allocate|bad_alloc", re.IGNORECASE
@@ -19,20 +16,23 @@ _NO_MEMORY = re.compile(
 _NOTHING_SAID = re.compile(r"no further information|it gave no reason", re.IGNORECASE)
 _CRAMPED = 2 << 30  # bytes free on the GPU, below which a failure without a reason is laid to memory
 _NO_TACTIC = re.compile(r"could not find any implementation for node (.*?)(?:\.|$)", re.IGNORECASE)
-_QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 
 def configure(
-    found: Library, builder: Any, network: Any, settings: Settings, strong: bool, shapes: Mapping[str, tuple[int, ...]]
+    found: Library,
+    builder: Any,
+    network: Any,
+    settings: Settings,
+    flags: Sequence[str],
+    shapes: Mapping[str, tuple[int, ...]],
 ) -> Any:
     """Precision flags, memory, level, profiles. ``shapes``: of the inputs as they will be fed. Raises ``EngineFault``."""
     trt = found.trt
     config = builder.create_builder_config()
     if settings.precision == "fp32" and found.has_flag("TF32"):
         config.clear_flag(trt.BuilderFlag.TF32)
-    if not strong:
-        for flag in FLAGS[settings.precision]:
-            config.set_flag(getattr(trt.BuilderFlag, flag))
+    for flag in flags:
+        config.set_flag(getattr(trt.BuilderFlag, flag))
     if settings.workspace:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace)
     if settings.level >= 0:
@@ -56,58 +56,6 @@ def constrain(found: Library, config: Any, how: str) -> None:
     flags = found.trt.BuilderFlag
     if how != "none":
         config.set_flag(flags.OBEY_PRECISION_CONSTRAINTS if how == "obey" else flags.PREFER_PRECISION_CONSTRAINTS)
-
-
-def calibrate(found: Library, config: Any, model: onnx.ModelProto, settings: Settings, strong: bool) -> Any:
-    """INT8 where the model has no Q/DQ nodes: TensorRT's own calibrator, reading the user's cache; it must live as long as the
-    build. None where nothing is to be calibrated. Raises ``EngineFault`` where INT8 has nothing to go by.
-
-    The cache is what trtexec (--calib), Polygraphy (--calibration-cache) and the application write: tensors by name, so it
-    fits every part of the model too.
-    """
-    if strong or settings.precision != "int8":
-        return None
-    if not settings.calibration:
-        if any(n.op_type in _QUANTIZERS for n in model.graph.node):
-            return None
-        raise EngineFault(
-            "unsupported",
-            "INT8 needs to know how large each tensor gets: give a calibration cache (calibration=FILE), or a model with "
-            "Q/DQ nodes and precision=model.",
-        )
-    try:
-        content = Path(settings.calibration).read_bytes()
-    except OSError as error:
-        raise EngineFault(
-            "refused", f"The calibration cache '{settings.calibration}' cannot be read: {error.strerror or error}."
-        ) from error
-    # Its first line names the algorithm: TRT-100600-EntropyCalibration2.
-    algorithm = content.split(b"\n", 1)[0].rpartition(b"-")[2].decode("ascii", "replace").strip()
-    base = getattr(found.trt, f"IInt8{algorithm.replace('Calibration', 'Calibrator')}", None)
-    if base is None:
-        known = hasattr(found.trt, "IInt8EntropyCalibrator2")
-        why = "is no calibration cache of TensorRT's" if known else f"is of no use: {found.lacks('calibration')}"
-        raise EngineFault("unsupported", f"'{settings.calibration}' {why}.")
-
-    class Calibrator(base):  # type: ignore[misc, valid-type]
-        def __init__(self) -> None:
-            super().__init__()
-
-        def get_batch_size(self) -> int:
-            return 1
-
-        def get_batch(self, _names: list[str]) -> None:
-            return None  # nothing but the cache
-
-        def read_calibration_cache(self) -> bytes:
-            return content
-
-        def write_calibration_cache(self, _cache: Any) -> None:
-            return
-
-    calibrator = Calibrator()
-    config.int8_calibrator = calibrator
-    return calibrator
 
 
 def watch(found: Library, config: Any, say: Callable[[str], None]) -> Any:
@@ -138,8 +86,8 @@ def watch(found: Library, config: Any, say: Callable[[str], None]) -> Any:
     return monitor
 
 
-def fault(found: Library) -> EngineFault:
-    """Why the last build gave nothing, from the log."""
+def fault(found: Library, hint: str = "") -> EngineFault:
+    """Why the last build gave nothing, from the log. ``hint``: a sentence for a failure that is not for want of memory."""
     errors = found.log.errors()
     said = next((e for e in errors if _NO_TACTIC.search(e)), errors[0] if errors else "it gave no reason")
     text = _plain(said)
@@ -155,7 +103,7 @@ def fault(found: Library) -> EngineFault:
             f"{found.title} could not build the engine and gives no reason ({text}); the GPU has only {room[0] >> 20:,} MiB of "
             f"{room[1] >> 20:,} MiB free, so most likely that was too little.",
         )
-    return EngineFault("build-failed", f"{found.title} could not build the engine: {text}.")
+    return EngineFault("build-failed", f"{found.title} could not build the engine: {text}.{hint}")
 
 
 def _plain(line: str) -> str:

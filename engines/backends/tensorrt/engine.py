@@ -6,7 +6,7 @@ from typing import Any
 import onnx
 
 from engines.backends.base import BuildRequest, Built, Capability, EngineFault, EngineInfo
-from engines.backends.tensorrt import configure, layers, network
+from engines.backends.tensorrt import configure, layers, network, quantization
 from engines.backends.tensorrt.choices import Chooser
 from engines.backends.tensorrt.library import Library
 from engines.backends.tensorrt.settings import Settings
@@ -62,16 +62,17 @@ class Engine:
 
     def _built(self, request: BuildRequest, model: onnx.ModelProto, kept: set[str], untyped: dict[str, str]) -> Built:
         found, settings, trt = self._found, self._settings, self._found.trt
+        flags = quantization.flags(model, settings, self._strong, request.part)
         self._builder = self._builder or trt.Builder(found.log.logger)
         say: Callable[[str], None] = request.say or (lambda _: None)
         parsed = network.parse(
             found, self._builder, model, request.weights_dir, request.marks, self._strong, settings.observe
         )
-        config = configure.configure(found, self._builder, parsed.network, settings, self._strong, request.feed_shapes)
+        config = configure.configure(found, self._builder, parsed.network, settings, flags, request.feed_shapes)
         if kept and not self._strong:
             network.keep_higher(found, parsed.network, kept)
             configure.constrain(found, config, settings.constraints)
-        calibrator = configure.calibrate(found, config, model, settings, self._strong)
+        calibrator = quantization.calibrate(found, config, settings, self._strong)
         chooser = self._chooser(request)
         if isinstance(chooser, Chooser):
             config.algorithm_selector = chooser.selector
@@ -88,7 +89,7 @@ class Engine:
         plan = chooser.build(config, build) if isinstance(chooser, Entries) else build()
         del monitor, calibrator
         if plan is None:
-            raise configure.fault(found)
+            raise configure.fault(found, quantization.hint(model, settings, self._strong))
         self._learn(config, cache)
         facts: dict[str, Any] = {"bytes": plan.nbytes, "unobservable": {**untyped, **parsed.skipped}}
         if chooser is not None:

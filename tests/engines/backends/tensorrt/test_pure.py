@@ -1,7 +1,6 @@
 """The parts of the TensorRT backend that need no TensorRT: names, choices, inspection, options, and a library of each version."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from engines import options
-from engines.backends.base import Capability, EngineFault
+from engines.backends.base import Capability
 from engines.backends.tensorrt import choices, configure, layers, network
 from engines.backends.tensorrt.cuda import Device
 from engines.backends.tensorrt.settings import Settings, strongly_typed
@@ -197,54 +196,3 @@ def test_a_failure_without_a_reason_on_a_full_gpu_is_laid_to_memory(monkeypatch:
     )
     fault = configure.fault(SimpleNamespace(title="TensorRT", log=warned))  # type: ignore[arg-type]
     assert "ran out of memory while it built: Requested amount" in str(fault)
-
-
-CACHE = "TRT-100600-EntropyCalibration2\nx: 3c55f9cf\n"
-
-
-def calibrate(
-    path: str, ops: tuple[str, ...] = ("Relu",), classes: tuple[str, ...] = ("IInt8EntropyCalibrator2",)
-) -> Any:
-    """(the calibrator, the configuration) for a model of these operators on a version that has these classes."""
-    nodes = [helper.make_node(op, [f"t{i}"], [f"t{i + 1}"]) for i, op in enumerate(ops)]
-    model = helper.make_model(helper.make_graph(nodes, "g", [], []))
-    base = type("Base", (), {"__init__": lambda self: None})
-    found: Any = SimpleNamespace(
-        trt=SimpleNamespace(**dict.fromkeys(classes, base)), lacks=lambda what: f"It has no {what}."
-    )
-    config = SimpleNamespace(int8_calibrator=None)
-    given = Settings(precision="int8", typing="weak", calibration=path)
-    return configure.calibrate(found, config, model, given, strong=False), config
-
-
-def test_int8_reads_the_users_calibration(tmp_path: Path) -> None:
-    path = tmp_path / "calibration.cache"
-    path.write_text(CACHE)
-    calibrator, config = calibrate(str(path))
-    assert config.int8_calibrator is calibrator
-    assert calibrator.read_calibration_cache() == CACHE.encode()
-    assert calibrator.get_batch(["x"]) is None  # nothing is calibrated anew
-
-
-def test_int8_of_a_quantized_model_needs_no_calibration() -> None:
-    assert calibrate("", ("QuantizeLinear", "DequantizeLinear"))[0] is None
-
-
-@pytest.mark.parametrize(
-    ("text", "classes", "status", "words"),
-    [
-        (None, ("IInt8EntropyCalibrator2",), "unsupported", "give a calibration cache .*or a model with Q/DQ nodes"),
-        ("", ("IInt8EntropyCalibrator2",), "refused", "cannot be read"),
-        ("nonsense", ("IInt8EntropyCalibrator2",), "unsupported", "is no calibration cache of TensorRT's"),
-        (CACHE, (), "unsupported", "is of no use: It has no calibration"),
-    ],
-)
-def test_int8_with_nothing_to_go_by_is_refused(
-    text: str | None, classes: tuple[str, ...], status: str, words: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "calibration.cache"
-    if text:
-        path.write_text(text)
-    with pytest.raises(EngineFault, match=words) as refused:
-        calibrate("" if text is None else str(path), classes=classes)
-    assert refused.value.status == status

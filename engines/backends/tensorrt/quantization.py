@@ -1,0 +1,121 @@
+"""INT8 and FP8 in a weakly typed build: which flags a model's Q/DQ nodes need, and INT8 by a calibration cache without any.
+
+A strongly typed network takes both types from its Q/DQ nodes and has no flags.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import TensorProto
+
+from engines.backends.base import EngineFault
+from engines.backends.tensorrt.library import Library
+from engines.backends.tensorrt.settings import FLAGS, Settings
+from engines.graph import schema
+from engines.graph.bypass import is_dequantize, is_quantize
+
+# The precision that a weakly typed build needs for codes of each type; FP8 is E4M3 alone, the other is refused by the parser.
+_CODES = {int(TensorProto.INT8): "int8", int(TensorProto.UINT8): "int8", int(TensorProto.FLOAT8E4M3FN): "fp8"}
+_SAID = {"int8": "INT8", "fp8": "FP8"}
+
+
+def coded(model: onnx.ModelProto) -> frozenset[str]:
+    """What the model's Q/DQ nodes quantize to: ``int8``, ``fp8``, both or nothing."""
+    pairs = [n for n in model.graph.node if is_quantize(n) or is_dequantize(n)]
+    if not pairs:
+        return frozenset()
+    types = schema.element_types(model)
+    codes = {types.get(n.output[0] if is_quantize(n) else n.input[0], 0) for n in pairs}
+    return frozenset(_CODES[c] for c in codes if c in _CODES)
+
+
+def flags(model: onnx.ModelProto, settings: Settings, strong: bool, part: bool) -> tuple[str, ...]:
+    """The builder flags of the precision. ``part``: the model is a piece of the user's, or an edited one; where it quantizes
+    nothing it is built without the flag, as it is in the whole. Raises ``EngineFault`` where a whole model has nothing that its
+    INT8 or FP8 could go by."""
+    precision = settings.precision
+    if strong:
+        return ()
+    if precision not in _SAID or settings.calibration:
+        return FLAGS[precision]
+    found = coded(model)
+    if precision in found:
+        return FLAGS[precision]
+    if part:
+        return ()
+    if found:
+        other = min(found)
+        raise EngineFault(
+            "unsupported",
+            f"The model's Q/DQ nodes are of {_SAID[other]}, not of {_SAID[precision]}: use precision={other}, or "
+            "precision=model.",
+        )
+    if precision == "fp8":
+        raise EngineFault(
+            "unsupported",
+            "FP8 goes by Q/DQ nodes of that type (FLOAT8E4M3FN, from opset 19 on), and this model has none: quantize it to FP8 "
+            "first, or choose another precision.",
+        )
+    raise EngineFault(
+        "unsupported",
+        "INT8 needs to know how large each tensor gets: give a calibration cache (calibration=FILE), or a model with "
+        "Q/DQ nodes and precision=model.",
+    )
+
+
+def hint(model: onnx.ModelProto, settings: Settings, strong: bool) -> str:
+    """What may be wrong where a weakly typed build failed and the model has Q/DQ nodes of a type that was not asked for; empty
+    where nothing is."""
+    lacking = sorted(coded(model) - {settings.precision}) if not strong else []
+    if not lacking:
+        return ""
+    kinds = " and ".join(_SAID[kind] for kind in lacking)
+    return (
+        f" The model has Q/DQ nodes of {kinds}: a weakly typed build needs precision={lacking[0]} for them, a strongly typed one "
+        "precision=model."
+    )
+
+
+def calibrate(found: Library, config: Any, settings: Settings, strong: bool) -> Any:
+    """TensorRT's own calibrator, reading the user's cache; it must live as long as the build. None where there is no cache.
+    Raises ``EngineFault`` where it is of no use.
+
+    The cache is what trtexec (--calib), Polygraphy (--calibration-cache) and the application write: tensors by name, so it
+    fits every part of the model too.
+    """
+    if strong or not settings.calibration:
+        return None
+    try:
+        content = Path(settings.calibration).read_bytes()
+    except OSError as error:
+        raise EngineFault(
+            "refused", f"The calibration cache '{settings.calibration}' cannot be read: {error.strerror or error}."
+        ) from error
+    # Its first line names the algorithm: TRT-100600-EntropyCalibration2.
+    algorithm = content.split(b"\n", 1)[0].rpartition(b"-")[2].decode("ascii", "replace").strip()
+    base = getattr(found.trt, f"IInt8{algorithm.replace('Calibration', 'Calibrator')}", None)
+    if base is None:
+        known = hasattr(found.trt, "IInt8EntropyCalibrator2")
+        why = "is no calibration cache of TensorRT's" if known else f"is of no use: {found.lacks('calibration')}"
+        raise EngineFault("unsupported", f"'{settings.calibration}' {why}.")
+
+    class Calibrator(base):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            super().__init__()
+
+        def get_batch_size(self) -> int:
+            return 1
+
+        def get_batch(self, _names: list[str]) -> None:
+            return None  # nothing but the cache
+
+        def read_calibration_cache(self) -> bytes:
+            return content
+
+        def write_calibration_cache(self, _cache: Any) -> None:
+            return
+
+    calibrator = Calibrator()
+    config.int8_calibrator = calibrator
+    return calibrator
