@@ -8,7 +8,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Literal
 
@@ -24,6 +24,17 @@ _MOST_LINKS = 10_000  # entries of the user's folder that a checker is shown
 _SCRIPT = 1 << 20  # bytes; larger files are not read as scripts
 _LINGER = 0.5  # seconds to wait for the last output once the checker itself has ended
 _PR_SET_PDEATHSIG = 1
+HANDED = (
+    "NARROWDOWN_CHECK_ENV"  # names, separated by commas, of variables that a checker gets although they look secret
+)
+_OURS = frozenset({HANDED, "NARROWDOWN_CAPTURE_BYTES"})
+# Words of a variable's name that say that its value is a secret; names that begin so; an address with a password in it.
+_SECRET = re.compile(
+    r"(^|_)(\w*(TOKEN|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)|(API|ACCESS)?KEYS?|AUTH|PAT|COOKIE)(_|$)|_PASS$",
+    re.IGNORECASE,
+)
+_SERVICES = ("AWS_", "AZURE_")
+_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -112,11 +123,24 @@ def _split(command: str) -> list[str]:
     return split
 
 
+def environment(held: Mapping[str, str]) -> dict[str, str]:
+    """What a checker gets of an environment: all but what looks secret (by name, or an address with a password in it) and is
+    not named in ``NARROWDOWN_CHECK_ENV``."""
+    named = {name.strip() for name in held.get(HANDED, "").split(",")}
+    return {
+        name: value for name, value in held.items() if name not in _OURS and (name in named or not _secret(name, value))
+    }
+
+
+def _secret(name: str, value: str) -> bool:
+    return name.startswith(_SERVICES) or bool(_SECRET.search(name) or _PASSWORD.search(value))
+
+
 def run_check(
     command: str, model_path: Path, inputs_path: Path | None, expected_path: Path | None, folder: Path, timeout: float = 0.0
 ) -> CheckResult:  # fmt: skip
-    """Run the checker in ``folder``, with no shell, no input and a process group of its own, for ``timeout`` seconds
-    (0: no limit).
+    """Run the checker in ``folder``, with no shell, no input, no secrets in its environment and a process group of its own, for
+    ``timeout`` seconds (0: no limit).
 
     After a timeout, and for what it leaves behind when it ends, the whole group is killed. Never raises for what the
     checker does; raises ``ValueError`` for a command that cannot be split or asks for what was not made.
@@ -127,6 +151,7 @@ def run_check(
         process = subprocess.Popen(
             line,
             cwd=folder,
+            env=environment(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.backends.command import KEEP, CheckResult, needs, run_check, words
+from engines.backends.command import KEEP, CheckResult, environment, needs, run_check, words
 
 PYTHON = shlex.quote(sys.executable)
 
@@ -232,3 +232,65 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     got = check("true", tmp_path / "nowhere")
     assert got.status == "not-started"
     assert "folder" in got.message
+
+
+# -- what it sees of the environment
+
+NEEDED = {
+    "PATH": "/bin",
+    "HOME": "/h",
+    "LANG": "C",
+    "LC_ALL": "C",
+    "TMPDIR": "/t",
+    "LD_LIBRARY_PATH": "/l",
+    "PYTHONPATH": "/p",
+    "VIRTUAL_ENV": "/v",
+    "CONDA_PREFIX": "/c",
+    "CUDA_VISIBLE_DEVICES": "0,1",
+    "NVIDIA_DRIVER_CAPABILITIES": "all",
+    "TRT_ROOT": "/trt",
+    "POLYGRAPHY_AUTOINSTALL_DEPS": "0",
+    "OMP_NUM_THREADS": "4",
+    "TOKENIZERS_PARALLELISM": "false",
+    "KEYBOARD": "us",
+    "PWD": "/w",
+    "OLDPWD": "/o",
+    "SSH_TTY": "/dev/pts/0",
+    "MODEL_URL": "https://example.org/m.onnx",
+    "NARROWDOWN_WORKER": "mark.1",
+}
+SECRET = {
+    "HF_TOKEN": "t",
+    "GITHUB_TOKEN": "t",
+    "CI_JOB_TOKEN": "t",
+    "OPENAI_API_KEY": "k",
+    "NGC_APIKEY": "k",
+    "my_secret": "s",
+    "CLIENT_SECRET_ID": "s",
+    "PGPASSWORD": "p",
+    "DB_PASS": "p",
+    "AWS_ACCESS_KEY_ID": "a",
+    "AWS_SESSION": "a",
+    "AZURE_CLIENT": "a",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/c.json",
+    "SSH_AUTH_SOCK": "/s",
+    "PIP_INDEX_URL": "https://me:word@example.org/simple",
+}
+
+
+def test_a_checker_gets_all_but_the_secrets() -> None:
+    assert environment({**NEEDED, **SECRET, "NARROWDOWN_CAPTURE_BYTES": "1"}) == NEEDED
+
+
+def test_a_secret_that_is_named_is_handed_on() -> None:
+    held = {**NEEDED, **SECRET, "NARROWDOWN_CHECK_ENV": "HF_TOKEN, PIP_INDEX_URL"}
+    assert environment(held) == {**NEEDED, "HF_TOKEN": "t", "PIP_INDEX_URL": SECRET["PIP_INDEX_URL"]}
+
+
+def test_a_checker_that_is_run_sees_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "do not tell")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    got = check(script(tmp_path, "import os; print(dict(os.environ))"), tmp_path)
+    assert got.returncode == 0
+    assert "do not tell" not in got.stdout
+    assert "'CUDA_VISIBLE_DEVICES': '3'" in got.stdout
