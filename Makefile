@@ -26,7 +26,7 @@ screenshots: $(VENV)/.dev
 	$(BIN)/python -P docs/screenshots/take.py
 
 faults: $(VENV)/.dev
-	$(BIN)/python -m pytest -m faults $(ARGS)
+	$(BIN)/python tests/e2e/fault_run.py $(ARGS)
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pytest -m fuzz $(ARGS) tests/fuzz

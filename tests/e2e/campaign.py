@@ -8,10 +8,13 @@ A *scene* is a command and the files that it needs. A *manner* is how it is kill
 - ``torn``    the runner, by its own hand, in the middle of a journal line: a part of it is in the file
 - ``written`` the runner, by its own hand, after a line is in the file and before anything acts on it
 - ``clock``   as ``event``, while the runner's clock jumps back and forth by years
+- ``worker``  one worker, by SIGKILL, several times in one start; the runner goes on
+- ``segv``    the same by SIGSEGV, as an engine's own crash would be
 - ``paused``  nothing is killed: the runner, or all of its workers, are stopped for a while and go on
 - ``damage``  the runner as in ``event``; then a file of the session is cut short, or one of its bits is flipped
 """
 
+import collections
 import contextlib
 import dataclasses
 import json
@@ -25,11 +28,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-SCRIPT = Path(sys.executable).with_name("narrowdown")
+ROOT = Path(__file__).parents[2]
+PROGRAM = (sys.executable, "-P", "-m", "wizard")  # also where the package is not installed
 MARK = "NARROWDOWN_CAMPAIGN"
-MANNERS = ("tree", "event", "runner", "torn", "written", "clock", "paused", "damage")
+KILLS = ("tree", "event", "runner", "torn", "written", "clock", "worker")  # by SIGKILL
+OTHERS = ("segv", "paused", "damage")
+ALIVE = ("worker", "segv", "paused")  # the session itself goes on
+STRIKES = 4  # in one start of such a session
 PATIENCE = 120.0  # seconds for one start of one session
 
 # Put on the runner's path: the journal's Nth line of this process is its last. The product knows nothing of it.
@@ -85,14 +92,16 @@ class Scene:
 
 @dataclasses.dataclass
 class Tally:
-    """What one scene went through, in one manner. ``wrong``: what did not end as it should, in words."""
+    """What one scene went through, in one manner. ``named``: sessions that ended otherwise than undisturbed and name the worker
+    that was lost. ``steps``: how many moments lay in each. ``wrong``: what did not end as it should, in words."""
 
     scene: str
     manner: str
     kills: int = 0
     sessions: int = 0
     torn: int = 0
-    steps: set[str] = dataclasses.field(default_factory=set)
+    named: int = 0
+    steps: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     wrong: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -155,39 +164,61 @@ def _running(pid: int) -> bool:
         return False
 
 
-class Campaign:
-    """``home`` holds everything that is written; ``environment`` is that of the program."""
+class Straight(NamedTuple):
+    """An undisturbed run: its exit code, its canonical route, how long it took, the lines of its journal."""
 
-    def __init__(self, home: Path, environment: Mapping[str, str], seed: int = 0) -> None:
+    code: int
+    route: str
+    seconds: float
+    lines: int
+
+
+def straight_folder(scene: str) -> str:
+    """The name of the session of a scene that nothing happens to."""
+    return f"straight-{scene}"
+
+
+class Campaign:
+    """``home`` holds everything that is written; ``environment`` is that of the program; ``straight``: undisturbed runs that are
+    already known, by scene."""
+
+    def __init__(
+        self, home: Path, environment: Mapping[str, str], seed: int | str = 0, straight: Mapping[str, Straight] = {}
+    ) -> None:
         self.home, self.random = home, random.Random(seed)
         shim = home / "shim"
         shim.mkdir(parents=True, exist_ok=True)
         (shim / "sitecustomize.py").write_text(_SHIM)
-        paths = [str(shim), *filter(None, [environment.get("PYTHONPATH", "")])]
+        paths = [str(shim), str(ROOT), *filter(None, [environment.get("PYTHONPATH", "")])]
         self._environment = {**environment, "PYTHONPATH": os.pathsep.join(paths)}
-        self._straight: dict[str, tuple[int, str, float, int]] = {}
+        self._straight = dict(straight)
 
     def run(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
         """The program, undisturbed."""
         return subprocess.run(
-            [SCRIPT, *map(str, words)], env=self._environment, cwd=self.home, text=True, capture_output=True,
+            [*PROGRAM, *map(str, words)], env=self._environment, cwd=self.home, text=True, capture_output=True,
             stdin=subprocess.DEVNULL, timeout=PATIENCE, check=False,
         )  # fmt: skip
 
-    def straight(self, scene: Scene) -> tuple[int, str, float, int]:
-        """(exit code, canonical route, seconds, lines of the journal) of the undisturbed run."""
+    def straight(self, scene: Scene) -> Straight:
+        """The undisturbed run, made when it is first asked for."""
         if scene.name not in self._straight:
-            session = self.home / f"straight-{scene.name}"
+            session = self.home / straight_folder(scene.name)
             began = time.monotonic()
             ran = self.run(*scene.words, "--session", session, "--display", "none")
             seconds = time.monotonic() - began
             assert ran.returncode not in (2, 70), ran.stderr
             route = self.run("show", session, "--canonical").stdout
-            self._straight[scene.name] = (ran.returncode, route, seconds, lines(session))
+            self._straight[scene.name] = Straight(ran.returncode, route, seconds, lines(session))
         return self._straight[scene.name]
 
     def disturbed(
-        self, scene: Scene, manner: str, moments: Iterator[Moment], limit: int = 10**6, tally: Tally | None = None
+        self,
+        scene: Scene,
+        manner: str,
+        moments: Iterator[Moment | None],
+        limit: int = 10**6,
+        tally: Tally | None = None,
     ) -> Tally:
         """One session of the scene, killed at one moment after the other until it comes to its end; at most ``limit`` times."""
         tally = tally or Tally(scene.name, manner)
@@ -199,20 +230,24 @@ class Campaign:
         tally.sessions += 1
         kills = 0
         while True:
-            how, moment = next(moments) if kills < limit else ("", None)
-            ended, said = self._start(scene, session, how, moment)
-            tally.kills += how == "paused"
+            how, moment = (next(moments) if kills < limit else None) or ("", None)
+            ended, said = self._start(scene, session, how, moment, tally)
             if ended is not None:
                 break
             kills += 1
             tally.kills += 1
-            if found := events(session):
-                tally.steps.update(_step(found))
+            tally.steps[_step(events(session))] += 1
         tally.torn += len(list(session.glob("journal.torn-*")))
-        tally.wrong += self._judged(session, ended, said, code, route)
+        wrong = self._judged(session, ended, said, code, route)
+        if wrong and self._named(session, ended):
+            tally.named += 1
+        else:
+            tally.wrong += wrong
         return tally
 
-    def _start(self, scene: Scene, session: Path, manner: str, moment: float | None) -> tuple[int | None, str]:
+    def _start(
+        self, scene: Scene, session: Path, manner: str, moment: float | None, tally: Tally
+    ) -> tuple[int | None, str]:
         """One start. (exit code, what was said) where it came to its end before it was killed, else (None, "")."""
         begun = (session / "session.json").exists()
         words: list[str | Path] = ["resume", session, *scene.again] if begun else [*scene.words, "--session", session]
@@ -224,16 +259,16 @@ class Campaign:
             part = str(self.random.randrange(1 << 16))
             environment |= {"CAMPAIGN_LAST": str(int(moment)), "CAMPAIGN_MANNER": manner, "CAMPAIGN_PART": part}
         process = subprocess.Popen(
-            [SCRIPT, *map(str, words), "--display", "none"], env=environment, cwd=self.home, text=True,
+            [*PROGRAM, *map(str, words), "--display", "none"], env=environment, cwd=self.home, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         try:
-            if moment is not None and manner not in ("torn", "written"):
+            if moment is not None and manner in ALIVE:
+                self._strike(process, session, mark, manner, moment, tally)
+            elif moment is not None and manner not in ("torn", "written"):
                 due = _after(moment) if manner == "tree" else _grown(session, before + int(moment))
                 if _wait(due, process):
-                    if manner != "paused":
-                        return self._killed(process, session, mark, manner)
-                    self._pause(mark)
+                    return self._killed(process, session, mark, manner)
             out, err = process.communicate(timeout=PATIENCE)
         finally:
             kill_tree(mark)
@@ -243,10 +278,35 @@ class Campaign:
         )
         return (None, "") if died else (process.returncode, out + err)
 
-    def _pause(self, mark: str) -> None:
-        """Stop the runner, or all of its workers, for up to two seconds."""
+    def _strike(
+        self, process: "subprocess.Popen[str]", session: Path, mark: str, manner: str, moment: float, tally: Tally
+    ) -> None:
+        """Hurt the session a few times while it goes on; each time when its journal has grown by up to ``moment`` lines and up to
+        half a second has gone by."""
+        for _ in range(STRIKES):
+            if not _wait(_grown(session, lines(session) + self.random.randint(1, max(1, int(moment)))), process):
+                return
+            if not _wait(_after(self.random.random() / 2), process):
+                return
+            step = _step(events(session))
+            if self._pause(mark) if manner == "paused" else self._hit(mark, manner):
+                tally.kills += 1
+                tally.steps[step] += 1
+
+    def _hit(self, mark: str, manner: str) -> bool:
+        """Kill one worker; whether there was one."""
+        workers = [pid for pid in marked(mark) if _is_worker(pid)]
+        if not workers:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.random.choice(workers), signal.SIGSEGV if manner == "segv" else signal.SIGKILL)
+            return True
+        return False
+
+    def _pause(self, mark: str) -> bool:
+        """Stop the runner, or all of its workers, for up to two seconds; whether there was any."""
         runners = [pid for pid in marked(mark) if _is_runner(pid)]
-        workers = [pid for pid in marked(mark) if b"workers" in _command(pid)]
+        workers = [pid for pid in marked(mark) if _is_worker(pid)]
         chosen = self.random.choice([found for found in (runners, workers) if found] or [[]])
         for number in (signal.SIGSTOP, signal.SIGCONT):
             for pid in chosen:
@@ -254,6 +314,7 @@ class Campaign:
                     os.kill(pid, number)
             if number == signal.SIGSTOP:
                 time.sleep(self.random.random() * 2)
+        return bool(chosen)
 
     def _damage(self, session: Path) -> Path:
         """Cut one file of the session short, or flip one of its bits; the file."""
@@ -270,12 +331,13 @@ class Campaign:
         path.write_bytes(data)
         return path
 
-    def hurt(self, scene: Scene, moments: Iterator[Moment], limit: int, tally: Tally) -> None:
+    def hurt(self, scene: Scene, moments: Iterator[Moment | None], limit: int, tally: Tally) -> None:
         """One session of the scene, killed once, and copies of it with one damaged file each. A copy comes to its end, or is
         refused with the file's name and a repaired copy comes to its end."""
         code, route, _, _ = self.straight(scene)
         session = self.home / f"{scene.name}-hurt-{secrets.token_hex(3)}"
-        if self._start(scene, session, "event", next(moments)[1] + 6)[0] is not None:
+        _, moment = next(moments) or ("", 1.0)
+        if self._start(scene, session, "event", moment + 6, tally)[0] is not None:
             return
         for number in range(limit):
             copy = Path(shutil.copytree(session, session.with_name(f"{session.name}-{number}")))
@@ -314,6 +376,12 @@ class Campaign:
             return None, ""
         return process.returncode, out + err
 
+    def _named(self, session: Path, ended: int | None) -> bool:
+        """Whether the session came to an end of its own and its report names a worker that was lost at a probe."""
+        lost = any(e["kind"] == "worker.died" and e.get("key") for e in events(session))
+        said = self.run("report", session).stdout if lost and ended in (0, 1, 3) else ""
+        return "cost its worker" in said
+
     def _judged(self, session: Path, ended: int | None, said: str, code: int, route: str) -> list[str]:
         """What is wrong with a session that has come to its end."""
         wrong = []
@@ -344,14 +412,14 @@ class Campaign:
         return wrong
 
 
-def _step(found: list[dict[str, Any]]) -> list[str]:
+def _step(found: list[dict[str, Any]]) -> str:
     """The step that was at work in the last of these events."""
     for event in reversed(found):
         if event["kind"] == "step.started":
-            return [event["step"]]
+            return str(event["step"])
         if event["kind"] in ("question.asked", "question.answered"):
-            return ["between steps"]
-    return ["before the first step"]
+            return "between steps"
+    return "before the first step"
 
 
 def _after(seconds: float) -> Callable[[], bool]:
@@ -365,6 +433,10 @@ def _grown(session: Path, wanted: int) -> Callable[[], bool]:
 
 def _is_runner(pid: int) -> bool:
     return b"runner/__main__.py" in _command(pid)
+
+
+def _is_worker(pid: int) -> bool:
+    return b"workers/__main__.py" in _command(pid)
 
 
 def _command(pid: int) -> bytes:
@@ -402,18 +474,25 @@ def moments(manner: str, chance: random.Random, seconds: float) -> Iterator[Mome
             further += 0.5
 
 
-def interrupted_exports(campaign: Campaign, session: Path, kills: int, seconds: float) -> Tally:
+def until(deadline: float, found: Iterator[Moment]) -> Iterator[Moment | None]:
+    """The moments, and None after the deadline (of ``time.monotonic``): nothing is killed any more."""
+    for moment in found:
+        yield moment if time.monotonic() < deadline else None
+
+
+def interrupted_exports(campaign: Campaign, session: Path, kills: int, tally: Tally) -> None:
     """``narrowdown export`` killed at random times: what is under the name that was asked for is whole, or not there."""
-    tally = Tally("export", "tree")
     whole = campaign.home / "whole"
+    began = time.monotonic()
     campaign.run("export", session, "-o", whole)
+    seconds = time.monotonic() - began
     wanted = sorted(str(path.relative_to(whole)) for path in whole.rglob("*"))
     assert "check.py" in wanted
     for number in range(kills):
         target = campaign.home / f"export-{number}"
         mark = secrets.token_hex(8)
         process = subprocess.Popen(
-            [SCRIPT, "export", session, "-o", target], env={**campaign._environment, MARK: mark}, cwd=campaign.home,
+            [*PROGRAM, "export", str(session), "-o", str(target)], env={**campaign._environment, MARK: mark}, cwd=campaign.home,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         tally.kills += _wait(_after(0.1 + campaign.random.random() * seconds), process)
@@ -430,16 +509,3 @@ def interrupted_exports(campaign: Campaign, session: Path, kills: int, seconds: 
                 f"after a kill the export gave {again.returncode} and {len(found)} files: {again.stderr[-200:]}"
             )
         tally.sessions += 1
-    return tally
-
-
-def table(tallies: list[Tally]) -> str:
-    """One line a scene and manner, and the sum."""
-    rows = [("scene", "killed", "kills", "sessions", "torn tails", "wrong")]
-    rows += [(t.scene, t.manner, str(t.kills), str(t.sessions), str(t.torn), str(len(t.wrong))) for t in tallies]
-    sums = [sum(getattr(t, name) for t in tallies) for name in ("kills", "sessions", "torn")]
-    rows.append(("all", "", *map(str, sums), str(sum(len(t.wrong) for t in tallies))))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
