@@ -9,7 +9,10 @@ ROWS, COLUMNS = 24, 48
 class Values(msgspec.Struct, frozen=True):
     """One output. ``expected`` and ``actual`` count the finite elements in ``BINS`` equal bins from ``low`` to ``high``;
     ``*_nonfinite`` the others. ``grid``: the largest difference in each of at most ``ROWS`` x ``COLUMNS`` tiles, over the largest
-    expected magnitude, ``HUGE`` where only one of the two is finite; the last axis runs to the right, the others down."""
+    expected magnitude, ``HUGE`` where only one of the two is finite; of the axes longer than 1 the last runs to the right, the
+    others down. ``kinds`` has a letter for each tile: what is there and is not finite on one side alone, ``n`` NaN or ``i``
+    infinity of the engine's, ``r`` one of the reference's, else a dot; none in files of earlier versions. ``*_nan``: how many of
+    the elements that are not finite are NaN."""
 
     output: str
     dtype: str
@@ -21,3 +24,6 @@ class Values(msgspec.Struct, frozen=True):
     expected_nonfinite: int
     actual_nonfinite: int
     grid: tuple[tuple[float, ...], ...]
+    kinds: tuple[str, ...] = ()
+    expected_nan: int = 0
+    actual_nan: int = 0

@@ -42,6 +42,9 @@ def _values(name: str, right: Array, wrong: Array) -> Values:
         int(e.size - finite_e.sum()),
         int(a.size - finite_a.sum()),
         _grid(apart),
+        _kinds(finite_e, a, ~same & ~alike),
+        int(np.isnan(e).sum()),
+        int(np.isnan(a).sum()),
     )
 
 
@@ -57,9 +60,21 @@ def _counts(x: Array, low: float, high: float) -> tuple[int, ...]:
 
 def _grid(apart: Array) -> tuple[tuple[float, ...], ...]:
     """The largest value of each tile."""
-    flat = apart.reshape(-1, apart.shape[-1]) if apart.ndim > 1 else apart.reshape(1, -1)
+    return tuple(tuple(map(float, row)) for row in _tiles(apart))
+
+
+def _kinds(right: Array, a: Array, lost: Array) -> tuple[str, ...]:
+    """A letter for each tile, where ``lost``: NaN before infinity, the engine's before the reference's."""
+    codes = np.where(lost, np.where(np.isnan(a), 3, np.where(np.isinf(a) & right, 2, 1)), 0).astype(np.uint8)
+    return tuple("".join(".rin"[code] for code in row) for row in _tiles(codes))
+
+
+def _tiles(x: Array) -> Array:
+    """The largest of each tile: of the axes longer than 1 the last runs to the right, the others down."""
+    flat = x.squeeze()
+    flat = flat.reshape(-1, flat.shape[-1]) if flat.ndim > 1 else flat.reshape(1, -1)
     for axis, most in ((0, ROWS), (1, COLUMNS)):
         size = flat.shape[axis]
         starts = np.unique(np.arange(min(size, most)) * size // min(size, most))
         flat = np.maximum.reduceat(flat, starts, axis=axis)
-    return tuple(tuple(map(float, row)) for row in flat)
+    return flat

@@ -6,8 +6,9 @@ from typing import Any
 
 from wizard.report import picture
 from wizard.report.document import Report
-from wizard.report.markdown import flat
-from wizard.report.words import count, decibels, duration, margin, number, switch, visible
+from wizard.report.lost import apart, lost
+from wizard.report.markdown import error, flat, version
+from wizard.report.words import WORD, count, decibels, duration, margin, named, number, switch, visible
 
 SEARCHES = 6  # that are drawn
 
@@ -22,8 +23,8 @@ def to_html(report: Report) -> str:
         "added": picture.arrived_and_added(report.depth, report.tolerance),
         "searches": [(search, Markup(picture.history(search))) for search in longest],  # noqa: S704
         "around": [Markup(picture.neighbourhood(c.around)) for c in report.culprits],  # noqa: S704
-        "heat": [[Markup(picture.heat(v)) for v in c.values[:1]] for c in report.culprits],  # noqa: S704
-        "histograms": [[Markup(picture.histograms(v)) for v in c.values[:1]] for c in report.culprits],  # noqa: S704
+        "heat": [Markup(picture.heat(c.values[0]) if c.values else "") for c in report.culprits],  # noqa: S704
+        "histograms": [Markup(picture.histograms(c.values[0]) if c.values else "") for c in report.culprits],  # noqa: S704
     }
     # Every name inside an SVG went through html.escape.
     drawn = {name: Markup(value) if isinstance(value, str) else value for name, value in drawn.items()}  # noqa: S704
@@ -40,10 +41,21 @@ def _template() -> Any:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
     )
-    environment.filters.update(number=number, decibels=decibels, duration=duration, margin=margin, switch=switch)
+    environment.filters.update(
+        number=number, decibels=decibels, duration=duration, margin=margin, switch=switch, name=named, whole=whole,
+        lost=lost, apart=apart, version=version, error=error,
+    )  # fmt: skip
     return environment.from_string((files("wizard.report") / "report.html.j2").read_text(encoding="utf-8"))
 
 
 def shown(value: object) -> object:
-    """Every value on its way into the page: names keep no character that an editor or a terminal would act on."""
-    return visible(value, keep="\n") if type(value) is str else value
+    """Every value on its way into the page: names keep no character that an editor or a terminal would act on, and of a long word
+    both ends."""
+    return visible(value, keep="\n", longest=WORD) if type(value) is str else value
+
+
+def whole(value: str) -> Any:
+    """A command or an engine: its words stay whole, as they are to be typed."""
+    from markupsafe import escape
+
+    return escape(visible(value, keep="\n"))

@@ -2,32 +2,53 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from engines.compare.values import Values
 from wizard.report.document import Culprit, Report
-from wizard.report.picture import curve
-from wizard.report.words import count, decibels, duration, listing, margin, number, switch, visible
+from wizard.report.lost import apart, lost
+from wizard.report.picture import curve, tally
+from wizard.report.words import (
+    LONGEST,
+    NAME,
+    WORD,
+    count,
+    decibels,
+    duration,
+    elide,
+    listing,
+    margin,
+    number,
+    switch,
+    visible,
+)  # fmt: skip
+
+MOST = 60_000  # characters: GitHub takes 65,536 in an issue, and its owner has a sentence to add
+LAYERS, ROWS = 40, 60  # of a table that may be as long as the model, of any other
 
 
 def to_markdown(report: Report) -> str:
-    """Verdict first, then culprits, workaround, route, environment, commands."""
-    parts = [f"# {literal(report.headline)}", summary(report)]
-    parts += [culprit(c, i, len(report.culprits)) for i, c in enumerate(report.culprits, 1)]
-    if report.ruled_out:
-        parts.append(ruled_out(report))
-    if report.workaround:
-        parts.append(workaround(report))
-    parts.append(depth(report))
-    if report.layers:
-        parts.append(layers(report))
-    if report.route:
-        parts.append(route(report))
-    if report.notes:
-        parts.append("## Notes\n\n" + "\n".join(f"- {literal(note)}" for note in report.notes))
-    if report.commands:
-        parts.append("## The same by hand\n\n" + fenced("\n".join(report.commands), "sh"))
-    parts.append(environment(report))
-    return "\n\n".join(part for part in parts if part) + "\n"
+    """Verdict first, how to see it fail, then culprits, workaround, route, environment. Never longer than an issue may be: what
+    does not fit is named."""
+    head = "\n\n".join([f"# {literal(report.headline)}", summary(report)])
+    most_wanted = [head, by_hand(report), environment(report)]
+    culprits = [culprit(c, i, len(report.culprits)) for i, c in enumerate(report.culprits, 1)]
+    others = [
+        ruled_out(report), workaround(report), depth(report), search(report), layers(report), route(report), notes(report)
+    ]  # fmt: skip
+    kept: list[str] = []
+    left: list[str] = []
+    room = MOST - 500
+    for part in [*most_wanted, *culprits, *others]:
+        fits = len(part) + 2 <= room
+        room -= len(part) + 2 if fits else 0
+        (kept if fits else left).append(part)
+    order = [head, by_hand(report), *culprits, *others, environment(report)]
+    parts = [part for part in order if part and part in kept]
+    if left:
+        titles = [part.partition("\n")[0].lstrip("# ") for part in left]
+        parts.append(f"Too long for an issue, and only in report.html and report.json: {elide(listing(titles), 300)}.")
+    return "\n\n".join(parts) + "\n"
 
 
 def summary(report: Report) -> str:
@@ -35,9 +56,12 @@ def summary(report: Report) -> str:
     rows = [
         ("verdict", report.verdict + ("" if report.end else " (the session has not ended)")),
         ("model", code(report.model)),
-        ("engine under test", code(report.engine)),
-        ("reference", code(report.reference)),
-        ("error, allowed", f"{report.metric} {number(report.error)}, {number(report.tolerance)}"),
+        (
+            "engine under test",
+            f"{code(report.engine, LONGEST)} {literal(version(report.environment, 'engine'))}".strip(),
+        ),
+        ("reference", f"{code(report.reference, LONGEST)} {literal(version(report.environment, 'reference'))}".strip()),
+        ("error", error(report)),
         ("failing outputs", listing([code(name) for name in report.failing_outputs])),
         ("samples failing", f"{report.samples_failing} of {report.samples}"),
         *([("nearest to failing", nearest)] if report.margin is not None and report.worst_output else []),
@@ -50,11 +74,35 @@ def summary(report: Report) -> str:
     return "\n\n".join([text, *said])
 
 
+def error(report: Report) -> str:
+    """``rel_l2 0.0237 where 0.0001 is allowed``."""
+    if report.error is None or report.tolerance is None:
+        return "not measured"
+    return f"{report.metric} {number(report.error)} where {number(report.tolerance)} is allowed"
+
+
+def version(environment: "dict[str, Any]", role: str) -> str:
+    """``(1.31.1 on AMD EPYC)``: what the engine or the reference was; empty where it was never asked."""
+    info = environment.get(role) or {}
+    device = info.get("device")
+    said = " on ".join(str(part) for part in (info.get("version"), device) if part)
+    return f"({said})" if said else ""
+
+
+def by_hand(report: Report) -> str:
+    """The commands of the first case."""
+    if not report.commands:
+        return ""
+    place = code(report.culprits[0].dir) if report.culprits else "`case`"
+    said = f"In the folder {place} of the bundle that comes with this report:"
+    return f"## See it fail\n\n{said}\n\n{fenced(chr(10).join(report.commands), 'sh')}"
+
+
 def culprit(c: Culprit, position: int, total: int) -> str:
     title = "## The minimal failing case" if total == 1 else f"## Culprit {position} of {total}"
     rows = [
         ("nodes", listing([code(name) for name in c.nodes], 12)),
-        ("operators", " → ".join(c.ops) if len(c.ops) <= 12 else listing(c.ops, 12)),
+        ("operators", literal(" → ".join(c.ops) if len(c.ops) <= 12 else listing(c.ops, 12))),
         ("inputs", listing([code(name) for name in c.inputs])),
         ("outputs", listing([code(name) for name in c.outputs])),
         ("cause", literal(c.cause)),
@@ -62,7 +110,7 @@ def culprit(c: Culprit, position: int, total: int) -> str:
         ("effect on the model's outputs", number(c.effect)),
         ("sample", code(c.sample)),
         ("fails again", c.verified or "?"),
-        ("1-minimal", "yes: without any one of its nodes it passes" if c.minimal else "not proven"),
+        ("nothing to spare", "yes: without any one of its nodes it passes" if c.minimal else "not proven"),
         ("folder", code(c.dir)),
     ]
     text = f"{title}\n\n{table(('', ''), rows)}"
@@ -90,17 +138,27 @@ def around(c: Culprit) -> str:
 
 def values(v: Values) -> str:
     """How the engine's values of an output differ from the reference's."""
-    worst = number(max(map(max, v.grid)))
-    return (
-        f"Its output {code(v.output)}, {v.dtype} {list(v.shape)}: from {number(v.low)} to {number(v.high)} where it is finite, "
-        f"off by at most {worst} of the largest right value; not finite are {v.actual_nonfinite} values on the engine and "
-        f"{v.expected_nonfinite} in the reference."
-    )
+    about = f"Its output {code(v.output)}, {v.dtype} {list(v.shape)}:"
+    wrong = [literal(said) for said in (lost(v), apart(v)) if said]
+    return " ".join([about, *wrong])
+
+
+def search(report: Report) -> str:
+    """How many probes of each search failed and passed."""
+    lines = [f"- {literal(s.step)}: {count(len(s.looks), 'probe')}, {tally(s)}" for s in report.searches[:ROWS]]
+    return "\n".join(["## The search", "", *lines]) if lines else ""
+
+
+def notes(report: Report) -> str:
+    lines = [f"- {literal(note)}" for note in report.notes[:ROWS]]
+    more = len(report.notes) - len(lines)
+    lines += [f"- {count(more, 'further note')} in report.json"] if more else []
+    return "\n".join(["## Notes", "", *lines]) if lines else ""
 
 
 def ruled_out(report: Report) -> str:
     lines = [f"- {o.what}." + (f" {literal(o.measured)}" if o.measured else "") for o in report.ruled_out]
-    return "\n".join(["## What it is not", "", *lines])
+    return "\n".join(["## What it is not", "", *lines]) if lines else ""
 
 
 def workaround(report: Report) -> str:
@@ -109,7 +167,7 @@ def workaround(report: Report) -> str:
         return ""
     rows = [
         ("kind", w.kind),
-        ("engine", code(w.engine)),
+        ("engine", code(w.engine, LONGEST)),
         ("holds", f"{w.samples_ok} of {count(w.samples_n, 'sample')}"),
         ("error, margin", f"{number(w.error)}, {margin(w.margin)}"),
     ]
@@ -135,11 +193,19 @@ def depth(report: Report) -> str:
         f"{count(len(report.depth), 'tensor')}, first node to last, logarithmic: {number(first)} at the first, {number(last)} at "
         f"the last, at most {number(worst.error)} ({code(worst.name)}); allowed {number(report.tolerance)}."
     )
-    return f"## Error by depth\n\n{fenced(drawn, 'text')}\n\n{said}"
+    grown = sorted((p for p in report.depth if p.added), key=lambda p: -(p.added or 0.0))[:3]
+    adds = [
+        f"{code(p.name)} ({literal(p.op)}) adds {number(p.added)} to the {number(p.inherited)} that arrive"
+        for p in grown
+    ]
+    more = f" Most is added by these: {'; '.join(adds)}." if adds else ""
+    return f"## Error by depth\n\n{fenced(drawn, 'text')}\n\n{said}{more}"
 
 
 def layers(report: Report) -> str:
-    """All layers: who reads this far looks for theirs."""
+    """The worst layers, and how many more there are."""
+    if not report.layers:
+        return ""
     header = (
         "layer", "operator", "SQNR alone", "in the model", "weights", "inputs", "effect", "codes", "scales", "in float",
     )  # fmt: skip
@@ -148,12 +214,16 @@ def layers(report: Report) -> str:
             code(row.layer), code(row.op), decibels(row.sqnr_db), decibels(row.cumulative_db), decibels(row.weights_db),
             decibels(row.inputs_db), number(row.effect), row.codes, row.scales, "yes" if row.left_in_float else "",
         )
-        for row in report.layers
+        for row in report.layers[:LAYERS]
     ]  # fmt: skip
-    return f"## Layers by SQNR\n\n{table(header, rows)}"
+    more = len(report.layers) - len(rows)
+    rest = f"\n\n{count(more, 'further layer')} in report.html." if more else ""
+    return f"## Layers by SQNR\n\n{table(header, rows)}{rest}"
 
 
 def route(report: Report) -> str:
+    if not report.route:
+        return ""
     rows = [
         (
             str(position),
@@ -165,7 +235,7 @@ def route(report: Report) -> str:
             str(stop.probes),
             literal(stop.message or stop.because),
         )
-        for position, stop in enumerate(report.route, 1)
+        for position, stop in enumerate(report.route[:ROWS], 1)
     ]
     header = ("", "question", "answer", "by", "time", "probes", "measured")
     return f"## How we got here\n\n{table(header, rows)}"
@@ -194,13 +264,13 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def literal(text: str) -> str:
-    """Text of a model or a log that Markdown must not read as markup."""
-    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", visible(re.sub(r"\s+", " ", text).strip()))
+    """Text of a model or a log that Markdown must not read as markup; of a long word both ends."""
+    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", visible(re.sub(r"\s+", " ", text).strip(), longest=WORD))
 
 
-def code(text: str) -> str:
+def code(text: str, longest: int = NAME) -> str:
     """Inline code that holds any text: a longer fence than any run of backticks inside, bars escaped for tables."""
-    text = visible(re.sub(r"\s+", " ", text)) or "(no name)"
+    text = visible(elide(re.sub(r"\s+", " ", text), longest)) or "(no name)"
     fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     pad = " " if "`" in text else ""
     return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")

@@ -8,6 +8,7 @@ from html import escape
 from engines.compare.values import Values
 from engines.probe import HUGE
 from wizard.report.document import Depth, Search
+from wizard.report.lost import apart, everywhere, lost
 from wizard.report.probe import WORDS
 from wizard.report.vicinity import Vicinity
 from wizard.report.words import count, elide, number, visible
@@ -138,60 +139,89 @@ def tally(search: Search) -> str:
 _SAID = {**WORDS, "done": "without a verdict"}
 
 
+_LOST = {
+    "i": ("inf", "∞", "infinite on the engine"),
+    "n": ("nan", "N", "NaN on the engine"),
+    "r": ("gone", "R", "only on the engine finite"),
+}
+
+
 def heat(values: Values) -> str:
-    """The grid of differences: the darker a tile, the larger its worst difference, log scale; not finite ones are crossed."""
+    """The grid of differences: the darker a tile, the larger its worst difference, log scale; where only one side is finite, a
+    colour and a letter of its own. Nothing where the engine has no finite value at all: there is no place to point at."""
     rows, columns = len(values.grid), max(map(len, values.grid), default=0)
-    if not rows or not columns:
+    if not rows or not columns or everywhere(values):
         return ""
     wide = min((WIDTH - LEFT) / columns, 40.0)
-    tall = min(wide, 20.0, 240 / rows)
-    tiles = []
+    tall = min(max(wide, 12.0), 20.0, max(240 / rows, 10.0))
+    tiles, met = [], set()
     for y, row in enumerate(values.grid):
         for x, worst in enumerate(row):
-            share = 1 - level(worst) / (HEIGHT - BOTTOM)
-            if share <= 0:
-                continue
             place = f'x="{LEFT + x * wide:.1f}" y="{y * tall:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
-            tiles.append(f'<rect class="bad" {place} fill-opacity="{share:.2f}"/>')
             if worst >= HUGE:
-                middle = f'x="{LEFT + (x + 0.5) * wide:.1f}" y="{(y + 0.5) * tall + 3:.1f}"'
-                tiles.append(f'<text class="on" {middle} text-anchor="middle">×</text>')
+                letter = values.kinds[y][x] if values.kinds else "i"
+                kind, sign, said = _LOST.get(letter, _LOST["i"])
+                met.add(letter)
+                middle = f'x="{LEFT + (x + 0.5) * wide:.1f}" y="{(y + 0.5) * tall + 3.5:.1f}"'
+                tiles.append(f'<rect class="{kind}" {place}><title>{said}</title></rect>')
+                tiles.append(f'<text class="on" {middle} text-anchor="middle">{sign}</text>')
+            elif (share := 1 - level(worst) / (HEIGHT - BOTTOM)) > 0:
+                title = f"<title>off by {number(worst)}</title>"
+                tiles.append(f'<rect class="bad" {place} fill-opacity="{share:.2f}">{title}</rect>')
     bottom = rows * tall
     frame = f'<rect class="frame" x="{LEFT}" y="0" width="{columns * wide:.1f}" height="{bottom:.1f}"/>'
-    caption = (
-        f'<text class="axis" x="{LEFT - 6}" y="10" text-anchor="end">first</text>'
-        f'<text class="axis" x="{LEFT}" y="{bottom + 13:.1f}">the last axis runs to the right, the others down</text>'
+    lines = ["the last axis runs to the right" + (", the others down" if rows > 1 else "")]
+    lines += [
+        f"{sign} {said if values.kinds else 'finite on one side only'}"
+        for k, (_, sign, said) in _LOST.items()
+        if k in met
+    ]
+    caption = f'<text class="axis" x="{LEFT - 6}" y="10" text-anchor="end">first</text>' + "".join(
+        f'<text class="axis" x="{LEFT}" y="{bottom + 14 * n - 1:.1f}">{line}</text>' for n, line in enumerate(lines, 1)
     )
-    said = f"Largest differences of {escape(visible(elide(values.output, 60)))}, at most {number(max(map(max, values.grid)))}"
-    return _svg(bottom + 18, said, "".join([frame, *tiles, caption]))
+    said = f"Largest differences of {escape(visible(elide(values.output, 60)))}. {escape(lost(values))} {escape(apart(values))}"
+    return _svg(bottom + 14 * len(lines) + 4, said.strip(), "".join([frame, *tiles, caption]))
 
 
 def histograms(values: Values) -> str:
-    """What the reference gives as an outline over what the engine gives, filled; counts on a log scale."""
-    most = max((*values.expected, *values.actual), default=0)
+    """What the reference gives as an outline over what the engine gives, filled; counts on a log scale. What is not finite has a
+    bar of its own at the right."""
+    gone = (values.expected_nonfinite, values.actual_nonfinite)
+    most = max((*values.expected, *values.actual, *gone), default=0)
     if not most:
         return ""
-    tall, wide = 120, (WIDTH - LEFT) / len(values.expected)
+    right = WIDTH - 70 if any(gone) else WIDTH
+    tall, wide = 120, (right - LEFT) / len(values.expected)
     ground = tall - BOTTOM
 
     def height(n: int) -> float:
         return math.log(n + 1) / math.log(most + 1) * (ground - 8)
 
-    filled = "".join(
-        f'<rect class="bad" x="{LEFT + i * wide:.1f}" y="{ground - height(n):.1f}" width="{wide:.1f}" height="{height(n):.1f}"/>'
-        for i, n in enumerate(values.actual)
-        if n
-    )
+    def bar(kind: str, x: float, n: int, room: float) -> str:
+        place = f'x="{x:.1f}" y="{ground - height(n):.1f}" width="{room:.1f}" height="{height(n):.1f}"'
+        return f'<rect class="{kind}" {place}><title>{n:,}</title></rect>' if n else ""
+
+    filled = "".join(bar("bad", LEFT + i * wide, n, wide) for i, n in enumerate(values.actual))
     steps = " ".join(
         f"L{LEFT + i * wide:.1f} {ground - height(n):.1f} L{LEFT + (i + 1) * wide:.1f} {ground - height(n):.1f}"
         for i, n in enumerate(values.expected)
     )
-    outline = f'<path class="outline" d="M{LEFT} {ground} {steps} L{WIDTH} {ground}"/>'
-    axis = (
-        f'<text class="axis" x="{LEFT}" y="{tall - 4}">{escape(number(values.low))}</text>'
-        f'<text class="axis" x="{WIDTH}" y="{tall - 4}" text-anchor="end">{escape(number(values.high))}</text>'
-        f'<text class="axis" x="{LEFT - 6}" y="12" text-anchor="end">{most:,}</text>'
+    outline = f'<path class="outline" d="M{LEFT} {ground} {steps} L{right} {ground}"/>'
+    ends = [(float(LEFT), "start", values.low), (float(right), "end", values.high)]
+    if values.low == values.high:
+        ends = [((LEFT + right) / 2, "middle", values.low)]
+    axis = "".join(
+        f'<text class="axis" x="{x:.0f}" y="{tall - 4}" text-anchor="{anchor}">{escape(number(end))}</text>'
+        for x, anchor, end in ends
+        if sum(values.expected) + sum(values.actual)
     )
+    axis += f'<text class="axis" x="{LEFT - 6}" y="12" text-anchor="end">{most:,}</text>'
+    if any(gone):
+        axis += (
+            bar("inf", WIDTH - 46, gone[1], 30)
+            + bar("outline", WIDTH - 46, gone[0], 30)
+            + f'<text class="axis" x="{WIDTH - 31}" y="{tall - 4}" text-anchor="middle">not finite</text>'
+        )
     label = f"Values of {escape(visible(elide(values.output, 60)))}: the reference as an outline, the engine filled"
     return _svg(tall, label, filled + outline + axis)
 

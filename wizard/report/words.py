@@ -9,6 +9,7 @@ from engines.steps.cost import Cost
 LONGEST = (
     8_000  # characters of one word: a command's list of layers may be thousands long, a name of a megabyte is an attack
 )
+NAME, WORD = 200, 500  # characters of a name, of any other word, in a report: both ends of a longer one
 # Control, format (direction marks), surrogate, line and paragraph separator.
 ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
@@ -113,11 +114,16 @@ def listing(names: "tuple[str, ...] | list[str]", most: int = 6) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
 
 
-def visible(text: str, keep: str = "") -> str:
-    """Foreign text that a terminal shows and does not obey: acting characters become escapes, those in ``keep`` stay. Of a giant
-    word, such as a name of a megabyte, both ends stay."""
-    if len(text) > LONGEST:
-        text = "".join(elide(word, LONGEST) for word in re.split(r"(\s)", text))
+def named(name: str, width: int = NAME) -> str:
+    """A node's or tensor's name, or that it has none."""
+    return elide(name, width) or "(no name)"
+
+
+def visible(text: str, keep: str = "", longest: int = LONGEST) -> str:
+    """Foreign text that a terminal shows and does not obey: acting characters become escapes, those in ``keep`` stay. Of a word
+    longer than ``longest``, such as a name of a megabyte, both ends stay."""
+    if len(text) > longest:
+        text = "".join(elide(word, longest) for word in re.split(r"(\s)", text))
     if text.isprintable():
         return text
     return "".join(c if c in keep or unicodedata.category(c) not in ACTING else ascii(c)[1:-1] for c in text)

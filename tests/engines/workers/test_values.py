@@ -58,3 +58,24 @@ def test_any_magnitude_has_its_bins(scale: float) -> None:
 def test_what_cannot_be_pictured_is_left_out() -> None:
     text, none = np.array(["a"]), np.zeros((0, 3))
     assert values({"t": text, "n": none, "s": np.zeros(2)}, {"t": text, "n": none, "s": np.zeros(3)}) == ()
+
+
+def test_what_is_not_finite_is_told_apart() -> None:
+    right = np.ones((1, 2, 3, 1))
+    right[0, 1, 2, 0] = np.nan
+    wrong = right.copy()
+    wrong[0, 0, :, 0] = [np.inf, np.nan, -np.inf]
+    wrong[0, 1, 2, 0] = 1.0
+    (found,) = values({"y": right}, {"y": wrong})
+    assert found.kinds == ("ini", "..r"), "axes of 1 are no axes"
+    assert found.grid == ((HUGE, HUGE, HUGE), (0.0, 0.0, HUGE))
+    assert (found.expected_nan, found.actual_nan, found.expected_nonfinite, found.actual_nonfinite) == (1, 1, 1, 3)
+    (other,) = values({"y": np.array([np.nan, np.inf, np.nan])}, {"y": np.array([np.nan, np.nan, np.inf])})
+    assert other.kinds == (".nr",), "where the reference is not finite either, the engine lost nothing"
+
+
+def test_a_large_tile_tells_the_worst_in_it() -> None:
+    wrong = np.zeros(COLUMNS * 10)
+    wrong[3], wrong[5], wrong[11] = np.inf, np.nan, np.inf
+    (found,) = values({"y": np.zeros(COLUMNS * 10)}, {"y": wrong})
+    assert found.kinds == ("ni" + "." * (COLUMNS - 2),)

@@ -1,0 +1,54 @@
+"""What became of the values of a case's output, in sentences: the same ones beside the picture and without it."""
+
+from engines.compare.values import Values
+from engines.probe import HUGE
+from wizard.report.words import number
+
+
+def total(v: Values) -> int:
+    """Elements of the output."""
+    return sum(v.actual) + v.actual_nonfinite
+
+
+def everywhere(v: Values) -> bool:
+    """Whether no value of the engine's is finite where the reference's all are: there is no place to point at."""
+    return total(v) == v.actual_nonfinite > 0 == v.expected_nonfinite
+
+
+def lost(v: Values) -> str:
+    """What is not finite: ``On the engine all 16 values are infinite; in the reference all are finite.`` Empty where all is."""
+    if not v.actual_nonfinite and not v.expected_nonfinite:
+        return ""
+    if v.actual_nonfinite == v.expected_nonfinite and not any(HUGE in row for row in v.grid):
+        return f"In the reference and on the engine alike {_kinds(v.actual_nonfinite, v.actual_nan, total(v), bool(v.kinds))}."
+    here = _kinds(v.actual_nonfinite, v.actual_nan, total(v), bool(v.kinds))
+    there = _kinds(v.expected_nonfinite, v.expected_nan, total(v), bool(v.kinds))
+    return f"On the engine {here}; in the reference {there}."
+
+
+def _kinds(lost: int, nan: int, of: int, told: bool) -> str:
+    """``told`` False: a file of an earlier version does not say which of them are NaN."""
+    if not lost:
+        return "all are finite"
+    parts = [(lost - nan, "infinite"), (nan, "NaN")] if told else [(lost, "not finite")]
+    said = [(n, word) for n, word in parts if n]
+    if len(said) == 1:
+        n, word = said[0]
+        many = (
+            "its only value is" if of == 1 else f"all {of:,} values are" if n == of else f"{n:,} of {of:,} values are"
+        )
+        return f"{many.replace(' are', ' is') if n == 1 < of else many} {word}"
+    return f"{lost:,} of {of:,} values are not finite: {' and '.join(f'{n:,} {word}' for n, word in said)}"
+
+
+def apart(v: Values) -> str:
+    """How far the finite values of both lie apart, and where they lie."""
+    finite = [x for row in v.grid for x in row if x < HUGE]
+    bounds = f"at {number(v.low)}" if v.low == v.high else f"from {number(v.low)} to {number(v.high)}"
+    seen = f"What is finite lies {bounds}" if total(v) else ""
+    if sum(v.expected) == 0 and sum(v.actual) == 0:
+        return ""
+    if not finite or not sum(v.actual):
+        return f"{seen}."
+    worst = max(finite)
+    return f"{seen}, " + (f"off by up to {number(worst)} of the largest right value." if worst else "and is right.")
