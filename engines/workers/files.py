@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
-from onnx import ModelProto
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
+from onnx import ModelProto, shape_inference
 
 from engines.backends.builds import outside_bytes
 from engines.data.store import Store
@@ -55,6 +56,13 @@ def put_model(store: Store, name: str, model: ModelProto, weights_dir: str) -> d
     return {name: store.put(copy.SerializeToString(deterministic=True)), weights: digest}
 
 
+def put_file(store: Store, path: Path) -> str:
+    """Store a file of any size; returns its digest."""
+    with _Incoming(store) as incoming:
+        incoming.add(external.chunks(path, 0, path.stat().st_size))
+        return incoming.finish()
+
+
 def with_shapes(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> ModelProto:
     """A copy whose outputs without a shape have the one that was seen: ONNX's checker asks for one, engines do not."""
     copy = ModelProto()
@@ -65,6 +73,20 @@ def with_shapes(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Mod
             kind.shape.SetInParent()
             for size in shapes[output.name]:
                 kind.shape.dim.add().dim_value = int(size)
+    return copy
+
+
+def for_viewers(model: ModelProto) -> ModelProto:
+    """A copy that says type and shape of every tensor between its nodes, as far as they follow from its inputs: Netron and other
+    viewers show them on the edges. Weights that lie in files stay there. The model itself where inference refuses it."""
+    try:
+        full = shape_inference.infer_shapes(model, data_prop=True)
+    except (shape_inference.InferenceError, RuntimeError, ValueError, EncodeError):
+        return model  # over 2 GiB, or contradictory: it is judged by engines, not by us
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    del copy.graph.value_info[:]
+    copy.graph.value_info.extend(full.graph.value_info)
     return copy
 
 
@@ -95,11 +117,12 @@ class _Incoming:
         return start
 
     def write(self, piece: bytes) -> None:
-        self._file.write(piece)
+        external.put(self._file, piece)
         self._sha.update(piece)
         self._size += len(piece)
 
     def finish(self) -> str:
+        self._file.truncate()
         self._file.flush()
         os.fsync(self._file.fileno())
         digest = self._sha.hexdigest()

@@ -297,7 +297,7 @@ class _Measuring:
     def _refused(self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]) -> Measurement:
         """The answer of an engine that did not build, with what it was given kept."""
         part = self.part.cut(feed.arrays, feed.constants, self.marks)
-        for name, model in (("model.onnx", part.model), ("engine.onnx", fault.model or part.model)):
+        for name, model in (("model.onnx", files.for_viewers(part.model)), ("engine.onnx", fault.model or part.model)):
             self.artifacts |= files.put_model(self.store, name, model, self.model.weights_dir)
         self.artifacts["inputs.npz"] = files.put_arrays(self.store, named(part, feed.arrays))
         judged = {output: expected[t] for output, t in part.outputs.items() if t in expected}
@@ -314,7 +314,8 @@ class _Measuring:
         """Keep what was built and what went in and out, for the case bundle."""
         self.progress("saving")
         shapes = {output: expected[t].shape for output, t in ready.part.outputs.items() if t in expected}
-        for name, model in (("model.onnx", ready.part.model), ("engine.onnx", ready.built.model)):
+        # What the engine ran stays as it was; the model is also looked at.
+        for name, model in (("model.onnx", files.for_viewers(ready.part.model)), ("engine.onnx", ready.built.model)):
             shaped = files.with_shapes(model, shapes)
             self.artifacts |= files.put_model(self.store, name, shaped, self.model.weights_dir)
         self.artifacts["inputs.npz"] = files.put_arrays(self.store, named(ready.part, feed.arrays))

@@ -20,6 +20,7 @@ from engines.graph import load, ranges
 from engines.probe import Candidate, Edit, Measurement
 
 EMULATE = "emulate:precision=fp16"
+MODELS = Path(__file__).parents[2] / "models"
 EXACT = "onnxruntime"  # the reference itself as engine under test: every part of it must be exactly right
 
 Opened = Callable[..., "object"]
@@ -339,6 +340,26 @@ def test_an_edited_part_is_its_own_reference(small) -> None:
 
 
 # -- files
+
+
+@pytest.mark.parametrize("name", ["sort_tf_massive_m4", "shapes_cnn", "pillars_add"])
+def test_what_is_saved_can_be_looked_at(opened, name: str) -> None:
+    """Netron shows names, and the type and shape of what runs between the nodes: all are in the file."""
+    session = opened(name)
+    original = onnx.load(MODELS / f"{name}.onnx")
+    named = {node.name: list(node.output) for node in original.graph.node}
+    m = session.measure(EXACT, Candidate(), samples=("real:0" if name == "pillars_add" else "real:0/3",), save="case")
+    model = onnx.load_from_string(session.store.get(m.artifacts["model.onnx"]))
+    onnx.checker.check_model(model, full_check=True)
+    for node in model.graph.node:
+        assert list(node.output) == named[node.name]
+    made = {t for node in model.graph.node for t in node.output if t} - {o.name for o in model.graph.output}
+    told = {i.name: i.type.tensor_type for i in model.graph.value_info}
+    assert set(told) == made
+    assert all(kind.elem_type and kind.HasField("shape") for kind in told.values())
+    ran = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    with np.load(io.BytesIO(session.store.get(m.artifacts["inputs.npz"]))) as feeds:
+        ran.run(None, dict(feeds))
 
 
 def test_what_is_saved_runs_again_without_us(opened) -> None:
