@@ -46,7 +46,8 @@ def withhold(folder: Path, manner: str, reference: str) -> None:
             drawn = alike(own if own.shape == values.shape else values, tensor.name or f"{name} {number}")
             made = numpy_helper.from_array(_rounding(own, values)(drawn).astype(values.dtype), tensor.name)
             tensor.CopyFrom(made)
-    (folder / "weights.bin").unlink(missing_ok=True)
+    for beside in folder.glob("*weights.bin"):  # the true weights; what is saved would be appended to them
+        beside.unlink()
     for name, model in models.items():
         large = model.ByteSize() > 1 << 30
         onnx.save(model, folder / name, save_as_external_data=large, location=f"{Path(name).stem}.weights.bin")

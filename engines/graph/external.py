@@ -5,7 +5,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
@@ -19,6 +19,7 @@ ALIGN = 64  # bytes; every tensor starts on a cache line, as memory-mapping engi
 INLINE = 1024  # bytes; smaller tensors stay inside the model
 CHUNK = 8 << 20
 FOLDER = "weights"
+_NOTHING = bytes(CHUNK)
 
 # Element types narrower than a byte are packed; numpy widens them, so their size is counted in bits.
 PACKED_BITS = {
@@ -176,6 +177,15 @@ def chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
             yield piece
 
 
+def put(file: BinaryIO, piece: bytes | memoryview) -> None:
+    """Write a piece; a whole chunk of zeros becomes a hole, so that a sparse file stays one. Who ends with ``put`` must truncate
+    the file to where it stands."""
+    if len(piece) == CHUNK and piece == _NOTHING:
+        file.seek(CHUNK, os.SEEK_CUR)
+    else:
+        file.write(piece)
+
+
 class Writer:
     """Appends tensors to a new weights file; its name is the sha256 of what it holds, so the same weights are one file.
 
@@ -199,7 +209,7 @@ class Writer:
         self._path.unlink(missing_ok=True)
 
     def _write(self, piece: bytes | memoryview) -> None:
-        self._file.write(piece)
+        put(self._file, piece)
         self._sha.update(piece)
         self._size += len(piece)
 
@@ -214,6 +224,7 @@ class Writer:
 
     def finish(self) -> str:
         """The location of the finished file, ``weights/<digest>.bin``; ``""`` where nothing was added."""
+        self._file.truncate()
         self._file.flush()
         if not self._pending:
             return ""

@@ -13,7 +13,7 @@ from engines.graph.load import Imported, StoredModel
 from engines.graph.problem import ModelProblem
 
 _ROUNDS = 8  # a fold may enable another
-_LARGEST = 256 << 20  # bytes of a weight that folding may read, and of a constant that it may make
+_LARGEST = 256 << 20  # bytes of weights that folding may read, all together, and of a constant that it may make
 _RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
 
 
@@ -49,7 +49,8 @@ def sanitize(model: StoredModel, store: Store) -> Imported:
 
 
 def _with_foldable_inside(model: StoredModel) -> tuple[ModelProto, dict[str, TensorProto]]:
-    """A copy that holds the external weights that folding will read; and, by name, the external form of each."""
+    """A copy that holds the external weights that folding will read, the smallest ones first as far as they fit; and, by name,
+    the external form of each. What does not fit stays outside, and the nodes that read it stay nodes."""
     proto = ModelProto()
     proto.CopyFrom(model.proto)
     constant = {t.name for t in proto.graph.initializer}
@@ -60,14 +61,17 @@ def _with_foldable_inside(model: StoredModel) -> tuple[ModelProto, dict[str, Ten
             constant.update(filter(None, node.output))
             wanted |= reads
     inlined: dict[str, TensorProto] = {}
-    for tensor in proto.graph.initializer:
-        size = external.byte_size(tensor.data_type, tensor.dims)
-        if tensor.name in wanted and external.is_external(tensor) and size <= _LARGEST:
-            inlined[tensor.name] = model.initializers[tensor.name]
-            data = external.read_bytes(tensor, model.weights_dir)
-            tensor.ClearField("external_data")
-            tensor.data_location = TensorProto.DEFAULT
-            tensor.raw_data = data
+    outside = (t for t in proto.graph.initializer if t.name in wanted and external.is_external(t))
+    room = _LARGEST
+    for size, tensor in sorted(((external.byte_size(t.data_type, t.dims), t) for t in outside), key=lambda x: x[0]):
+        room -= size
+        if room < 0:
+            break
+        inlined[tensor.name] = model.initializers[tensor.name]
+        data = external.read_bytes(tensor, model.weights_dir)
+        tensor.ClearField("external_data")
+        tensor.data_location = TensorProto.DEFAULT
+        tensor.raw_data = data
     return proto, inlined
 
 

@@ -21,6 +21,8 @@ from engines.steps.search import NodeIds, Trials, minimise, one_minimal
 # Values that a fed tensor is filled with, to see whether the fault needs its own: the last one squares past what FP16 holds.
 SIMPLE = (1.0, -1.0, 300.0)
 CODES = ("int8", "uint8")  # of quantized weights; other integers are indices and shapes
+# Bytes of weights that the passing neighbour is kept with: it only stands beside the case, which is kept whatever it weighs.
+HEAVIEST_GOOD = 256 << 20
 
 
 class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,10 +152,11 @@ def settle(ask: Inquiry, trials: Trials, nodes: NodeIds, minimal: bool, params: 
     good_candidate = ask.candidate(good) if good else None
     if good_candidate is not None:
         yield Note("the largest part that passes, once more", best=len(nodes))
-        kept: Measurement = yield ask.ask(good_candidate, attempt=seen, save="good")
+        heavy = weights(ask.index, ranges.decode(good_candidate.nodes)) > HEAVIEST_GOOD
+        kept: Measurement = yield ask.ask(good_candidate, attempt=seen, save="" if heavy else "good")
         spent += 1
         if ask.verdict(kept).passed:
-            files.append({"role": "good", "files": dict(kept.artifacts)})
+            files.append({"role": "good", "files": {} if heavy else dict(kept.artifacts)})
         else:
             good_candidate = None
     feeds, leaves = ask.index.boundary(nodes)
@@ -280,6 +283,12 @@ def _still(ask: Inquiry, m: Measurement, candidate: Candidate, signature: Signat
         and any(s.new_nonfinite > 0 for s in same) == signature.nonfinite
         and (worst >= HUGE) == (signature.error >= HUGE)  # a reference of zeros makes any error infinitely large
     )
+
+
+def weights(index: GraphIndex, nodes: Iterable[int]) -> int:
+    """Bytes of the weights that the nodes read, each counted once."""
+    read = {t for n in nodes for t in index.nodes[n].reads}
+    return sum(max(0, index.tensors[t].bytes) for t in read if index.tensors[t].kind == "weight")
 
 
 def _message(reduced: Reduced, ask: Inquiry) -> str:

@@ -213,7 +213,7 @@ def _checked(probe: Check, ran: command.CheckResult, store: Store, folder: Path,
     for name in probe.artifacts:
         made = folder / name
         if made.resolve().is_relative_to(folder.resolve()) and made.is_file():
-            artifacts[name] = store.put(made.read_bytes())
+            artifacts[name] = files.put_file(store, made)
     return Measurement(
         status=status, message=ran.message, facts=facts, artifacts=artifacts, run_seconds=ran.seconds, nodes=nodes
     )

@@ -1,4 +1,4 @@
-"""Run a command and say what it and everything that it starts cost: seconds, processor seconds, memory, bytes written.
+"""Run a command and say what it and everything that it starts cost: seconds, processor seconds, memory, bytes read and written.
 
 ``run`` starts this very file as a small parent that the command's orphans come back to, so that nothing escapes the sum.
 """
@@ -27,13 +27,18 @@ _PR_SET_CHILD_SUBREAPER = 36
 class Cost:
     """``seconds``: wall clock until the command itself ended. ``cpu``: processor seconds of the whole tree. ``memory``: MiB, the
     highest sum of resident memory over the tree (pages that processes share count once for each). ``written``: MiB that the
-    tree handed to the kernel to write, pipes included."""
+    tree handed to the kernel to write, pipes included. ``read``: MiB that it asked the kernel for, mapped files left out.
+    ``own``: MiB, the highest sum of memory that no file backs: what the kernel cannot take back. ``peaks``: by role (worker,
+    runner, command), MiB, the highest resident memory of a single process."""
 
     code: int
     seconds: float
     cpu: float
     memory: float
     written: float
+    read: float
+    own: float
+    peaks: dict[str, float]
     out: str
     err: str
 
@@ -100,21 +105,40 @@ def _resident(pid: int) -> int:
     return int(fields[1]) * resource.getpagesize() if fields else 0
 
 
-def _written() -> int:
-    """Bytes that this process and its children that have ended wrote."""
-    return next((int(x.split()[1]) for x in _read("/proc/self/io").splitlines() if x.startswith("wchar")), 0)
+def _own(pid: int) -> int:
+    lines = (x.split() for x in _read(f"/proc/{pid}/status").splitlines() if x.startswith(("RssAnon:", "RssShmem:")))
+    return sum(int(words[1]) << 10 for words in lines)
+
+
+def _role(pid: int) -> str:
+    """What a process is there for, as its command line tells."""
+    words = _read(f"/proc/{pid}/cmdline")
+    roles = (("engines/workers/__main__", "worker"), ("wizard/runner/", "runner"), ("engines", "worker"))
+    return next((role for part, role in roles if part in words), "command")
+
+
+def _handed(what: str) -> int:
+    """Bytes that this process and its children that have ended read (``rchar``) or wrote (``wchar``)."""
+    return next((int(x.split()[1]) for x in _read("/proc/self/io").splitlines() if x.startswith(what)), 0)
 
 
 def _main(report: str, out: str, err: str, words: list[str]) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    peak, over = 0, threading.Event()
+    peak, own, over = 0, 0, threading.Event()
+    peaks: dict[str, int] = {}
+    roles: dict[int, str] = {}
 
     def watch() -> None:
-        nonlocal peak
+        nonlocal peak, own
         while not over.wait(EVERY):
-            peak = max(peak, sum(_resident(pid) for pid in _tree(os.getpid())[1:]))
+            held = {pid: _resident(pid) for pid in _tree(os.getpid())[1:]}
+            for pid, size in held.items():
+                if roles.get(pid) != "worker":  # it may have become another program since
+                    roles[pid] = _role(pid)
+                peaks[roles[pid]] = max(peaks.get(roles[pid], 0), size)
+            peak, own = max(peak, sum(held.values())), max(own, sum(map(_own, held)))
 
-    before = _written()
+    wrote, read = _handed("wchar"), _handed("rchar")
     with Path(out).open("wb") as stdout, Path(err).open("wb") as stderr:
         begun = time.monotonic()
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
@@ -132,7 +156,9 @@ def _main(report: str, out: str, err: str, words: list[str]) -> None:
     over.set()
     watcher.join()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cost = [code, seconds, used.ru_utime + used.ru_stime, peak / 2**20, (_written() - before) / 2**20]
+    handed = [(_handed("wchar") - wrote) / 2**20, (_handed("rchar") - read) / 2**20]
+    by_role = {role: size / 2**20 for role, size in peaks.items()}
+    cost = [code, seconds, used.ru_utime + used.ru_stime, peak / 2**20, *handed, own / 2**20, by_role]
     Path(report).write_text(json.dumps(cost))
 
 

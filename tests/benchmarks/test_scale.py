@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -18,6 +19,7 @@ from typing import Any
 import faulty
 import numpy as np
 import pytest
+from metering import Cost
 from onnx import TensorProto, helper
 from tables import show
 from test_beside_reduce import REGEX, narrowdown
@@ -92,50 +94,82 @@ def test_graph_operations(tmp_path: Path) -> None:
     show("Graph operations", head, rows, "A cut: milliseconds in the worker + in the step.")
 
 
-def test_two_gigabytes_of_weights(tmp_path: Path) -> None:
-    """Weights lie outside the model in a sparse file; what a search writes is measured, all its processes together."""
-    net, tables, rows = faulty._Net(), 16, 1 << 15
-    weights, place = [], 0
+def gathered(path: Path, gigabytes: int) -> int:
+    """A model that reads a few rows of each of its large tables, which lie in a sparse file beside it; the bytes of the tables.
+    Its fault is a Pad and a MaxPool in its middle."""
+    net, tables, place = faulty._Net(), 8 * gigabytes, 0
+    rows, weights = 1 << 15, []
     size = rows * 1024 * 4
     for i in range(tables):
         tensor = TensorProto(name=f"table{i}", data_type=TensorProto.FLOAT, dims=[rows, 1024])
         external.point(tensor, "w.bin", place, size)
         weights.append(tensor)
         place += size
-    (tmp_path / "w.bin").touch()
-    os.truncate(tmp_path / "w.bin", place)
+    weight = path.with_name("w.bin")
+    weight.touch()
+    os.truncate(weight, place)
     shape = net.constant(np.array([1, 4, 16, 64], np.int64))
     x = net.add("Neg", net.add("Abs", "x"))
     for i in range(tables):
-        row = net.add("Reshape", net.add("Gather", f"table{i}", net.constant(np.arange(4))), shape)
+        row = net.add("Reshape", net.add("Gather", f"table{i}", "ids"), shape)
         x = net.add("Add", x, row)
         if i == tables // 2:
             x = net.add("Pad", x, net.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64)), name="culprit_pad")
             x = net.add("MaxPool", x, kernel_shape=[3, 3], name="culprit_pool")
     net.nodes[-1].output[0] = "y"
-    graph = helper.make_graph(
-        net.nodes,
-        "g",
-        [faulty.value("x", [1, 4, 16, 64])],
-        [faulty.value("y", [1, 4, 16, 64])],
-        [*net.weights, *weights],
-    )
+    ends = [faulty.value(name, [1, 4, 16, 64]) for name in "xy"]
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [4])
+    graph = helper.make_graph(net.nodes, "g", [ends[0], ids], ends[1:], [*net.weights, *weights])
+    path.write_bytes(helper.make_model(graph, opset_imports=faulty.OPSET, ir_version=8).SerializeToString())
+    return place
+
+
+def on_disk(folder: Path) -> float:
+    """MiB that a folder takes on the disk, holes left out."""
+    return sum(f.stat().st_blocks * 512 for f in folder.rglob("*") if f.is_file()) / 2**20
+
+
+@pytest.mark.parametrize("gigabytes", [2, 20])
+def test_gigabytes_of_weights(gigabytes: int, tmp_path: Path) -> None:
+    """Weights lie outside the model in a sparse file; what each step reads, writes and holds, all its processes together."""
     model, inputs = tmp_path / "m.onnx", tmp_path / "in.npz"
-    model.write_bytes(helper.make_model(graph, opset_imports=faulty.OPSET, ir_version=8).SerializeToString())
-    np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 4, 16, 64), dtype=np.float32))
-    words = [model, "--inputs", inputs, "--engine", "onnxruntime:optimization=all", "--jobs", "1", "--json"]
-    table = []
-    before = 0.0
-    for step in ("compare", "reduce"):
-        cost = narrowdown("step", step, *words, "--session", tmp_path / step, folder=tmp_path)
+    place = gathered(model, gigabytes)
+    np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 4, 16, 64), dtype=np.float32), ids=np.arange(4))
+    given = [model, "--inputs", inputs, "--engine", "onnxruntime:optimization=all", "--jobs", "1"]
+    table: list[list[object]] = []
+
+    def row(step: str, probes: object, cost: Cost, folder: Path) -> None:
+        peaks = ", ".join(f"{role} {size:.0f}" for role, size in cost.peaks.items())
+        table.append([
+            step, probes, cost.seconds, cost.cpu, cost.memory, cost.own, peaks, cost.read, cost.written, on_disk(folder),
+        ])  # fmt: skip
+
+    for step in ("compare", "layerwise", "reduce"):
+        cost = narrowdown("step", step, *given, "--json", "--session", tmp_path / step, folder=tmp_path)
         said = json.loads(cost.out)
-        probes = said.get("probes", 0) + said.get("verifications", 0)
-        held = sum(f.stat().st_blocks * 512 for f in (tmp_path / step).rglob("*") if f.is_file()) / 2**20
-        table.append([step, probes, cost.seconds, cost.cpu, cost.memory, cost.written, cost.written - before, held])
-        before = cost.written
-    head = ("step", "probes", "seconds", "cpu s", "memory MiB", "written MiB", "more than above", "session MiB")
-    weight = f"{place / 2**30:.0f} GiB of weights outside the model, taken into the session once."
-    show("External weights", head, table, f"{weight} {said['nodes_after']} of {said['nodes_before']} nodes are left.")
+        row(step, said.get("probes", 0) + said.get("verifications", 0), cost, tmp_path / step)
+        shutil.rmtree(tmp_path / step)
+    assert said["nodes"] == ["culprit_pad", "culprit_pool"]
+    session, bundle = tmp_path / "whole", tmp_path / "bundle"
+    row("run", "", narrowdown("run", *given, "--display", "none", "--session", session, folder=tmp_path), session)
+    row("export", "", narrowdown("export", session, "-o", bundle, folder=tmp_path), bundle)
+    shutil.rmtree(session)
+    assert on_disk(bundle) < 100
+    head = (
+        "step",
+        "probes",
+        "seconds",
+        "cpu s",
+        "memory MiB",
+        "own MiB",
+        "peaks MiB",
+        "read MiB",
+        "written MiB",
+        "on disk MiB",
+    )
+    weight = f"{place / 2**30:.0f} GiB of weights in a sparse file; each row but the last takes them into a session of its own."
+    below = f"{said['nodes_after']} of {said['nodes_before']} nodes are left. *own*: memory that no file backs, the highest sum."
+    show(f"External weights, {gigabytes} GiB", head, table, f"{weight} {below}")
 
 
 def test_jobs(tmp_path: Path) -> None:

@@ -5,11 +5,14 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from engines.graph import ranges
+from engines.probe import Candidate
 from engines.spec import parse
 from engines.steps.base import Culprit
 from wizard.bundle.check import Asked, script
 from wizard.bundle.commands import commands
 from wizard.machine import ask
+from wizard.report.words import count
 
 FILES = (
     "model.onnx",
@@ -18,10 +21,13 @@ FILES = (
     "inputs.npz",
     "expected.npz",
     "actual.npz",
+    "model.weights.bin",
+    "engine.weights.bin",
     "weights.bin",
     "inputs.json",
     "expected.json",
 )
+GOOD = "good.txt"
 
 
 def write_case(folder: Path, culprit: Culprit, files: Mapping[str, Path], asked: Asked) -> None:
@@ -33,6 +39,9 @@ def write_case(folder: Path, culprit: Culprit, files: Mapping[str, Path], asked:
     for name in FILES:
         if name in files:
             shutil.copyfile(files[name], folder / name)
+    good = culprit.case.good
+    if good is not None and "good.onnx" not in files:
+        (folder / GOOD).write_text(left_out(good) + "\n", encoding="utf-8")
     check = folder / "check.py"
     check.write_text(script(culprit, asked), encoding="utf-8")
     check.chmod(0o755)
@@ -46,6 +55,15 @@ def write_case(folder: Path, culprit: Culprit, files: Mapping[str, Path], asked:
         ]
     text = "\n".join(["#!/bin/sh", "# Run these one by one, in this folder.", *lines]) + "\n"
     (folder / "commands.sh").write_text(text, encoding="utf-8")
+
+
+def left_out(good: Candidate) -> str:
+    """What there is to say where the passing neighbour of a case was too heavy to be kept."""
+    many = len(ranges.decode(good.nodes))
+    return (
+        f"There is no good.onnx here: the largest part of the model that passes ({count(many, 'node')}: {good.nodes}, counted "
+        "from 0 in topological order) holds too many weights to be copied beside the case. Whoever has the model has that part."
+    )
 
 
 def values_as_json(folders: Sequence[Path]) -> None:

@@ -146,12 +146,14 @@ def models(reading: Reading, visit: Visit, output: str | None) -> tuple[str | No
         return str(target), None
     rows = {row.get("role"): row.get("files") or {} for row in reading.table(visit.tables.get("bundle", ""))}
     case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround", {})
-    made = case.get("model.onnx") or cure.get("engine.onnx")
-    weights = (case or cure).get("weights.bin")
+    made, beside = case.get("model.onnx"), ("model.weights.bin", "weights.bin")
+    if not made:
+        case, made, beside = cure, cure.get("engine.onnx"), ("engine.weights.bin", "")
     if made:
         copy(store.path(made), target)
-        if weights:
-            copy(store.path(weights), target.with_name("weights.bin"))
+        for name in beside:  # a model points to its weights by such a name
+            if name in case:
+                copy(store.path(case[name]), target.with_name(name))
     neighbour = target.with_name(f"{target.stem}-good.onnx")
     if good.get("model.onnx"):
         copy(store.path(good["model.onnx"]), neighbour)

@@ -117,6 +117,30 @@ def test_the_stored_model_loads_by_path_and_its_name_is_its_digest(store: Store,
     assert location == f"weights/{hashlib.sha256((store.models / location).read_bytes()).hexdigest()}.bin"
 
 
+def test_a_sparse_weights_file_stays_sparse(store: Store, tmp_path: Path) -> None:
+    """What takes no room beside the user's model takes none in the session; the values are the same, the last bytes too."""
+    rows = 5 * external.CHUNK // 1024 + 3
+    weights = [TensorProto(name=name, data_type=FLOAT, dims=[rows, 256]) for name in "vw"]
+    for i, tensor in enumerate(weights):
+        external.point(tensor, "w.bin", i * rows * 1024, rows * 1024)
+    nodes = [n("Gather", [w, "i"], [w + w]) for w in "vw"]
+    model = graph(nodes, {"i": (INT64, [1])}, [f"vv:{FLOAT}", f"ww:{FLOAT}"], {})
+    model.graph.initializer.extend(weights)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with (tmp_path / "w.bin").open("wb") as file:
+        file.seek(rows * 1024 + 4096)
+        file.write(np.float32(3).tobytes())
+        file.truncate(2 * rows * 1024)
+    stored = load.load(store, load.import_model(tmp_path / "m.onnx", store).digest)
+    (kept,) = store.weights.iterdir()
+    assert kept.stat().st_size == 2 * rows * 1024
+    assert kept.stat().st_blocks * 512 <= 3 * external.CHUNK
+    assert kept.stem == hashlib.sha256(kept.read_bytes()).hexdigest()
+    assert not load.weight(stored, stored.index.by_name["v"]).any()
+    w = load.weight(stored, stored.index.by_name["w"])
+    assert (w[4, 0], np.count_nonzero(w)) == (3, 1)
+
+
 def test_small_external_tensors_come_inside(store: Store, tmp_path: Path) -> None:
     model = graph([n("Add", ["x", "w"], ["y"])], {"x": (FLOAT, [3])}, [f"y:{FLOAT}"], {"w": np.ones(3, np.float32)})
     path = put(model, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)

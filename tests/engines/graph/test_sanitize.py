@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from engines.data.store import Store
-from engines.graph import load
+from engines.graph import external, load
 from engines.graph import sanitize as module
 from engines.graph.problem import ModelProblem
 from engines.graph.sanitize import sanitize
@@ -108,3 +108,23 @@ def test_what_cannot_be_folded_stays(tmp_path: Path) -> None:
     clean = load.load(store, done.digest)
     assert sorted(node.op for node in clean.index.nodes) == ["Add", "Odd", "RandomNormal"]
     assert clean.initializers["w"] == stored.initializers["w"]
+
+
+def test_folding_reads_no_more_weights_than_it_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three weights that could be folded the two smallest fit; the third is not read and its node stays."""
+    monkeypatch.setattr(module, "_LARGEST", 3 * 40 * 40 * 4)
+    weights = {name: np.ones((rows * 40, 40), np.float32) for name, rows in (("u", 2), ("v", 1), ("w", 1))}
+    nodes = [n("Neg", [name], [f"-{name}"]) for name in weights]
+    nodes += [n("MatMul", [f"-{name}", "x"], [f"y{name}"]) for name in weights]
+    model = graph(nodes, {"x": (FLOAT, [40, 1])}, [f"y{name}:{FLOAT}" for name in weights], weights)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    store = Store(tmp_path / "s")
+    read: list[str] = []
+    monkeypatch.setattr(
+        module.external, "read_bytes", lambda t, at, real=external.read_bytes: read.append(t.name) or real(t, at)
+    )
+    stored = load.load(store, load.import_model(tmp_path / "m.onnx", store).digest)
+    clean = load.load(store, sanitize(stored, store).digest)
+    assert sorted(node.op for node in clean.index.nodes) == ["MatMul", "MatMul", "MatMul", "Neg"]
+    assert clean.initializers["u"] == stored.initializers["u"]
+    assert set(read) == {"v", "w"}

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,8 +17,12 @@ from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Measure, Measurement, SampleResult, Score
 from engines.steps.base import Findings, Note, StepContext
 from engines.steps.inquiry import Inquiry
+from engines.steps.reduce import HEAVIEST_GOOD
 from engines.steps.search import Trials, minimise, one_minimal
 from engines.steps.statistics import CONFIDENCE, looks_to_see
+
+from . import simulated
+from .conftest import walk
 
 Oracle = Callable[[frozenset[int]], Measurement]
 
@@ -315,3 +320,20 @@ def test_a_fault_that_comes_and_goes_is_looked_at_often_enough(n: int, seed: int
     if not missed:
         assert (found, minimal) == (culprits, True)
     assert len(index.nodes) == n
+
+
+@pytest.mark.parametrize(("bytes_", "kept"), [(1 << 20, True), (HEAVIEST_GOOD, False)])
+def test_a_passing_neighbour_is_kept_as_a_model_unless_it_is_heavy(bytes_: int, kept: bool) -> None:
+    """Every node of a chain reads a weight of its own; the last one is wrong."""
+    index = simulated.graph([(i - 1,) if i else () for i in range(12)])
+    first = len(index.tensors)
+    weights = tuple(Tensor(first + i, f"w{i}", "float32", "weight", -1, (bytes_ // 4,), bytes_) for i in range(12))
+    nodes = tuple(msgspec.structs.replace(n, inputs=(*n.inputs, first + n.id)) for n in index.nodes)
+    index = msgspec.structs.replace(index, nodes=nodes, tensors=(*index.tensors, *weights))
+    engine = simulated.Simulated.single(index, {11: 0.5})
+    done = walk("reduce", engine.context(), engine)
+    good = done.finish.findings.case.good
+    assert good is not None
+    saved = {p.save: p.candidate for p in done.probes if isinstance(p, Measure) and p.save}
+    assert saved.get("good") == (good if kept else None)
+    assert "case" in saved

@@ -16,6 +16,8 @@ from engines.compare.criterion import Criterion, Signature
 from engines.data.store import Store
 from engines.probe import Candidate, Inspect, Measurement
 from engines.steps.base import Case, Culprit, Findings, Workaround
+from wizard.bundle.case import write_case
+from wizard.bundle.check import Asked
 from wizard.bundle.export import NothingToExport, export
 from wizard.problem import Problem
 from wizard.report import to_html, to_json, to_markdown
@@ -222,6 +224,19 @@ def test_the_bundle(session: Path, tmp_path: Path) -> None:
     assert "polygraphy run" in (case / "commands.sh").read_text()
     assert json.loads((case / "environment.json").read_text())["engine"]["version"] == "1.31.1"
     subprocess.run(["sh", "-n", case / "commands.sh"], check=True)
+
+
+def test_a_neighbour_too_heavy_to_be_kept_is_spoken_of(tmp_path: Path) -> None:
+    """And the weights of a case that lie beside its model come along under the name that the model knows."""
+    weights = tmp_path / "w"
+    weights.write_bytes(b"weights")
+    passing = msgspec.structs.replace(culprit(1).case, good=Candidate(nodes="0-151"))
+    asked = Asked(engine=ENGINE, found_with=ENGINE, criterion=Criterion(tolerance=1e-2))
+    write_case(
+        tmp_path / "case", msgspec.structs.replace(culprit(1), case=passing), {"model.weights.bin": weights}, asked
+    )
+    assert (tmp_path / "case/model.weights.bin").read_bytes() == b"weights"
+    assert "152 nodes: 0-151" in (tmp_path / "case/good.txt").read_text()
 
 
 def test_export_replaces_a_bundle_and_nothing_else(session: Path, tmp_path: Path) -> None:
