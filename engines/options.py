@@ -234,6 +234,7 @@ _FAKE = Declaration(
         Option("tactics", "int", 0, "Kernels to choose from for each node, drawn by seed and attempt; 0: no choice.", least=0),
         Option("bad", "int", 0, "With tactics: only where the nodes of the fault chose this one.", least=0),
         Option("storage", "str", "float32", "The storage that is claimed.", ("float32", "float16", "bfloat16")),
+        Option("gpus", "int", 0, "The GPUs that a build is said to take.", least=0),
     ),
 )  # fmt: skip
 

@@ -49,6 +49,7 @@ class Fault(msgspec.Struct, frozen=True):
     tactics: int
     bad: int
     storage: str
+    gpus: int
 
     def place(self, graph: onnx.GraphProto) -> int:
         """The position of the last node that the fault needs; -1 where one is missing. With no condition: the last node."""
@@ -160,6 +161,7 @@ def make(spec: EngineSpec) -> Engine:
         },
         options=options.DECLARED[spec.name].options,
         slots=machine.slots(1),
+        gpus=fault.gpus,
     )
     return Engine(info, fault)
 

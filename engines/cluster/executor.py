@@ -116,6 +116,14 @@ class Cluster:
         """Probes at a time on the hosts of today."""
         return max(1, sum(member.greeting.slots for member in self._members.values()))
 
+    @property
+    def gpus(self) -> int:
+        return 1
+
+    def beside(self, probe: AnyProbe) -> int:
+        """One: an exclusive probe has the whole cluster to itself."""
+        return 1
+
     async def start(self) -> None:
         """Find the scheduler and greet its workers. Raises ``ExecutorLost``."""
         try:

@@ -35,6 +35,16 @@ class Executor(Prober, Protocol):
     @property
     def slots(self) -> int: ...
 
+    @property
+    def gpus(self) -> int:
+        """How many devices share the work of an engine that takes one, each with slots of its own; 1 where that is all."""
+        ...
+
+    def beside(self, probe: AnyProbe) -> int:
+        """How many exclusive probes like this one can be answered at a time: where its engine takes a GPU, one on each; else
+        one, as such a probe has everything to itself."""
+        ...
+
     async def start(self) -> None:
         """Make ready. Raises ``ExecutorLost``."""
         ...

@@ -3,8 +3,10 @@
 It runs in the runner's process, on one asyncio loop, and imports no native engine, no numpy, no onnx. What it promises:
 
 - ``run`` always answers with a Measurement, whatever happens to the worker: its death is a ``crash``, its silence a ``timeout``.
-- An exclusive probe has the machine to itself: it starts when every slot is idle, and nothing starts beside it.
-- Load never decides: a crash, timeout or out-of-memory that happened while another probe ran is tried once more, alone.
+- An exclusive probe has the machine to itself: it starts when every slot is idle, and nothing starts beside it. Where the slots
+  share out several GPUs and its engine takes one, it has a GPU to itself: it starts when all slots of one are idle.
+- Load never decides: a crash, timeout or out-of-memory that happened while another probe ran is tried once more, alone. (A crash
+  on a GPU of its own is no matter of load.)
 - Nothing outlives it: ``stop`` is bounded, workers die with this process, each has a process group of its own, and a watchdog
   ends what they have started.
 """
@@ -12,6 +14,7 @@ It runs in the runner's process, on one asyncio loop, and imports no native engi
 import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import secrets
 import shutil
@@ -19,14 +22,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from engines.probe import AnyProbe, Measure, Measurement, Status
+from engines.probe import AnyProbe, Inspect, Measure, Measurement, Status
 from engines.workers import memory, processes, watchdog
 from engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
 
@@ -44,7 +47,9 @@ _CHECK_SLACK = 120.0  # a check stops its own command; this is for the rest
 
 _LOAD_SENSITIVE = ("crash", "timeout", "out-of-memory")
 _Interrupt = Literal["cancelled", "memory", "stopped"]
+_Alone = Literal["", "device", "machine"]  # what a probe has to itself
 
+_log = logging.getLogger(__name__)
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[FromWorker] = msgspec.json.Decoder(FromWorker)
 
@@ -71,19 +76,35 @@ class Slot(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     memory: int = 0  # bytes of its own
     host: str = ""  # another machine's name
+    device: int = 0  # the number of its GPU, from 1, where the slots share out several
 
 
 class _Job:
     """A probe on its way. ``future`` is what the caller waits for; done before its time means nobody waits any more."""
 
-    def __init__(self, probe: AnyProbe, timeout: float, log: str, future: "asyncio.Future[Measurement]") -> None:
+    def __init__(
+        self,
+        probe: AnyProbe,
+        timeout: float,
+        log: str,
+        future: "asyncio.Future[Measurement]",
+        alone: _Alone,
+        device: int = 0,
+    ) -> None:
         self.probe = probe
         self.timeout = timeout
         self.log = log
         self.future = future
-        self.alone = probe.exclusive
+        self.alone = alone
+        self.device = device  # the GPU that it is meant for; 0: any
         self.retried = False
         self.crowded = False  # another probe ran during this one
+
+    @property
+    def sensitive(self) -> Sequence[str]:
+        """The ends that others at work may have caused. Where a probe has a GPU to itself a crash is its own, and one that
+        comes and goes must be counted; time and memory it still shares."""
+        return _LOAD_SENSITIVE if self.alone != "device" else _LOAD_SENSITIVE[1:]
 
 
 class _Process:
@@ -164,8 +185,10 @@ class _Process:
 
 
 class _Slot:
-    def __init__(self, number: int) -> None:
-        self.number = number
+    """``device``: the number of its GPU, from 1; 0 where there are not several."""
+
+    def __init__(self, number: int, device: int) -> None:
+        self.number, self.device = number, device
         self.process: _Process | None = None
         self.job: _Job | None = None
         self.task: asyncio.Task[None] | None = None
@@ -187,7 +210,8 @@ class Pool:
     ``memory``       bytes that all workers together may hold; 0: most of the machine.
     ``capture_bytes`` budget of the captures on disk; 0: the default.
     ``sweeps``       clear away what killed workers left half done; not where other pools use the same folder.
-    ``environments`` extra environment variables of each slot (``CUDA_VISIBLE_DEVICES``).
+    ``gpus``         ids of the GPUs that the slots share out, in turn, where there are several (as in ``CUDA_VISIBLE_DEVICES``).
+    ``tell``         takes sentences for the user: a GPU that is not used.
     ``command``      the worker's command line, for tests; the session folder and this process's id are appended.
     """
 
@@ -201,17 +225,22 @@ class Pool:
         memory: int = 0,
         capture_bytes: int = 0,
         sweeps: bool = True,
-        environments: Sequence[Mapping[str, str]] = (),
+        gpus: Sequence[str] = (),
+        tell: Callable[[str], None] = lambda _: None,
         command: Sequence[str] = (),
     ) -> None:
         self._root = store_root.absolute()
-        self._slots = [_Slot(n + 1) for n in range(max(1, slots))]
+        self._gpus = tuple(gpus[:slots]) if min(len(gpus), slots) > 1 else ()
+        self._slots = [_Slot(n + 1, n % len(self._gpus) + 1 if self._gpus else 0) for n in range(max(1, slots))]
         self._log = log or self._log_name
         self._on_death = on_death
         self._memory = memory
         self._capture_bytes = capture_bytes
         self._sweeps = sweeps
-        self._environments = environments
+        self._tell = tell
+        self._taking: dict[str, bool] = {}  # engine spec -> whether it takes a GPU, as an Inspect has said
+        self._left_out: set[int] = set()  # GPUs on which an engine is another one
+        self._asking: set[asyncio.Task[None]] = set()
         self._command = tuple(command) or (sys.executable, "-P", str(Path(__file__).with_name("__main__.py")))
         self._queue: deque[_Job] = deque()
         self._numbers = itertools.count(1)
@@ -225,6 +254,15 @@ class Pool:
     @property
     def slots(self) -> int:
         return len(self._slots)
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs the slots share out; 1 where there are not several."""
+        return max(1, len(self._gpus) - len(self._left_out))
+
+    def beside(self, probe: AnyProbe) -> int:
+        """See ``Executor``. Known once the probe's engine was inspected."""
+        return self.gpus if self._takes_gpu(probe) else 1
 
     # -- for callers ------------------------------------------------------------------------------------------------
 
@@ -245,7 +283,8 @@ class Pool:
             probe = msgspec.structs.replace(probe, timeout=limit)
         if probe.__struct_config__.tag == "check" and limit:
             limit += _CHECK_SLACK
-        job = _Job(probe, limit, log or self._log(probe), asyncio.get_running_loop().create_future())
+        alone: _Alone = "" if not probe.exclusive else "device" if self.beside(probe) > 1 else "machine"
+        job = _Job(probe, limit, log or self._log(probe), asyncio.get_running_loop().create_future(), alone)
         if self._stopping:
             return _cancelled()
         self._queue.append(job)
@@ -264,6 +303,8 @@ class Pool:
             if not job.future.done():
                 job.future.set_result(_cancelled())
         self._queue.clear()
+        for asking in self._asking:
+            asking.cancel()
         tasks = [t for s in self._slots if (t := s.task) is not None]
         if self._warming is not None and not self._warming.done():
             self._warming.cancel()
@@ -307,7 +348,8 @@ class Pool:
             state: Literal["cold", "idle", "busy"] = "busy" if s.job else "idle" if s.process else "cold"
             op = str(s.job.probe.__struct_config__.tag) if s.job else ""
             seconds = now - s.started if s.job and s.started else 0.0
-            slots.append(Slot(s.number, pid, state, op, s.text, round(seconds, 3), memory.own(pid) if pid else 0))
+            held = memory.own(pid) if pid else 0
+            slots.append(Slot(s.number, pid, state, op, s.text, round(seconds, 3), held, device=s.device))
         return slots
 
     @property
@@ -323,14 +365,10 @@ class Pool:
             if job.future.done():
                 self._queue.popleft()
                 continue
-            busy = [s for s in self._slots if s.job is not None]
-            if (job.alone and busy) or any(s.job is not None and s.job.alone for s in busy):
-                return
-            idle = [s for s in self._slots if s.job is None]
-            if not idle:
+            slot, busy = self._place(job), [s for s in self._slots if s.job is not None]
+            if slot is None:
                 return
             self._queue.popleft()
-            slot = max(idle, key=lambda s: _affinity(s, job))
             slot.job, slot.text, slot.started = job, "starting", 0.0
             if busy:
                 for other in (*busy, slot):
@@ -341,8 +379,50 @@ class Pool:
             if self._watch is None or self._watch.done():
                 self._watch = asyncio.create_task(self._watch_over())
 
+    def _place(self, job: _Job) -> _Slot | None:
+        """The slot that may take the job now, on the GPU with the least to do."""
+        at_work = [(s.device, s.job.alone) for s in self._slots if s.job is not None]
+        if at_work and (job.alone == "machine" or any(alone == "machine" for _, alone in at_work)):
+            return None
+        load = Counter(device for device, _ in at_work)
+        wanted = {job.device} if job.device else {s.device for s in self._slots} - self._left_out
+        wanted -= {device for device, alone in at_work if alone or job.alone}
+        free = [s for s in self._slots if s.job is None and s.device in wanted]
+        return max(free, key=lambda s: (-load[s.device], _affinity(s, job)), default=None)
+
+    def _met(self, probe: Inspect, measurement: Measurement, device: int, timeout: float) -> None:
+        """An engine has said what it is. One that takes a GPU is asked on each of the others as well, once: it must be the same
+        there, and is loaded by the time that work comes."""
+        news = probe.engine not in self._taking
+        self._taking[probe.engine] = bool(measurement.facts.get("gpus"))
+        if news and self._taking[probe.engine] and not self._stopping:
+            for other in range(1, len(self._gpus) + 1):
+                if other not in self._left_out | {device}:
+                    task = asyncio.create_task(self._compare(probe, measurement, other, timeout))
+                    self._asking.add(task)
+                    task.add_done_callback(self._asking.discard)
+
+    async def _compare(self, probe: Inspect, measurement: Measurement, device: int, timeout: float) -> None:
+        job = _Job(probe, timeout, self._log(probe), asyncio.get_running_loop().create_future(), "", device)
+        self._queue.append(job)
+        self._dispatch()
+        there = await job.future
+        if there.status == "cancelled" or self._stopping:
+            return
+        if there.status != "ok" or there.facts.get("fingerprint") != measurement.facts.get("fingerprint"):
+            self._left_out.add(device)
+            what = (
+                f"is another one than on GPU 1: {there.facts.get('device')}" if there.status == "ok" else there.message
+            )
+            self._tell(
+                f"GPU {device} ({self._gpus[device - 1]}) is not used: the engine '{probe.engine}' there {what}."
+            )
+
+    def _takes_gpu(self, probe: AnyProbe) -> bool:
+        return any(self._taking.get(getattr(probe, field, "")) for field in ("engine", "reference"))
+
     async def _serve(self, slot: _Slot, job: _Job) -> None:
-        measurement = _cancelled()
+        measurement, begun = _cancelled(), time.monotonic()
         try:
             measurement = await self._attempt(slot, job)
         except Exception as error:  # our own fault: say it, keep the pool alive
@@ -350,9 +430,14 @@ class Pool:
             await self._discard(slot)
         finally:
             slot.job, slot.task, slot.interrupt, slot.text = None, None, None, ""
-            again = measurement.status in _LOAD_SENSITIVE and job.crowded and not job.retried
+            if slot.device:
+                took, about = time.monotonic() - begun, f"{job.probe.__struct_config__.tag} {measurement.status}"
+                _log.info("GPU %d, worker %d: %s in %.3f s", slot.device, slot.number, about, took)
+            if isinstance(job.probe, Inspect) and measurement.status == "ok" and not job.device:
+                self._met(job.probe, measurement, slot.device, job.timeout)
+            again = measurement.status in job.sensitive and job.crowded and not job.retried
             if again and not job.future.done() and not self._stopping:
-                job.retried, job.alone = True, True
+                job.retried, job.alone = True, "machine"
                 self._queue.appendleft(job)
             elif not job.future.done():
                 job.future.set_result(measurement)
@@ -407,8 +492,8 @@ class Pool:
         self._keep_a_dog()
         mark = f"{self._mark}.{next(self._starts)}"
         environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ, watchdog.VARIABLE: mark}
-        if self._environments:
-            environment |= self._environments[(slot.number - 1) % len(self._environments)]
+        if slot.device:
+            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot.device - 1]
         if self._capture_bytes:
             environment["NARROWDOWN_CAPTURE_BYTES"] = str(self._capture_bytes)
         log = self._worker_log(slot)

@@ -110,7 +110,7 @@ class Drive:
 
     ``timeout``  seconds for a probe of one run; 0: none. ``gate``: awaited before a probe starts; waits while paused,
     raises Stopped.
-    ``jobs``     probes at a time; with more than one, free slots run ahead.
+    ``jobs``     probes at a time; with more than one, free slots run ahead. ``beside``: how many exclusive ones like this.
     """
 
     def __init__(
@@ -123,6 +123,7 @@ class Drive:
         pool: Prober,
         fingerprints: Fingerprints,
         jobs: int = 1,
+        beside: Callable[[AnyProbe], int] = lambda _: 1,
         timeout: Callable[[AnyProbe], float] = lambda _: 0.0,
         gate: Callable[[], Awaitable[None]] | None = None,
         open_gate: Callable[[], bool] = lambda: True,
@@ -130,7 +131,7 @@ class Drive:
     ) -> None:
         self._spec, self.context, self._run = spec, ctx, run
         self._ledger, self._pool, self._fingerprints = ledger, pool, fingerprints
-        self._jobs = 1 if spec.exclusive else max(1, jobs)
+        self._jobs, self._beside = max(1, jobs), beside
         self._timeout, self._gate, self._open, self._note = timeout, gate, open_gate, note
         self._told: list[Any] = []
         self._running: dict[str, asyncio.Task[Measurement | None]] = {}
@@ -273,15 +274,22 @@ class Drive:
         return plain or self._ledger.measurement(name) or measurement
 
     def _run_ahead(self, probe: AnyProbe) -> None:
-        free = self._jobs - len(self._running)
-        if free <= 0 or not speculable(probe) or not self._open():
+        most, alone = self._at_a_time(probe), probe.exclusive
+        free = most - len(self._running)
+        if free <= 0 or not speculable(probe, alone=alone) or not self._open():
             return
-        for guess in ahead(lambda: self._spec.run(self.context), self._told, self._known, self._jobs - 1):
+        for guess in ahead(lambda: self._spec.run(self.context), self._told, self._known, most - 1, alone=alone):
             name = key(guess, self._fingerprints.known)
             if name not in self._running and free > 0:
                 self._start(name, guess, speculative=True)
                 self.ahead += 1
                 free -= 1
+
+    def _at_a_time(self, probe: AnyProbe) -> int:
+        """An exclusive step asks one question at a time, but for those that say themselves what they need to themselves."""
+        if probe.exclusive:
+            return min(self._jobs, self._beside(probe))
+        return 1 if self._spec.exclusive else self._jobs
 
     def _known(self, probe: AnyProbe) -> Any:
         """For running ahead: the known answer. Raises KeyError for an engine that was never looked at, which ends

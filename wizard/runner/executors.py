@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engines.data.store import digest_file
+from engines.workers import gpus
 from engines.workers.executor import LOCAL, Executor
 from engines.workers.pool import Death, Pool
 from wizard.runner.ledger import Ledger
@@ -19,14 +20,15 @@ def executor(
     folder: Path, description: Description, options: Options, ledger: Ledger, died: Callable[[Death], None]
 ) -> Executor:
     """The executor that the options name. Not started. Raises ``ImportError`` where its extra is not installed."""
-    capture_bytes = description.problem.capture_bytes
-    if options.executor == LOCAL:
-        slots = options.jobs or max(1, min(8, (os.cpu_count() or 1) // 2))
-        return Pool(folder, slots, on_death=died, capture_bytes=capture_bytes, environments=devices(slots))
-    from engines.cluster.executor import Cluster
 
     def tell(said: str) -> None:
         ledger.emit(NoteAdded(text=said))
+
+    capture_bytes = description.problem.capture_bytes
+    if options.executor == LOCAL:
+        slots = options.jobs or max(1, min(8, (os.cpu_count() or 1) // 2))
+        return Pool(folder, slots, on_death=died, capture_bytes=capture_bytes, gpus=shared_out(slots, tell), tell=tell)
+    from engines.cluster.executor import Cluster
 
     return Cluster(
         options.executor,
@@ -40,14 +42,12 @@ def executor(
     )
 
 
-def devices(slots: int) -> list[dict[str, str]]:
-    """Extra environment of each slot: one GPU a slot where several slots share several GPUs."""
+def shared_out(slots: int, tell: Callable[[str], None]) -> tuple[str, ...]:
+    """Ids of the GPUs that so many slots share out: the first and those of its kind. None where one slot, or one GPU, is all."""
     if slots < 2:
-        return []
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        gpus = [part.strip() for part in chosen.split(",") if part.strip()]
-    else:
-        listed = Path("/proc/driver/nvidia/gpus")
-        gpus = [str(n) for n in range(len(list(listed.iterdir())))] if listed.is_dir() else []
-    return [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in gpus] if len(gpus) > 1 else []
+        return ()
+    same, others = gpus.alike(gpus.listed())
+    if others:
+        named = ", ".join(sorted({gpu.name for gpu in others}))
+        tell(f"Not used here: {named}. Verdicts of another kind of GPU than {same[0].name} would not be comparable.")
+    return tuple(gpu.id for gpu in same) if len(same) > 1 else ()

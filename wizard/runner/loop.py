@@ -75,7 +75,8 @@ class _Close(Exception):
 class Runner:
     """Walks one session to its end, or until it is stopped.
 
-    ``steps``   every step by name. ``pool`` answers probes. ``slots``: how many at a time it can.
+    ``steps``   every step by name. ``pool`` answers probes. ``slots``: how many at a time it can; ``gpus`` and ``beside``: as an
+                ``Executor``'s.
     ``export``  (session folder, target) -> what was written; None where there is no writer.
     """
 
@@ -91,11 +92,14 @@ class Runner:
         *,
         session_id: str = "",
         slots: int = 1,
+        gpus: int = 1,
+        beside: Callable[[AnyProbe], int] = lambda _: 1,
         export: Callable[[Path, str], Any] | None = None,
     ) -> None:
         self._folder, self._flow, self._problem = folder, flow, problem
         self._ledger, self._pool, self._steps = ledger, Guarded(pool, problem), steps
         self._options, self._slots, self._export = options, slots, export
+        self._gpus, self._beside = gpus, beside
         self._id = session_id or folder.name
         self._fingerprints = Fingerprints(ledger, self._pool)
         self._policy, self._offers, self._detached = options.policy, options.offers, options.detach
@@ -425,6 +429,7 @@ class Runner:
             pool=self._pool,
             fingerprints=self._fingerprints,
             jobs=self._jobs(ctx),
+            beside=self._beside,
             timeout=self._timeout,
             gate=self._gate,
             open_gate=lambda: not (self._stopping or self._paused),
@@ -490,7 +495,8 @@ class Runner:
             await self._changed.wait()
 
     def _jobs(self, ctx: StepContext) -> int:
-        slots = self._options.jobs or int(ctx.engine_info.get("slots", 1) or 1)
+        devices = self._gpus if ctx.engine_info.get("gpus") else 1
+        slots = self._options.jobs or devices * int(ctx.engine_info.get("slots", 1) or 1)
         return max(1, min(slots, self._slots))
 
     def _limit(self) -> float:

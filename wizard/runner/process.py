@@ -129,6 +129,8 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         options,
         session_id=description.id,
         slots=pool.slots,
+        gpus=pool.gpus,
+        beside=pool.beside,
         export=_export,
     )
 

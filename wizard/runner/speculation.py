@@ -20,11 +20,14 @@ def ahead(
     told: Sequence[Any],
     known: Callable[[AnyProbe], Any],
     most: int,
+    *,
+    alone: bool = False,
 ) -> list[AnyProbe]:
     """At most ``most`` probes that the step may ask after the one it is waiting for, the nearest first.
 
     ``told``: what the step was sent so far. ``known``: the answer as the step would get it, None where it is not known.
-    Probes that must be alone, or that are not about a candidate, are never among them.
+    ``alone``: those that want a device to themselves are meant, and no others; without it, none of these. Probes that are not
+    about a candidate are never among them.
     """
     found: list[AnyProbe] = []
     paths: deque[tuple[Any, ...]] = deque((answer,) for answer in _ASSUMED)
@@ -33,7 +36,7 @@ def ahead(
         if not paths or len(found) >= most:
             break
         path = paths.popleft()
-        reached = _follow(begin(), (*told, *path), known)
+        reached = _follow(begin(), (*told, *path), known, alone)
         if reached is None:
             continue
         probe, further = reached
@@ -44,7 +47,7 @@ def ahead(
 
 
 def _follow(
-    steps: Steps[Any], answers: Sequence[Any], known: Callable[[AnyProbe], Any]
+    steps: Steps[Any], answers: Sequence[Any], known: Callable[[AnyProbe], Any], alone: bool
 ) -> tuple[AnyProbe, tuple[Any, ...]] | None:
     """The first probe after these answers whose own answer is not known, and the answers given on the way to it.
 
@@ -59,7 +62,7 @@ def _follow(
         while True:
             answer = None
             if not isinstance(yielded, Note):
-                if not speculable(yielded):
+                if not speculable(yielded, alone=alone):
                     return None
                 answer = known(yielded)
                 if answer is None:
@@ -72,6 +75,6 @@ def _follow(
         steps.close()
 
 
-def speculable(probe: AnyProbe) -> bool:
-    """Whether a probe may be measured before anyone asks for it."""
-    return isinstance(probe, Measure | Check) and not probe.exclusive
+def speculable(probe: AnyProbe, *, alone: bool = False) -> bool:
+    """Whether a probe may be measured before anyone asks for it, among those that must be ``alone`` or those that need not."""
+    return isinstance(probe, Measure | Check) and probe.exclusive == alone

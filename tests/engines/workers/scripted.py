@@ -2,7 +2,8 @@
 
 ``sleep=S`` answers after S seconds; ``die=N`` kills itself with signal N; ``exit=N``; ``garbage``; ``hang``; ``busy=S``: leaves a
 mark in the session folder for S seconds; ``die-if-busy``: dies if there is one;
-``eat=MIB``; ``env=NAME``; ``idle-death``: answers, then dies.
+``eat=MIB``; ``env=NAME``; ``gpus=N``: says that the engine takes so many; ``tell=NAME``: that an
+environment variable is its fingerprint; ``idle-death``: answers, then dies.
 """
 
 import os
@@ -59,6 +60,10 @@ def main() -> None:
                 mark.unlink()
             elif word == "env":
                 facts["env"] = os.environ.get(value)
+            elif word == "gpus":
+                facts["gpus"] = int(value)
+            elif word == "tell":
+                facts["fingerprint"] = os.environ.get(value)
             elif word == "eat":
                 kept.append(bytearray(int(value) << 20))
         facts["begun"], facts["ended"] = begun, time.monotonic()

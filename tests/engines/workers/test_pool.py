@@ -341,12 +341,111 @@ def test_stopping_while_a_worker_warms_up(tmp_path: Path) -> None:
     assert use(tmp_path, 1, work).status == "cancelled"
 
 
-def test_each_slot_has_its_own_environment(tmp_path: Path) -> None:
-    async def work(pool: Pool) -> list[Measurement]:
-        return await asyncio.gather(*(pool.run(ask("env=CUDA_VISIBLE_DEVICES,sleep=0.3")) for _ in range(2)))
+GPUS = ("GPU-a", "GPU-b")
 
-    gpus = [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]
-    assert {m.facts["env"] for m in use(tmp_path, 2, work, environments=gpus)} == {"0", "1"}
+
+def test_slots_share_out_the_gpus_and_the_idle_one_is_taken_first(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> tuple[list[Measurement], list[Measurement], list[int]]:
+        asks = [pool.run(ask("env=CUDA_VISIBLE_DEVICES,sleep=0.3")) for _ in range(2)]
+        two = await asyncio.gather(*asks)
+        four = await asyncio.gather(*(pool.run(ask("env=CUDA_VISIBLE_DEVICES,sleep=0.3")) for _ in range(4)))
+        return two, four, [slot.device for slot in pool.snapshot()]
+
+    two, four, devices = use(tmp_path, 4, work, gpus=GPUS)
+    assert sorted(m.facts["env"] for m in two) == ["GPU-a", "GPU-b"]
+    assert sorted(m.facts["env"] for m in four) == ["GPU-a", "GPU-a", "GPU-b", "GPU-b"]
+    assert devices == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(("slots", "gpus"), [(1, GPUS), (2, GPUS[:1]), (2, ())])
+def test_one_slot_or_one_gpu_is_left_as_it_is(tmp_path: Path, slots: int, gpus: tuple[str, ...], monkeypatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "as it was")
+
+    async def work(pool: Pool) -> tuple[Measurement, int, int]:
+        answer = await pool.run(ask("env=CUDA_VISIBLE_DEVICES,gpus=1"))
+        return answer, pool.gpus, pool.beside(ask("x", exclusive=True))
+
+    answer, known, beside = use(tmp_path, slots, work, gpus=gpus)
+    assert (answer.facts["env"], known, beside) == ("as it was", 1, 1)
+
+
+def spans(answers: list[Measurement]) -> list[tuple[float, float]]:
+    return sorted((m.facts["begun"], m.facts["ended"]) for m in answers)
+
+
+def test_an_exclusive_probe_of_a_gpu_engine_has_one_gpu_to_itself(tmp_path: Path) -> None:
+    """Two at a time on two GPUs; what needs none of them alone waits for a GPU that is not reserved."""
+    order = "env=CUDA_VISIBLE_DEVICES,sleep=0.4,gpus=1"
+
+    async def work(pool: Pool) -> tuple[list[Measurement], list[Measurement], int]:
+        await met(pool, order)
+        alone = [asyncio.create_task(pool.run(ask(order, exclusive=True, attempt=n))) for n in range(3)]
+        await asyncio.sleep(0)
+        shared = [asyncio.create_task(pool.run(ask("env=CUDA_VISIBLE_DEVICES,sleep=0.1"))) for _ in range(2)]
+        return await asyncio.gather(*alone), await asyncio.gather(*shared), pool.beside(ask(order))
+
+    alone, shared, beside = use(tmp_path, 4, work, gpus=GPUS)
+    assert beside == 2
+    first, second, third = spans(alone)
+    assert second[0] < first[1], "two run at a time"
+    assert third[0] >= first[1], "a third waits for a GPU"
+    for one in alone:
+        for other in (*alone, *shared):
+            if other is not one and other.facts["env"] == one.facts["env"]:
+                assert other.facts["begun"] >= one.facts["ended"] or other.facts["ended"] <= one.facts["begun"]
+
+
+def test_an_exclusive_probe_of_another_engine_has_the_machine_to_itself_also_with_gpus(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> list[Measurement]:
+        await met(pool, "gpus=1,sleep=0.2")
+        asks = [pool.run(ask("gpus=1,sleep=0.2")), pool.run(ask("sleep=0.2", exclusive=True)), pool.run(ask("sleep=0"))]
+        return await asyncio.gather(*asks)
+
+    first, alone, last = use(tmp_path, 4, work, gpus=GPUS)
+    assert alone.facts["begun"] >= first.facts["ended"]
+    assert last.facts["begun"] >= alone.facts["ended"]
+
+
+async def met(pool: Pool, *orders: str) -> None:
+    """The pool knows these engines, on every GPU, and all its workers are warm."""
+    for order in orders:
+        await pool.run(ask(order))
+    await asyncio.gather(*(pool.run(ask("sleep=0")) for _ in range(pool.slots)))
+    while pool.waiting or any(slot.state == "busy" for slot in pool.snapshot()):
+        await asyncio.sleep(0.02)
+
+
+def test_a_crash_on_a_gpu_of_its_own_is_counted_and_one_among_others_is_tried_again_alone(tmp_path: Path) -> None:
+    """What crashes now and then is asked for alone to be counted: another try would hide it."""
+    busy, order = "gpus=1,busy=1", "gpus=1,die-if-busy"
+
+    async def work(pool: Pool) -> tuple[Measurement, Measurement]:
+        await met(pool, busy, order)
+        beside = asyncio.create_task(pool.run(ask(busy)))
+        while not list(tmp_path.glob("busy-*")):
+            await asyncio.sleep(0.02)
+        alone, shared = await asyncio.gather(pool.run(ask(order, exclusive=True)), pool.run(ask(order)))
+        await beside
+        return alone, shared
+
+    alone, shared = use(tmp_path, 4, work, gpus=GPUS)
+    assert alone.status == "crash"
+    assert shared.status == "ok"
+
+
+def test_a_gpu_on_which_the_engine_is_another_one_is_not_used(tmp_path: Path) -> None:
+    order, said = "env=CUDA_VISIBLE_DEVICES,gpus=1,tell=CUDA_VISIBLE_DEVICES", list[str]()
+
+    async def work(pool: Pool) -> tuple[list[Measurement], int, int]:
+        await met(pool, order)
+        answers = await asyncio.gather(*(pool.run(ask(order)) for _ in range(4)))
+        return answers, pool.gpus, pool.beside(ask(order))
+
+    answers, known, beside = use(tmp_path, 4, work, gpus=("GPU-a", "GPU-b", "GPU-c"), tell=said.append)
+    assert {m.facts["env"] for m in answers} == {"GPU-a"}
+    assert (known, beside) == (1, 1)
+    assert len(said) == 2
+    assert "GPU 2 (GPU-b) is not used" in said[0]
 
 
 def test_no_file_descriptor_is_left_behind(tmp_path: Path) -> None:

@@ -184,14 +184,25 @@ def test_the_socket_is_private_and_short(tmp_path, monkeypatch):
         public.rmdir()
 
 
-def test_several_slots_share_several_gpus(monkeypatch):
-    from wizard.runner.executors import devices
+def test_several_slots_share_out_the_gpus_of_one_kind(monkeypatch):
+    from engines.workers import gpus
+    from wizard.runner.executors import shared_out
 
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
-    assert devices(4) == [{"CUDA_VISIBLE_DEVICES": "2"}, {"CUDA_VISIBLE_DEVICES": "5"}]
-    assert devices(1) == []
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
-    assert devices(4) == []
+    def gpu(name, kind="NVIDIA H200", capability="9.0"):
+        return gpus.Gpu(name, kind, capability, 139 << 30)
+
+    said = []
+    monkeypatch.setattr(gpus, "listed", lambda: (gpu("GPU-a"), gpu("GPU-b", "NVIDIA T4", "7.5"), gpu("GPU-c")))
+    assert shared_out(4, said.append) == ("GPU-a", "GPU-c")
+    assert said == [
+        "Not used here: NVIDIA T4. Verdicts of another kind of GPU than NVIDIA H200 would not be comparable."
+    ]
+    assert shared_out(1, said.append) == ()
+    monkeypatch.setattr(gpus, "listed", lambda: (gpu("GPU-a"),))
+    assert shared_out(4, said.append) == ()
+    monkeypatch.setattr(gpus, "listed", lambda: ())
+    assert shared_out(4, said.append) == ()
+    assert len(said) == 1
 
 
 def test_the_socket_file_is_0600(place):

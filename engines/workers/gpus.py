@@ -1,0 +1,82 @@
+"""The GPUs that CUDA shows here: asked of the driver itself, by a process that ends again, so that none of its threads or
+devices stay with the asker.
+
+Run as a script it prints one line a GPU, in CUDA's order and among those that ``CUDA_VISIBLE_DEVICES`` allows.
+"""
+
+import ctypes
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_LIMIT = 30.0  # seconds: the driver wakes every GPU for this
+_MAJOR, _MINOR = 75, 76  # attributes: compute capability
+
+
+class Gpu(NamedTuple):
+    """``id``: what ``CUDA_VISIBLE_DEVICES`` calls it, whatever the order; ``capability`` such as ``9.0``; ``memory`` in bytes."""
+
+    id: str
+    name: str
+    capability: str
+    memory: int
+
+
+def listed() -> tuple[Gpu, ...]:
+    """Every GPU that a process started here could use, in CUDA's order; none where there is no NVIDIA driver."""
+    try:
+        said = subprocess.run(
+            [sys.executable, "-I", "-S", str(Path(__file__))], capture_output=True, timeout=_LIMIT, check=False
+        ).stdout
+        return tuple(Gpu(*json.loads(line)) for line in said.splitlines())
+    except (OSError, ValueError, TypeError, subprocess.TimeoutExpired):
+        return ()
+
+
+def alike(gpus: Sequence[Gpu]) -> tuple[tuple[Gpu, ...], tuple[Gpu, ...]]:
+    """(the first GPU, which is the one that a lone worker uses, and those of its kind; the others, whose verdicts would not be
+    comparable)."""
+    kind = [(g.name, g.capability) for g in gpus]
+    same = [k == kind[0] for k in kind]
+    return tuple(g for g, s in zip(gpus, same, strict=True) if s), tuple(
+        g for g, s in zip(gpus, same, strict=True) if not s
+    )
+
+
+def _ask() -> list[Gpu]:
+    """What the driver says. Raises ``OSError`` where there is none, ``AttributeError`` for a very old one."""
+    cuda = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+
+    def get(name: str, kind: type[Any], *rest: Any) -> Any:
+        found = kind()
+        if code := getattr(cuda, name)(ctypes.byref(found), *rest):
+            raise OSError(f"{name}: CUDA error {code}")
+        return found
+
+    if code := cuda.cuInit(0):
+        raise OSError(f"cuInit: CUDA error {code}")
+    found = []
+    for number in range(get("cuDeviceGetCount", ctypes.c_int).value):
+        device = get("cuDeviceGet", ctypes.c_int, number)
+        name = ctypes.create_string_buffer(256)
+        if cuda.cuDeviceGetName(name, len(name), device):
+            raise OSError("cuDeviceGetName")
+        text = name.value.decode(errors="replace")
+        own = get("cuDeviceGetUuid_v2", ctypes.c_char * 16, device).raw
+        part = "MIG" if " MIG " in text else "GPU"
+        major, minor = (get("cuDeviceGetAttribute", ctypes.c_int, a, device).value for a in (_MAJOR, _MINOR))
+        memory = get("cuDeviceTotalMem_v2", ctypes.c_size_t, device).value
+        found.append(Gpu(f"{part}-{uuid.UUID(bytes=own)}", text, f"{major}.{minor}", memory))
+    return found
+
+
+if __name__ == "__main__":
+    try:
+        for gpu in _ask():
+            print(json.dumps(gpu))
+    except (OSError, AttributeError) as error:
+        sys.exit(f"No GPU can be listed: {error}.")
