@@ -41,15 +41,16 @@ def cases(folder: Path, builds: int, *, rehearse: bool) -> list[Case]:
     norm, norm_in = models.layernorm(folder)
     far, far_in = models.cancelling(folder)
     convs, convs_in = models.convolutions(folder, 8, 32)
-    broken, weak, right = "tensorrt:precision=fp16,typing=strong", "tensorrt:precision=fp16,typing=weak", "tensorrt"
+    broken = strong = "tensorrt:precision=fp16,typing=strong"
+    right = "tensorrt"
     if rehearse:
         broken = "fake:fault=wrong,gpus=1,nodes=block1/Sub_centred+block1/Add_vareps"
-        weak, right = "emulate:precision=fp16", "fake:fault=wrong,gpus=1,ops=Conv,rate=0.4"
+        strong, right = "emulate:precision=fp16", "fake:fault=wrong,gpus=1,ops=Conv,rate=0.4"
     until = ["--until", str(builds)]
     return [
         Case("repeat", ["repeat", str(convs), "--engine", right, "--inputs", str(convs_in), *until], ("builds", "failures")),
         Case("reduce", ["reduce", str(norm), "--engine", broken, "--inputs", str(norm_in)], ("verdict", "nodes")),
-        Case("precision", ["precision", str(far), "--engine", weak, "--inputs", str(far_in)], ("outcome", "keep_higher")),
+        Case("precision", ["precision", str(far), "--engine", strong, "--inputs", str(far_in)], ("outcome", "keep_higher")),
     ]  # fmt: skip
 
 
