@@ -7,6 +7,7 @@ It runs in the runner's process, on one asyncio loop, and imports no native engi
   share out several GPUs and its engine takes one, it has a GPU to itself: it starts when all slots of one are idle.
 - Load never decides: a crash, timeout or out-of-memory that happened while another probe ran is tried once more, alone. (A crash
   on a GPU of its own is no matter of load.)
+- Nor does a signal from outside: no engine sends its own process SIGKILL or SIGTERM, so such a probe is tried once more.
 - Nothing outlives it: ``stop`` is bounded, workers die with this process, each has a process group of its own, and a watchdog
   ends what they have started.
 """
@@ -46,6 +47,8 @@ _BUILT = 4  # and builds
 _CHECK_SLACK = 120.0  # a check stops its own command; this is for the rest
 
 _LOAD_SENSITIVE = ("crash", "timeout", "out-of-memory")
+_TRIALS = 4  # workers for one probe, where one dies before it has the probe
+_FROM_OUTSIDE = ("SIGKILL", "SIGTERM")
 _Interrupt = Literal["cancelled", "memory", "stopped"]
 _Alone = Literal["", "device", "machine"]  # what a probe has to itself
 
@@ -195,6 +198,7 @@ class _Slot:
         self.interrupt: asyncio.Future[_Interrupt] | None = None
         self.started = 0.0
         self.text = ""
+        self.died = False  # its last worker died of a signal before it could answer at all
 
     def stop(self, why: _Interrupt) -> None:
         if self.interrupt is not None and not self.interrupt.done():
@@ -435,8 +439,8 @@ class Pool:
                 _log.info("GPU %d, worker %d: %s in %.3f s", slot.device, slot.number, about, took)
             if isinstance(job.probe, Inspect) and measurement.status == "ok" and not job.device:
                 self._met(job.probe, measurement, slot.device, job.timeout)
-            again = measurement.status in job.sensitive and job.crowded and not job.retried
-            if again and not job.future.done() and not self._stopping:
+            again = (measurement.status in job.sensitive and job.crowded) or _killed_from_outside(measurement)
+            if again and not job.retried and not job.future.done() and not self._stopping:
                 job.retried, job.alone = True, "machine"
                 self._queue.appendleft(job)
             elif not job.future.done():
@@ -455,10 +459,12 @@ class Pool:
 
     async def _attempt(self, slot: _Slot, job: _Job) -> Measurement:
         kills = memory.kernel_kills()
-        for _ in range(2):
+        for _ in range(_TRIALS):
             process = await self._process(slot)
             if job.future.done() or self._stopping:
                 return _cancelled()
+            if process is None and slot.died:
+                continue  # of a signal, before it could answer at all: not the probe's doing either
             if process is None:
                 return self._no_worker(slot)
             answer = await self._converse(slot, process, job)
@@ -518,8 +524,11 @@ class Pool:
         process.writer = sending
         with contextlib.suppress(asyncio.TimeoutError, ValueError):
             process.ready = isinstance(await asyncio.wait_for(process.next(), _HELLO), Hello)
+        slot.died = False
         if not process.ready:
+            by_itself = await process.gone_within(_TERM_GRACE)
             await self._discard(slot)
+            slot.died = by_itself and (popen.returncode or 0) < 0
 
     async def _converse(
         self, slot: _Slot, process: _Process, job: _Job
@@ -671,6 +680,10 @@ class Pool:
 
 def _cancelled() -> Measurement:
     return Measurement(status="cancelled", message="The probe was stopped before it finished.")
+
+
+def _killed_from_outside(measurement: Measurement) -> bool:
+    return measurement.status == "crash" and _signal_name(measurement.signal) in _FROM_OUTSIDE
 
 
 def _signal_name(number: int) -> str:

@@ -26,6 +26,9 @@ def main() -> None:
     root = Path(sys.argv[1])
     if (root / "unstartable").exists():
         sys.exit("no libengine.so here")
+    if (root / "kill-the-next").exists():
+        (root / "kill-the-next").unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
     say(Hello(os.getpid()))
     for line in sys.stdin.buffer:
         work = msgspec.json.decode(line, type=Work)

@@ -175,6 +175,36 @@ def test_a_crash_alone_is_not_tried_again(tmp_path: Path) -> None:
     assert len(deaths) == 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_worker_killed_from_outside_costs_one_try(tmp_path: Path, number: signal.Signals, times: int) -> None:
+    """No engine sends itself these signals; a second time in the same probe it is believed."""
+    deaths: list[Death] = []
+
+    async def work(pool: Pool) -> Measurement:
+        await pool.run(ask("sleep=0"))
+        asking = asyncio.create_task(pool.run(ask("busy=1")))
+        for _ in range(times):
+            while not (busy := list(tmp_path.glob("busy-*"))):
+                await asyncio.sleep(0.01)
+            busy[0].unlink()
+            os.kill(int(busy[0].name.removeprefix("busy-")), number)
+        return await asking
+
+    answer = use(tmp_path, 1, work, on_death=deaths.append)
+    assert answer.status == ("ok" if times == 1 else "crash")
+    assert [d.signal for d in deaths] == [number] * times
+
+
+def test_a_worker_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> Measurement:
+        (tmp_path / "kill-the-next").touch()
+        return await pool.run(ask("sleep=0"))
+
+    assert use(tmp_path, 1, work).status == "ok"
+    assert not (tmp_path / "kill-the-next").exists()
+
+
 def test_too_much_memory_is_out_of_memory(tmp_path: Path) -> None:
     async def work(pool: Pool) -> tuple[Measurement, Measurement]:
         return await pool.run(ask("eat=300,sleep=20")), await pool.run(ask("sleep=0"))
