@@ -37,6 +37,7 @@ KILLS = ("tree", "event", "runner", "torn", "written", "clock", "worker")  # by 
 OTHERS = ("segv", "paused", "damage")
 ALIVE = ("worker", "segv", "paused")  # the session itself goes on
 STRIKES = 4  # in one start of such a session
+CODES = (0, 2, 3, 4, 6, 10, 11, 12, 13)  # of a session that came to an end of its own
 PATIENCE = 120.0  # seconds for one start of one session
 
 # Put on the runner's path: the journal's Nth line of this process is its last. The product knows nothing of it.
@@ -379,7 +380,7 @@ class Campaign:
     def _named(self, session: Path, ended: int | None) -> bool:
         """Whether the session came to an end of its own and its report names a worker that was lost at a probe."""
         lost = any(e["kind"] == "worker.died" and e.get("key") for e in events(session))
-        said = self.run("report", session).stdout if lost and ended in (0, 1, 3) else ""
+        said = self.run("report", session).stdout if lost and ended in CODES else ""
         return "cost its worker" in said
 
     def _judged(self, session: Path, ended: int | None, said: str, code: int, route: str) -> list[str]:
