@@ -13,13 +13,14 @@ import msgspec
 
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.probe import AnyProbe, Check, Measure, Measurement, SampleInfo
+from engines.probe import AnyProbe, Check, Import, Measure, Measurement, SampleInfo
 from engines.spec import parse
 
-# read: no build (a model, inputs, the graph). whole: the whole model on the engine under test; watched: with its tensors marked.
-# other: the whole model by or against another engine (the reference again, its judge). alone: every node by itself in one
-# build. part: a cut; effect: a cut, and what its error does to the model's outputs. check: the user's own checker.
-Kind: TypeAlias = Literal["read", "whole", "watched", "other", "alone", "part", "effect", "check"]
+# import: the user's model is taken in. read: no build (inputs, the graph, a model made of another). whole: the whole model on
+# the engine under test; watched: with its tensors marked. other: the whole model by or against another engine (the reference
+# again, its judge). alone: every node by itself in one build. part: a cut; effect: a cut, and what its error does to the model's
+# outputs. check: the user's own checker.
+Kind: TypeAlias = Literal["import", "read", "whole", "watched", "other", "alone", "part", "effect", "check"]
 RECENT = 8  # probes of a kind that its price is taken from: a machine is busier now than it was before
 LINE = 8 << 10  # bytes that a probe leaves in the journal, in its log and among the artifacts
 # Where none of a kind has been measured: about so many times what the first of these takes that was, one row at a time. Seen on
@@ -76,12 +77,14 @@ class Plan(msgspec.Struct, frozen=True):
 
 class Size(msgspec.Struct, frozen=True):
     """What is known of the working model, beside the findings. ``nodes`` 0: not read yet; ``index`` None: no search has
-    looked at it yet. ``captured``, ``weights``: bytes of reference values and of models that the session holds now."""
+    looked at it yet. ``captured``, ``weights``: bytes of reference values and of models that the session holds now. ``given``:
+    bytes of the user's model with the weights files beside it, -1 where they cannot be told."""
 
     nodes: int = 0
     index: GraphIndex | None = None
     captured: int = 0
     weights: int = 0
+    given: int = -1
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -108,7 +111,7 @@ class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
 def cost(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
     """The plan, priced. ``slots``: probes at a time; a search that runs ahead on n of them is about 1 + log2(n) / 5 times as fast
     (docs/benchmarks.md: 1.3 on 2 slots, 1.5 on 4, 1.6 on 8), as most of what runs ahead is not asked for."""
-    built = [w for w in plan.works if w.kind != "read"]
+    built = [w for w in plan.works if w.kind not in ("import", "read")]
     parts = [(w, price(w, seen)) for w in plan.works if w.probes]
     faster = 1 + math.log2(max(1, slots)) / 5
     known = [seconds / (faster if w.ahead else 1.0) for w, seconds in parts if seconds is not None]
@@ -129,7 +132,7 @@ def price(work: Work, seen: Sequence[Seen]) -> float | None:
         if each is not None:
             each *= times
             break
-    if each is None and work.kind == "read" and seen:
+    if each is None and work.kind in ("import", "read") and seen:
         each = min(s.seconds for s in seen)
     return None if each is None else work.probes * work.times * each
 
@@ -167,6 +170,8 @@ def kind(probe: AnyProbe, engine: str, reference: str, nodes: int) -> Kind | Non
             if probe.candidate.nodes == ranges.ALL and not _severs_most(probe, nodes):
                 return "watched" if probe.marks else "whole"
             return "alone" if _severs_most(probe, nodes) else "effect" if probe.effect else "part"
+        case Import():
+            return "import"
     return None if type(probe).__name__ == "Inspect" else "read"
 
 

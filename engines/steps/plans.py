@@ -1,7 +1,7 @@
 """What each step is going to ask, told beforehand: one rule a step, from what is known when it is offered.
 
 The counts were fitted on real sessions (docs/estimates.md has them beside what came); they are what usually happens where a step
-fails to fail, not a bound. ``disk`` is a bound: every tensor of every row captured, every case saved with all weights.
+fails to fail, not a bound. ``disk`` is a bound: every tensor of every row captured, a case as heavy as the heaviest few nodes.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,13 +20,19 @@ from engines.steps.nondeterminism import NondeterminismParams
 from engines.steps.precision import PrecisionParams
 from engines.steps.prepare import all_feeds
 from engines.steps.ranking import MOST_EFFECTS
-from engines.steps.reduce import ReduceParams
+from engines.steps.reduce import HEAVIEST_GOOD, ReduceParams, weights
 from engines.steps.repeat import RepeatParams
 from engines.steps.switches import switches
 from engines.steps.tactics import TacticsParams
 from engines.steps.workaround import SPREAD_BUDGET, TIMED, WorkaroundParams
 
 TABLE = 1 << 10  # bytes of one tensor's scores
+CASE = 4  # nodes that a case holds at most, as a rule
+AHEAD = 64 << 20  # bytes of reference values that are captured unasked (engines.data.captures)
+FOLDED = 256 << 20  # bytes of constants that sanitizing makes at most (engines.graph.sanitize)
+JUDGED = (
+    2 << 30
+)  # bytes of float64 weights up to which the reference is held against float64 (engines.backends.reference)
 SHRINKS = 7  # edits that are tried on what is left of a case
 GROWN = 6  # probes for each node of a group: it is grown first, then each of its nodes is left out
 LARGER = 3.0  # times that a part of several nodes takes what a node alone does
@@ -39,20 +45,24 @@ FITS = frozenset({"overflow", "epsilon-underflow", "mask-constant"})
 ROUNDING = {"fp16": 2**-11, "tf32": 2**-11, "bf16": 2**-8, "fp32": 2**-24}  # largest relative error of one rounding
 
 
-def compare(ctx: StepContext, _size: Size) -> Plan:
+def compare(ctx: StepContext, size: Size) -> Plan:
     """Read, all samples, the worst row alone, the reference a second time, its judge; what a faultless engine would give.
-    Looks that find nothing go on for up to half a minute, which is not counted."""
+    Looks that find nothing go on for up to half a minute, which is not counted. The disk takes the model, its weights once more
+    rounded where the precision is emulated, and in float64 where the judge can hold them."""
     rule = ctx.findings.criterion
     lower = (rule.precision if rule else "") in ("fp16", "bf16", "int8")
     emulated = lower and parse(ctx.engine).name != "emulate"
     works = (_all(ctx),) if ctx.check else (_all(ctx), _one(ctx), Work("other", 2 + emulated, _row(ctx)))
-    return Plan((*_reads(ctx), *works), -1)
+    given = size.given
+    copies = given * lower + (2 * given if 2 * given <= JUDGED else 0)
+    disk = _taken(ctx, size) + AHEAD + (0 if ctx.check else copies) if given >= 0 else -1
+    return Plan((*_reads(ctx), *works), disk)
 
 
 def sanitize(ctx: StepContext, size: Size) -> Plan:
     """Clean up, all samples of the new model, the worst row alone; its reference values are captured anew."""
     row = (_one(ctx),) if "/" in ctx.findings.sample else ()
-    return Plan((Work("read"), _all(ctx, ctx.findings.looks), *row), size.captured + size.weights)
+    return Plan((Work("read"), _all(ctx, ctx.findings.looks), *row), size.captured + min(size.weights, FOLDED))
 
 
 def inputs(ctx: StepContext, _size: Size) -> Plan:
@@ -114,7 +124,7 @@ def extract(ctx: StepContext, size: Size) -> Plan:
         return Plan((*_before(ctx, size), Work("read")))
     search = 1 if group == 1 else GROWN * group
     searched = _effect(ctx, search, times=1.0 if group == 1 else LARGER)
-    return Plan((*_before(ctx, size), Work("read"), searched, *_settled(ctx, params.verify)), 2 * size.weights)
+    return Plan((*_before(ctx, size), Work("read"), searched, *_settled(ctx, params.verify)), _case(size))
 
 
 def reduce(ctx: StepContext, size: Size) -> Plan:
@@ -127,7 +137,7 @@ def _reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Plan:
     search = (2 if params.search != "linear" else 4) * _halvings(size.nodes) + 4
     ends = (_one(ctx), *(() if ctx.check else (Work("other", 1, _row(ctx)),)))
     works = (Work("read"), *ends, _effect(ctx, search), *_settled(ctx, params.verify))
-    return Plan((*_before(ctx, size), *works), _held(size, 2 * size.weights))
+    return Plan((*_before(ctx, size), *works), _held(size, _case(size) + _good(size)))
 
 
 def double_check(ctx: StepContext, size: Size) -> Plan:
@@ -149,7 +159,7 @@ def confirm(ctx: StepContext, size: Size) -> Plan:
         # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at.
         cured = (*cured, _all(ctx, probes=2, real=True), Work("watched", 2, _row(ctx)))
     first = Plan(_before(ctx, size)) if case is not None else _reduction(ctx, size, ReduceParams())
-    disk = first.disk + size.weights + size.captured if first.disk >= 0 else -1
+    disk = first.disk + _case(size) + size.captured if first.disk >= 0 else -1
     return Plan((*first.works, Work("read"), again, *cured), disk)
 
 
@@ -207,8 +217,8 @@ def _kept(ctx: StepContext, size: Size, budget: int) -> Plan:
 def _reads(ctx: StepContext) -> tuple[Work, ...]:
     """The model and the inputs, where they have not been taken in."""
     blind = bool(ctx.check) and "{inputs}" not in ctx.check and "{expected}" not in ctx.check
-    missing = int(not ctx.findings.model) + int(not ctx.findings.inputs and not blind)
-    return (Work("read", missing),) if missing else ()
+    model = () if ctx.findings.model else (Work("import"),)
+    return model if ctx.findings.inputs or blind else (*model, Work("read"))
 
 
 def _before(ctx: StepContext, _size: Size) -> tuple[Work, ...]:
@@ -277,6 +287,24 @@ def _batches(size: Size, limit: int) -> int:
 def _activations(size: Size) -> int:
     """Bytes of all that one sample makes of the model inside."""
     return sum(max(0, t.bytes) for t in size.index.tensors if t.kind == "node") if size.index else 0
+
+
+def _taken(ctx: StepContext, size: Size) -> int:
+    """Bytes of the model that is still to be taken in."""
+    return 0 if ctx.findings.model else size.given
+
+
+def _case(size: Size) -> int:
+    """Bytes of a case: the model, and what the engine ran, with the weights of the heaviest few nodes."""
+    if size.index is None:
+        return 2 * size.weights
+    heaviest = sorted((weights(size.index, (n.id,)) for n in size.index.nodes), reverse=True)[:CASE]
+    return 2 * min(size.weights, sum(heaviest))
+
+
+def _good(size: Size) -> int:
+    """Bytes of the passing neighbour: as the case, of nearly the whole model, where it is kept at all."""
+    return 2 * min(size.weights, HEAVIEST_GOOD)
 
 
 def _held(size: Size, more: int) -> int:

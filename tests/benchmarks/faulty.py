@@ -53,6 +53,25 @@ def branches(path: Path, count: int, length: int, *culprits: int) -> Path:
     return planted(path, reads, culprits)
 
 
+def lines(path: Path, count: int, length: int, width: int = 8) -> Path:
+    """Lines of this many nodes from one input that carry an error on as it is, in three ways of writing nothing; every 250
+    nodes a line is averaged with the one before it; all are joined at the end. Node ``l<line>.<place>``."""
+    nodes, ends, c = [], ["x"] * count, helper.make_tensor("c", TensorProto.FLOAT, [], [1.5])
+    for place in range(length):
+        before = list(ends)
+        for line in range(count):
+            name, reads = f"l{line}.{place}", [before[line]]
+            op = ("Mul", "Div", "Neg", "Neg")[place % 4]
+            if op in ("Mul", "Div"):
+                reads.append("c")
+            if place % 250 == 249 and line:
+                op, reads = "Mean", [before[line], before[line - 1]]
+            nodes.append(helper.make_node(op, reads, [name], name=name))
+            ends[line] = name
+    nodes.append(helper.make_node("Concat", ends, ["y"], name="joined", axis=1))
+    return save(path, nodes, [value("x", [1, width])], [value("y", [1, width * count])], [c])
+
+
 class _Net:
     """Nodes and random weights, one after another."""
 

@@ -85,7 +85,7 @@ def _read(path: str) -> str:
         return ""
 
 
-def _tree(pid: int) -> list[int]:
+def tree(pid: int) -> list[int]:
     """A process and all below it."""
     found, todo = [], [pid]
     while todo:
@@ -105,7 +105,7 @@ def _resident(pid: int) -> int:
     return int(fields[1]) * resource.getpagesize() if fields else 0
 
 
-def _own(pid: int) -> int:
+def own_bytes(pid: int) -> int:
     lines = (x.split() for x in _read(f"/proc/{pid}/status").splitlines() if x.startswith(("RssAnon:", "RssShmem:")))
     return sum(int(words[1]) << 10 for words in lines)
 
@@ -131,12 +131,12 @@ def _main(report: str, out: str, err: str, words: list[str]) -> None:
     def watch() -> None:
         nonlocal peak, own
         while not over.wait(EVERY):
-            held = {pid: _resident(pid) for pid in _tree(os.getpid())[1:]}
+            held = {pid: _resident(pid) for pid in tree(os.getpid())[1:]}
             for pid, size in held.items():
                 if roles.get(pid) != "worker":  # it may have become another program since
                     roles[pid] = _role(pid)
                 peaks[roles[pid]] = max(peaks.get(roles[pid], 0), size)
-            peak, own = max(peak, sum(held.values())), max(own, sum(map(_own, held)))
+            peak, own = max(peak, sum(held.values())), max(own, sum(map(own_bytes, held)))
 
     wrote, read = _handed("wchar"), _handed("rchar")
     with Path(out).open("wb") as stdout, Path(err).open("wb") as stderr:

@@ -109,14 +109,19 @@ def decoder(path: Path, layers: int) -> int:
     return size
 
 
+def generation(path: Path, layers: int) -> Path:
+    """The inputs of one step of generation: a token, and what earlier ones left."""
+    rng, shape = np.random.default_rng(1), (1, HEADS, PAST, HEAD)
+    past = {f"past.{n}.{kind}": rng.standard_normal(shape, np.float32) for n in range(layers) for kind in "kv"}
+    np.savez(path, ids=np.array([[17]]), **past)
+    return path
+
+
 def test_a_decoder(tmp_path: Path) -> None:
     """One MatMul deep inside is wrong by a half."""
     layers = int(os.environ.get("NARROWDOWN_BENCH_LAYERS", "4"))
-    model, inputs, rng = tmp_path / "m.onnx", tmp_path / "in.npz", np.random.default_rng(1)
-    size = decoder(model, layers)
-    shape = (1, HEADS, PAST, HEAD)
-    past = {f"past.{n}.{kind}": rng.standard_normal(shape, np.float32) for n in range(layers) for kind in "kv"}
-    np.savez(inputs, ids=np.array([[17]]), **past)
+    model = tmp_path / "m.onnx"
+    size, inputs = decoder(model, layers), generation(tmp_path / "in.npz", layers)
     guilty = f"/layer.{layers // 2}/down"
     words = [
         model,

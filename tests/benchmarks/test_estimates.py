@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import faulty
+import metering
 import numpy as np
 import pytest
 from tables import show
+from test_decoder import decoder, generation
+from test_scale import gathered
 
 from engines.steps.cost import Cost
 from wizard.report.words import size
 
-HEAD = ("step", "times", "probes", "builds", "seconds", "off by", "more on disk", "left, half way")
+HEAD = ("step", "times", "probes", "builds", "seconds", "off by", "more on disk", "left, half way", "memory MiB")
 DEMOS = ("shapes", "sort", "magika", "quantized")
 SOON = 1.0  # seconds; how far off what takes less is does not matter to anyone
 
@@ -33,6 +36,7 @@ class Ran:
         self.expected = Cost(**started.get("expected", {}))
         self.held = held
         self.left: list[tuple[float, float]] = []  # (seconds so far, seconds said to be left)
+        self.memory = 0  # bytes of all processes that no file backs, the highest that was seen
 
     def ended(self, finished: dict[str, Any], held: int) -> "Ran":
         self.probes: int = finished.get("probes", 0) - finished.get("cached", 0)
@@ -65,6 +69,7 @@ def walked(words: list[str | Path], session: Path) -> list[Ran]:
                     now = Ran(event, held(session))
                 case "progress" if now is not None and event["phase"] == "running":
                     now.left.append((event["elapsed"], event["eta"]))
+                    now.memory = max(now.memory, sum(map(metering.own_bytes, metering.tree(process.pid))))
                 case "step.finished" if now is not None:
                     done.append(now.ended(event, held(session)))
                     now = None
@@ -96,9 +101,11 @@ def table(title: str, ran: list[Ran]) -> None:
             f"{max(told / took, took / told):.1f}" if known and told and took >= SOON else "",
             f"{size(bound) if bound >= 0 else '?'} / {size(sum(r.grew for r in alike))}",
             max(alike, key=lambda r: r.seconds).half,
+            f"{max(r.memory for r in alike) / 2**20:.0f}",
         ])  # fmt: skip
     below = (
-        "Each cell: what was expected / what came. *off by*: where it took a second or more. *left*: of the slowest."
+        "Each cell: what was expected / what came. *off by*: where it took a second or more. *left*: of the slowest. "
+        "*memory*: what no file backs."
     )
     show(title, HEAD, rows, below)
     later = [r for r in ran[1:] if r.probes]
@@ -117,3 +124,29 @@ def test_network_of_a_real_size(tmp_path: Path) -> None:
     np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 3, 224, 224), dtype=np.float32))
     words = ["run", model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--tolerance", "1e-4"]
     table("Estimates: ResNet-50 in FP16", walked(words, tmp_path / "s"))
+
+
+def test_fifty_thousand_nodes(tmp_path: Path) -> None:
+    """One node in the middle is wrong by a half."""
+    model, inputs = faulty.lines(tmp_path / "m.onnx", 50, 1_000), tmp_path / "in.npz"
+    np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 8), dtype=np.float32))
+    words = ["run", model, "--inputs", inputs, "--engine", "fake:fault=wrong,nodes=l25.500,size=0.5"]
+    table("Estimates: 50,000 nodes", walked(words, tmp_path / "s"))
+
+
+def test_a_decoder(tmp_path: Path) -> None:
+    """One MatMul deep inside is wrong by a half."""
+    layers = int(os.environ.get("NARROWDOWN_BENCH_LAYERS", "4"))
+    weights = decoder(tmp_path / "m.onnx", layers)
+    inputs, guilty = generation(tmp_path / "in.npz", layers), f"/layer.{layers // 2}/down"
+    words = ["run", tmp_path / "m.onnx", "--inputs", inputs, "--engine", f"fake:fault=wrong,nodes={guilty},size=0.5"]
+    table(f"Estimates: a decoder, {size(weights)} of weights", walked([*words, "--jobs", "1"], tmp_path / "s"))
+
+
+@pytest.mark.parametrize("gigabytes", [2, 20])
+def test_gigabytes(gigabytes: int, tmp_path: Path) -> None:
+    gathered(tmp_path / "m.onnx", gigabytes)
+    x = np.random.default_rng(0).standard_normal((1, 4, 16, 64), dtype=np.float32)
+    np.savez(tmp_path / "in.npz", x=x, ids=np.arange(4))
+    words = ["run", tmp_path / "m.onnx", "--inputs", tmp_path / "in.npz", "--engine", "onnxruntime:optimization=all"]
+    table(f"Estimates: {gigabytes} GiB of weights", walked([*words, "--jobs", "1"], tmp_path / "s"))

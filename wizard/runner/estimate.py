@@ -1,7 +1,9 @@
 """What a step will cost before it runs, and how much is left while it does: its plan, priced by this session's probes."""
 
 import contextlib
+import mmap
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,10 @@ from engines.steps.cost import Cost, Plan, Seen, Size, cost, seen
 from wizard.runner.drive import index_of, replayed
 from wizard.runner.ledger import asked_probe
 from wizard.session.state import State, described
+
+# Where a weight lies outside: {"location": NAME}, as protobuf writes it, the name's length in one byte or two.
+_LOCATION = re.compile(rb"\x0a\x08location\x12(?:([\x00-\x7f])|([\x80-\xff])([\x01-\x7f]))")
+_SCANNED = 256 << 20  # bytes; a larger model file holds its weights itself
 
 OVERRUN = 5  # a plan that is used up goes on with one more probe for each five that were answered
 SLOW = 0.2  # a probe that takes longer than expected is taken to need this part of what it has taken
@@ -92,7 +98,28 @@ def left(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting:
 
 
 def _size(ctx: StepContext, state: State, store: Store) -> Size:
-    return Size(state.nodes, _index(ctx, state, store), _bytes(store.captures), _bytes(store.models))
+    held = _bytes(store.captures), _bytes(store.models)
+    return Size(state.nodes, _index(ctx, state, store), *held, model_bytes(Path(str(ctx.problem.get("model", "")))))
+
+
+def model_bytes(path: Path) -> int:
+    """Bytes of an ONNX file and of the weights files that it names, none of them read; -1 where it cannot be looked at."""
+    try:
+        total = path.stat().st_size
+        if not path.is_file() or not 0 < total <= _SCANNED:
+            return total if path.is_file() else -1
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            names = set()
+            for found in _LOCATION.finditer(data):
+                short, low, high = found.groups()
+                length = short[0] if short else (low[0] & 0x7F) | high[0] << 7
+                names.add(data[found.end() : found.end() + length])
+    except (OSError, ValueError):
+        return -1
+    for name in names:
+        with contextlib.suppress(OSError, ValueError):
+            total += (path.parent / os.fsdecode(name)).stat().st_size
+    return total
 
 
 def _index(ctx: StepContext, state: State, store: Store) -> GraphIndex | None:

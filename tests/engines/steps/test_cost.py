@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.compare.criterion import Criterion, Signature
-from engines.probe import Candidate, Check, Describe, Inspect, Measure, Measurement, SampleInfo
+from engines.graph.index import GraphIndex, Node, Tensor
+from engines.probe import Candidate, Check, Describe, Import, Inspect, Measure, Measurement, SampleInfo
 from engines.steps.base import Findings, StepContext, Suspect
 from engines.steps.cost import BESIDE, Cost, Kind, Plan, Seen, Size, Work, cost, kind, price, rows, seen
 from engines.steps.plans import PLANS
@@ -14,7 +15,7 @@ from engines.steps.registry import STEPS
 
 ENGINE, REFERENCE = "emulate:precision=fp16", "onnxruntime"
 SAMPLES = (SampleInfo("real:0", "in.npz", rows=8), SampleInfo("random:0", "random by role"))
-KINDS: tuple[Kind, ...] = ("read", "whole", "watched", "other", "alone", "part", "effect", "check")
+KINDS: tuple[Kind, ...] = ("import", "read", "whole", "watched", "other", "alone", "part", "effect", "check")
 LOCKED = Findings(
     model="m", inputs="i", samples=SAMPLES, criterion=Criterion(tolerance=0.01, precision="fp16"),
     signature=Signature(kind="accuracy", sample="real:0/3"), sample="real:0/3",
@@ -153,3 +154,32 @@ def test_a_group_costs_more_than_a_node() -> None:
 
     one, many = (PLANS["extract"](context(suspect(n)), Size(100)).probes for n in ("4", "2-5"))
     assert many > one + 10
+
+
+def test_the_first_step_says_what_the_model_takes_on_the_disk() -> None:
+    """20 GiB are taken in once; what float64 would take is not counted where no judge holds it, and where it is small it is."""
+    plan = PLANS["compare"](context(Findings()), Size(given=20 << 30))
+    assert [w.kind for w in plan.works[:2]] == ["import", "read"]
+    assert 20 << 30 <= plan.disk <= 21 << 30
+    assert PLANS["compare"](context(Findings()), Size(given=100 << 20)).disk >= 300 << 20
+    assert PLANS["compare"](context(Findings()), Size()).disk == -1
+
+
+def test_a_search_in_a_large_model_does_not_count_weights_that_no_case_holds() -> None:
+    """A hundred nodes with 200 MiB each: a case of four, as the model and as the engine, and a neighbour that is kept small."""
+    weight = [Tensor(i, f"w{i}", "float32", "weight", -1, (50 << 20,), 200 << 20) for i in range(100)]
+    made = [Tensor(100 + i, f"t{i}", "float32", "node", i, (4,), 16) for i in range(100)]
+    nodes = tuple(Node(i, f"n{i}", "Op", "", (i,), (100 + i,)) for i in range(100))
+    index = GraphIndex("m", nodes, (*weight, *made), (), (199,))
+    size = Size(100, index, 0, 20_000 << 20)
+    case = 2 * 4 * (200 << 20)
+    for name in ("reduce", "extract", "confirm"):
+        ctx = context(msgspec.structs.replace(LOCKED, suspects=(Suspect(1, 1, "4", 1.0, 1.0),)))
+        assert case <= PLANS[name](ctx, size).disk <= 2 * case + (1 << 30)
+    assert PLANS["sanitize"](context(LOCKED), size).disk < 1 << 30
+
+
+def test_taking_the_model_in_does_not_price_what_is_read_later() -> None:
+    found = [Seen("import", 1, 1, 200.0), Seen("read", 1, 1, 0.5)]
+    assert price(Work("read", 2), found) == 1.0
+    assert kind(Import(path="m.onnx", digest="d"), ENGINE, REFERENCE, 10) == "import"

@@ -8,10 +8,11 @@ import pytest
 from house import Oracle, walk
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import TensorProto, external_data_helper, helper
 
 from engines.probe import Inspect
 from engines.steps.cost import Cost, Plan, Seen, Work
-from wizard.runner.estimate import Estimate, left
+from wizard.runner.estimate import Estimate, left, model_bytes
 from wizard.runner.options import Options
 from wizard.session.events import NoteAdded, StepStarted
 from wizard.session.journal import NAME, read
@@ -79,3 +80,21 @@ def test_a_disk_with_too_little_room_is_said_before_the_step(
     assert [f"has {free} bytes free, and this step may write up to" in n.text for n in notes] == [True] * said
     if notes:
         assert notes[0].seq < next(e.seq for e in started(tmp_path) if e.node == "second")
+
+
+@pytest.mark.parametrize("long", [1, 60, 200])
+def test_a_model_is_as_large_as_it_and_the_weights_files_that_it_names(tmp_path: Path, long: int) -> None:
+    """Each file counts once, however many weights lie in it; one that is gone counts nothing."""
+    graph = helper.make_graph([], "g", [], [])
+    for number, name in enumerate(("w" * long, "w" * long, "v", "gone")):
+        tensor = TensorProto(name=f"t{number}", data_type=TensorProto.FLOAT, dims=[4], raw_data=bytes(16))
+        external_data_helper.set_external_data(tensor, name, offset=16 * number, length=16)
+        tensor.ClearField("raw_data")
+        graph.initializer.append(tensor)
+    (tmp_path / ("w" * long)).write_bytes(bytes(1_000))
+    (tmp_path / "v").write_bytes(bytes(70))
+    data = helper.make_model(graph).SerializeToString()
+    (tmp_path / "m.onnx").write_bytes(data)
+    assert model_bytes(tmp_path / "m.onnx") == len(data) + 1_070
+    assert model_bytes(tmp_path / "v") == 70
+    assert model_bytes(tmp_path / "none.onnx") == model_bytes(tmp_path) == -1
