@@ -32,13 +32,15 @@ Array = np.ndarray[Any, Any]
 Rounding = Callable[[Array], Array]
 
 
-def withhold(folder: Path, manner: str, reference: str) -> None:
-    """Change the case in ``folder``. What the engine gave for the true weights (``actual.npz``) is removed. Raises ValueError
-    with a sentence, OSError, EngineFault, EngineMissing."""
+def withhold(folder: Path, manner: str, reference: str) -> int:
+    """Change the case in ``folder``; returns how many weights its failing model held. What the engine gave for the true weights
+    (``actual.npz``) is removed. Raises ValueError with a sentence, OSError, EngineFault, EngineMissing."""
     models = {name: onnx.load(folder / name) for name in MODELS if (folder / name).is_file()}
     true = {t.name: values for t, values in _weights(models["model.onnx"])}
+    held = 0
     for name, model in models.items():
         for number, (tensor, values) in enumerate(list(_weights(model))):
+            held += name != "good.onnx"
             if manner == "none":
                 external.point(tensor, GONE, 0, external.byte_size(tensor.data_type, tensor.dims))
                 continue
@@ -54,6 +56,7 @@ def withhold(folder: Path, manner: str, reference: str) -> None:
     (folder / "actual.npz").unlink(missing_ok=True)
     if manner == "random" and (folder / "expected.npz").is_file():
         _expect(folder, models["model.onnx"], reference)
+    return held
 
 
 def alike(values: Array, name: str) -> Array:
@@ -117,13 +120,13 @@ def _expect(folder: Path, model: ModelProto, reference: str) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Change these folders; one sentence on stderr where one cannot be."""
+    """Change these folders and print how many weights each one held; one sentence on stderr where one cannot be changed."""
     if len(words) < 3 or words[0] not in ("random", "none"):
         print("usage: python -P -m engines.data.withheld random|none REFERENCE DIR...", file=sys.stderr)
         return 2
     for word in words[2:]:
         try:
-            withhold(Path(word), words[0], words[1])
+            print(withhold(Path(word), words[0], words[1]))
         except (OSError, ValueError, EngineFault, EngineMissing) as problem:
             print(f"The weights cannot be withheld: {' '.join(str(problem).split())}", file=sys.stderr)
             return 4

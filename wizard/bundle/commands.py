@@ -1,5 +1,6 @@
 """The case by hand: the equivalent polygraphy and trtexec commands. Text only; every value is quoted for the shell."""
 
+import math
 import shlex
 
 from engines.compare.criterion import Criterion
@@ -14,7 +15,7 @@ def commands(engine: EngineSpec, criterion: Criterion, inputs: "tuple[str, ...]"
     """Shell lines to run inside the case's folder, for the case's engine. ``inputs`` are the names of the case's inputs,
     ``version`` is the engine's where the case was found.
 
-    Polygraphy compares element by element here, so its tolerances stand in for a relative L2.
+    Polygraphy compares element by element; ``tolerances`` says what stands in for the metric.
     """
     atol, rtol = tolerances(criterion)
     compare = f"--load-inputs inputs.json --load-outputs expected.json --atol {atol:g} --rtol {rtol:g}"
@@ -128,10 +129,22 @@ def limits(criterion: Criterion) -> list[str]:
 
 
 def tolerances(criterion: Criterion) -> tuple[float, float]:
-    """(atol, rtol) for tools that know only these."""
-    if criterion.metric == "elementwise":
-        return criterion.atol, criterion.rtol
-    if criterion.metric == "max_abs":
-        return criterion.tolerance, 0.0
-    relative = criterion.tolerance if criterion.metric in ("rel_l2", "rel_max", "max_rel") else 1e-2
-    return relative, relative
+    """(atol, rtol) for tools that fail an element over both: none that the criterion fails passes there, whatever its magnitude.
+
+    Where no element is off by more than a share of itself, neither is the norm of all. Small elements may fail there alone.
+    """
+    limit = criterion.tolerance
+    match criterion.metric:
+        case "elementwise":
+            return criterion.atol, criterion.rtol
+        case "max_abs":
+            return limit, 0.0
+        case "mismatched":
+            return 1e-5, 1e-5  # what counts as a mismatch
+        case "cosine":  # nothing comes nearer at this angle than its sine
+            return 0.0, math.sqrt(max(0.0, 2 * limit - limit * limit)) if limit < 1 else 1.0
+        case "sqnr_db":
+            return 0.0, 10 ** (-limit / 20)
+        case "ulp":
+            return 0.0, limit * 2.0**-24  # half a unit of float32 at its least; the units of shorter types are larger
+    return 0.0, limit

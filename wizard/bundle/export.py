@@ -15,13 +15,16 @@ from wizard.bundle.case import values_as_json, write_case
 from wizard.bundle.check import Asked
 from wizard.machine import ask
 from wizard.report import to_html, to_json, to_markdown
+from wizard.report.document import Report
 from wizard.report.gather import case_files, confirmed
+from wizard.report.portable import portable
 from wizard.report.read import Reading
 from wizard.session import journal
 from wizard.session.problems import SessionProblem
 
 FIRST = "case"
 WITHHELD = "weights.txt"
+NO_WEIGHTS = "The failing model of this case holds no weights: nothing had to be withheld, and it fails as it is."
 
 
 class Occupied(SessionProblem):
@@ -112,21 +115,32 @@ def _write(reading: Reading, folder: Path, weights: Weights) -> None:
                 "written. Take it from a backup, or narrow the model down again."
             )
         write_case(place, culprit, paths, asked)
-        places.append(place)
-        for name, text in (
-            ("report.md", to_markdown(report)),
-            ("report.html", to_html(report)),
-            ("report.json", to_json(report)),
-        ):
-            (place / name).write_text(text, encoding="utf-8")
-        environment = msgspec.json.format(msgspec.json.encode(report.environment))
-        (place / "environment.json").write_bytes(environment + b"\n")
         shutil.copyfile(reading.folder / journal.NAME, place / journal.NAME)
+        places.append(place)
+    held = [0] * len(places)
     if weights != "keep":
-        ask("engines.data.withheld", weights, problem.reference, *map(str, places))
-        for place in places:
-            (place / WITHHELD).write_text(withheld(place, weights) + "\n", encoding="utf-8")
+        held = list(map(int, ask("engines.data.withheld", weights, problem.reference, *map(str, places)).split()))
     values_as_json(places)
+    known = (problem.model, *problem.inputs, *problem.digests)
+    report = portable(report, known, problem.folder)
+    for place, weights_held in zip(places, held, strict=True):
+        told = report
+        if weights != "keep":
+            said = withheld(place, weights) if weights_held else NO_WEIGHTS
+            (place / WITHHELD).write_text(said + "\n", encoding="utf-8")
+            told = msgspec.structs.replace(report, notes=(said, *report.notes))
+        _write_report(place, told)
+
+
+def _write_report(place: Path, report: Report) -> None:
+    for name, text in (
+        ("report.md", to_markdown(report)),
+        ("report.html", to_html(report)),
+        ("report.json", to_json(report)),
+    ):
+        (place / name).write_text(text, encoding="utf-8")
+    environment = msgspec.json.format(msgspec.json.encode(report.environment))
+    (place / "environment.json").write_bytes(environment + b"\n")
 
 
 def withheld(place: Path, weights: Weights) -> str:

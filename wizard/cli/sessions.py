@@ -114,13 +114,24 @@ def export(arguments: argparse.Namespace) -> int:
 
 
 def said_of_weights(made: Path) -> list[str]:
-    """What a bundle says of weights that were withheld; one line a case."""
-    from wizard.bundle.export import WITHHELD
+    """What a bundle says of weights that were withheld; one line a case, with its folder where there are several."""
+    from wizard.bundle.export import FIRST, WITHHELD
 
     if not made.is_dir():
         with zipfile.ZipFile(made) as archive:
-            return [archive.read(name).decode().strip() for name in archive.namelist() if name.endswith(f"/{WITHHELD}")]
-    return [path.read_text(encoding="utf-8").strip() for path in sorted(made.rglob(WITHHELD))]
+            said = {
+                name: archive.read(name).decode().strip()
+                for name in archive.namelist()
+                if name.endswith(f"/{WITHHELD}")
+            }
+    else:
+        found = {path.relative_to(made): path.read_text(encoding="utf-8").strip() for path in made.rglob(WITHHELD)}
+        said = {f"{FIRST}/{name.as_posix()}": text for name, text in found.items()}
+    lines = [
+        (name.removesuffix(f"/{WITHHELD}"), said[name])
+        for name in sorted(said, key=lambda n: (n.count("/"), len(n), n))
+    ]
+    return [f"{case}: {text}" if len(lines) > 1 else text for case, text in lines]
 
 
 def read(name: str) -> "Reading":

@@ -13,6 +13,7 @@ from engines.probe import Candidate
 from engines.steps.base import Case, Culprit
 from wizard.bundle.check import Asked, script
 from wizard.bundle.export import withheld
+from wizard.machine import ask
 
 SECRET = np.random.default_rng(1).normal(0.5, 2.0, (8, 8)).astype(np.float32)
 
@@ -30,7 +31,10 @@ def save(path: Path, weight: np.ndarray, *, half: bool) -> None:
         ]
     else:
         nodes.append(helper.make_node("Identity", ["d"], ["y"]))
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 8]) for n in "xy")
+    x, y = (
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, size])
+        for n, size in zip("xy", weight.shape, strict=True)
+    )
     weights = [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.float32(2), "two")]
     graph = helper.make_graph(nodes, "g", [x], [y], weights)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
@@ -91,6 +95,18 @@ def test_left_out_weights_are_nowhere(tmp_path: Path) -> None:
         tensor = onnx.load(case / name, load_external_data=False).graph.initializer[0]
         assert (tensor.name, list(tensor.dims), len(tensor.raw_data)) == ("w", [8, 8], 0)
     assert "whoever has them can put them back" in withheld(case, "none")
+
+
+@pytest.mark.parametrize("manner", ["random", "none"])
+def test_the_process_says_how_many_weights_there_were(tmp_path: Path, manner: str) -> None:
+    """In the failing model and in what the engine ran; a case with none is as it was."""
+    rich, poor = made(tmp_path / "rich", 30_000), made(tmp_path / "poor", 30_000)
+    for name in ("model.onnx", "engine.onnx"):
+        save(poor / name, np.eye(8, 2, dtype=np.float32), half=name == "engine.onnx")
+    np.savez(poor / "expected.npz", y=np.ones((1, 2), np.float32))
+    before = {name: (poor / name).read_bytes() for name in ("model.onnx", "engine.onnx")}
+    assert ask("engines.data.withheld", manner, "onnxruntime", str(rich), str(poor)).split() == ["2", "0"]
+    assert {name: (poor / name).read_bytes() for name in before} == before
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.uint8])

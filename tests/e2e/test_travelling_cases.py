@@ -1,0 +1,112 @@
+"""A case that leaves its machine: runs elsewhere, tells nothing of where it comes from, shows what it is in other tools."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from .conftest import Narrowdown, Walked, check
+from .tiny import feeds, save, weights
+
+
+@pytest.fixture(scope="module")
+def walked(walk, models: Path) -> Walked:
+    """The end of a session whose culprit is a product with a weight: its sums are too large for FP16."""
+    node = helper.make_node
+    model = save(
+        models / "projection.onnx",
+        [
+            node("MatMul", ["x", "project.weight"], ["/project/out"], name="/project/MatMul"),
+            node("Relu", ["/project/out"], ["/act/out"], name="/act/Relu"),
+            node("MatMul", ["/act/out", "head.weight"], ["/head/out"], name="/head/MatMul"),
+            node("Div", ["/head/out", "large"], ["y"], name="/scale/Div"),
+        ],
+        {"x": [1, 32]},
+        {"y": [1, 16]},
+        {
+            "project.weight": np.abs(weights(32, 48, seed=1)), "head.weight": weights(48, 16, seed=2, scale=900.0),
+            "large": np.float32(6e4),
+        },
+    )  # fmt: skip
+    inputs = feeds(models / "projection_in.npz", x=np.abs(weights(1, 32, seed=4)) * 3)
+    done = walk(model, "--inputs", inputs, "--engine", "emulate:precision=fp16")
+    assert done.ran.code == 0, done.ran.out + done.ran.err
+    return done
+
+
+@pytest.fixture(scope="module")
+def case(walked: Walked) -> Path:
+    return walked.folder / "case"
+
+
+def test_its_check_needs_nothing_but_the_engine(case: Path) -> None:
+    still = check(case)
+    assert still.returncode == 1, still.stdout + still.stderr
+    assert "still there: /head/MatMul" in still.stdout
+
+
+@pytest.mark.parametrize("manner", ["random", "none"])
+def test_a_case_that_was_shrunk_holds_no_secrets(inside: Narrowdown, walked: Walked, case: Path, manner: str) -> None:
+    """Its weight became a few equal values: nothing is left to be withheld, and the report says so."""
+    assert all(np.prod(t.dims) <= 16 for t in onnx.load(case / "model.onnx").graph.initializer)
+    ran = inside("export", walked.folder, "-o", manner, "--weights", manner)
+    made = Path(ran.out.splitlines()[0])
+    assert "holds no weights" in ran.out
+    assert check(made).returncode == 1
+    for form in ("md", "html", "json"):
+        assert "holds no weights" in (made / f"report.{form}").read_text()
+
+
+def test_it_tells_nothing_of_its_machine(case: Path, walked: Walked) -> None:
+    home = str(walked.folder.parent)
+    for name in ("report.md", "report.html", "report.json", "environment.json", "check.py", "commands.sh"):
+        text = (case / name).read_text()
+        assert home not in text, name
+        assert str(Path(__file__).parents[1]) not in text, name
+        assert os.uname().nodename not in re.findall(r"[\w.-]+", text) or len(os.uname().nodename) < 3, name
+    environment = json.loads((case / "environment.json").read_text())
+    assert list(environment["files"]) == ["projection.onnx", "projection_in.npz"]
+    assert environment["machine"]["python"]
+
+
+def test_its_models_show_names_types_and_shapes(case: Path) -> None:
+    """What Netron reads."""
+    for name in ("model.onnx", "good.onnx"):
+        if not (case / name).is_file():
+            continue
+        model = onnx.load(case / name)
+        onnx.checker.check_model(model, full_check=True)
+        assert all(node.name.startswith("/") for node in model.graph.node), name
+        made = {t for node in model.graph.node for t in node.output}
+        told = {i.name: i for i in (*model.graph.value_info, *model.graph.output)}
+        assert set(told) == made, name
+        assert all(i.type.tensor_type.HasField("shape") for i in told.values()), name
+
+
+def test_its_commands_run(case: Path) -> None:
+    pytest.importorskip("polygraphy")
+    line = next(x for x in (case / "commands.sh").read_text().splitlines() if "--onnxrt" in x)
+    words = [str(Path(sys.executable).with_name("polygraphy")), *shlex.split(line)[1:]]
+    ran = subprocess.run(words, cwd=case, capture_output=True, text=True, check=False, timeout=120)
+    said = ran.stdout + ran.stderr
+    assert "Difference exceeds tolerance" in said, said
+    assert ran.returncode == 1
+
+
+def test_its_report_fits_an_issue(case: Path) -> None:
+    text = (case / "report.md").read_text()
+    lines = text.splitlines()
+    assert lines[0].startswith("# 1 of 4 nodes fails: /head/MatMul (overflow)")
+    place = [lines.index(title) for title in ("## See it fail", "## The minimal failing case", "## Environment")]
+    assert place == sorted(place)
+    assert place[0] < 25, "how to see it is near the top"
+    assert re.search(r"\| engine under test \| `emulate:precision=fp16` \(1\.\d+\.\d+ on ", text)
+    assert len(text) < 60_000
