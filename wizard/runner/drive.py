@@ -18,7 +18,7 @@ from engines.workers.executor import ExecutorLost, Prober
 from wizard import trust
 from wizard.problem import Problem
 from wizard.runner.ledger import Ledger, known_measurement
-from wizard.runner.speculation import ahead, speculable
+from wizard.runner.speculation import Foresight, speculable
 from wizard.session.events import ProbeFinished, ProbeStarted
 from wizard.session.problems import MENDING, SessionProblem
 from wizard.session.state import fingerprint
@@ -134,6 +134,7 @@ class Drive:
         self._jobs, self._beside = max(1, jobs), beside
         self._timeout, self._gate, self._open, self._note = timeout, gate, open_gate, note
         self._told: list[Any] = []
+        self._foresight = Foresight(lambda: spec.run(ctx))
         self._running: dict[str, asyncio.Task[Measurement | None]] = {}
         self._since = time.monotonic()
         self.asked: dict[str, AnyProbe] = {}
@@ -278,7 +279,7 @@ class Drive:
         free = most - len(self._running)
         if free <= 0 or not speculable(probe, alone=alone) or not self._open():
             return
-        for guess in ahead(lambda: self._spec.run(self.context), self._told, self._known, most - 1, alone=alone):
+        for guess in self._foresight.ahead(self._told, self._known, most - 1, alone=alone):
             name = key(guess, self._fingerprints.known)
             if name not in self._running and free > 0:
                 self._start(name, guess, speculative=True)

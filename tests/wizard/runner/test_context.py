@@ -1,5 +1,8 @@
 """What a step is told: parameters, answers' settings, findings. And what may be run ahead."""
 
+import contextlib
+import random
+
 import msgspec
 import pytest
 from house import ENGINE, PROBLEM, Oracle, SearchOutcome, flow, measure, search, spec
@@ -10,7 +13,7 @@ from engines.probe import Measure, SampleInfo
 from engines.steps.base import Findings, Finish, Note, StepContext
 from wizard.runner.context import step_context
 from wizard.runner.settings import applied, fault, settings_on, with_settings
-from wizard.runner.speculation import ahead, speculable
+from wizard.runner.speculation import Foresight, speculable
 from wizard.session.state import State, Visit
 
 SPEC = spec("search", search, SearchOutcome)
@@ -136,6 +139,10 @@ def nodes(probe: Measure) -> tuple[int, ...]:
     return ranges.decode(probe.candidate.nodes)
 
 
+def ahead(begin, told, known, most, **how):
+    return Foresight(begin).ahead(told, known, most, **how)
+
+
 def begin():
     return search(StepContext(engine=ENGINE, reference="r", findings=Findings(), params={"size": 8}))
 
@@ -172,6 +179,45 @@ def test_history_is_followed_first():
     assert all(set(nodes(p)) != set(current) for p in ahead(begin, told, lambda _: None, 4))
 
 
+def test_what_was_foreseen_is_not_walked_again_and_changes_no_guess():
+    """A whole search, some of whose guesses are answered early: each look ahead is that of one who sees it for the first time."""
+    draw, oracle, begun = random.Random(3), Oracle(culprits=(5, 19)), {"once": 0, "afresh": 0}
+    known: dict = {}
+
+    def beginning(name):
+        begun[name] += 1
+        return search(StepContext(engine=ENGINE, reference="r", findings=Findings(), params={"size": 32}))
+
+    foresight, told, answer = Foresight(lambda: beginning("once")), [], None
+    steps = beginning("afresh")
+    with contextlib.suppress(StopIteration):
+        while True:
+            yielded = steps.send(answer)
+            answer = None
+            if not isinstance(yielded, Note):
+                for _ in range(6):
+                    guesses = foresight.ahead(told, lambda p: known.get(p.candidate), 7)
+                    assert guesses == ahead(lambda: beginning("afresh"), told, lambda p: known.get(p.candidate), 7)
+                    known.update({p.candidate: oracle.answer(p) for p in guesses if draw.random() < 0.15})
+                answer = known.get(yielded.candidate) or oracle.answer(yielded)
+            told.append(answer)
+    assert begun["once"] < begun["afresh"] / 2
+
+
+def test_exclusive_probes_are_foreseen_where_each_can_have_a_device():
+    def repeated():
+        for attempt in range(4):
+            yield Note("again")
+            yield measure((1,), attempt, exclusive=True)
+        yield measure((1,))
+        return Finish(SearchOutcome(), Findings())
+
+    asked = [None]
+    assert [p.attempt for p in ahead(repeated, asked, lambda _: None, 2, alone=True)] == [1, 2]
+    assert [p.attempt for p in ahead(repeated, asked, lambda _: None, 9, alone=True)] == [1, 2, 3]
+    assert ahead(repeated, asked, lambda _: None, 9) == []
+
+
 def test_exclusive_probes_and_steps_that_trip_end_the_way():
     def exclusive():
         yield measure((1,))
@@ -195,4 +241,6 @@ def test_exclusive_probes_and_steps_that_trip_end_the_way():
     assert ahead(trips, [], lambda _: None, 4) == []
     assert ahead(unasked, [], unknown, 4) == []
     assert not speculable(measure((1,), exclusive=True))
+    assert speculable(measure((1,), exclusive=True), alone=True)
+    assert not speculable(measure((1,)), alone=True)
     assert speculable(measure((1,)))
