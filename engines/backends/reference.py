@@ -23,7 +23,8 @@ from engines.spec import EngineSpec
 Array = np.ndarray[Any, Any]
 
 _STORAGE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
-# Bytes of weights, in the type that is evaluated: beyond it the model is copied and read for minutes before a single value.
+# Bytes of weights, in the type that is evaluated: beyond it the model is copied and read for minutes before a single value. In
+# float64, which is written first and then held in memory three times, half of it.
 _LARGEST = 2 << 30
 _CONVERSION = "1"  # changes when the conversion, or an operator below, changes what is computed
 
@@ -163,12 +164,11 @@ def _check_names(graph: onnx.GraphProto) -> None:
 def _refuse_large(model: onnx.ModelProto, precision: str) -> None:
     """Raises ``EngineFault`` before anything is converted or read."""
     wide = {"fp64": 8, "fp32": 4}.get(precision, 2)
+    most = _LARGEST // 2 if precision == "fp64" else _LARGEST
     size = sum(math.prod(t.dims) * wide for t in external.tensors(model.graph) if external.is_external(t))
-    if size > _LARGEST:
+    if size > most:
         said = f"ONNX's evaluator holds all weights in memory; in {precision.upper()} this model's are {size / 2**30:.1f} GiB"
-        raise EngineFault(
-            "unsupported", f"{said}, more than the {_LARGEST >> 30} GiB that it is used for. Use another engine."
-        )
+        raise EngineFault("unsupported", f"{said}, more than the {most >> 30} GiB that it is used for.")
 
 
 def _with_weights(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:

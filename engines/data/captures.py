@@ -33,6 +33,7 @@ from engines.probe import Candidate
 DEFAULT_BUDGET = 4 << 30  # bytes on disk, all captures of a session
 _BATCH_BYTES = 256 << 20  # of marked tensors in one run
 _AHEAD_BYTES = 64 << 20  # a model whose inner tensors are no more than this is captured whole at the first demand
+_BLOCK = 4 << 10  # bytes that the smallest file takes
 _FIRST_BATCH = 8  # tensors, while nothing is known of their sizes
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 _KEPT_BUILDS = 3
@@ -165,7 +166,7 @@ class _Captures:
             t for t in self._index.tensors if t.kind == "node" and t.id not in others and _markable(t.dtype, t.name)
         ]
         sizes = [self._size(t) for t in rest]
-        if not sizes or min(sizes) < 0 or sum(sizes) > min(_AHEAD_BYTES, budget() // 8):
+        if not sizes or min(sizes) < 0 or sum(max(s, _BLOCK) for s in sizes) > min(_AHEAD_BYTES, budget() // 8):
             return []
         return [t.id for t in rest if not (self._folder / f"{t.id}.npy").exists()]
 

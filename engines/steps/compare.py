@@ -38,6 +38,7 @@ class _Reference(msgspec.Struct, frozen=True):
     judge: str = ""
     engine: float | None = None  # how far the engine is from the same judge
     suspect: bool = False
+    unjudged: str = ""  # why nothing but itself could judge it: a sentence
 
 
 def compare(ctx: StepContext) -> Steps[CompareOutcome]:
@@ -96,6 +97,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
             (
                 _message(verdict, error, rule, output, sample, looks, failures, reference, _problem(m.results, output)),
                 *_same_codes(ctx, verdict, rule),
+                *filter(None, (reference.unjudged,)),
                 *ctx.engine_info.get("notes", ()),
             )
         ),
@@ -127,13 +129,16 @@ def _judge_reference(ctx: StepContext, findings: Findings, params: CompareParams
     _, output, moves = worst(twice.results, rule) if twice.status == "ok" else ("", "", 0.0)
     if moves > SUSPECT * limit(rule, output):
         return _Reference(steady=False, error=moves, judge="itself, a second time", suspect=True)
+    why = ""
     for judge in (of_the_same(JUDGE, ctx.reference), of_the_same(SECOND, ctx.reference)):
         if parse(judge).name == "reference" and m.nodes > params.judge_nodes:
+            why = f"in float64 {m.nodes:,} nodes take too long."
             continue
         off: Measurement = yield whole(
             ctx, findings, samples=feed, engine=ctx.reference, reference=judge, timeout=params.judge_seconds
         )
         if off.status != "ok" or not off.results:
+            why = f"{why} {off.message}".strip()
             continue
         _, output, error = worst(off.results, rule)
         if error <= SUSPECT * limit(rule, output):
@@ -141,7 +146,7 @@ def _judge_reference(ctx: StepContext, findings: Findings, params: CompareParams
         engine: Measurement = yield whole(ctx, findings, samples=feed, reference=judge, timeout=params.judge_seconds)
         distance = worst(engine.results, rule)[2] if engine.status == "ok" else None
         return _Reference(error=error, judge=judge, engine=distance, suspect=distance is not None and distance < error)
-    return _Reference()
+    return _Reference(unjudged=f"The reference was held against nothing but itself: {why}" if why else "")
 
 
 def _nothing() -> Sub:

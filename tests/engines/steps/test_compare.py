@@ -100,11 +100,13 @@ def test_a_reference_that_cannot_be_judged(answers: Any, walk: Any) -> None:
 
     def answer(probe: Any) -> Measurement:
         if getattr(probe, "reference", "onnxruntime") != "onnxruntime":
-            return Measurement(status="unsupported", message="no")
+            return Measurement(status="unsupported", message=f"{probe.reference} is too small.")
         return base(probe)
 
     outcome = walk("compare", answers.context(), answer).finish.outcome
     assert (outcome.verdict, outcome.reference_judge, outcome.reference_error) == ("fails", "", None)
+    why = "reference:precision=fp64 is too small. openvino:precision=f32 is too small."
+    assert f"The reference was held against nothing but itself: {why}" in outcome.message
 
 
 def test_a_reference_that_moves(answers: Any, walk: Any) -> None:

@@ -185,6 +185,17 @@ def test_a_model_of_large_tensors_is_captured_in_batches(fresh, monkeypatch) -> 
     assert {int(f.stem) for f in files(fresh)} == set(inner)
 
 
+@pytest.mark.parametrize("small", [True, False])
+def test_what_is_not_asked_for_is_captured_only_where_it_takes_little(fresh, monkeypatch, small: bool) -> None:
+    """A file takes a block on the disk, however few its bytes: many tiny tensors are not made unasked."""
+    model = load.load(fresh.store, fresh.model)
+    made = [t for t in model.index.tensors if t.kind == "node"]
+    monkeypatch.setattr(captures, "_BLOCK", 0 if small else captures._AHEAD_BYTES // len(made) * 2)
+    monkeypatch.setattr(captures._Captures, "_size", lambda *_: 4)
+    get(fresh, [model.index.outputs[0]])
+    assert len(files(fresh)) == (len(made) if small else len(model.index.outputs))
+
+
 def test_a_reference_that_cannot_run_says_so(fresh) -> None:
     with pytest.raises(ReferenceFailed, match="fake"):
         get(fresh, [fresh.index.outputs[0]], reference="fake:fault=error")
