@@ -63,14 +63,19 @@ def scenes(folder: Path) -> dict[str, faults.Scene]:
     checker.write_text(
         "import sys, onnx\nops = {n.op_type for n in onnx.load(sys.argv[1]).graph.node}\nsys.exit('Sqrt' in ops)\n"
     )
-    told = ("--answers", str(answers))
+    slots = ("--jobs", "2")  # not by the machine: two probes at a time, everywhere
+    told = ("--answers", str(answers), *slots)
     found = [
         faults.Scene("whole flow", ("run", *half, *told), told),
-        faults.Scene("nondeterminism", ("step", "nondeterminism", *half)),
-        faults.Scene("precision", ("step", "precision", *half)),
-        faults.Scene("tactics", ("step", "tactics", *shapes)),
-        faults.Scene("reduce", ("step", "reduce", *shapes)),
-        faults.Scene("a checker", ("step", "reduce", str(model), "--check", f"{sys.executable} {checker} {{model}}")),
+        faults.Scene("nondeterminism", ("step", "nondeterminism", *half, *slots), slots),
+        faults.Scene("precision", ("step", "precision", *half, *slots), slots),
+        faults.Scene("tactics", ("step", "tactics", *shapes, *slots), slots),
+        faults.Scene("reduce", ("step", "reduce", *shapes, *slots), slots),
+        faults.Scene(
+            "a checker",
+            ("step", "reduce", str(model), "--check", f"{sys.executable} {checker} {{model}}", *slots),
+            slots,
+        ),
     ]
     return {scene.name: scene for scene in found}
 
