@@ -1,12 +1,34 @@
-"""``narrowdown engines``: what each engine is here, what it can do, and why one is missing."""
+"""``narrowdown engines``: what each engine is here, what it can do, and what brings those that are missing."""
 
 import argparse
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from wizard.cli.exits import FOUND, MISSING, Refusal
+
+_WIDTH = 100
+# Capabilities as they are listed -> what they mean.
+MEANINGS: Mapping[str, str] = {
+    "build": "make an engine of a model",
+    "run": "run that engine on inputs",
+    "mark": "show the values of inner tensors",
+    "keep": "keep single nodes in FP32 where the rest is in a lower precision",
+    "precision-hint": "compute the whole model in another precision on a hint",
+    "casts": "follow casts in the model",
+    "optimizers": "switch single optimizers off",
+    "tactics": "tell which kernel it chose for each layer, and be made to choose another",
+    "rebuild": "choose otherwise when the same model is built again",
+    "threads": "compute on as many threads as it is told",
+    "strongly-typed": "compute in exactly the types that the model has",
+    "weakly-typed": "take a precision as a flag and choose for each layer (FP16, BF16, INT8, FP8)",
+    "layers": "tell which nodes it joined into one layer",
+    "debug-tensors": "hand inner tensors to a listener (observe=debug)",
+    "unfused-debug-tensors": "do so with its layers joined as ever (observe=unfused)",
+    "editable-timing-cache": "be made to choose kernels through its timing cache (tactics=cache)",
+}
 
 
 def engines(arguments: argparse.Namespace) -> int:
@@ -21,30 +43,36 @@ def engines(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(found)).decode())
         return FOUND
-    print("\n\n".join(card(engine) for engine in found))
+    print(survey(found))
     return FOUND
 
 
-def card(engine: dict[str, Any]) -> str:
+def survey(found: Sequence[Mapping[str, Any]]) -> str:
+    """All engines as text: those that are here, then the others with what is missing, then what the words mean."""
+    here = [engine for engine in found if engine.get("present")]
+    others = [engine for engine in found if not engine.get("present")]
+    parts = [card(engine) for engine in here]
+    if others:
+        parts.append("\n".join(["Not here", *(card(engine) for engine in others)]))
+    used = {key for engine in here for key in engine.get("capabilities") or {}}
+    meant = [_row(key, text, 22) for key, text in MEANINGS.items() if key in used]
+    return "\n\n".join([*parts, "\n".join(["What the words mean", *meant])] if meant else parts)
+
+
+def card(engine: Mapping[str, Any]) -> str:
     """One engine as text."""
     name = engine["name"]
     if not engine.get("present"):
-        return f"{name}: not here. {engine.get('reason', '')}"
+        return _row(name, str(engine.get("reason", "")), 13)
     lines = [f"{name} {engine.get('version', '')} on {engine.get('device', '?')}"]
     able = engine.get("capabilities") or {}
-    yes = [key for key, value in able.items() if value.get("present")]
-    lines.append(f"  can      {', '.join(yes) or 'nothing'}")
+    lines.append(_row("can", ", ".join(key for key, value in able.items() if value.get("present")) or "nothing"))
+    lacking: dict[str, list[str]] = {}
     for key, value in able.items():
         if not value.get("present"):
-            lines.append(
-                textwrap.fill(
-                    f"{key}: {value.get('reason', '')}", 100, initial_indent="  cannot   ", subsequent_indent=" " * 11
-                )
-            )
-    lines += [
-        textwrap.fill(str(note), 100, initial_indent="  note     ", subsequent_indent=" " * 11)
-        for note in engine.get("notes", ())
-    ]
+            lacking.setdefault(str(value.get("reason", "")), []).append(key)
+    lines += [_row("cannot", f"{', '.join(keys)}: {reason}") for reason, keys in lacking.items()]
+    lines += [_row("note", str(note)) for note in engine.get("notes", ())]
     for option in engine.get("options", ()):
         choices = (
             f" ({'|'.join(map(str, option['choices']))})"
@@ -54,5 +82,16 @@ def card(engine: dict[str, Any]) -> str:
         default = option.get("default")
         shown = "" if default in (None, "", [], ()) else f", default {default}"
         head = f"  {option['name']}{choices}{shown}: {option.get('help', '')}"
-        lines.append(textwrap.fill(head, 100, subsequent_indent=" " * 6))
+        lines.append(textwrap.fill(head, _WIDTH, subsequent_indent=" " * 6))
     return "\n".join(lines)
+
+
+def _row(head: str, text: str, width: int = 8) -> str:
+    """``text`` beside its head, in lines that begin below its first one."""
+    return textwrap.fill(
+        text,
+        _WIDTH,
+        initial_indent=f"  {head:<{width}} ",
+        subsequent_indent=" " * (width + 3),
+        break_on_hyphens=False,
+    )

@@ -27,8 +27,19 @@ def make(spec: EngineSpec) -> Engine:
     gpu, why_no_gpu = cuda.device()
     if gpu is None and spec.name == "tensorrt":
         # TensorRT ends the whole process where its builder finds no GPU, so it is not even asked.
-        raise EngineMissing(f"TensorRT finds no GPU here ({why_no_gpu}). {_INSTALL}; its engines are built on the GPU.")
-    found = library.load(spec.name)
+        raise EngineMissing(
+            f"TensorRT is installed, but finds no GPU here ({why_no_gpu}). {_INSTALL}: its engines are built on the GPU. With "
+            "neither, tensorrt_rtx builds, which shows what is refused."
+        )
+    try:
+        found = library.load(spec.name)
+    except (ImportError, OSError) as error:
+        install = options.DECLARED[spec.name].install
+        said = " ".join(str(error).split()).rstrip(".")
+        raise EngineMissing(
+            f"{spec.name} is installed but does not load here: {said}. Its libraries are a package of their own, or lie where "
+            f"the loader does not look (LD_LIBRARY_PATH); install it again: {install}."
+        ) from error
     settings = Settings.of(spec.name, chosen, found, gpu)
     strong = strongly_typed(settings, found)
     runnable = _runs(spec.name, gpu, why_no_gpu, settings)
@@ -51,10 +62,7 @@ def make(spec: EngineSpec) -> Engine:
             "build": Capability(True),
             "run": runnable,
             "mark": runnable if not runnable.present else Capability(True),
-            "keep": Capability(
-                low and not (strong and settings.precision in ("int8", "fp8")),
-                "" if low else f"with precision={settings.precision} no layer is below the model's own types; nothing to keep.",
-            ),
+            "keep": Capability(low, "" if low else _nothing_to_keep(settings)),
             "optimizers": Capability(False, "TensorRT has no switches for its single fusions."),
             "tactics": found.tactics,
             "rebuild": Capability(True),
@@ -71,6 +79,13 @@ def make(spec: EngineSpec) -> Engine:
         gpus=int(runnable.present),
     )  # fmt: skip
     return Engine(info, found, settings, strong, runnable)
+
+
+def _nothing_to_keep(settings: Settings) -> str:
+    return (
+        f"with precision={settings.precision} no layer computes below the model's own types; with precision=fp16 there is "
+        "something to keep."
+    )
 
 
 def _runs(name: str, gpu: "cuda.Device | None", why: str, settings: Settings) -> Capability:

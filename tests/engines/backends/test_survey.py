@@ -10,6 +10,7 @@ import pytest
 from engines import backends
 from engines.backends.base import EngineMissing
 from engines.options import DECLARED
+from wizard.cli.engines import MEANINGS
 
 FIELDS = {"name", "summary", "present", "reason", "version", "device", "options", "capabilities"}
 
@@ -20,6 +21,7 @@ def test_the_survey_lists_every_engine() -> None:
     assert "fake" not in rows
     for row in rows.values():
         assert row.keys() >= FIELDS
+        assert set(row["capabilities"]) <= set(MEANINGS)  # every word that is listed is explained
         assert row["present"] or row["reason"].endswith((".", "'")) or "pip install" in row["reason"]
     assert rows["onnxruntime"]["present"]
     assert rows["onnxruntime"]["capabilities"]["run"]["present"]

@@ -11,6 +11,7 @@ import pytest
 
 from engines import backends, options
 from engines.backends import tensorrt
+from engines.backends.base import EngineMissing
 from engines.backends.tensorrt.cuda import Device
 from engines.backends.tensorrt.library import Library
 from engines.backends.tensorrt.settings import Settings, strongly_typed
@@ -250,3 +251,14 @@ def test_tensorrt_rtx_has_no_tactics_whatever_its_names_say(engine: Callable[...
         assert not info.capabilities[branch].present
         assert "chooses kernels on the user's GPU" in info.capabilities[branch].reason
     assert not engine("11.4.0.106", "tensorrt_rtx", H200).capabilities["run"].present
+
+
+def test_a_library_that_does_not_load_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: str) -> Any:
+        raise ImportError("libnvinfer.so.10: cannot open shared object file: No such file or directory")
+
+    monkeypatch.setattr(tensorrt.cuda, "device", lambda: (H200, ""))
+    monkeypatch.setattr(tensorrt.library, "load", broken)
+    words = r"does not load here: libnvinfer.so.10: .*LD_LIBRARY_PATH.*pip install 'narrowdown\[tensorrt\]'"
+    with pytest.raises(EngineMissing, match=words):
+        tensorrt.make(parse("tensorrt"))
