@@ -7,6 +7,7 @@ import msgspec
 from engines.compare.values import Values
 from wizard.report.probe import Outcome
 from wizard.report.vicinity import Vicinity
+from wizard.report.words import LONGEST, bounded, elide
 
 Verdict = Literal[
     "minimal-case", "worked-around", "not-reproduced", "fixed-by-sanitizing", "input-sensitive", "reference-suspect",
@@ -171,5 +172,14 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def to_json(report: Report) -> str:
-    """The public JSON form: the contract's fields first, the rest added. Holds no NaN or infinity."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+    """The public JSON form: the contract's fields first, the rest added. No NaN, no infinity; of a giant name both ends."""
+    return msgspec.json.format(msgspec.json.encode(_bounded(msgspec.to_builtins(report))), indent=2).decode() + "\n"
+
+
+def _bounded(value: Any) -> Any:
+    """The same plain data; only the model itself has a name of a megabyte whole."""
+    if isinstance(value, dict):
+        return {_bounded(key): _bounded(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_bounded(inner) for inner in value]
+    return bounded(elide(value, 4 * LONGEST)) if isinstance(value, str) else value

@@ -8,7 +8,7 @@ from wizard.report import picture
 from wizard.report.document import Report
 from wizard.report.lost import apart, lost
 from wizard.report.markdown import error, flat, version
-from wizard.report.words import WORD, count, decibels, duration, margin, named, number, switch, visible
+from wizard.report.words import TEXT, WORD, count, decibels, duration, elide, margin, named, number, switch, visible
 
 SEARCHES = 6  # that are drawn
 
@@ -51,7 +51,7 @@ def _template() -> Any:
 def shown(value: object) -> object:
     """Every value on its way into the page: names keep no character that an editor or a terminal would act on, and of a long word
     both ends."""
-    return visible(value, keep="\n", longest=WORD) if type(value) is str else value
+    return visible(elide(value, TEXT), keep="\n", longest=WORD) if type(value) is str else value
 
 
 def whole(value: str) -> Any:

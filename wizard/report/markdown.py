@@ -11,6 +11,7 @@ from wizard.report.picture import curve, tally
 from wizard.report.words import (
     LONGEST,
     NAME,
+    TEXT,
     WORD,
     count,
     decibels,
@@ -265,7 +266,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def literal(text: str) -> str:
     """Text of a model or a log that Markdown must not read as markup; of a long word both ends."""
-    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", visible(re.sub(r"\s+", " ", text).strip(), longest=WORD))
+    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", visible(elide(re.sub(r"\s+", " ", text).strip(), TEXT), longest=WORD))
 
 
 def code(text: str, longest: int = NAME) -> str:

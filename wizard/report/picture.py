@@ -69,10 +69,10 @@ def arrived_and_added(points: Sequence[Depth], tolerance: float | None, most: in
     drawn = []
     for i, p in enumerate(rows):
         y = i * tall
-        name = escape(elide(visible(p.name), 30) or "(no name)")
+        name = escape(visible(elide(p.name, 30)) or "(no name)")
         drawn.append(
             f'<text class="label" x="{left - 8}" y="{y + 13}" text-anchor="end">{name}</text>'
-            f'<text class="axis" x="{left - 8}" y="{y + 24}" text-anchor="end">{escape(visible(p.op))}</text>'
+            f'<text class="axis" x="{left - 8}" y="{y + 24}" text-anchor="end">{escape(visible(elide(p.op, 30)))}</text>'
         )
         for at, kind, value in ((3, "soft-bar", p.inherited or 0.0), (14, "bad" if p.bad else "good", p.added or 0.0)):
             end = across(value)
@@ -244,12 +244,12 @@ def neighbourhood(place: Vicinity) -> str:
                 )
     for i, spot in enumerate(place.spots):
         y = 22 + i * tall
-        name = escape(elide(visible(spot.name), 58) or "(no name)")
+        name = escape(visible(elide(spot.name, 58)) or "(no name)")
         facts = ", ".join(filter(None, ["; ".join(spot.makes[:2]), spot.note, "suspect" if spot.suspect else ""]))
         drawn.append(
             f'<rect class="{"suspect" if spot.suspect else "box"}" x="{left}" y="{y}" width="{wide}" height="36" rx="5"/>'
-            f'<text class="op" x="{left + 12}" y="{y + 15}">{escape(elide(visible(spot.op), 40))}</text>'
-            f'<text class="axis" x="{left + wide - 10}" y="{y + 15}" text-anchor="end">{escape(elide(visible(facts), 60))}</text>'
+            f'<text class="op" x="{left + 12}" y="{y + 15}">{escape(visible(elide(spot.op, 40)))}</text>'
+            f'<text class="axis" x="{left + wide - 10}" y="{y + 15}" text-anchor="end">{escape(visible(elide(facts, 60)))}</text>'
             f'<text class="label" x="{left + 12}" y="{y + 29}">{name}</text>'
         )
     bottom = 22 + len(place.spots) * tall
@@ -257,7 +257,7 @@ def neighbourhood(place: Vicinity) -> str:
     more = f"{count(place.after, 'node')} on" + (f"; shortest way out: {way}" if place.output else "")
     drawn.append(
         f'<text class="axis" x="{left}" y="12">{count(place.before, "node")} before</text>'
-        f'<text class="axis" x="{left}" y="{bottom}">{escape(elide(visible(more), 100))}</text>'
+        f'<text class="axis" x="{left}" y="{bottom}">{escape(visible(elide(more, 100)))}</text>'
     )
     label = (
         f"{count(len(place.spots), 'node')} around the suspect, {sum(s.suspect for s in place.spots)} of them suspected"

@@ -9,7 +9,7 @@ from engines.steps.cost import Cost
 LONGEST = (
     8_000  # characters of one word: a command's list of layers may be thousands long, a name of a megabyte is an attack
 )
-NAME, WORD = 200, 500  # characters of a name, of any other word, in a report: both ends of a longer one
+NAME, WORD, TEXT = 200, 500, 4_000  # characters of a name, of any other word, of a text in a report: of more both ends
 # Control, format (direction marks), surrogate, line and paragraph separator.
 ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
@@ -119,11 +119,15 @@ def named(name: str, width: int = NAME) -> str:
     return elide(name, width) or "(no name)"
 
 
+def bounded(text: str, longest: int = LONGEST) -> str:
+    """Of each word longer than ``longest``, such as a name of a megabyte, both ends."""
+    return "".join(elide(word, longest) for word in re.split(r"(\s)", text)) if len(text) > longest else text
+
+
 def visible(text: str, keep: str = "", longest: int = LONGEST) -> str:
-    """Foreign text that a terminal shows and does not obey: acting characters become escapes, those in ``keep`` stay. Of a word
-    longer than ``longest``, such as a name of a megabyte, both ends stay."""
-    if len(text) > longest:
-        text = "".join(elide(word, longest) for word in re.split(r"(\s)", text))
+    """Foreign text that a terminal shows and does not obey: acting characters become escapes, those in ``keep`` stay. Of a giant
+    word both ends stay."""
+    text = bounded(text, longest)
     if text.isprintable():
         return text
     return "".join(c if c in keep or unicodedata.category(c) not in ACTING else ascii(c)[1:-1] for c in text)

@@ -401,11 +401,32 @@ def test_every_form_has_the_surroundings_and_what_it_is_not(form) -> None:
     assert "float32 [1, 3]" in text
 
 
-def test_a_giant_name_does_not_make_a_giant_report() -> None:
-    page = to_html(report("x" * 1_000_000))
-    assert len(page) < 300_000
+@pytest.mark.parametrize(("form", "most"), [(to_html, 200_000), (to_markdown, 60_000), (to_json, 1_500_000)])
+@pytest.mark.parametrize(
+    "name", ["x" * 1_000_000, "a b" + "\x1b[31m" * 200_000, "<" * 1_000_000, "`|" * 500_000, "ab " * 300_000]
+)
+def test_a_giant_name_does_not_make_a_giant_report(form, most: int, name: str) -> None:
+    """Only the model has it whole: each place shows both ends."""
+    page = form(report(name))
+    assert len(page) < most
     assert "…" in page
-    assert "\x1b" not in to_html(report("\x1b[31m")) + to_markdown(report("\x1b[31m"))
+    assert "\x1b" not in page
+
+
+def test_the_longest_report_fits_an_issue() -> None:
+    """Whatever is much: what does not fit is named, and how to see it fail stays."""
+    one = report("/block/" + "n" * 150)
+    much = msgspec.structs.replace(
+        one, culprits=one.culprits * 60, route=one.route * 90, layers=one.layers * 400, notes=one.notes * 500,
+        searches=one.searches * 90, ruled_out=one.ruled_out * 90,
+    )  # fmt: skip
+    text = to_markdown(much)
+    assert len(text) < 65_536
+    for kept in ("## See it fail", "python check.py", "## Culprit 1 of 60", "## Environment", "1.31.1"):
+        assert kept in text
+    assert "Too long for an issue, and only in report.html and report.json: Culprit" in text
+    assert "Too long" not in to_markdown(one)
+    assert text.index("## Culprit 1") < text.index("## Environment")
 
 
 @pytest.mark.slow
