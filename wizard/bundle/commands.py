@@ -2,6 +2,8 @@
 
 import math
 import shlex
+from collections.abc import Mapping
+from typing import Any
 
 from engines.compare.criterion import Criterion
 from engines.spec import EngineSpec
@@ -39,7 +41,7 @@ def _elsewhere(engine: EngineSpec, chosen: Runtime, compare: str, inputs: "tuple
             flag = engine.get("precision", "fp16")
             lines += [
                 "",
-                f"# engine.onnx rounds as a faultless engine in {flag.upper()} does; a real one: TensorRT up to 10",
+                f"# a real engine of that precision: TensorRT up to 10, which rounds {flag.upper()} by itself",
                 f"polygraphy run model.onnx --trt --{flag} {compare}",
                 *trtexec("model.onnx", [f"--{flag}"], inputs),
             ]
@@ -82,11 +84,8 @@ def tensorrt(engine: EngineSpec, chosen: Runtime, compare: str, inputs: "tuple[s
             "# TensorRT-RTX through Polygraphy, on a machine with an RTX GPU",
             f"POLYGRAPHY_USE_TENSORRT_RTX=1 polygraphy run {chosen.model} --trt {compare}",
         ]
-    flags = [flag.lower() for flag in settings["flags"]]
-    words += ["--strongly-typed"] if settings["strong"] else [f"--{flag}" for flag in flags]
-    words += ["--tf32"] if settings["tf32"] else []
-    theirs = ["--stronglyTyped"] if settings["strong"] else [f"--{flag}" for flag in flags]
-    theirs += [] if settings["tf32"] else ["--noTF32"]
+    ours, theirs = typed_as(settings, engine.get("calibration") or "")
+    words += ours
     if level := engine.get("optimization_level"):
         words += ["--builder-optimization-level", level]
         theirs.append(f"--builderOptimizationLevel={level}")
@@ -98,14 +97,27 @@ def tensorrt(engine: EngineSpec, chosen: Runtime, compare: str, inputs: "tuple[s
     if plugins := engine.get("plugins"):
         words += ["--plugins", *plugins.split("+")]
         theirs += [f"--staticPlugins={path}" for path in plugins.split("+")]
-    if cache := engine.get("calibration"):
-        words += ["--calibration-cache", cache]
-        theirs.append(f"--calib={cache}")
     return [
         "# TensorRT through Polygraphy, and by itself",
         f"{shlex.join(['polygraphy', 'run', chosen.model, *words])} {compare}",
         *trtexec(chosen.model, theirs, inputs),
     ]
+
+
+def typed_as(settings: Mapping[str, Any], calibration: str = "") -> tuple[list[str], list[str]]:
+    """The types of a build, from ``runtime``'s settings: (options of Polygraphy, of trtexec). Strong typing is what TensorRT 11
+    does anyway; there both words are taken and change nothing."""
+    flags = [f"--{flag.lower()}" for flag in settings["flags"]]
+    ours = ["--strongly-typed"] if settings["strong"] else list(flags)
+    theirs = ["--stronglyTyped"] if settings["strong"] else list(flags)
+    if settings["tf32"]:
+        ours.append("--tf32")
+    else:
+        theirs.append("--noTF32")
+    if calibration and not settings["strong"]:
+        ours += ["--calibration-cache", calibration]
+        theirs.append(f"--calib={calibration}")
+    return ours, theirs
 
 
 def trtexec(model: str, flags: "list[str]", inputs: "tuple[str, ...]") -> list[str]:

@@ -42,13 +42,14 @@ def _kinds(lost: int, nan: int, of: int, told: bool) -> str:
 
 
 def apart(v: Values) -> str:
-    """How far the finite values of both lie apart, and where they lie."""
-    finite = [x for row in v.grid for x in row if x < HUGE]
-    bounds = f"at {number(v.low)}" if v.low == v.high else f"from {number(v.low)} to {number(v.high)}"
-    seen = f"What is finite lies {bounds}" if total(v) else ""
+    """How far the finite values of both lie apart, and where they lie; where the engine has none, where the right ones lie."""
     if sum(v.expected) == 0 and sum(v.actual) == 0:
         return ""
-    if not finite or not sum(v.actual):
-        return f"{seen}."
-    worst = max(finite)
-    return f"{seen}, " + (f"off by up to {number(worst)} of the largest right value." if worst else "and is right.")
+    bounds = f"at {number(v.low)}" if v.low == v.high else f"from {number(v.low)} to {number(v.high)}"
+    if not sum(v.actual):
+        return f"The right ones lie {bounds}."
+    if not sum(v.expected):
+        return f"Those that the engine has lie {bounds}."
+    worst = max((x for row in v.grid for x in row if x < HUGE), default=0.0)
+    off = f"off by up to {number(worst)} of the largest right value" if worst else "right"
+    return f"What is finite lies {bounds} and is {off}."

@@ -230,7 +230,9 @@ def neighbourhood(place: Vicinity) -> str:
     """The suspects and their neighbours, one below the other in topological order, with what each of them makes."""
     if not place.spots:
         return ""
-    left, wide, tall = 150, WIDTH - 160, 52
+    far = any(source != i - 1 for i, spot in enumerate(place.spots) for source in spot.reads)
+    left, tall = (150 if far else 10), 52
+    wide = WIDTH - left - 10
     drawn = []
     for i, spot in enumerate(place.spots):
         for source in spot.reads:

@@ -1,6 +1,7 @@
 """One document, three forms: nothing is lost, nothing from a model is obeyed, nothing leaves the page."""
 
 import html.parser
+import itertools
 import json
 import re
 import shutil
@@ -383,7 +384,7 @@ def test_every_picture_is_there_and_says_what_it_shows() -> None:
     for said in (
         "3 nodes around the suspect, 1 of them suspected",
         "Largest differences of block. On the engine 2 of 4 values are not finite: 1 infinite and 1 NaN; in the reference "
-        "all are finite. What is finite lies from -1 to 2.5, off by up to 0.001 of the largest right value.",
+        "all are finite. What is finite lies from -1 to 2.5 and is off by up to 0.001 of the largest right value.",
         "Values of block: the reference as an outline",
         "Error of 2 tensors",
         "What arrives at each of 2 nodes and what it adds itself",
@@ -429,6 +430,52 @@ def test_the_longest_report_fits_an_issue() -> None:
     assert text.index("## Culprit 1") < text.index("## Environment")
 
 
+def test_it_can_be_read_by_ear_and_by_key() -> None:
+    """Headings go down one level at a time, pictures have words, tables have headers, what scrolls can be reached by keys."""
+    reader = parsed(to_html(report("block")))
+    assert dict(reader.tags[0][1])["lang"] == "en"
+    levels = [int(tag[1]) for tag, _ in reader.tags if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    assert [tag for tag, _ in reader.tags].count("main") == 1
+    for tag, attrs in reader.tags:
+        if tag == "svg":
+            assert attrs["role"] == "img"
+            assert attrs["aria-label"]
+        if tag == "th":
+            assert attrs["scope"] == "col"
+        if tag == "figure":
+            assert attrs["tabindex"] == "0"
+    assert sum(tag == "figure" for tag, _ in reader.tags) == sum(tag == "svg" for tag, _ in reader.tags)
+
+
+def luminance(color: str) -> float:
+    full = color if len(color) == 7 else "#" + "".join(c * 2 for c in color[1:])
+    parts = [int(full[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", [0, 1, 2], ids=["light", "dark", "print"])
+def test_its_colors_can_be_told_apart(scheme: int) -> None:
+    """WCAG AA: 4.5 for text on what lies behind it, 3 for what a picture is read by."""
+    found = re.findall(r":root \{([^}]*)\}", to_html(report("block")))[scheme]
+    color = dict(re.findall(r"--(\w+): (#[0-9a-f]+);", found))
+    for text in ("ink", "soft", "accent"):
+        for behind in ("paper", "panel"):
+            assert contrast(color[text], color[behind]) >= 4.5, (text, behind)
+    for tile in ("inf", "ink", "good", "bad"):  # with a letter on it
+        assert contrast(color["paper"], color[tile]) >= 4.5, tile
+    for shape in ("good", "bad", "inf"):
+        assert contrast(color[shape], color["paper"]) >= 3, shape
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("chromium"), reason="there is no Chromium here")
 @pytest.mark.parametrize("width", [1100, 420])
@@ -439,12 +486,12 @@ def test_it_opens_in_a_browser(tmp_path: Path, width: int) -> None:
     page = tmp_path / "report.html"
     page.write_text(to_html(report("/block/Sum_1")), encoding="utf-8")
 
-    def browse(*words: str) -> None:
-        subprocess.run(
+    def browse(*words: str, page: Path = page) -> str:
+        return subprocess.run(
             ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND",
              f"--user-data-dir={tmp_path / 'profile'}", *words, page.as_uri()],
-            check=True, capture_output=True, timeout=120,
-        )  # fmt: skip
+            check=True, capture_output=True, timeout=120, text=True,
+        ).stdout  # fmt: skip
 
     papers = []
     for scheme in ("", "--force-dark-mode"):
@@ -459,5 +506,11 @@ def test_it_opens_in_a_browser(tmp_path: Path, width: int) -> None:
             papers.append(shot.convert("RGB").getpixel((width - 2, 2)))
             assert len(shot.convert("RGB").getcolors(1 << 24)) > 50, "there is something to see"
     assert papers == [(255, 255, 255), (20, 23, 27)]
+    # No part of the page is wider than the screen, whatever the names: what is wider scrolls by itself.
+    told = "document.title = [document.documentElement.scrollWidth <= innerWidth, document.images.length].join()"
+    (tmp_path / "wide.html").write_text(
+        to_html(report("/" + "block" * 60)).replace("</body>", f"<script>{told}</script></body>"), encoding="utf-8"
+    )
+    assert "<title>true,0</title>" in browse(f"--window-size={width},2400", "--dump-dom", page=tmp_path / "wide.html")
     browse("--no-pdf-header-footer", f"--print-to-pdf={tmp_path / 'report.pdf'}")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
