@@ -67,6 +67,8 @@ class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
     patches: str = ""  # tensor ids that cut this culprit off when fed with reference values
     keep: str = ""  # node ids from the case to those patches: where a precision workaround starts
     dir: str = ""
+    # Nodes whose true values are as far beyond the storage type, and which have no case of their own: ``keep`` has them too.
+    also: tuple[str, ...] = ()
 
 
 class Suspect(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -40,8 +40,11 @@ STEP = 0.25  # of the whole error: where it grows with depth, no node adds more
 
 
 class Cause(msgspec.Struct, frozen=True):
+    """``beyond``: the node whose true values the storage type cannot hold, by its name; empty for any other cause."""
+
     name: str
     evidence: str
+    beyond: str = ""
 
 
 class Inner(msgspec.Struct, frozen=True):
@@ -319,11 +322,13 @@ def _nonfinite(broken: Inner, scores: dict[str, Score], storage: str) -> Cause:
             "mask-constant",
             f"{broken.node} ({broken.op}) holds a constant of {reached:.3g}; {storage} ends at {largest:,.0f}, "
             "so it is infinite there.",
+            broken.node,
         )
     if reached > largest:
         return Cause(
             "overflow",
             f"{broken.node} ({broken.op}) reaches {reached:,.0f} in the reference; {storage} ends at {largest:,.0f}.",
+            broken.node,
         )
     if broken.op in DIVIDERS:
         gone = [(name, scores[name]) for name in broken.reads if name in scores and scores[name].vanished]

@@ -4,16 +4,19 @@ from typing import Any, Literal
 
 import msgspec
 
+from engines.compare.criterion import Verdict
 from engines.compare.judge import exceed, judge_whole, over, worst, worst_run
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Measurement
 from engines.steps.base import Case, Culprit, Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub
-from engines.steps.cause import Inner, name_cause
+from engines.steps.cause import Cause, Inner, name_cause
+from engines.steps.elsewhere import Place, elsewhere
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import ConfirmOutcome
 from engines.steps.prepare import all_feeds, fed, prepared, sign
-from engines.steps.reduce import Reduced, ReduceParams, reduction
+from engines.steps.reduce import Reduced, ReduceParams, reduction, settle
+from engines.steps.search import Trials
 from engines.steps.statistics import interval
 
 # A tensor that loses this part of itself when it is stored cannot be fed: rounding alone costs BF16 0.004, FP8 0.06.
@@ -22,6 +25,8 @@ LOST = 0.1
 
 class ConfirmParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeats: int = 5  # fresh builds
+    most_culprits: int = 8  # of the session; more nodes like one that was found are not looked at alone
+    shrink_others: int = 6  # probes that go into making the case of such a node simpler
     most_patches: int = 12  # steps that a patch is walked forward past values that the precision cannot hold
 
 
@@ -39,11 +44,8 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         case, files = reduced.case, reduced.files
     ask = ask.lowered(case.effect)
 
-    failures, saved, inner, watched, said = yield from _again(ask, case, params.repeats)
-    low, high = interval(failures, params.repeats)
-    suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
-    cause = name_cause(findings, case, inner, ctx.engine_info.get("storage", "float32"), suspect, watched, said)
-    case = msgspec.structs.replace(case, verified=f"{failures}/{params.repeats}")
+    seen: _Seen = yield from _looked(ask, case, params.repeats)
+    case, cause = seen.case, seen.cause
 
     # What does not build gives no values that could be patched.
     patchable = not ctx.check and ask.signature.kind != "build"
@@ -57,19 +59,28 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         evidence=cause.evidence,
         patches=ranges.encode(patches),
         keep=ranges.encode(keep),
-        dir="case" if not findings.culprits else f"case/culprit-{len(findings.culprits) + 1}",
+        dir=folder(len(findings.culprits) + 1),
     )
     known = any(c.case.node_ids == case.node_ids for c in findings.culprits)
     culprits = findings.culprits if known else joined(ask.index, findings.culprits, culprit)
     after = msgspec.structs.replace(findings, case=case, culprits=culprits)
     patched: float | None = None
     still = False
+    others = _Others()
     if patchable and not (findings.optimizers or findings.options or findings.tactics):
-        after, patched, still = yield from _cured(ask, after, patches, () if patches else keep)
+        cured = () if patches else keep
+        after, patched, still = yield from _cured(ask, after, patches, cured)
+        if still and cause.beyond and not known and ctx.can("keep"):
+            others = yield from _others(ask, culprit, cause, params)
+            culprits = _with(ask.index, culprits, culprit, others)
+        if others.keep:
+            after = msgspec.structs.replace(after, culprits=culprits)
+            after, patched, still = yield from _cured(ask, after, patches, (*cured, *others.keep))
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
+    low, high = interval(seen.failures, params.repeats)
     outcome = ConfirmOutcome(
-        confirmed=failures > 0,
-        failures=failures,
+        confirmed=seen.failures > 0,
+        failures=seen.failures,
         looks=params.repeats,
         interval_low=low,
         interval_high=high,
@@ -82,25 +93,115 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         own=case.own,
         effect=case.effect,
         culprits=len(culprits),
+        alike=len(others.found),
         patched_fails=still and not known,
         patched_error=patched,
-        message=_message(case, failures, params.repeats, cause.evidence, still, known),
+        message=_message(seen, params.repeats, still, known, others),
     )
     return Finish(
         outcome,
         after,
         tables={
             "bundle": [
-                {"role": "case", "culprit": len(culprits), "files": saved},
+                {"role": "case", "culprit": len(culprits) - len(others.found), "files": seen.saved},
+                *({"role": "alike", "case": o.case.node_ids, "files": o.saved} for o in others.found),
                 *(f for f in files if f["role"] == "good"),
             ]
         },
         decisive={
             "whole": (ask.plain((_first_sample(findings),)),) if not ctx.check else (),
-            "case": (again(ask, case, 0),),
+            "case": (again(ask, case, 0), *(again(ask, o.case, 0) for o in others.found)),
             "good": (ask.ask(case.good, feed=feed),) if case.good else (),
         },
     )
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """A case in fresh builds: in how many it failed, the files of the first, and what makes it fail."""
+
+    case: Case
+    cause: Cause
+    failures: int = 0
+    saved: dict[str, str] = {}
+
+
+def _looked(ask: Inquiry, case: Case, repeats: int) -> Sub:
+    failures, saved, inner, watched, said = yield from _again(ask, case, repeats)
+    findings, storage = ask.findings, ask.ctx.engine_info.get("storage", "float32")
+    suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
+    cause = name_cause(findings, case, inner, storage, suspect, watched, said)
+    return _Seen(msgspec.structs.replace(case, verified=f"{failures}/{repeats}"), cause, failures, saved)
+
+
+class _Others(msgspec.Struct, frozen=True):
+    """Where the reference foretells the same fault. ``found``: fails there too, alone, each with its nodes to keep (``keeps``);
+    ``silent``: alone it is right, as the engine may compute it otherwise among others; ``beyond``: fails alone, and there are
+    culprits enough; ``keep``: node ids around all of these."""
+
+    found: tuple[_Seen, ...] = ()
+    keeps: tuple[tuple[int, ...], ...] = ()
+    silent: tuple[Place, ...] = ()
+    beyond: tuple[Place, ...] = ()
+    keep: tuple[int, ...] = ()
+
+
+def _others(ask: Inquiry, culprit: Culprit, cause: Cause, params: ConfirmParams) -> Sub:
+    """Every place of which the reference foretells the same, looked at alone."""
+    inside = ranges.decode(culprit.case.node_ids)
+    node = next((n for n in inside if ask.names([n])[0] == cause.beyond), None)
+    if node is None:
+        return _Others()
+    cured = {*ranges.decode(culprit.keep), *ranges.decode(ask.findings.keep), *inside}
+    places = yield from elsewhere(ask, node, ask.ctx.engine_info.get("storage", "float32"), cured)
+    found: list[_Seen] = []
+    keeps: list[tuple[int, ...]] = []
+    silent: list[Place] = []
+    beyond: list[Place] = []
+    for place in places:
+        suspect = next((s for s in ask.findings.suspects if s.node == place.node), None)
+        own = ask.lowered(suspect.effect if suspect else None)
+        trials = Trials(own, known={}, measured={})
+        verdict: Verdict = yield from trials.test(frozenset({place.node}))
+        if verdict.passed:
+            silent.append(place)
+        if not verdict.failed:
+            continue
+        if len(ask.findings.culprits) + 1 + len(found) >= params.most_culprits:
+            beyond.append(place)
+            continue
+        shrunk = ReduceParams(verify=0, shrink_probes=params.shrink_others)
+        case, _, _ = yield from settle(own, trials, frozenset({place.node}), True, shrunk)
+        seen: _Seen = yield from _looked(own, msgspec.structs.replace(case, found_by="confirm"), params.repeats)
+        if seen.failures:
+            found.append(seen)
+            keeps.append(place.keep)
+    keep = {n for k in (*keeps, *(p.keep for p in (*silent, *beyond))) for n in k}
+    return _Others(tuple(found), tuple(keeps), tuple(silent), tuple(beyond), tuple(sorted(keep)))
+
+
+def _with(index: GraphIndex, culprits: tuple[Culprit, ...], first: Culprit, others: _Others) -> tuple[Culprit, ...]:
+    """The culprits with those that are like the ``first``; it takes along what has no case of its own."""
+    if more := (*others.silent, *others.beyond):
+        around = {*ranges.decode(first.keep), *(n for p in more for n in p.keep)}
+        also = tuple(index.nodes[p.node].name or index.nodes[p.node].op for p in more)
+        said = f"{first.evidence}{_kept_along(others)}"
+        wider = msgspec.structs.replace(first, keep=ranges.encode(around), also=also, evidence=said)
+        culprits = tuple(wider if c == first else c for c in culprits)
+    for seen, keep in zip(others.found, others.keeps, strict=True):
+        other = Culprit(
+            case=seen.case,
+            cause=seen.cause.name,
+            evidence=seen.cause.evidence,
+            keep=ranges.encode(keep),
+            dir=folder(len(culprits) + 1),
+        )
+        culprits = (*culprits, other)
+    return culprits
+
+
+def folder(number: int) -> str:
+    """Where the bundle of the culprit of that number, from 1 on, lies below the session folder."""
+    return "case" if number == 1 else f"case/culprit-{number}"
 
 
 def joined(index: GraphIndex, earlier: tuple[Culprit, ...], new: Culprit) -> tuple[Culprit, ...]:
@@ -276,19 +377,38 @@ def _first_sample(findings: Findings) -> str:
     return findings.culprits[0].case.sample if findings.culprits else findings.sample
 
 
-def _message(case: Case, failures: int, looks: int, evidence: str, still: bool, known: bool) -> str:
+def _message(seen: _Seen, looks: int, still: bool, known: bool, others: _Others) -> str:
     also = ""
     if known:
         also = " This case was found before: patching it did not make the rest pass."
     elif still:
         also = " With it patched by reference values the model still fails: there is another culprit."
-    size = f"{len(case.nodes)} node fails" if len(case.nodes) == 1 else f"{len(case.nodes)} nodes fail"
-    return f"{size} in {failures} of {looks} fresh builds. {evidence}{also}"
+    nodes = seen.case.nodes
+    size = f"{len(nodes)} node fails" if len(nodes) == 1 else f"{len(nodes)} nodes fail"
+    return f"{size} in {seen.failures} of {looks} fresh builds. {seen.cause.evidence}{_alike(others)}{also}"
+
+
+def _alike(others: _Others) -> str:
+    """Where the same was found or is to be expected, sentences with a space in front; empty where nowhere."""
+    said = ""
+    if others.found:
+        names = ", ".join(o.case.nodes[0] for o in others.found)
+        said = f" The same is wrong at {len(others.found)} more, each a case of its own: {names}."
+    return said + _kept_along(others)
+
+
+def _kept_along(others: _Others) -> str:
+    said = ""
+    for places, why in ((others.silent, "alone they are right"), (others.beyond, "there are cases enough")):
+        if places:
+            nodes = "1 more node of that kind goes" if len(places) == 1 else f"{len(places)} more nodes of that kind go"
+            said += f" {nodes} as far in the reference; {why}, so in FP32 they are tried together with it."
+    return said
 
 
 SPEC = StepSpec(
     name="confirm",
-    version=2,
+    version=3,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

@@ -1,15 +1,18 @@
-"""Why a model or inputs cannot be taken in, as the refusal that ends the session: for the user's files exit 2, else exit 4."""
+"""Why a model or inputs cannot be taken in, as the refusal that ends the session: for the user's files exit 2, where nothing can
+be proven 6, else 4."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
+from engines.compare.criterion import Criterion
+from engines.compare.judge import judge_check
 from engines.data.sources import scripts as scripts_of
 from engines.nearest import suggestion
 from engines.probe import Measurement, SampleInfo
 from engines.steps.base import StepRefused
 
-_BAD_INPUT, _MISSING = 2, 4
+_BAD_INPUT, _MISSING, _UNPROVEN = 2, 4, 6
 _BOUNDS = ("tolerance", "atol", "rtol")
 
 
@@ -45,6 +48,14 @@ def refuse_unmeasured(m: Measurement, samples: Iterable[SampleInfo]) -> None:
         blind = "while it ran" in m.message and not any(s.id.startswith("real:") for s in samples)
         hint = " The inputs were random ones; if the model needs others, give them with --inputs." if blind else ""
         raise StepRefused(f"{m.message}{hint}", code=_MISSING)
+
+
+def refuse_unresolved(m: Measurement, rule: Criterion, *, check: bool) -> None:
+    """Raise StepRefused where the whole model was measured, or checked, without an answer: that it passes was not seen."""
+    verdict = judge_check(m, rule) if check else None
+    if m.status != "ok" or (verdict is not None and verdict.kind == "unresolved"):
+        why = m.message or (verdict.detail if verdict else "") or m.status
+        raise StepRefused(f"Whether the model fails cannot be told: {why.rstrip('.')}.", code=_UNPROVEN)
 
 
 def refuse_unknown_outputs(problem: Mapping[str, Any], outputs: Iterable[str]) -> None:

@@ -183,6 +183,7 @@ class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
     own: float | None = None
     effect: float | None = None
     culprits: int = 0  # found so far, this one among them
+    alike: int = 0  # more of them found in this step, as the reference foretells the same fault there
     patched_fails: bool = False  # the whole model still fails with this and earlier culprits patched
     patched_error: float | None = None  # the whole model's then
     message: str = ""

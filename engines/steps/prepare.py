@@ -62,7 +62,8 @@ def loaded(ctx: StepContext) -> Sub:
 
 
 def prepared(ctx: StepContext) -> Sub:
-    """Findings with the failure locked as well, where the model fails; without a signature where it passes.
+    """Findings with the failure locked as well, where the model fails; without a signature where it passes. Raises StepRefused
+    where neither can be told.
 
     On the sample that an answer has chosen, if one has; else on the worst one.
     """
@@ -79,6 +80,8 @@ def prepared(ctx: StepContext) -> Sub:
         findings, measurement = yield from measured(ctx, findings)
         intake.refuse_unmeasured(measurement, findings.samples)
         locked = yield from lock(ctx, findings, measurement)
+        if locked.signature is None:
+            intake.refuse_unresolved(measurement, _rule(findings), check=bool(ctx.check))
     if locked.signature is not None and (locked.patches or locked.keep):
         locked = yield from _later_round(ctx, locked, chosen)
     return locked

@@ -88,6 +88,10 @@ def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) 
     yield Note("the whole model must fail, and the reference must pass")
     verdict: Verdict = yield from trials.test(whole)
     if not verdict.failed:
+        if verdict.passed and ask.signature.kind == "crash":
+            # It is no longer known whether its results are right: they never came.
+            died = "the engine took its process down on the whole model once, and not when looked at again"
+            return Reduced(None, "unresolved", died, 0, 1, trials.unresolved())
         reason = "the whole model passes, looked at again" if verdict.passed else verdict.detail or verdict.reason
         return Reduced(None, "not-reproduced" if verdict.passed else "unresolved", reason, 0, 1, trials.unresolved())
     verifications = 1

@@ -142,13 +142,20 @@ def two_norms(folder: Path) -> Path:
 
 
 def two_culprits(folder: Path) -> Path:
-    """Two branches, each with an output of its own, and each with a sum of squares that overflows in FP16."""
+    """Two branches, each with an output of its own, and each with a sum of squares that overflows in FP16: one of a
+    single operator, the other of two, so that the one is not foretold by the other."""
     node = helper.make_node
 
     def branch(name: str, gain: str, output: str) -> list[onnx.NodeProto]:
+        summed = [node("ReduceSumSquare", [f"{name}_loud"], [f"{name}_sum"], axes=[1], keepdims=1)]
+        if name == "right":
+            summed = [
+                node("Mul", [f"{name}_loud", f"{name}_loud"], [f"{name}_squares"]),
+                node("ReduceSum", [f"{name}_squares", "axes"], [f"{name}_sum"], keepdims=1),
+            ]
         return [
             node("Mul", ["x", gain], [f"{name}_loud"]),
-            node("ReduceSumSquare", [f"{name}_loud"], [f"{name}_sum"], axes=[1], keepdims=1),
+            *summed,
             node("Sqrt", [f"{name}_sum"], [f"{name}_length"]),
             node("Div", [f"{name}_loud", f"{name}_length"], [f"{name}_unit"]),
             node("Gemm", [f"{name}_unit", "w", "b"], [output]),
@@ -162,6 +169,7 @@ def two_culprits(folder: Path) -> Path:
         {
             "hundred": np.float32([100]),
             "eighty": np.float32([80]),
+            "axes": np.int64([1]),
             "w": weights(64, 4),
             "b": weights(4, seed=1),
         },

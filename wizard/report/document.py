@@ -33,6 +33,8 @@ class Culprit(msgspec.Struct, frozen=True):
     minimal: bool
     needs_higher_inputs: bool
     found_by: str
+    # Nodes that go as far beyond the storage type, without a case of their own; kept with it.
+    also: tuple[str, ...] = ()
     around: Vicinity = Vicinity()
     values: tuple[Values, ...] = ()  # of its outputs, the worst first
 

@@ -192,6 +192,7 @@ def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
         ops=case.ops,
         cause=c.cause,
         evidence=c.evidence,
+        also=c.also,
         own=case.own if compared else None,
         effect=case.effect,
         sample=case.sample,
@@ -416,7 +417,9 @@ def case_files(state: State, table: Callable[[str], Table], culprits: Sequence[b
         case = visit.findings.case if visit.findings else None
         if case is None or "bundle" not in visit.tables:
             continue
-        rows = {row.get("role"): row.get("files") or {} for row in table(visit.tables["bundle"])}
+        kept = table(visit.tables["bundle"])
+        found.update({row["case"]: row.get("files") or {} for row in kept if row.get("role") == "alike"})
+        rows = {row.get("role"): row.get("files") or {} for row in kept}
         if visit.step in ("extract", "reduce"):
             good = {}
             found.setdefault(case.node_ids, _named(rows.get("case", {}), rows.get("good", {})))

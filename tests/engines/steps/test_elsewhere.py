@@ -1,0 +1,138 @@
+"""Where the reference foretells a fault that was found at one node."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from onnx import helper
+
+from engines.graph import ranges
+from engines.probe import Describe, Measure, Measurement, Score
+from engines.steps.base import Described
+
+
+def _tiny() -> ModuleType:
+    """The module that whole sessions take their models from."""
+    spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[2] / "e2e" / "tiny.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def norms(folder: Path, gains: list[float]) -> tuple[Path, Path]:
+    """(model, inputs) of one layer norm a gain, side by side; from a gain of 300 on the square overflows in FP16, at 30 it
+    does not."""
+    node, tiny = helper.make_node, _tiny()
+    nodes, constants = [], {"two": np.float32(2), "tiny": np.float32(1e-5)}
+    for k, gain in enumerate(gains):
+        constants[f"gain{k}"] = np.float32(gain)
+        nodes += [
+            node("Mul", ["x", f"gain{k}"], [f"loud{k}"]),
+            node("Pow", [f"loud{k}", "two"], [f"square{k}"], name=f"/n{k}/Pow"),
+            node("ReduceMean", [f"square{k}"], [f"mean{k}"], name=f"/n{k}/ReduceMean", axes=[1], keepdims=1),
+            node("Sqrt", [f"mean{k}"], [f"root{k}"], name=f"/n{k}/Sqrt"),
+            node("Div", [f"loud{k}", f"root{k}"], [f"unit{k}"], name=f"/n{k}/Div"),
+        ]
+    nodes.append(node("Concat", [f"unit{k}" for k in range(len(gains))], ["y"], axis=1))
+    model = tiny.save(folder / "norms.onnx", nodes, {"x": [2, 8]}, {"y": [2, 8 * len(gains)]}, constants)
+    x = np.random.default_rng(0).uniform(0.8, 1.2, (2, 8)).astype(np.float32)
+    return model, tiny.feeds(folder / "norms.npz", x=x)
+
+
+@pytest.fixture
+def opened(open_model: Any, tmp_path: Path) -> Any:
+    """``opened(gains)``: such a model on an FP16 emulation, its first norm found and cut out."""
+
+    def opened(gains: list[float]) -> Any:
+        model, inputs = norms(tmp_path, gains)
+        s = open_model(model, "emulate:precision=fp16", (inputs,))
+        for name in ("compare", "layerwise", "extract"):
+            s.step(name)
+        return s
+
+    return opened
+
+
+def test_one_overflow_foretells_the_others(opened: Any) -> None:
+    """Three of four norms reach beyond 65,504; confirming the first names all three, each with a case and files."""
+    s = opened([300, 30, 400, 500])
+    done = s.step("confirm")
+    outcome, found = done.finish.outcome, done.finish.findings
+    assert (outcome.culprits, outcome.alike, outcome.patched_fails) == (3, 2, False)
+    assert sorted(c.case.nodes for c in found.culprits) == [("/n0/Pow",), ("/n2/Pow",), ("/n3/Pow",)]
+    assert [(c.cause, c.case.verified, c.also) for c in found.culprits] == [("overflow", "5/5", ())] * 3
+    assert [c.dir for c in found.culprits] == ["case", "case/culprit-2", "case/culprit-3"]
+    assert len({c.evidence for c in found.culprits}) == 3, "each says how far it goes itself"
+    # What reads the square has to be kept with it: it is as far beyond.
+    kept = {n for c in found.culprits for n in ranges.decode(c.keep)}
+    names = [node.name for node in s.ask(next(p for p in done.probes if isinstance(p, Describe))).index.nodes]
+    assert {names[n] for n in kept} >= {f"/n{k}/{op}" for k in (0, 2, 3) for op in ("Pow", "ReduceMean")}
+    assert not {names[n] for n in kept} & {"/n1/Pow", "/n1/ReduceMean"}
+    files = [row["files"] for row in done.finish.tables["bundle"] if row["role"] == "alike"]
+    assert len(files) == 2
+    assert all("model.onnx" in f for f in files)
+    cured = s.step("workaround").finish.outcome
+    assert (cured.holds, cured.kind, cured.minimal) == (True, "precision", True)
+
+
+def test_a_node_that_is_right_alone_is_kept_along_and_no_culprit(opened: Any) -> None:
+    """TensorRT, weakly typed, computes a single Pow in FP32 and the same Pow among others in FP16."""
+    s = opened([300, 400])
+    real = s.ask
+    names: list[str] = []
+
+    def kind(probe: Any) -> Any:
+        m = real(probe)
+        if isinstance(m, Described):
+            names[:] = [node.name for node in m.index.nodes]
+        alone = isinstance(probe, Measure) and probe.candidate.nodes.isdigit()
+        single = s.findings.case.node_ids if s.findings.case else ""
+        if not alone or probe.candidate.nodes == single or m.status != "ok":
+            return m
+        right = [msgspec.structs.replace(r, outputs=_right(r.outputs), effect=_right(r.effect)) for r in m.results]
+        return msgspec.structs.replace(m, results=tuple(right), runs=())
+
+    s.ask = kind
+    done = s.step("confirm")
+    outcome, found = done.finish.outcome, done.finish.findings
+    (culprit,) = found.culprits
+    assert (outcome.alike, outcome.patched_fails) == (0, False), "with both in FP32 the model passes"
+    assert len(culprit.also) == 1
+    assert culprit.also[0] not in culprit.case.nodes
+    assert culprit.also[0] in {names[n] for n in ranges.decode(culprit.keep)}
+    assert "alone they are right" in outcome.message
+    assert "alone they are right" in culprit.evidence
+
+
+def _right(scores: tuple[Score, ...]) -> tuple[Score, ...]:
+    return tuple(
+        msgspec.structs.replace(s, max_abs=0.0, max_rel=0.0, rel_max=0.0, rel_l2=0.0, new_nonfinite=0, equal=True)
+        for s in scores
+    )
+
+
+def test_no_more_culprits_than_asked_for_have_a_case(opened: Any) -> None:
+    s = opened([300, 400, 500])
+    found = s.step("confirm", most_culprits=2).finish.findings
+    assert len(found.culprits) == 2
+    assert len(found.culprits[0].also) == 1
+    assert s.step("workaround").finish.outcome.holds
+
+
+def test_a_reference_that_does_not_answer_foretells_nothing(opened: Any) -> None:
+    s = opened([300, 400])
+    real = s.ask
+
+    def dumb(probe: Any) -> Any:
+        reads = isinstance(probe, Measure) and probe.engine == probe.reference and probe.marks
+        return Measurement(status="reference-failed", message="It did not run.") if reads else real(probe)
+
+    s.ask = dumb
+    outcome = s.step("confirm").finish.outcome
+    assert (outcome.alike, outcome.culprits, outcome.patched_fails) == (0, 1, True)
