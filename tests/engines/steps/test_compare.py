@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from engines.probe import HUGE, Check, Import, LoadInputs, Measure, Measurement, SampleResult, Score
-from engines.steps.base import Findings, StepRefused
+from engines.probe import HUGE, Check, Describe, Import, LoadInputs, Measure, Measurement, SampleResult, Score
+from engines.steps.base import Described, Findings, StepRefused
 from engines.steps.compare import explain
+
+from .simulated import graph
 
 
 def oracle(
@@ -202,6 +204,28 @@ def test_a_model_that_never_runs_fails_in_its_own_way(answers: Any, walk: Any, s
 def test_a_timeout_settles_nothing(answers: Any, walk: Any) -> None:
     done = walk("compare", answers.context(), lambda probe: Measurement(status="timeout", message="too slow"))
     assert (done.finish.outcome.verdict, done.finish.findings.signature) == ("unresolved", None)
+
+
+@pytest.mark.parametrize("step", ["reduce", "precision", "tactics", "layerwise"])
+def test_a_step_alone_does_not_take_a_timeout_for_a_pass(answers: Any, walk: Any, step: str) -> None:
+    late = Measurement(status="timeout", message="too slow")
+    with pytest.raises(StepRefused, match="cannot be told: too slow") as caught:
+        walk(step, answers.context(), lambda probe: answers.opening(probe) or late)
+    assert caught.value.code == 6
+
+
+def test_a_crash_that_does_not_come_again_is_no_pass(answers: Any, walk: Any) -> None:
+    died = Measurement(status="crash", message="why", signal=11)
+
+    def answer(probe: Any) -> Any:
+        if isinstance(probe, Describe):
+            return Described(graph([(), (0,)]), Measurement())
+        plain = isinstance(probe, Measure) and not probe.effect  # the search asks for effects
+        return answers.opening(probe) or (died if plain else answers.measured(("real:0", 0.0)))
+
+    outcome = walk("reduce", answers.context(), answer).finish.outcome
+    assert outcome.verdict == "unresolved"
+    assert outcome.message.startswith("Nothing to reduce: the engine took its process down on the whole model once")
 
 
 def test_bad_inputs_end_the_step_with_their_sentence(answers: Any, walk: Any) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from engines.compare.criterion import Criterion
 from engines.probe import Measurement, SampleInfo
 from engines.steps import intake
 from engines.steps.base import StepRefused
@@ -65,3 +66,21 @@ def test_what_cannot_be_judged_at_all() -> None:
         with pytest.raises(StepRefused) as no:
             intake.refuse_unmeasured(m, samples)
         assert (str(no.value), no.value.code) == (m.message, 4)
+
+
+def test_what_gave_no_answer_is_not_said_to_pass() -> None:
+    ran, rule = Measurement(facts={"returncode": 0, "stdout": "", "stderr": ""}), Criterion()
+    intake.refuse_unresolved(ran, rule, check=True)
+    intake.refuse_unresolved(Measurement(), rule, check=False)
+    for m, check, said in (
+        (
+            Measurement(status="crash", message="The worker process died of signal 11."),
+            True,
+            "process died of signal 11.$",
+        ),
+        (Measurement(status="timeout", message="It did not finish."), False, "It did not finish.$"),
+        (Measurement(facts={"signal": 11}), True, "the check died of signal 11.$"),
+    ):
+        with pytest.raises(StepRefused, match=f"^Whether the model fails cannot be told: .*{said}") as no:
+            intake.refuse_unresolved(m, rule, check=check)
+        assert no.value.code == 6
