@@ -44,6 +44,8 @@ def flow(
             *NARROWDOWN, "run", str(model), "--engine", engine, "--inputs", str(inputs), "--session", str(session), "--display",
             "plain", *more,
         ]  # fmt: skip
+        if (session / "journal.jsonl").exists():  # cut off in an earlier call
+            command = [*NARROWDOWN, "resume", str(session), "--display", "plain"]
         code = _logged(command, folder / "run.log", seconds)
         facts = {"exit": code, **_reported(session, folder)}
         check = session / "case" / "check.py"
@@ -187,8 +189,8 @@ def guide(folder: Path) -> dict[str, Any]:
     log = folder / "run.log"
     model, inputs = models.identity(folder)
 
-    def ask(words: list[str]) -> int:
-        return _logged(words, log, 200, cwd=folder)
+    def ask(words: list[str], seconds: float = 200) -> int:
+        return _logged(words, log, seconds, cwd=folder)
 
     codes = [ask([*tool, "run", str(model), "--onnxrt", "--save-inputs", "in.json", "--save-outputs", "golden.json"])]
     check = [
@@ -227,7 +229,7 @@ def guide(folder: Path) -> dict[str, Any]:
         "--check",
         f"{sys.executable} {checker} {{model}} {folder / 'plant.json'}",
     ]
-    codes.append(ask([*NARROWDOWN, *words]))
+    codes.append(ask([*NARROWDOWN, *words], 420))
     said = {}
     for place in ("theirs", "ours", "planted"):
         for who, command in (("we", [*NARROWDOWN, "diff-tactics"]), ("they", [*tool, "inspect", "diff-tactics"])):
@@ -403,6 +405,8 @@ def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
     weak, strong = "tensorrt:precision=fp16,typing=weak", "tensorrt:precision=fp16,typing=strong"
     right, listening = "tensorrt:precision=fp32", f"{strong},observe=debug"
     int8 = "tensorrt:precision=int8,typing=weak"
+    clipped, fine = models.fp8(folder), models.fp8(folder, clipped=False)
+    floats = ("--flow", "quantization", "--reference", "onnxruntime:quantization=bypass")
     calibrated = f"{int8},calibration={models.calibration(shapes, shapes_in, folder)}"
     searched = step("precision", sort, sort_in, weak, "--with", "budget=70", seconds=250)
     long = [
@@ -412,6 +416,8 @@ def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
             "peer-sort", "polygraphy debug reduce on sort_tf_massive_m4, weakly typed FP16, as its documentation advises",
             peer(sort, sort_in, "--fp16", regex="Difference exceeds tolerance"),
         ),
+        Case("peer-plain", "polygraphy debug reduce on the same, as it comes", peer(sort, sort_in, "--fp16")),
+        Case("ours-reduce", "our step reduce on the same", step("reduce", sort, sort_in, weak, seconds=500)),
     ]  # fmt: skip
     if magika:
         long[1:1] = [
@@ -432,6 +438,10 @@ def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
         Case("dynamic", "shapes_cnn, dynamic batch, TF32", flow(shapes, shapes_in, "tensorrt", seconds=300)),
         Case("quantized", "Q/DQ INT8, channels of different size", quantized("tensorrt:precision=model")),
         Case("int8", "shapes_cnn, INT8 by a calibration cache", step("compare", shapes, shapes_in, calibrated)),
+        Case("fp8-weak", "Q/DQ FP8, one scale too small, weakly typed", flow(*clipped, "tensorrt:precision=fp8", *floats)),
+        Case("fp8-strong", "the same, strongly typed", flow(*clipped, "tensorrt:precision=model", *floats)),
+        Case("fp8-right", "Q/DQ FP8, right scales, weakly typed", step("compare", *fine, "tensorrt:precision=fp8")),
+        Case("fp8-model", "the same, strongly typed", step("compare", *fine, "tensorrt:precision=model")),
         Case("int8-refused", "INT8 with nothing to go by", refused(shapes, shapes_in, int8)),
         Case("unfused-refused", "unfused debug tensors", refused(norm, norm_in, f"{strong},observe=unfused")),
         Case("cache-refused", "the editable timing cache", refused(norm, norm_in, f"{strong},tactics=cache")),
@@ -503,8 +513,10 @@ def _reported(session: Path, folder: Path) -> dict[str, Any]:
         report = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    builds = [e for e in _events(session / "journal.jsonl") if e["kind"] == "probe.finished"]
+    events = _events(session / "journal.jsonl")
+    builds = [e for e in events if e["kind"] == "probe.finished"]
     return {
+        **_first_case(events),
         "verdict": report.get("verdict"),
         "route": " ".join(f"{r['node']}={r['answer']}" for r in report.get("route", ())),
         "culprits": [f"{'+'.join(c['nodes'][:4])} ({c['cause']}, own {c['own']:.3g})" for c in report.get("culprits", ())],
@@ -512,6 +524,16 @@ def _reported(session: Path, folder: Path) -> dict[str, Any]:
         "workaround": _workaround(report.get("workaround") or {}),
         "probes": len(builds),
     }  # fmt: skip
+
+
+def _first_case(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Seconds and probes from the beginning to the first confirmed case; nothing where there is none."""
+    begun = {e["run"]: e["step"] for e in events if e["kind"] == "step.started"}
+    done = next((e for e in events if e["kind"] == "step.finished" and begun.get(e["run"]) == "confirm"), None)
+    if done is None:
+        return {}
+    probes = sum(e["kind"] == "probe.finished" and e["seq"] < done["seq"] for e in events)
+    return {"case_seconds": round(done["ts"] - events[0]["ts"], 1), "case_probes": probes}
 
 
 def _workaround(found: dict[str, Any]) -> str:
