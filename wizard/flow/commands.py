@@ -1,4 +1,8 @@
-"""A node's work by hand: the commands that a flow gives for other tools, filled in for the session and quoted for the shell."""
+"""A node's work by hand: the commands that a flow gives for other tools, filled in for the session and quoted for the shell.
+
+They fit what is here: a command for other versions of its tool, or of the session's TensorRT, is left out, and the flags are
+those that this TensorRT takes (weak typing ends with 10).
+"""
 
 import contextlib
 import functools
@@ -9,8 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from engines.spec import parse
+from engines.spec import EngineSpec, parse
 from engines.steps.base import Findings
+from wizard.bundle.commands import typed_as
+from wizard.bundle.runtime import runtime
 from wizard.flow.model import FlowNode
 from wizard.flow.template import TemplateProblem, Words, render_command
 from wizard.problem import Problem
@@ -18,7 +24,7 @@ from wizard.problem import Problem
 # The fields that ``commands`` may name. Those of several words stand for none to many, each with a space in front.
 FIELDS: Final = (
     "model", "engine", "reference", "tolerance", "atol", "rtol", "problem", "polygraphy_inputs", "precision_flags",
-    "failing_outputs", "cut_inputs", "cut_outputs", "kept_layers",
+    "trtexec_flags", "failing_outputs", "cut_inputs", "cut_outputs", "kept_layers",
 )  # fmt: skip
 
 _TOOL = re.compile(r"([a-z][a-z0-9-]*)((?:\s*,?\s*(?:>=|<=|==|<|>)\s*[0-9]+(?:\.[0-9]+)*)*)")
@@ -27,19 +33,27 @@ _FLAGS: Final = ("fp16", "bf16", "int8", "fp8", "tf32")
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """The key of a command: a tool, and the versions of it that the command is for (``polygraphy>=0.53``, ``trtexec``)."""
+    """The key of a command: a tool, and the versions of it that the command is for (``polygraphy>=0.53``, ``trtexec``); behind a
+    semicolon what else it needs (``polygraphy; tensorrt<11``)."""
 
     name: str
     bounds: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    needs: "tuple[Tool, ...]" = ()
 
     @classmethod
     def parse(cls, key: str) -> "Tool":
         """Raises ValueError with a sentence."""
-        match = _TOOL.fullmatch(key.strip())
+        first, *others = key.split(";")
+        match = _TOOL.fullmatch(first.strip())
         if match is None:
             raise ValueError(f"'{key}' does not name a tool; write a name, and bounds such as >=0.53,<1 if it matters.")
         bounds = tuple((op, tuple(map(int, version.split(".")))) for op, version in _BOUND.findall(match[2]))
-        return cls(match[1], bounds)
+        return cls(match[1], bounds, tuple(map(cls.parse, others)))
+
+    def suits(self, have: Mapping[str, str]) -> bool:
+        """Whether the command is for what is here. ``have``: tool -> its version; one that is not named may be anywhere, in any
+        version."""
+        return all(t.name not in have or t.fits(have[t.name]) for t in (self, *self.needs))
 
     def fits(self, number: str) -> bool:
         """Whether a command for this key is for that version of the tool."""
@@ -69,22 +83,50 @@ def installed() -> Mapping[str, str]:
     return found
 
 
-def by_hand(node: FlowNode, values: Mapping[str, Any], have: Mapping[str, str] | None = None) -> list[Command]:
+def by_hand(
+    node: FlowNode, values: Mapping[str, Any], have: Mapping[str, str] | None = None, engine: str = ""
+) -> list[Command]:
     """Every command of a node, filled in; one that would hold a control character is left out with the reason. ``have``: tool ->
-    its version here; what is written for other versions of it is left out."""
+    its version here; what is written for other versions of it is left out. ``engine``: the session's, whose ways the commands
+    are fitted to."""
     made = []
+    spec = parse(engine) if engine else EngineSpec("")
     for key, template in node.commands.items():
-        if have and (tool := Tool.parse(key)).name in have and not tool.fits(have[tool.name]):
+        tool = Tool.parse(key)
+        if not tool.suits(have or {}) or (tool.name == "trtexec" and spec.name == "tensorrt_rtx"):
             continue
         try:
-            made.append(Command(key, render_command(template, values).strip()))
+            made.append(Command(key, _fitted(render_command(template, values).strip(), spec)))
         except TemplateProblem as problem:
             made.append(Command(key, "", str(problem)))
     return made
 
 
-def values(problem: Problem, findings: Findings | None = None) -> dict[str, Any]:
-    """What the fields stand for in a session: its PROBLEM and what was found so far. Capital words are left to the reader."""
+def _fitted(text: str, engine: EngineSpec) -> str:
+    """A command as the engine needs it: Polygraphy drives TensorRT-RTX by a variable; a strongly typed network has the types of
+    its file, which must be written first."""
+    if engine.name == "tensorrt_rtx":
+        text = re.sub(r"^(?=polygraphy )", "POLYGRAPHY_USE_TENSORRT_RTX=1 ", text, flags=re.MULTILINE)
+    precision = engine.get("precision")
+    typed = re.search(r"--strongly-?typed", text, re.IGNORECASE) or ("--trt" in text and engine.name == "tensorrt_rtx")
+    if typed and precision in ("fp16", "bf16"):
+        return (
+            f"# TensorRT computes in the types of the file: for it convert the model to {precision.upper()} first and name that "
+            f"file;\n# the reference keeps the model as it is.\n{text}"
+        )
+    return text
+
+
+def known_versions(problem: Problem, engines: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Tools and engine of a session -> their versions, as far as they are known. ``engines``: what each said of itself, by
+    spec."""
+    known = str(engines.get(problem.engine, {}).get("version", ""))
+    return {**installed(), **({parse(problem.engine).name: known} if known else {})}
+
+
+def values(problem: Problem, findings: Findings | None = None, have: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What the fields stand for in a session: its PROBLEM and what was found so far, for the versions of ``have``. Capital words
+    are left to the reader."""
     found = findings or Findings()
     criterion = found.criterion
     relative = criterion.tolerance if criterion and criterion.metric != "elementwise" else 1e-2
@@ -92,7 +134,7 @@ def values(problem: Problem, findings: Findings | None = None) -> dict[str, Any]
     failing = found.signature.outputs if found.signature else ()
     kept = found.workaround.keep_names if found.workaround else ()
     engine = parse(problem.engine)
-    precision = engine.get("precision")
+    polygraphy, trtexec = flags(engine, (have or {}).get(engine.name, ""))
     return {
         "model": problem.model,
         "engine": problem.engine,
@@ -102,12 +144,25 @@ def values(problem: Problem, findings: Findings | None = None) -> dict[str, Any]
         "rtol": criterion.rtol if criterion and criterion.metric == "elementwise" else relative,
         "problem": Words(options(problem)),
         "polygraphy_inputs": Words(_polygraphy_inputs(problem.inputs)),
-        "precision_flags": Words([f"--{precision}"] if precision in _FLAGS else []),
+        "precision_flags": Words(polygraphy),
+        "trtexec_flags": Words(trtexec),
         "failing_outputs": Words(failing or ("OUTPUT",)),
         "cut_inputs": Words(f"{name}:auto:auto" for name in (case.inputs if case else ("TENSOR",))),
         "cut_outputs": Words(f"{name}:auto" for name in (case.outputs if case else ("TENSOR",))),
         "kept_layers": Words(f"{name}:float32" for name in kept or ("LAYER",)),
     }
+
+
+def flags(engine: EngineSpec, version: str = "") -> tuple[list[str], list[str]]:
+    """What makes TensorRT compute in the engine's types: (for Polygraphy, for trtexec). ``version``: of the engine, where it is
+    known. TensorRT-RTX takes none: it computes in the types of the model."""
+    if engine.name == "tensorrt_rtx":
+        return [], []
+    if engine.name == "tensorrt":
+        return typed_as(runtime(engine, version).settings, engine.get("calibration") or "")
+    precision = engine.get("precision")
+    said = [f"--{precision}"] if precision in _FLAGS else []
+    return said, said if precision != "tf32" else []
 
 
 def options(problem: Problem) -> tuple[str, ...]:

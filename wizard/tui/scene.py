@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from engines.steps.cost import Cost
-from wizard.flow.commands import Command, by_hand, installed, values
+from wizard.flow.commands import Command, by_hand, known_versions, values
 from wizard.flow.model import Flow, FlowNode
 from wizard.problem import Problem
 from wizard.session.decide import Ask, Ended, RunStep, decide
@@ -149,4 +149,7 @@ def commands(scene: Scene) -> tuple[Command, ...]:
     """What does this node's work by hand, one command a tool, for the versions that are here; at an end the last node's. None
     where the flow names none."""
     node = scene.at or (scene.flow.nodes.get(scene.state.route[-1].node) if scene.state.route else None)
-    return tuple(by_hand(node, values(scene.problem, scene.state.findings), installed())) if node else ()
+    if node is None:
+        return ()
+    have = known_versions(scene.problem, scene.state.engines)
+    return tuple(by_hand(node, values(scene.problem, scene.state.findings, have), have, scene.problem.engine))

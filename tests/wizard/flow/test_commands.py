@@ -2,14 +2,16 @@
 
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
 from engines.compare.criterion import Criterion, Signature
 from engines.probe import Candidate
+from engines.spec import parse
 from engines.steps.base import Case, Findings, Workaround
 from wizard.cli.arguments import parse as parse_words
-from wizard.flow.commands import FIELDS, Tool, by_hand, installed, options, values
+from wizard.flow.commands import FIELDS, Tool, by_hand, flags, installed, options, values
 from wizard.flow.load import load
 from wizard.problem import Problem
 
@@ -25,6 +27,8 @@ PROBLEM = Problem(
     fail_regex=("a b",),
     fail_code=(3,),
 )
+# Its own affair: what it uses of importlib.
+pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")
 FINDINGS = Findings(
     criterion=Criterion(tolerance=0.02),
     signature=Signature("accuracy", "real:0", outputs=("logits", "it's")),
@@ -41,6 +45,7 @@ FINDINGS = Findings(
         ("polygraphy >= 0.50, < 0.53", ["0.51"], ["0.53", "0.49.9"]),
         ("trtexec", ["10.6", "8"], []),
         ("tool==2", ["2", "2.0"], ["2.1"]),
+        ("polygraphy<0.50; tensorrt<11", ["0.49"], ["0.50"]),
     ],
 )
 def test_keys_name_a_tool_and_its_versions(key: str, fits: list[str], not_: list[str]) -> None:
@@ -49,7 +54,9 @@ def test_keys_name_a_tool_and_its_versions(key: str, fits: list[str], not_: list
     assert not any(tool.fits(v) for v in not_)
 
 
-@pytest.mark.parametrize("key", ["", "Polygraphy", "polygraphy>=", "polygraphy>=x", "a>=1,", ">=1", "a b", "tool=>1"])
+@pytest.mark.parametrize(
+    "key", ["", "Polygraphy", "polygraphy>=", "polygraphy>=x", "a>=1,", ">=1", "a b", "tool=>1", "tool;"]
+)
 def test_keys_that_name_nothing(key: str) -> None:
     with pytest.raises(ValueError, match="does not name a tool"):
         Tool.parse(key)
@@ -76,6 +83,8 @@ def test_the_accuracy_flow_has_commands_that_can_be_read_back() -> None:
         "polygraphy",
         "polygraphy>=0.53",
         "polygraphy<0.50",
+        "polygraphy; tensorrt<11",
+        "polygraphy; tensorrt>=11",
         "trtexec",
     }
     for _, tool, text in made:
@@ -87,7 +96,7 @@ def test_the_accuracy_flow_has_commands_that_can_be_read_back() -> None:
         extract[-6:] == ["--inputs", "a:auto:auto", "b c:auto:auto", "--outputs", "y:auto"][-6:]
         or "b c:auto:auto" in extract
     )
-    old = next(shlex.split(t) for n, tool, t in made if (n, tool) == ("workaround", "polygraphy<0.50"))
+    old = next(shlex.split(t) for n, tool, t in made if (n, tool) == ("workaround", "polygraphy; tensorrt<11"))
     assert old[old.index("--layer-precisions") + 1 :][:2] == ["/ln/Pow:float32", "/ln/Sqrt:float32"]
     assert "--fp16" in old
 
@@ -109,17 +118,114 @@ def test_the_problem_as_options() -> None:
 
 
 def test_only_the_installed_version_of_a_tool_is_shown() -> None:
-    node = load("accuracy").flow.nodes["reproduce"]
+    nodes = load("accuracy").flow.nodes
     filled = values(PROBLEM)
 
-    def tools(**have: str) -> list[str]:
-        return [c.tool for c in by_hand(node, filled, have)]
+    def tools(node: str, **have: str) -> list[str]:
+        return [c.tool for c in by_hand(nodes[node], filled, have)]
 
-    assert tools() == ["narrowdown", "polygraphy>=0.53", "polygraphy<0.50", "trtexec"]
-    assert tools(polygraphy="0.53.6") == ["narrowdown", "polygraphy>=0.53", "trtexec"]
-    assert tools(polygraphy="0.49.27") == ["narrowdown", "polygraphy<0.50", "trtexec"]
+    assert tools("layerwise") == ["narrowdown", "polygraphy>=0.53", "polygraphy<0.50"]
+    assert tools("layerwise", polygraphy="0.53.6") == ["narrowdown", "polygraphy>=0.53"]
+    assert tools("layerwise", polygraphy="0.49.27") == ["narrowdown", "polygraphy<0.50"]
+    # What TensorRT 11 has no more: tactic replays, layer precisions.
+    assert tools("workaround", tensorrt="10.6.0") == ["narrowdown", "polygraphy; tensorrt<11"]
+    assert tools("workaround", tensorrt="11.2.1.2") == ["narrowdown"]
+    assert tools("tactics", tensorrt="11.2.1.2") == ["narrowdown", "trtexec"]
+    assert tools("tactics", tensorrt="10.15", polygraphy="0.49") == ["narrowdown", "polygraphy; tensorrt<11", "trtexec"]
     # Every other tool that is found is really there.
     assert all(re.match(r"[0-9]+\.[0-9]+", number) for number in installed().values())
+
+
+FLAGS = {  # engine, version of TensorRT -> Polygraphy's words, trtexec's
+    ("tensorrt", "10.6.0"): ("--tf32", ""),
+    ("tensorrt:precision=fp32", "10.6.0"): ("", "--noTF32"),
+    ("tensorrt:precision=fp16", "10.6.0"): ("--fp16 --tf32", "--fp16"),
+    ("tensorrt:precision=fp16", ""): ("--fp16 --tf32", "--fp16"),
+    ("tensorrt:precision=fp16", "11.2.1.2"): ("--strongly-typed --tf32", "--stronglyTyped"),
+    ("tensorrt:precision=fp16,typing=strong", "10.6.0"): ("--strongly-typed --tf32", "--stronglyTyped"),
+    ("tensorrt:precision=model", "10.6.0"): ("--strongly-typed --tf32", "--stronglyTyped"),
+    ("tensorrt:precision=fp8", "10.6.0"): ("--fp8 --tf32", "--fp8"),
+    ("tensorrt:calibration=my cache,precision=int8", "10.6.0"): (
+        "--int8 --tf32 --calibration-cache 'my cache'", "--int8 '--calib=my cache'",
+    ),
+    ("tensorrt_rtx:precision=fp16", "1.7"): ("", ""),
+    ("emulate:precision=bf16", ""): ("--bf16", "--bf16"),
+    ("onnxruntime", ""): ("", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "version"), FLAGS)
+def test_flags_are_those_that_this_tensorrt_takes(spec: str, version: str) -> None:
+    ours, theirs = flags(parse(spec), version)
+    assert (shlex.join(ours), shlex.join(theirs)) == FLAGS[spec, version]
+
+
+@pytest.mark.parametrize(
+    ("spec", "version"),
+    [
+        ("tensorrt:precision=fp16", "10.6.0"),
+        ("tensorrt:precision=fp16", "11.2.1.2"),
+        ("tensorrt:calibration=my cache,precision=int8", "10.6.0"),
+    ],
+)
+def test_the_real_polygraphy_takes_every_command(
+    spec: str, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The real parser takes every word of every run that the flows show, and makes a program of it. Nothing is run."""
+    polygraphy = pytest.importorskip("polygraphy.tools")
+    problem = Problem(model="/m/model.onnx", engine=spec, inputs=("/m/in.json",))
+    have = {**installed(), "tensorrt": version}
+    seen = {
+        tuple(words)
+        for flow in ("accuracy", "precision", "flaky", "build-failure")
+        for node in load(flow).flow.nodes.values()
+        for command in by_hand(node, values(problem, FINDINGS, have), have, spec)
+        for words in runs(command.text)
+    }
+    typed = "--strongly-typed" if version.startswith("11") else "--int8" if "int8" in spec else "--fp16"
+    assert any(typed in words for words in seen)
+    for words in seen:
+        monkeypatch.setattr("sys.argv", ["polygraphy", *words, "--gen-script", str(tmp_path / "made.py")])
+        try:
+            code = polygraphy.main()
+        except SystemExit as end:
+            code = end.code
+        said = capsys.readouterr()
+        assert not code, f"{words}: {said.out}{said.err}"
+        made = (tmp_path / "made.py").read_text()
+        assert {"fp16=True" in made, "--fp16" in words} != {True, False}
+        assert {"int8=True" in made, "--int8" in words} != {True, False}
+        assert {"strongly_typed=True" in made, "--strongly-typed" in words} != {True, False}
+
+
+def runs(text: str) -> list[list[str]]:
+    """The words of every ``polygraphy run`` in a command, those behind ``--check`` too."""
+    found = []
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        for i, word in enumerate(words):
+            if word == "polygraphy" and words[i + 1] == "run" and "polygraphy_debug.engine" not in words:
+                found.append(words[i + 1 :])
+    return found
+
+
+def test_a_strongly_typed_file_and_tensorrt_rtx_are_said_in_the_command() -> None:
+    node = load("accuracy").flow.nodes["reproduce"]
+
+    def shown(spec: str, **have: str) -> dict[str, str]:
+        problem = Problem(model="/m/model.onnx", engine=spec)
+        return {c.tool: c.text for c in by_hand(node, values(problem, None, have), have, spec)}
+
+    new = shown("tensorrt:precision=fp16", tensorrt="11.2.1.2")
+    for tool in ("polygraphy", "trtexec"):
+        assert new[tool].startswith(
+            "# TensorRT computes in the types of the file: for it convert the model to FP16 first"
+        )
+    assert not shown("tensorrt:precision=fp16", tensorrt="10.6")["polygraphy"].startswith("#")
+    assert not shown("tensorrt:precision=model", tensorrt="10.6")["polygraphy"].startswith("#")
+    rtx = shown("tensorrt_rtx", tensorrt_rtx="1.7")
+    assert rtx["polygraphy"].startswith("POLYGRAPHY_USE_TENSORRT_RTX=1 polygraphy run")
+    assert "trtexec" not in rtx
 
 
 def test_a_hostile_name_leaves_the_command_out_with_a_reason() -> None:
