@@ -1,140 +1,177 @@
-"""Every command that README.md and docs/ show is run, or held to its grammar, or listed here with the reason why not.
+"""Every command that README.md, SECURITY.md and docs/ show is run, or is only parsed for a reason that ``shown`` names.
 
-A *shown* command is a line of a ``sh`` block; one in running text (`` `narrowdown ...` ``) is held to the grammar.
+Those that need seconds are run here with every change, those that need longer are slow. What is only parsed is parsed by the very
+program that it is for: ours, make, pip's requirements, Dask, Polygraphy, pytest, a script of ours.
 """
 
+import argparse
+import importlib.metadata
+import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from packaging.requirements import Requirement
 
+from engines import options
+from engines.spec import parse as parse_spec
 from wizard.cli.arguments import parse
-from wizard.cli.exits import Refusal
+from wizard.runner.progress import Snapshot
+from wizard.session.events import AnyEvent
 
-ROOT = Path(__file__).parents[2]
+from .shown import PAGES, PROGRAMS, ROOT, RULES, SCENES, SHOWN, Shown, completed, kind, of, rule_of
+
 MODELS = ROOT / "tests" / "models"
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-
-# Run here, in this order: its other commands work on the session that the first one makes.
-TUTORIAL = "docs/tutorial.md"
-# Quickly done: run here wherever they are shown, but for ci.md, which has its own test.
-AT_ONCE = {"report", "export", "flow"}
-# The grammar is all that can be held here, and why.
-NEEDS = {
-    "open": "a person at a terminal; tests/wizard/tui walks it",
-    "demo": "half a minute; tests/e2e and tests/wizard/tui walk the demos",
-    "run": "seconds to minutes; the tutorial's is run here, the others below tests/e2e and tests/cluster",
-    "step": "seconds; those of tutorial.md and tolerance.md are run here, those of polygraphy.md by "
-    "tests/e2e/test_polygraphy_page.py, that of quantization.md needs a quantized model: tests/e2e/test_quantized_models.py",
-    "replay": "seconds; README's and the tutorial's are run here, those of ci.md by tests/e2e/test_ci_recipe.py",
-    "diff-tactics": "folders of replays; tests/e2e/test_polygraphy_page.py runs it",
-}
-# Words at the beginning of a line that is no command of ours: why nothing is run.
-OTHERS = {
-    "git clone": "needs a network, and where to clone from is the reader's affair",
-    "python case/check.py": "run with the tutorial",
-    "python bugs/pad-fusion/check.py": "run by tests/e2e/test_ci_recipe.py",
-    "polygraphy": "another tool; tests/e2e/test_polygraphy_page.py holds it to its grammar and runs it",
-    "dask": "a cluster; tests/cluster starts one",
-    "CUDA_VISIBLE_DEVICES=0 dask worker": "a cluster with GPUs",
-}
+MAKEFILE = ROOT / "Makefile"
+PARSED = [command for command in SHOWN if kind(command).startswith("parsed: ")]
 
 
-def shown() -> Iterator[tuple[str, str]]:
-    """(page, command line) in the order of the page."""
-    for page in PAGES:
-        for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
-            for line in block.replace("\\\n", " ").splitlines():
-                if line.strip() and not line.startswith("#"):
-                    yield str(page.relative_to(ROOT)), line
+def named(command: Shown) -> str:
+    return f"{command.page}: {' '.join(command.words)}"[:70]
 
 
-def mentioned() -> Iterator[tuple[str, str]]:
-    """(page, command) in running text, but for those that leave words out."""
-    for page in PAGES:
-        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-        for command in re.findall(r"`(narrowdown [^`]+)`", text):
-            if "..." not in command and "COMMAND" not in command:
-                yield str(page.relative_to(ROOT)), " ".join(command.split())
+def told(program: str) -> list[Shown]:
+    return [command for command in PARSED if command.words[0] == program]
 
 
-SHOWN, MENTIONED = tuple(shown()), tuple(mentioned())
+@pytest.mark.parametrize("command", SHOWN, ids=named)
+def test_every_command_is_run_or_has_a_reason_not_to_be(command: Shown) -> None:
+    assert command.words[0] in PROGRAMS, f"{command.page} shows a program that tests/docs/shown.py does not know"
+    assert kind(command), f"{command.page} shows '{command.line}': give it a scene or a reason in tests/docs/shown.py"
 
 
-def words(line: str) -> list[str]:
-    """The line's words without its remark, and without variables set before it."""
-    told = shlex.split(line, comments=True)
-    return told[1:] if re.match(r"NARROWDOWN_\w+=", told[0]) else told
+def test_every_scene_is_a_test_and_every_rule_is_needed() -> None:
+    used = {rule_of(command) for command in SHOWN}
+    # The pages on TensorRT and clusters are about other machines: what they do not show today they may show tomorrow.
+    elsewhere = ("docs/tensorrt.md", "docs/clusters.md")
+    assert [rule for rule in RULES if rule not in used and rule[0] not in elsewhere] == []
+    assert {kind(command) for command in SHOWN} - {kind(command) for command in PARSED} == set(SCENES)
+    for scene, test in SCENES.items():
+        file, _, name = test.partition("::")
+        source = (ROOT / file).read_text(encoding="utf-8")
+        body = source.partition(f"def {name}(")[2].partition("\n\n\n")[0]
+        assert body, f"{test} is not there"
+        assert f'of("{scene}")' in body, f"{test} does not run the scene '{scene}'"
+    assert len(SHOWN) > 120
 
 
-def expected(line: str) -> int:
-    """The exit status that a line's remark promises; 0 where it says nothing."""
-    told = re.search(r"# exit (\d+)", line)
-    return int(told[1]) if told else 0
+OURS = [command for command in SHOWN if command.words[0] == "narrowdown"]
 
 
-def known(line: str) -> str:
-    """The beginning of OTHERS that fits, "" where none does."""
-    return next((start for start in OTHERS if line.startswith(start)), "")
-
-
-def test_no_command_is_overlooked() -> None:
-    ours = ("narrowdown", "make", "pip")
-    unknown = [(page, line) for page, line in SHOWN if words(line)[0] not in ours and not known(line)]
-    assert unknown == []
-    assert {known(line) for _, line in SHOWN} >= set(OTHERS), "a reason for what is shown nowhere any more"
-    assert len(SHOWN) > 40
-
-
-def test_every_command_of_ours_is_run_or_has_a_reason() -> None:
-    verbs = {words(line)[1] for _, line in SHOWN if words(line)[0] == "narrowdown"}
-    assert verbs == AT_ONCE | set(NEEDS)
-
-
-@pytest.mark.parametrize(
-    ("page", "line"), [s for s in SHOWN if words(s[1])[0] == "narrowdown"], ids=lambda text: text[:60]
-)
-def test_narrowdown_knows_the_words(page: str, line: str) -> None:
-    parse(words(line)[1:])
-
-
-@pytest.mark.parametrize(("page", "line"), sorted(set(MENTIONED)), ids=lambda text: text[:60])
-def test_what_is_mentioned_is_a_command(page: str, line: str) -> None:
-    """Running text may leave out what a command works on, and where it writes; every other word must be one."""
-    told = words(line)[1:]
-    refused = ""
-    for left_out in ([], ["MODEL"], ["SESSION", "-o", "FILE"]):
-        try:
-            parse([*told, *left_out])
-        except Refusal as refusal:
-            refused = refused or str(refusal)
-        except SystemExit:  # --help, --version
+@pytest.mark.parametrize("command", OURS, ids=named)
+def test_narrowdown_knows_the_words(command: Shown) -> None:
+    words = command.words[1:]
+    if command.block or "COMMAND" in words:
+        words = [word for word in words if word != "COMMAND"]
+        if "--help" not in words:
+            parse(words)
             return
-        else:
-            return
-    pytest.fail(refused)
+    assert completed(words) is not None
 
 
-def test_make_and_pip_are_told_what_there_is() -> None:
+# What is only parsed, by the program that it is for
+
+
+@pytest.mark.skipif(not MAKEFILE.exists(), reason="the suite beside an installed wheel has no Makefile")
+@pytest.mark.parametrize("command", told("make"), ids=named)
+def test_make_knows_what_to_do(command: Shown) -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", *command.words[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, bool(done.stdout.strip())) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize("command", told("pip"), ids=named)
+def test_pip_is_told_what_there_is(command: Shown) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = {*project["optional-dependencies"]}
-    for page, line in SHOWN:
-        asked = re.findall(r"(?:\.|narrowdown)\[([\w,]+)\]", line) if line.startswith("pip") else []
-        assert {extra for group in asked for extra in group.split(",")} <= extras, (page, line)
-    makefile = ROOT / "Makefile"
-    if not makefile.exists():  # the suite beside an installed wheel has none
+    verb, *asked = command.words[1:]
+    assert verb == "install"
+    for word in asked:
+        wanted = Requirement(re.sub(r"^\.", project["name"], word))
+        if wanted.name == project["name"]:
+            assert wanted.extras <= set(project["optional-dependencies"])
+
+
+@pytest.mark.parametrize("command", told("dask"), ids=named)
+def test_dask_knows_the_words(command: Shown) -> None:
+    (group,) = (e for e in importlib.metadata.entry_points(group="dask_cli") if e.name == command.words[1])
+    group.load().make_context(group.name, command.words[2:])
+
+
+@pytest.mark.parametrize("command", told("polygraphy"), ids=named)
+@pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")  # its own affair, as is the next
+@pytest.mark.filterwarnings("ignore:'mark all' is deprecated:DeprecationWarning")
+def test_polygraphy_knows_the_words(
+    command: Shown, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """``polygraphy run`` writes the script of what it would do, so all of it but the engine is its own."""
+    tools = pytest.importorskip("polygraphy.tools")
+    words = command.words[1:]
+    if words[0] == "run" and len(words) > 1:
+        monkeypatch.setattr(sys, "argv", ["polygraphy", *words, "--gen-script", str(tmp_path / "script.py")])
+        assert not tools.main()
+        assert "model.onnx" in (tmp_path / "script.py").read_text(encoding="utf-8")
         return
-    targets = set(re.findall(r"^([\w-]+):", makefile.read_text(encoding="utf-8"), re.MULTILINE))
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    told = set(re.findall(r"^(?:NARROWDOWN_\w+=\d+ )?make ([\w-]+)", text, re.MULTILINE))
-    assert told | set(re.findall(r"`make ([\w-]+)", text)) <= targets
+    parser = argparse.ArgumentParser()
+    subparsers = parser.add_subparsers(dest="tools", required=True)
+    for tool in tools.registry.TOOL_REGISTRY:
+        tool.setup_parser(subparsers)
+    if len(words) < 3:  # the name of a command, or an option of 'run' by itself
+        with pytest.raises(SystemExit) as ended:
+            parser.parse_args([*words, "--help"] if words[0] != "--calibration-cache" else ["run", "--help"])
+        assert ended.value.code == 0
+        assert words[-1] in capsys.readouterr().out
+        return
+    assert parser.parse_known_args(words)[1] == []
+
+
+@pytest.mark.parametrize("command", told("python"), ids=named)
+def test_a_script_of_ours_knows_the_words(
+    command: Shown, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if command.words[1] == "-m":
+        assert importlib.util.find_spec(command.words[2])
+        return
+    script, *words = command.words[1:]
+    monkeypatch.setattr(sys, "argv", [script, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / script), run_name="__main__")
+    assert ended.value.code == 0
+    assert {word for word in words if word.startswith("-")} <= set(re.findall(r"--[\w-]+", capsys.readouterr().out))
+
+
+def test_whatever_else_is_only_named_is_no_program_of_ours() -> None:
+    asked = {"narrowdown", "make", "pip", "dask", "polygraphy", "python"}
+    assert {command.words[0] for command in PARSED} - asked == {"git", "chmod", "trtexec"}
+
+
+def test_every_engine_that_is_spelt_out_is_one() -> None:
+    """``NAME:key=value,...`` between backticks or behind ``--engine`` in a block: every option and value is one."""
+    names = "|".join(options.DECLARED)
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for spec in re.findall(rf"(?:`|--(?:engine|reference) )((?:{names}):[\w=+,.:/-]+)", text):
+            options.values(parse_spec(spec.rstrip(".:,")))
+
+
+def test_every_variable_of_the_environment_is_read_somewhere() -> None:
+    told = {name for page in PAGES for name in re.findall(r"NARROWDOWN_[A-Z_]+", page.read_text(encoding="utf-8"))}
+    folders = [ROOT / "tests", *(Path(m.__file__ or "").parent for m in map(__import__, ("wizard", "engines")))]
+    files = [path for folder in folders for path in folder.rglob("*.py") if path.parent != Path(__file__).parent]
+    source = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    assert [name for name in sorted(told) if f'"{name}"' not in source] == []
+
+
+# What is run
 
 
 Shell = Callable[[str], subprocess.CompletedProcess[str]]
@@ -144,10 +181,18 @@ Shell = Callable[[str], subprocess.CompletedProcess[str]]
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Runs a line in a folder that holds what the pages speak of, with sessions of its own."""
     folder = tmp_path_factory.mktemp("docs")
-    for name in ("shapes_cnn.onnx", "shapes_cnn_in.npz"):
-        shutil.copy(MODELS / name, folder / name)
-    page = (ROOT / "docs" / "flows.md").read_text(encoding="utf-8")
-    (folder / "my-flow.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0], encoding="utf-8")
+    names = {
+        "shapes_cnn.onnx": ("shapes_cnn.onnx", "model.onnx"),
+        "shapes_cnn_in.npz": ("shapes_cnn_in.npz", "batch.npz"),
+    }
+    for source, copies in names.items():
+        for name in copies:
+            shutil.copy(MODELS / source, folder / name)
+    flow, answers, *_ = re.findall(
+        r"```yaml\n(.*?)```", (ROOT / "docs/flows.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    (folder / "my-flow.yaml").write_text(flow, encoding="utf-8")
+    (folder / "answers.yaml").write_text(answers, encoding="utf-8")
     surroundings = {
         **os.environ,
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
@@ -157,9 +202,9 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
         "PYTHONSAFEPATH": "1",
     }
 
-    def run(line: str) -> subprocess.CompletedProcess[str]:
+    def run(line: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            ["sh", "-c", line], cwd=folder, env=surroundings, capture_output=True, text=True, check=False
+            ["sh", "-c", line], cwd=folder, env=surroundings, input=stdin, capture_output=True, text=True, check=False
         )  # fmt: skip
         assert "Traceback" not in done.stdout + done.stderr, (line, done.stderr)
         return done
@@ -173,39 +218,121 @@ def still(text: str) -> str:
 
 
 def test_the_tutorial_does_what_it_says(shell: Shell) -> None:
-    """Its commands, as they stand, end as it says and print what it shows; then README's, on the session they made."""
-    page = (ROOT / TUTORIAL).read_text(encoding="utf-8")
+    """Its commands, as they stand, end as it says; so does all that other pages do with a session, on the one that they
+    made. What any page shows as printed is among what was."""
     said = ""
-    for line in (line for page, line in SHOWN if page == TUTORIAL):
-        done = shell(line)
-        assert done.returncode == expected(line), (line, done.stdout, done.stderr)
+    ran = of("tutorial")
+    for command in ran:
+        done = shell(command.line)
+        assert done.returncode == command.exit, (command.line, done.stdout, done.stderr)
         said += done.stdout + done.stderr
-    printed = still(said)
-    told = [line for block in re.findall(r"```text\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
-    assert len(told) > 20
-    assert [line for line in told if still(line) not in printed] == []
-    ours = [
-        shlex.join(words(line.replace("SESSION", "bug")))
-        for page, line in SHOWN
-        if page == "README.md" and "SESSION" in line
-    ]
-    assert len(ours) == 4
-    for line in set(ours) - {shlex.join(words(line)) for page, line in SHOWN if page == TUTORIAL}:
+    done_before = {shlex.join(command.words) for command in ran}
+    for line, code in on_the_session(of("session")).items():
+        if line in done_before:
+            continue
         done = shell(line)
-        assert done.returncode == 0, (line, done.stdout, done.stderr)
+        assert done.returncode == code, (line, done.stdout, done.stderr)
+        said += done.stdout
+        if line.endswith("--display json"):
+            told = [json.loads(line) for line in done.stdout.splitlines()]
+            assert {row["kind"] for row in told} <= {e.__struct_config__.tag for e in get_args(AnyEvent)} | {"progress"}
+            assert set(told[-1]) == {"kind", *Snapshot.__struct_fields__, "watching", "holder", "free"}
+    printed = still(said)
+    # README's is of another demo, whose files are each machine's own.
+    pages = {path.name: path.read_text(encoding="utf-8") for path in PAGES if path.parent.name == "docs"}
+    shown = {n: "".join(re.findall(r"```text\n(.*?)```", text, re.DOTALL)).splitlines() for n, text in pages.items()}
+    assert len(shown["tutorial.md"]) > 20
+    assert sum(map(bool, shown.values())) > 5
+    assert [(name, line) for name, lines in shown.items() for line in lines if still(line) not in printed] == []
+
+
+def on_the_session(commands: Sequence[Shown]) -> dict[str, int]:
+    """Each as a line that works on the tutorial's session, with the exit status that it promises; each line once."""
+    lines = {}
+    for number, command in enumerate(commands):
+        words = completed(command.words[1:], f"written-{number}")
+        assert words is not None
+        names = {"SESSION": "bug", "NODE": "workaround", "case/": f"case-{number}"}
+        here = [names.get(word, word.replace("/var/lib/node_exporter/", "")) for word in words]
+        lines.setdefault(shlex.join(["narrowdown", *here]), command.exit)
+    return lines
+
+
+@pytest.mark.slow
+def test_a_session_is_resumed_in_every_way_that_is_shown(shell: Shell) -> None:
+    """From its end, back from a question, with a copy: each comes to the same end."""
+    begun = shell(of("tutorial")[0].line)
+    assert begun.returncode == 0, begun.stderr
+    lines = on_the_session(of("resume"))
+    assert len(lines) >= 4
+    for line, code in lines.items():
+        done = shell(line)
+        assert (done.returncode, "right on 16 of 16 samples" in done.stdout) == (code, True), (
+            line,
+            done.stdout,
+            done.stderr,
+        )
 
 
 def test_the_page_about_tolerance_does_what_it_says(shell: Shell) -> None:
-    lines = [line for page, line in SHOWN if page == "docs/tolerance.md"]
+    lines = of("tolerance")
     assert len(lines) == 2
-    for line in lines:
-        done = shell(line)
-        assert done.returncode == expected(line), (line, done.stdout, done.stderr)
+    for command in lines:
+        done = shell(command.line)
+        assert done.returncode == command.exit, (command.line, done.stdout, done.stderr)
 
 
 def test_what_answers_at_once_does(shell: Shell) -> None:
-    lines = [line for _, line in SHOWN if words(line)[:2] == ["narrowdown", "flow"]]
-    assert len(lines) >= 2
-    for line in lines:
-        done = shell(line)
+    lines = {shlex.join(["narrowdown", *(completed(c.words[1:], "") or [])]) for c in of("at once")}
+    assert len(lines) >= 5
+    for line in sorted(lines):
+        done = shell(line.replace("COMMAND", "step").replace("FILE", "my-flow.yaml"))
         assert (done.returncode, bool(done.stdout)) == (0, True), (line, done.stderr)
+
+
+@pytest.mark.slow
+def test_what_looks_at_the_machine_runs(shell: Shell) -> None:
+    for line in sorted({shlex.join(command.words) for command in of("surveys")}):
+        done = shell(line)
+        assert (done.returncode, "onnxruntime" in done.stdout) == (0, True), (line, done.stderr)
+
+
+@pytest.mark.slow
+def test_whole_routes_come_to_an_end(shell: Shell) -> None:
+    """With the model of the tutorial; a person's answers are Enter each time."""
+    for number, command in enumerate(of("routes")):
+        words = completed(command.words[1:])
+        assert words is not None
+        names = {"MODEL": "model.onnx", "FILE": "answers.yaml"}
+        line = shlex.join(["narrowdown", *(names.get(word, word) for word in words), "--session", f"route-{number}"])
+        done = shell(line, "\n" * 40)
+        assert done.returncode == command.exit, (command.page, line, done.stdout, done.stderr)
+        assert done.stdout.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_demo_that_is_shown_comes_to_its_end(shell: Shell) -> None:
+    """``make demo`` without its installing, which needs the network: with the environment that the tests run in."""
+    lines = set()
+    for command in of("demos"):
+        words = command.words
+        if words[0] == "make":
+            if not MAKEFILE.exists():
+                continue
+            words = [*words[:1], "-C", str(ROOT), "-o", f"{sys.prefix}/.demo", *words[1:], f"VENV={sys.prefix}"]
+        lines.add(shlex.join(words))
+    for line in sorted(lines):
+        done = shell(line)
+        assert done.returncode == 0, (line, done.stdout[-3000:], done.stderr)
+        assert "workaround" in done.stdout
+
+
+@pytest.mark.slow
+def test_pytest_finds_what_it_is_told_to_run() -> None:
+    for command in of("collected"):
+        done = subprocess.run(
+            [sys.executable, "-m", *command.words, "--collect-only", "-q", "-p", "no:cacheprovider"], cwd=ROOT,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, (command.line, done.stdout)

@@ -7,7 +7,8 @@ import argparse
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -18,11 +19,19 @@ import engines as engine_room
 import wizard
 from engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION
 from engines.compare.tolerance import ULPS
+from engines.compare.values import Values
+from engines.data.tactic_replay import Suspect
 from engines.options import DECLARED, Option
 from engines.steps.registry import STEPS
+from engines.workers.pool import Slot
 from wizard.cli import exits
 from wizard.cli.arguments import DEMOS, Parser, parser
-from wizard.session import events
+from wizard.problem import Problem
+from wizard.report import document
+from wizard.report.vicinity import Spot, Vicinity
+from wizard.runner import replay
+from wizard.runner.progress import Snapshot
+from wizard.session import events, folder
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- generated: {} -->\n\n", "\n\n<!-- end -->"
@@ -30,6 +39,19 @@ BEGIN, END = "<!-- generated: {} -->\n\n", "\n\n<!-- end -->"
 
 def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", r"\|")
+
+
+def held_to(path: Path, part: str, made: str) -> None:
+    """The part of a page between its marks is this text; with NARROWDOWN_WRITE_DOCS it becomes it."""
+    text = path.read_text(encoding="utf-8")
+    head, begin, rest = text.partition(BEGIN.format(part))
+    written, end, tail = rest.partition(END)
+    assert begin, f"{path.name} has no place for {part}"
+    assert end, f"{path.name} has no end of {part}"
+    if os.environ.get("NARROWDOWN_WRITE_DOCS"):
+        path.write_text(f"{head}{begin}{made}{end}{tail}", encoding="utf-8")
+        return
+    assert written == made, "the page is older than the code: NARROWDOWN_WRITE_DOCS=1 pytest tests/docs"
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -131,6 +153,97 @@ def remarks(struct: type) -> dict[str, str]:
     return said
 
 
+def several(values: str) -> str:
+    """More than one of such values."""
+    plain = {"text": "texts", "number": "numbers", "whole number": "whole numbers", "a mapping": "mappings"}
+    return plain.get(values, values.replace("a list of", "lists of"))
+
+
+def in_json(annotation: Any, titles: Mapping[Any, str]) -> str:
+    """A field's type as a reader of the JSON meets it. ``titles``: the tables of the page, by struct."""
+    inner = partial(in_json, titles=titles)
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return ", ".join(f"`{c}`" for c in parts)
+    if origin is tuple and parts[1:] not in ((...,), ()):
+        return f"a list of {len(parts)} {several(inner(parts[0]))}"
+    if origin in (tuple, list):
+        return f"a list of {several(inner(parts[0]))}"
+    if origin is dict:
+        return "a mapping" if parts[1] is Any else f"a mapping to {several(inner(parts[1]))}"
+    if parts:  # float | None
+        told = ["`null`" if p is type(None) else inner(p) for p in parts if p is not int or float not in parts]
+        return " or ".join(told)
+    if annotation in titles:
+        return f"[{titles[annotation]}](#{titles[annotation]})"
+    plain = {str: "text", Path: "text", int: "whole number", float: "number", bool: "`true` or `false`", Any: "any"}
+    return plain[annotation]
+
+
+def records(text: str, structs: Mapping[str, type[msgspec.Struct]], *, defaults: bool) -> str:
+    """A table a struct. What a field means stands in the source where there is a remark, else it is taken over from the page."""
+    titles = {struct: title for title, struct in structs.items()}
+    parts = []
+    for title, struct in structs.items():
+        section = text.partition(f"### {title}\n")[2].partition("\n### ")[0].partition(END)[0]
+        lines = re.findall(r"^\| `(\w+)` \|(.*)\|$", section, re.MULTILINE)
+        kept = {name: re.split(r"(?<!\\)\|", cells)[-1].strip().replace(r"\|", "|") for name, cells in lines}
+        said = remarks(struct)
+        rows = []
+        for field in msgspec.structs.fields(struct):
+            means = said.get(field.name) or kept.get(field.name, "")
+            assert means, f"what does {title}'s '{field.name}' mean? Write it into the table"
+            default = msgspec.NODEFAULT if not defaults else field.default
+            left = "" if default is msgspec.NODEFAULT else written(default)
+            if defaults and field.default_factory is not msgspec.NODEFAULT:
+                left = written(field.default_factory())
+            name, values = f"`{field.name}`", in_json(field.type, titles)
+            rows.append((name, values, left, means) if defaults else (name, values, means))
+        head = ("field", "values", "default", "what it is") if defaults else ("field", "values", "what it is")
+        parts.append(f"### {title}\n\n{table(head, rows)}")
+    return "\n\n".join(parts)
+
+
+SESSION = {"session": folder.Description, "problem": Problem}
+PROGRESS = {"progress": Snapshot, "worker": Slot}
+REPORT = {
+    "report": document.Report,
+    "culprit": document.Culprit,
+    "vicinity": Vicinity,
+    "spot": Spot,
+    "values": Values,
+    "workaround": document.Workaround,
+    "stop": document.Stop,
+    "depth": document.Depth,
+    "search": document.Search,
+    "look": document.Look,
+    "ruled-out": document.RuledOut,
+    "layer": document.QuantizedLayer,
+}
+LISTED = {"summary": folder.Summary}
+REPLAYED = {"row": replay.Row}
+SUSPECTED = {"suspect": Suspect}
+
+
+@pytest.mark.parametrize(
+    ("page", "part", "structs", "defaults"),
+    [
+        ("session-format", "session.json", SESSION, True),
+        ("session-format", "progress.json", PROGRESS, False),
+        ("json", "report", REPORT, False),
+        ("json", "sessions", LISTED, False),
+        ("json", "replay", REPLAYED, False),
+        ("json", "diff-tactics", SUSPECTED, False),
+    ],
+)
+def test_the_page_holds_what_is_written_as_json(
+    page: str, part: str, structs: Mapping[str, type[msgspec.Struct]], defaults: bool
+) -> None:
+    path = DOCS / f"{page}.md"
+    text = path.read_text(encoding="utf-8")
+    held_to(path, part, records(text.partition(BEGIN.format(part))[2], structs, defaults=defaults))
+
+
 def written(value: Any) -> str:
     """A default as a flow file would say it; empty text as nothing."""
     if value == "" and isinstance(value, str):
@@ -161,16 +274,7 @@ def steps() -> str:
 
 @pytest.mark.parametrize(("page", "made"), [("cli", command_line), ("engines", engines), ("steps", steps)])
 def test_the_page_holds_what_the_code_declares(page: str, made: Callable[[], str]) -> None:
-    path = DOCS / f"{page}.md"
-    text = path.read_text(encoding="utf-8")
-    head, begin, rest = text.partition(BEGIN.format(page))
-    written, end, tail = rest.partition(END)
-    assert begin, f"{path.name} has no place for it"
-    assert end, f"{path.name} has no end of it"
-    if os.environ.get("NARROWDOWN_WRITE_DOCS"):
-        path.write_text(f"{head}{begin}{made()}{end}{tail}", encoding="utf-8")
-        return
-    assert written == made(), "the page is older than the code: NARROWDOWN_WRITE_DOCS=1 pytest tests/docs"
+    held_to(DOCS / f"{page}.md", page, made())
 
 
 def test_every_field_of_an_outcome_means_something() -> None:
@@ -232,7 +336,9 @@ def test_every_page_is_in_the_index_and_every_link_leads_somewhere() -> None:
     pages = sorted(DOCS.glob("*.md"))
     index = (DOCS / "README.md").read_text(encoding="utf-8")
     assert [p.name for p in pages if p.name != "README.md" and f"({p.name})" not in index] == []
-    for page in (*pages, DOCS.parent / "README.md"):
+    root = DOCS.parent
+    assert "(SECURITY.md)" in (root / "README.md").read_text(encoding="utf-8")
+    for page in (*pages, root / "README.md", root / "SECURITY.md"):
         text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         for link in re.findall(r"\]\(([^)\s]+)\)", text):
             place, _, part = link.partition("#")

@@ -1,7 +1,6 @@
 """The recipe of docs/ci.md and its workflow: their own commands, run as they stand."""
 
 import os
-import re
 import subprocess
 import sys
 import zipfile
@@ -10,15 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.docs.shown import of
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-
-
-def commands() -> list[tuple[str, int]]:
-    """(command line, exit status) of each line in the page's shell blocks."""
-    blocks = re.findall(r"```sh\n(.*?)```", (DOCS / "ci.md").read_text(), re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines()]
-    return [(line.partition("#")[0].strip(), int(line.rpartition("exit ")[2])) for line in lines]
 
 
 @pytest.mark.slow
@@ -27,18 +21,18 @@ def test_the_page_does_what_it_says(shapes: tuple[Path, Path], surroundings: dic
     model.rename(tmp_path / "model.onnx")
     inputs.rename(tmp_path / "inputs.npz")
     path = f"{Path(sys.executable).parent}{os.pathsep}{surroundings['PATH']}"
-    found = commands()
-    assert len(found) == 6
-    for line, code in found:
+    found = of("ci")
+    assert len(found) == 8
+    for command in found:
         done = subprocess.run(
-            ["sh", "-c", line],
+            ["sh", "-c", command.line],
             cwd=tmp_path,
             env={**surroundings, "PATH": path},
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == code, (line, done.stdout, done.stderr)
+        assert done.returncode == command.exit, (command.line, done.stdout, done.stderr)
 
 
 def test_the_workflow_fails_while_a_case_does(inside, surroundings: dict[str, str], tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A quantized model from the command line: the flow, its report, the step's object, what is said of wrong files."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import onnx
 import pytest
 
 from engines.data.scaled_apart import quantize
+from tests.docs.shown import of
 
 from . import tiny
 
@@ -71,6 +73,23 @@ def test_the_flow_ends_with_the_layers_to_leave_in_float(narrowdown, products, t
     again = narrowdown("replay", session)
     assert again.code == 0, again.out + again.err
     assert narrowdown("replay", session, "--dry").code == 0
+
+
+@pytest.mark.slow
+def test_the_page_does_what_it_says(narrowdown, products, tmp_path) -> None:
+    """docs/quantization.md: its commands run as they stand, and its object has the fields that the page lists."""
+    products[2].rename(tmp_path / "real.npz")
+    commands = of("quantization")
+    assert len(commands) == 2
+    for command in commands:
+        ran = narrowdown(*command.words[1:])
+        assert ran.code == command.exit, ran.out[-3000:] + ran.err
+    page = (Path(__file__).parents[2] / "docs/quantization.md").read_text(encoding="utf-8")
+    (told,) = re.findall(r"^(\{\"outcome\".*?\})$", page, re.DOTALL | re.MULTILINE)
+    found = ran.json()
+    rows = found.pop("layers")
+    assert set(re.findall(r'"(\w+)":', told.partition('"layers"')[0])) == set(found)
+    assert set(re.findall(r'"(\w+)"', told.partition('"layers"')[2])) == set(rows[0])
 
 
 def test_the_flow_without_a_float_model_bypasses_the_pairs(narrowdown, products, tmp_path) -> None:

@@ -1,0 +1,196 @@
+"""The commands that README.md, SECURITY.md and docs/ show, and what is done with each.
+
+A *shown* command is a line of a ``sh`` block, or words between backticks that begin with a program, or with a command
+of ``narrowdown`` (`` `show --canonical` ``). Each belongs to one class: a scene, which is a test that runs it; or it is
+only parsed, and the reason is said. ``SCENES`` names the tests, ``RULES`` the class of each. Nothing else may be shown.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from fnmatch import fnmatchcase
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+from wizard.cli.arguments import parse
+from wizard.cli.exits import Refusal
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")))
+PROGRAMS = (
+    "narrowdown", "make", "pip", "python", "pytest", "polygraphy", "trtexec", "dask", "git", "chmod", "rsync", "sh", "cd", "cp",
+    "curl", "wget", "docker", "conda", "uv", "apt", "apt-get", "nvidia-smi",
+)  # fmt: skip
+VERBS = (
+    "open", "run", "resume", "watch", "replay", "report", "export", "sessions", "show", "engines", "diff-tactics", "flow", "step",
+    "demo",
+)  # fmt: skip
+
+# Scene -> the test that runs every command of it.
+SCENES = {
+    "tutorial": "tests/docs/test_commands.py::test_the_tutorial_does_what_it_says",
+    "session": "tests/docs/test_commands.py::test_the_tutorial_does_what_it_says",
+    "resume": "tests/docs/test_commands.py::test_a_session_is_resumed_in_every_way_that_is_shown",
+    "tolerance": "tests/docs/test_commands.py::test_the_page_about_tolerance_does_what_it_says",
+    "at once": "tests/docs/test_commands.py::test_what_answers_at_once_does",
+    "surveys": "tests/docs/test_commands.py::test_what_looks_at_the_machine_runs",
+    "routes": "tests/docs/test_commands.py::test_whole_routes_come_to_an_end",
+    "demos": "tests/docs/test_commands.py::test_every_demo_that_is_shown_comes_to_its_end",
+    "collected": "tests/docs/test_commands.py::test_pytest_finds_what_it_is_told_to_run",
+    "ci": "tests/e2e/test_ci_recipe.py::test_the_page_does_what_it_says",
+    "polygraphy": "tests/e2e/test_polygraphy_page.py::test_every_shown_command_runs",
+    "quantization": "tests/e2e/test_quantized_models.py::test_the_page_does_what_it_says",
+}
+
+# (page, the command's beginning, scene or, after "parsed: ", why it is not run). A page is a glob; "" begins every command.
+RULES = (
+    ("docs/tutorial.md", "narrowdown demo", "demos"),
+    ("docs/tutorial.md", "", "tutorial"),
+    ("docs/tolerance.md", "", "tolerance"),
+    ("docs/ci.md", "", "ci"),
+    ("docs/polygraphy.md", "narrowdown open", "parsed: a person at a terminal, as README's, which the scene 'routes' answers"),
+    ("docs/polygraphy.md", "polygraphy run model.onnx --trt", "parsed: a GPU; Polygraphy makes the script of it"),
+    ("docs/polygraphy.md", "polygraphy debug build", "parsed: a GPU"),
+    ("docs/polygraphy.md", "polygraphy debug precision", "parsed: a GPU"),
+    ("docs/polygraphy.md", "polygraphy inspect diff-tactics", "parsed: TensorRT, even to read its files"),
+    ("docs/polygraphy.md", "step ", "parsed: the name of a command that the page shows whole"),
+    ("docs/polygraphy.md", "", "polygraphy"),
+    ("docs/quantization.md", "narrowdown demo", "demos"),
+    ("docs/quantization.md", "narrowdown step quantization --json", "parsed: the page shows it whole above"),
+    ("docs/quantization.md", "", "quantization"),
+    ("docs/tensorrt.md", "narrowdown engines", "surveys"),
+    ("docs/tensorrt.md", "narrowdown run MODEL --flow build-failure", "parsed: the extra rtx, which is no part of the tests' "
+     "environment; tests/e2e/test_build_failure.py walks the flow"),
+    ("docs/tensorrt.md", "pip install", "parsed: the network, and GBs of wheels"),
+    ("docs/tensorrt.md", "polygraphy ", "parsed: a GPU"),
+    ("docs/tensorrt.md", "trtexec", "parsed: a GPU; a program without a parser that could be asked"),
+    ("docs/tensorrt.md", "pytest -m gpu", "collected"),
+    ("docs/tensorrt.md", "python tests/gpu/", "parsed: a GPU"),
+    ("docs/tensorrt.md", "python -m tests.gpu", "parsed: a GPU"),
+    ("docs/tensorrt.md", "replay", "parsed: a GPU"),
+    ("docs/tensorrt.md", "step", "parsed: a GPU"),
+    ("docs/clusters.md", "pip install", "parsed: the network"),
+    ("docs/clusters.md", "dask ", "parsed: runs until it is stopped; tests/cluster starts both"),
+    ("docs/clusters.md", "narrowdown run", "parsed: hosts with GPUs; tests/cluster runs sessions on hosts with none"),
+    ("docs/clusters.md", "narrowdown engines", "surveys"),
+    ("docs/clusters.md", "pytest -m", "collected"),
+    ("*", "git ", "parsed: the network, and where from is the reader's affair"),
+    ("*", "chmod", "parsed: half a command, for a file of the reader's"),
+    ("*", "make demo", "demos"),
+    ("*", "make ", "parsed: minutes to hours, or the very suite that this is a part of; make itself says what it would run"),
+    ("*", "pip install", "parsed: the network"),
+    ("*", "pytest -m", "collected"),
+    ("*", "polygraphy run", "parsed: the name of a command, as a row of a table"),
+    ("*", "polygraphy surgeon extract", "parsed: the name of a command"),
+    ("*", "python -m wizard.flow.schema", "parsed: it rewrites the shipped schema; tests/wizard/flow holds that to the code"),
+    ("README.md", "narrowdown open", "routes"),
+    ("docs/flows.md", "narrowdown run", "routes"),
+    ("docs/reference.md", "narrowdown run", "routes"),
+    ("docs/case.md", "narrowdown step reduce", "routes"),
+    ("docs/json.md", "narrowdown step reduce", "routes"),
+    ("docs/json.md", "narrowdown diff-tactics", "parsed: folders of replays, with which docs/polygraphy.md has it run"),
+    ("docs/tactic.md", "narrowdown diff-tactics", "parsed: folders of replays, with which docs/polygraphy.md has it run"),
+    ("docs/tactic.md", "step repeat", "parsed: TensorRT, which alone leaves such files"),
+    ("*", "narrowdown demo", "demos"),
+    ("*", "narrowdown engines", "surveys"),
+    ("*", "narrowdown flow", "at once"),
+    ("*", "narrowdown sessions", "at once"),
+    ("*", "narrowdown --", "at once"),
+    ("*", "narrowdown COMMAND --help", "at once"),
+    ("*", "narrowdown resume", "resume"),
+    *(("*", f"narrowdown {verb}", "session") for verb in ("report", "export", "replay", "show", "watch")),
+)  # fmt: skip
+
+
+class Shown(NamedTuple):
+    """``line`` as it stands, on one line; ``block``: whether it is a line of a ``sh`` block."""
+
+    page: str
+    line: str
+    block: bool
+
+    @property
+    def words(self) -> list[str]:
+        """Without its remark and without variables set before it; ``narrowdown`` first where only its command is named."""
+        told = shlex.split(self.line, comments=True)
+        while told and re.fullmatch(r"[A-Z_]+=.*", told[0]):
+            told = told[1:]
+        return ["narrowdown", *told] if told and told[0] in VERBS else told
+
+    @property
+    def exit(self) -> int:
+        """The exit status that its remark promises; 0 where it says nothing."""
+        said = re.search(r"# exit (\d+)", self.line)
+        return int(said[1]) if said else 0
+
+
+def _is_command(text: str) -> bool:
+    """Whether words between backticks are a command: a program with words behind it (a name alone is a name), or a command of
+    ours with words that ``narrowdown`` knows."""
+    try:
+        words = Shown("", text, False).words
+    except ValueError:  # a quote that is never closed: prose
+        return False
+    if not words or len(text.split()) < 2 or words[0] not in PROGRAMS or "{{" in text or "..." in text:
+        return False
+    return text.split()[0] not in VERBS or completed(words[1:]) is not None
+
+
+def completed(words: Sequence[str], target: str = "OUT") -> list[str] | None:
+    """The words with what running text leaves out: what a command works on, and where it writes (``target``). None where
+    ``narrowdown`` does not know them."""
+    on = {"open": "MODEL", "run": "MODEL", "step": "MODEL", "flow": "FILE"}.get(words[0], "SESSION") if words else ""
+    place = 2 if words and words[0] in ("step", "flow") else 1
+    # What it works on stands where it can be missing without anybody noticing, so it is tried first.
+    for named, written in (([on], []), ([], []), ([on], ["-o", target]), ([], ["-o", target])):
+        whole = [*words[:place], *filter(None, named), *words[place:], *written]
+        try:
+            with redirect_stdout(StringIO()):
+                parse(whole)
+        except Refusal:
+            continue
+        except SystemExit:  # --help, --version
+            pass
+        return whole
+    return None
+
+
+def shown() -> tuple[Shown, ...]:
+    """Every command, in the order of the pages; in a page the blocks first."""
+    found: list[Shown] = []
+    for path in PAGES:
+        page, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+            lines = block.replace("\\\n", " ").splitlines()
+            found += [Shown(page, line, True) for line in lines if line.strip() and not line.startswith("#")]
+        prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        inline = (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose))
+        found += [Shown(page, code, False) for code in dict.fromkeys(inline) if _is_command(code)]
+    return tuple(found)
+
+
+SHOWN = shown()
+
+
+def kind(command: Shown) -> str:
+    """Its scene, ``parsed: reason``, or "" where no rule fits."""
+    rule = rule_of(command)
+    return rule[2] if rule else ""
+
+
+def rule_of(command: Shown) -> tuple[str, str, str] | None:
+    """The rule that holds for it. One that begins with a command of ours is for those that stand without ``narrowdown``."""
+    plain = " ".join(command.words)
+    for rule in RULES:
+        page, start, _ = rule
+        line = command.line if start.split(" ")[0] in VERBS else plain
+        if fnmatchcase(command.page, page) and line.startswith(start):
+            return rule
+    return None
+
+
+def of(scene: str) -> list[Shown]:
+    """The commands that this scene's test has to run."""
+    return [command for command in SHOWN if kind(command) == scene]
