@@ -22,6 +22,7 @@ from engines.spec import parse
 # outputs. check: the user's own checker.
 Kind: TypeAlias = Literal["import", "read", "whole", "watched", "other", "alone", "part", "effect", "check"]
 RECENT = 8  # probes of a kind that its price is taken from: a machine is busier now than it was before
+SCORED = 1.25  # times its build and its runs that a probe takes, with scores and messages
 LINE = 8 << 10  # bytes that a probe leaves in the journal, in its log and among the artifacts
 # Where none of a kind has been measured: about so many times what the first of these takes that was, one row at a time. Seen on
 # magika, sort, shapes, a quantized network and ResNet-50, beside the whole model: watched 2 to 4, alone 2 to 5, a part 0.1 to
@@ -37,7 +38,8 @@ BESIDE: Mapping[Kind, tuple[tuple[Kind, float], ...]] = {
 
 class Work(msgspec.Struct, frozen=True):
     """Probes of one kind. ``rows``: what each feeds, 0 unknown; ``runs``: of each build. ``ahead``: free slots take part.
-    ``times``: each takes so many times what is usual for its kind."""
+    ``times``: each takes so many times what is usual for its kind. ``fresh``: of a model or a sample that the reference has not
+    been run on yet."""
 
     kind: Kind
     probes: int = 1
@@ -45,6 +47,7 @@ class Work(msgspec.Struct, frozen=True):
     runs: int = 1
     ahead: bool = False
     times: float = 1.0
+    fresh: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -88,13 +91,22 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A probe that was measured: what it took, and for what."""
+    """A probe that was measured: what it took, and for what. ``cold``: the reference was run for it too, for the first time;
+    ``build_seconds`` and ``run_seconds`` are the engine's own."""
 
     kind: Kind
     rows: int
     runs: int
     seconds: float
     run_seconds: float = 0.0
+    build_seconds: float = 0.0
+    cold: bool = False
+
+    @property
+    def again(self) -> float:
+        """Seconds of the same probe with the reference's values there."""
+        engine = SCORED * (self.build_seconds + self.run_seconds)
+        return min(self.seconds, engine) if self.cold and engine else self.seconds
 
 
 class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -143,11 +155,16 @@ def _each(work: Work, like: Sequence[Seen]) -> float | None:
     cost a run each."""
     if not like:
         return None
+    # What ran cold tells less of what will not.
+    like = [s for s in like if s.cold == work.fresh] or like
     at: dict[int, list[Seen]] = {}
     for s in like:
         at.setdefault(s.rows, []).append(s)
     rows = work.rows or max(at)
-    took = {n: statistics.median(s.seconds for s in found[-RECENT:]) for n, found in at.items()}
+    took = {
+        n: statistics.median_low([s.seconds if work.fresh else s.again for s in found[-RECENT:]])
+        for n, found in at.items()
+    }
     below, above = max((n for n in took if n <= rows), default=0), min((n for n in took if n >= rows), default=0)
     if below and above:
         single = took[below] + (took[above] - took[below]) * (rows - below) / max(1, above - below)
@@ -155,7 +172,7 @@ def _each(work: Work, like: Sequence[Seen]) -> float | None:
         nearest = below or above
         single = took[nearest] * math.sqrt(rows / nearest)
     usual = statistics.median(s.runs for s in like)
-    a_run = statistics.median(s.run_seconds / max(1, s.runs * s.rows) for s in like)
+    a_run = statistics.median_low([s.run_seconds / max(1, s.runs * s.rows) for s in like])
     return max(0.0, single + (work.runs - usual) * a_run * rows)
 
 
@@ -191,15 +208,20 @@ def seen(
     reference: str,
     infos: Sequence[SampleInfo],
     nodes: int,
+    met: set[tuple[str, str, str]] | None = None,
 ) -> tuple[Seen, ...]:
-    """What the probes of a session took, those that worked. ``measured``: probe, answer, seconds on the wall."""
+    """What the probes of a session took, those that worked. ``measured``: probe, answer, seconds on the wall. ``met``: model,
+    sample and reference of those before; more are added."""
+    met = set() if met is None else met
     found = []
     for probe, m, seconds in measured:
         what = kind(probe, engine, reference, nodes)
         if what is None or m.status != "ok" or seconds <= 0:
             continue
         fed: Any = getattr(probe, "samples", None)
-        found.append(
-            Seen(what, rows(fed, infos) if fed else 1, max(1, getattr(probe, "runs", 1)), seconds, m.run_seconds)
-        )
+        asked = {(probe.model, sample, probe.reference) for sample in fed} if isinstance(probe, Measure) else set()
+        cold = what == "whole" and not asked <= met
+        met |= asked
+        fed_rows, runs = rows(fed, infos) if fed else 1, max(1, getattr(probe, "runs", 1))
+        found.append(Seen(what, fed_rows, runs, seconds, m.run_seconds, m.build_seconds, cold))
     return tuple(found)

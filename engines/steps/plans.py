@@ -36,7 +36,8 @@ JUDGED = (
 SHRINKS = 7  # edits that are tried on what is left of a case
 GROWN = 6  # probes for each node of a group: it is grown first, then each of its nodes is left out
 LARGER = 3.0  # times that a part of several nodes takes what a node alone does
-EFFECTS = 12  # of so many nodes, one adds an error whose effect is worth asking for
+EFFECTS = 12  # of so many nodes, one adds an error whose effect is worth asking for, below FP32
+FEW = 4  # and of all of them, in FP32, where rounding is far below what is allowed
 # Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
 # delta debugging leaves each out once or twice; else the set is grown first, and more samples join.
 FITTING, GROWING = 2, 12
@@ -61,8 +62,8 @@ def compare(ctx: StepContext, size: Size) -> Plan:
 
 def sanitize(ctx: StepContext, size: Size) -> Plan:
     """Clean up, all samples of the new model, the worst row alone; its reference values are captured anew."""
-    row = (_one(ctx),) if "/" in ctx.findings.sample else ()
-    return Plan((Work("read"), _all(ctx, ctx.findings.looks), *row), size.captured + min(size.weights, FOLDED))
+    row = (_fresh(_one(ctx)),) if "/" in ctx.findings.sample else ()
+    return Plan((Work("read"), _fresh(_all(ctx, ctx.findings.looks)), *row), size.captured + min(size.weights, FOLDED))
 
 
 def inputs(ctx: StepContext, _size: Size) -> Plan:
@@ -104,7 +105,9 @@ def layerwise(ctx: StepContext, size: Size) -> Plan:
     the worst nodes, at most ``most_suspects``: of every node and then of every part of the model, where the tolerance is so
     strict that rounding alone is over a tenth of it."""
     params = msgspec.convert(dict(ctx.params), LayerwiseParams)
-    effects = min(params.most_suspects, size.nodes) + PARTS if _strict(ctx) else max(4, size.nodes // EFFECTS)
+    rule = ctx.findings.criterion
+    usual = FEW if rule is not None and rule.precision == "fp32" else max(FEW, size.nodes // EFFECTS)
+    effects = min(params.most_suspects, size.nodes) + PARTS if _strict(ctx) else usual
     works = (
         Work("read"),
         Work("watched", _batches(size, params.batch_bytes), _row(ctx)),
@@ -240,6 +243,11 @@ def _all(ctx: StepContext, runs: int = 1, probes: int = 1, *, real: bool = False
 def _one(ctx: StepContext, probes: int = 1, runs: int = 1) -> Work:
     """The whole model on the sample that the search works on."""
     return Work(_whole(ctx), probes, _row(ctx), max(1, runs))
+
+
+def _fresh(work: Work) -> Work:
+    """Of a model that the reference has not been run on."""
+    return msgspec.structs.replace(work, fresh=True)
 
 
 def _part(ctx: StepContext, probes: int, *, ahead: bool = True) -> Work:

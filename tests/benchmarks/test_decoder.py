@@ -1,6 +1,7 @@
 """A decoder of a real width whose weights lie outside the model: what a search holds in memory and writes, against the weights.
 
-One step of generation: token ids and the keys and values of earlier tokens go in, logits and the new keys and values come out.
+One step of generation: token ids and the keys and values of earlier tokens go in, logits and the new keys and values come out;
+the batch and the number of earlier tokens are open.
 Prints a table, asserts no size. Run with: pytest -m benchmark -s tests/benchmarks/test_decoder.py
 ``NARROWDOWN_BENCH_LAYERS`` sets the number of layers (51 million weights each; 4 unless told).
 """
@@ -91,8 +92,8 @@ def decoder(path: Path, layers: int) -> int:
     net = _Decoder(path.with_name("w.bin"))
     net.constant("epsilon", np.array(1e-5, np.float32))
     net.constant("root", np.array(HEAD**0.5, np.float32))
-    net.constant("split", np.array([1, 1, HEADS, HEAD], np.int64))
-    net.constant("flat", np.array([1, 1, WIDTH], np.int64))
+    net.constant("split", np.array([0, 0, HEADS, HEAD], np.int64))
+    net.constant("flat", np.array([0, 0, WIDTH], np.int64))
     x = net.add("Gather", net.weight("words", WORDS, WIDTH), "ids", name="/embedded")
     for n in range(layers):
         x = net.layer(x, n)
@@ -100,10 +101,10 @@ def decoder(path: Path, layers: int) -> int:
     size = net.file.tell()
     net.file.close()
     caches = [f"{n}.{kind}" for n in range(layers) for kind in "kv"]
-    inputs = [helper.make_tensor_value_info("ids", TensorProto.INT64, [1, 1])]
-    inputs += [faulty.value(f"past.{c}", [1, HEADS, PAST, HEAD]) for c in caches]
-    outputs = [faulty.value("logits", [1, 1, WORDS])]
-    outputs += [faulty.value(f"present.{c}", [1, HEADS, PAST + 1, HEAD]) for c in caches]
+    inputs = [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", 1])]
+    inputs += [faulty.value(f"past.{c}", ["batch", HEADS, "past", HEAD]) for c in caches]
+    outputs = [faulty.value("logits", ["batch", 1, WORDS])]
+    outputs += [faulty.value(f"present.{c}", ["batch", HEADS, "total", HEAD]) for c in caches]
     graph = helper.make_graph(net.nodes, "decoder", inputs, outputs, net.constants)
     path.write_bytes(helper.make_model(graph, opset_imports=faulty.OPSET, ir_version=8).SerializeToString())
     return size

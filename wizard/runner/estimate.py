@@ -34,6 +34,7 @@ class Experience:
         self._store = store
         self._found: dict[str, tuple[int, Seen | None]] = {}
         self._samples: tuple[SampleInfo, ...] = ()
+        self._met: set[tuple[str, str, str]] = set()
 
     def of(self, state: State, ctx: StepContext) -> tuple[Seen, ...]:
         """In the order in which they were measured."""
@@ -45,7 +46,7 @@ class Experience:
             if isinstance(probe, LoadInputs) and answer.status == "ok":
                 self._samples = tuple(msgspec.convert(answer.facts["samples"], list[SampleInfo]))
             took = ((probe, answer, known.seconds),) if probe is not None else ()
-            new = seen(took, ctx.engine, ctx.reference, self._samples, state.nodes)
+            new = seen(took, ctx.engine, ctx.reference, self._samples, state.nodes, self._met)
             self._found[name] = (known.seq, new[0] if new else None)
         return tuple(s for name in state.known if (s := self._found[name][1]) is not None)
 

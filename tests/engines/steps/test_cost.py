@@ -120,7 +120,7 @@ def test_what_a_probe_counts_as(probe: Measure, wanted: Kind | None) -> None:
 
 def test_only_what_worked_is_a_price() -> None:
     measured = [(measure(), Measurement(), 2.0), (measure(marks="1"), Measurement(status="crash"), 9.0)]
-    assert seen(measured, ENGINE, REFERENCE, SAMPLES, 10) == (Seen("whole", 1, 1, 2.0),)
+    assert seen(measured, ENGINE, REFERENCE, SAMPLES, 10) == (Seen("whole", 1, 1, 2.0, cold=True),)
     assert rows(("real:0", "random:0", "real:0/3"), SAMPLES) == 8 + 1 + 1
 
 
@@ -183,3 +183,25 @@ def test_taking_the_model_in_does_not_price_what_is_read_later() -> None:
     found = [Seen("import", 1, 1, 200.0), Seen("read", 1, 1, 0.5)]
     assert price(Work("read", 2), found) == 1.0
     assert kind(Import(path="m.onnx", digest="d"), ENGINE, REFERENCE, 10) == "import"
+
+
+def test_what_the_reference_took_is_paid_once_a_model_and_sample() -> None:
+    """The first look at a model waits for the reference too: it prices the first look at another model, and no later one."""
+    infos = (SampleInfo("real:0", "in.npz"),)
+    first, later = Measurement(build_seconds=1.0, run_seconds=3.0), Measurement(build_seconds=1.0, run_seconds=1.0)
+    probe = measure(samples=("real:0",))
+    asked = ((probe, first, 20.0), (msgspec.structs.replace(probe, attempt=1), later, 2.2))
+    met: set[tuple[str, str, str]] = set()
+    (cold,) = seen(asked[:1], ENGINE, REFERENCE, infos, 10, met)
+    (warm,) = seen(asked[1:], ENGINE, REFERENCE, infos, 10, met)
+    assert (cold.cold, cold.again, warm.cold, warm.again) == (True, 5.0, False, 2.2)
+    again, fresh = Work("whole", 1, rows=1), Work("whole", 1, rows=1, fresh=True)
+    assert [price(w, [cold]) for w in (again, fresh)] == [5.0, 20.0]
+    assert [price(w, [cold, warm]) for w in (again, fresh)] == [2.2, 20.0]
+    assert price(Work("whole", 1, rows=1, runs=5), [cold, warm]) == pytest.approx(2.2 + 4 * 1.0)
+
+
+def test_few_effects_are_expected_where_rounding_is_far_below_what_is_allowed() -> None:
+    found = msgspec.structs.replace(LOCKED, criterion=Criterion(tolerance=1e-4, precision="fp32"))
+    low, full = (PLANS["layerwise"](context(f), Size(599)).probes for f in (LOCKED, found))
+    assert low - full > 40
