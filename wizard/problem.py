@@ -2,11 +2,15 @@
 
 import msgspec
 
+CAPTURE_BYTES = 4 << 30  # on disk, unless told otherwise
+ARTIFACT_BYTES = 8 << 30
+
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Paths are absolute. ``tolerance``, ``atol`` and ``rtol`` map output names to values; ``""`` is the default for all
     outputs. ``folder``: where the user stood, for a check or a data loader script. ``artifacts``: files that a check, or a
-    build, leaves behind and that are kept."""
+    build, leaves behind and that are kept. ``capture_bytes``, ``artifact_bytes``: budgets on disk, of captured values and of
+    artifacts with logs."""
 
     model: str
     engine: str = "onnxruntime:optimization=all"
@@ -26,6 +30,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout: float = 0.0
     folder: str = ""
     artifacts: tuple[str, ...] = ()
-    capture_bytes: int = 4 << 30
+    capture_bytes: int = CAPTURE_BYTES
+    artifact_bytes: int = ARTIFACT_BYTES
     flow: str = "accuracy"  # name of a shipped flow, or an absolute path
     digests: dict[str, str] = {}  # absolute path -> sha256 of the model, inputs and scripts as first seen

@@ -11,6 +11,7 @@ import math
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -37,6 +38,7 @@ _BLOCK = 4 << 10  # bytes that the smallest file takes
 _FIRST_BATCH = 8  # tensors, while nothing is known of their sizes
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 _KEPT_BUILDS = 3
+_LEFT = 256 << 20  # bytes of the disk that captures leave to the journal and the models, or a twentieth of a small disk
 
 Array = np.ndarray[Any, Any]
 
@@ -271,7 +273,7 @@ class _Captures:
     def _write(self, tensor: int, value: Array) -> None:
         target = self._folder / f"{tensor}.npy"
         with contextlib.suppress(OSError):  # no room: it is made again when it is needed
-            if not target.exists():
+            if not target.exists() and _fits(self._store.root, value.nbytes):
                 write(target, value)
                 _spent[str(self._store.captures)] = _spent.get(str(self._store.captures), budget()) + value.nbytes
 
@@ -294,6 +296,12 @@ class _Captures:
                 total -= size
         # What other workers write meanwhile is not known here: count again after an eighth of the budget at the latest.
         _spent[root] = max(total, budget() - max(budget() // 8, 1))
+
+
+def _fits(folder: Path, bytes_: int) -> bool:
+    """Whether the disk has room for so much more, and some left. Raises ``OSError`` where there is no such folder."""
+    disk = shutil.disk_usage(folder)
+    return disk.free - bytes_ >= min(_LEFT, disk.total // 20)
 
 
 _spent: dict[str, int] = {}  # bytes of captures below a folder, as far as this process knows

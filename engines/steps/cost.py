@@ -51,10 +51,12 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """All that a step is going to ask. ``disk``: bytes that it leaves beside what its probes do; -1 unknown."""
+    """All that a step is going to ask. ``disk``: bytes that it leaves beside what its probes do; -1 unknown. ``captured``: those
+    of them that are captured values, which are kept where there is room and made again where there was none."""
 
     works: tuple[Work, ...] = ()
     disk: int = 0
+    captured: int = 0
 
     @property
     def probes(self) -> int:
@@ -75,7 +77,7 @@ class Plan(msgspec.Struct, frozen=True):
         if missing > 0:
             last = self.works[-1] if self.works else Work("part")
             works.append(msgspec.structs.replace(last, probes=missing))
-        return Plan(tuple(works), self.disk)
+        return Plan(tuple(works), self.disk, self.captured)
 
 
 class Size(msgspec.Struct, frozen=True):

@@ -57,13 +57,14 @@ def compare(ctx: StepContext, size: Size) -> Plan:
     given = size.given
     copies = given * lower + (2 * given if 2 * given <= JUDGED else 0)
     disk = _taken(ctx, size) + AHEAD + (0 if ctx.check else copies) if given >= 0 else -1
-    return Plan((*_reads(ctx), *works), disk)
+    return Plan((*_reads(ctx), *works), disk, AHEAD if disk >= 0 else 0)
 
 
 def sanitize(ctx: StepContext, size: Size) -> Plan:
     """Clean up, all samples of the new model, the worst row alone; its reference values are captured anew."""
     row = (_fresh(_one(ctx)),) if "/" in ctx.findings.sample else ()
-    return Plan((Work("read"), _fresh(_all(ctx, ctx.findings.looks)), *row), size.captured + min(size.weights, FOLDED))
+    disk = size.captured + min(size.weights, FOLDED)
+    return Plan((Work("read"), _fresh(_all(ctx, ctx.findings.looks)), *row), disk, size.captured)
 
 
 def inputs(ctx: StepContext, _size: Size) -> Plan:
@@ -85,7 +86,8 @@ def nondeterminism(ctx: StepContext, size: Size) -> Plan:
     params = msgspec.convert(dict(ctx.params), NondeterminismParams)
     runs = min(params.most_runs, max(params.runs, ctx.findings.looks))
     watched = Work("watched", _batches(size, params.batch_bytes), _row(ctx), runs)
-    return Plan((*_before(ctx, size), Work("read"), watched, _one(ctx, runs=runs)), _held(size, TABLE * size.nodes))
+    works = (*_before(ctx, size), Work("read"), watched, _one(ctx, runs=runs))
+    return Plan(works, _held(size, TABLE * size.nodes), _activations(size))
 
 
 def tactics(ctx: StepContext, size: Size) -> Plan:
@@ -114,7 +116,7 @@ def layerwise(ctx: StepContext, size: Size) -> Plan:
         Work("alone", 2 * _batches(size, params.batch_bytes // 2), _row(ctx), ahead=True),
         _effect(ctx, min(params.most_suspects + PARTS, effects)),
     )
-    return Plan((*_before(ctx, size), *works), _held(size, 3 * TABLE * size.nodes))
+    return Plan((*_before(ctx, size), *works), _held(size, 3 * TABLE * size.nodes), _activations(size))
 
 
 def extract(ctx: StepContext, size: Size) -> Plan:
@@ -140,7 +142,7 @@ def _reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Plan:
     search = (2 if params.search != "linear" else 4) * _halvings(size.nodes) + 4
     ends = (_one(ctx), *(() if ctx.check else (Work("other", 1, _row(ctx)),)))
     works = (Work("read"), *ends, _effect(ctx, search), *_settled(ctx, params.verify))
-    return Plan((*_before(ctx, size), *works), _held(size, _case(size) + _good(size)))
+    return Plan((*_before(ctx, size), *works), _held(size, _case(size) + _good(size)), _activations(size))
 
 
 def double_check(ctx: StepContext, size: Size) -> Plan:
@@ -163,7 +165,7 @@ def confirm(ctx: StepContext, size: Size) -> Plan:
         cured = (*cured, _all(ctx, probes=2, real=True), Work("watched", 2, _row(ctx)))
     first = Plan(_before(ctx, size)) if case is not None else _reduction(ctx, size, ReduceParams())
     disk = first.disk + _case(size) + size.captured if first.disk >= 0 else -1
-    return Plan((*first.works, Work("read"), again, *cured), disk)
+    return Plan((*first.works, Work("read"), again, *cured), disk, first.captured + size.captured)
 
 
 def workaround(ctx: StepContext, size: Size) -> Plan:
@@ -173,9 +175,9 @@ def workaround(ctx: StepContext, size: Size) -> Plan:
     if findings.optimizers or findings.options or findings.tactics or findings.looks > 1 or ctx.can("precision-hint"):
         runs = findings.looks * 3 if findings.looks > 1 else 1
         tried = _all(ctx, runs, params.builds + ctx.can("casts"), real=True)
-        return Plan((*_before(ctx, size), Work("read"), tried, _one(ctx, 2, TIMED)), size.captured)
+        return Plan((*_before(ctx, size), Work("read"), tried, _one(ctx, 2, TIMED)), size.captured, size.captured)
     if not ctx.can("keep"):
-        return Plan(_before(ctx, size), size.captured)
+        return Plan(_before(ctx, size), size.captured, size.captured)
     return _kept(ctx, size, SPREAD_BUDGET if findings.spread and not findings.culprits else params.budget)
 
 
@@ -212,9 +214,8 @@ def _kept(ctx: StepContext, size: Size, budget: int) -> Plan:
         wanted = ANYWHERE * size.nodes
     fed = rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
     search = Work("whole", min(budget, wanted), fed, ahead=True)
-    return Plan(
-        (*_before(ctx, size), Work("read"), _all(ctx, probes=2, real=True), search), size.weights + size.captured
-    )
+    works = (*_before(ctx, size), Work("read"), _all(ctx, probes=2, real=True), search)
+    return Plan(works, size.weights + size.captured, size.captured)
 
 
 def _reads(ctx: StepContext) -> tuple[Work, ...]:

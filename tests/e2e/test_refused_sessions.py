@@ -258,7 +258,7 @@ def test_a_full_disk_that_becomes_free_again(
     disk.mkdir()
     (tmp_path / "walk.sh").write_text(
         f'dd if=/dev/zero of="{disk}/ballast" bs=1k count=$((600 - {left})) 2>/dev/null\n'
-        f'"{SCRIPT}" run "{model}" --session "{disk}/s" --display none 2>"{said}"; echo $?\n'
+        f'"{SCRIPT}" run "{model}" --session "{disk}/s" --display none --no-disk-check 2>"{said}"; echo $?\n'
         f'ls "{disk}"; rm "{disk}/ballast"\n'
         f'test -d "{disk}/s" || exit 0\n'
         f'"{SCRIPT}" resume "{disk}/s" --display none; echo $?\n'
@@ -274,6 +274,39 @@ def test_a_full_disk_that_becomes_free_again(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not small_disks(), reason="this machine mounts no tmpfs for us")
+def test_a_disk_that_is_too_small_for_the_next_step(tmp_path: Path, surroundings: dict[str, str]) -> None:
+    """A model of one MiB is to be taken in, and its weights in float64 beside it: that does not fit, is said, and fits later."""
+    product = tiny.helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = tiny.save(
+        tmp_path / "wide.onnx", [product], {"x": [1, 512]}, {"y": [1, 512]}, {"w": tiny.weights(512, 512)}
+    )
+    disk, said = tmp_path / "disk", tmp_path / "said"
+    disk.mkdir()
+    words = f'--session "{disk}/s" --display none --engine fake:fault=wrong,size=1'
+    (tmp_path / "walk.sh").write_text(
+        f'mount -o remount,size=9m "{disk}"\n'
+        f'dd if=/dev/zero of="{disk}/ballast" bs=1k count=7300 2>/dev/null\n'
+        f'"{SCRIPT}" run "{model}" {words} 2>"{said}"; echo $?\n'
+        f'"{SCRIPT}" resume "{disk}/s" --display none 2>>"{said}"; echo $?\n'
+        f'rm "{disk}/ballast"\n'
+        f'"{SCRIPT}" resume "{disk}/s" --display none; echo $?\n'
+        f'"{SCRIPT}" show "{disk}/s"\n'
+    )
+    done = subprocess.run(
+        [*in_a_small_disk(disk), "sh", str(tmp_path / "walk.sh")],
+        env=surroundings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split()[:3] == ["4", "4", "0"], done.stdout + done.stderr + said.read_text()
+    assert said.read_text().count(f"The step 'compare' may write up to 3.0 MiB, and the disk of {disk}/s has ") == 2
+    assert "Make room there and resume" in said.read_text()
+    assert "Traceback" not in said.read_text() + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not small_disks(), reason="this machine mounts no tmpfs for us")
 def test_a_disk_that_becomes_read_only_and_writable_again(tmp_path: Path, surroundings: dict[str, str]) -> None:
     model, disk, said = tiny.faultless(tmp_path), tmp_path / "disk", tmp_path / "said"
     disk.mkdir()
@@ -281,7 +314,8 @@ def test_a_disk_that_becomes_read_only_and_writable_again(tmp_path: Path, surrou
     (tmp_path / "walk.sh").write_text(
         f'mount -o remount,size=50m "{disk}"\n'
         f'"{SCRIPT}" run "{model}" --answers "{tmp_path}/answers.yaml" --session "{disk}/s" --display none; echo $?\n'
-        f'mount -o remount,ro "{disk}"\n'
+        # The runner may be a moment behind the command.
+        f'for i in $(seq 100); do mount -o remount,ro "{disk}" 2>/dev/null && break; sleep 0.1; done\n'
         f'"{SCRIPT}" show "{disk}/s" >/dev/null; echo $?\n'
         f'"{SCRIPT}" resume "{disk}/s" --display none 2>"{said}"; echo $?\n'
         f'mount -o remount,rw "{disk}"\n'

@@ -371,6 +371,9 @@ def _running(made: Parser, *, folder: bool = True) -> None:
     )
     group.add_argument("--detach", action="store_true", help="leave the runner at work when this program ends")
     group.add_argument(
+        "--no-disk-check", action="store_true", help="start a step also where the disk may be too small for it"
+    )
+    group.add_argument(
         "--yes-run-scripts",
         metavar="SHA256|all",
         action="append",
@@ -440,6 +443,13 @@ def _problem(made: Parser) -> None:
     problem.add_argument("--timeout", type=_seconds, default=0.0, metavar="SECONDS", help="of one probe")
     problem.add_argument(
         "--capture-bytes", type=_size, default=0, metavar="SIZE", help="disk for captures; default: 4GiB"
+    )
+    problem.add_argument(
+        "--artifact-bytes",
+        type=_size,
+        default=0,
+        metavar="SIZE",
+        help="disk for saved models and logs, beyond which what is not needed any more goes; default: 8GiB",
     )
     problem.add_argument(
         "--flow", metavar="FILE|NAME", default="accuracy", help="the questions to walk; default: accuracy"

@@ -77,6 +77,7 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         folder=str(Path.cwd()) if check or any(".py" in source for source in sources) else "",
         artifacts=tuple(artifact(name) for name in getattr(arguments, "artifacts", ())),
         capture_bytes=arguments.capture_bytes or defaults.capture_bytes,
+        artifact_bytes=arguments.artifact_bytes or defaults.artifact_bytes,
         flow=flow_name(arguments.flow),
         digests=digests,
     )

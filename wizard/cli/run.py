@@ -150,6 +150,7 @@ def walk(place: Path, flow: Flow, arguments: argparse.Namespace, script: Script,
         executor=executor(arguments),
         offers=person and name == "tui",
         retry_unresolved=getattr(arguments, "retry_unresolved", False),
+        any_room=arguments.no_disk_check,
         detach=arguments.detach,
         first=rewinding(place, getattr(arguments, "rewind", None)),
     )
@@ -330,6 +331,7 @@ def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool
     library = Sessions(
         jobs=getattr(arguments, "jobs", 0),
         executor=executor(arguments),
+        any_room=getattr(arguments, "no_disk_check", False),
         retry_unresolved=getattr(arguments, "retry_unresolved", False),
         yes=getattr(arguments, "yes_run_scripts", ()),
         watch=watching,

@@ -42,7 +42,7 @@ def step(arguments: argparse.Namespace) -> int:
     run.agreed(problem)
     flow = run.flow_of(place)
     since = folders.load(place).seq
-    options = Options(jobs=arguments.jobs, executor=run.executor(arguments))
+    options = Options(jobs=arguments.jobs, executor=run.executor(arguments), any_room=arguments.no_disk_check)
     client = Client.open(place, options, name=f"narrowdown step {arguments.name}")
     try:
         code = Follower(client, _display(arguments, flow), since=since, name=folders.spoken(place)).run()

@@ -99,6 +99,26 @@ def told(probe: AnyProbe, measurement: Measurement, store: Store) -> Any:
     return measurement
 
 
+def lost(probe: AnyProbe, measurement: Measurement, store: Store) -> tuple[str, ...]:
+    """Names of the files that the probe was asked to keep, that it did keep, and that are gone: evicted, or removed by somebody.
+    What a checker has printed is none of them: the answer itself holds it."""
+    kept = measurement.artifacts
+    if isinstance(probe, Check):
+        kept = {name: digest for name, digest in kept.items() if name in probe.artifacts}
+    elif not isinstance(probe, Measure):
+        return ()
+    return tuple(name for name, digest in kept.items() if not store.path(digest).is_file())
+
+
+def made_again(probe: AnyProbe, before: Measurement, again: Measurement, gone: tuple[str, ...]) -> Measurement:
+    """The answer once a known probe was run again for its files: what it said stays, the files are the new ones. Files that could
+    not be made again are left out. A graph's index is the answer itself."""
+    if isinstance(probe, Describe) or not gone:
+        return again
+    kept = {name: digest for name, digest in before.artifacts.items() if name not in gone}
+    return msgspec.structs.replace(before, artifacts={**kept, **again.artifacts})
+
+
 @functools.lru_cache(maxsize=8)
 def index_of(root: Any, digest: str) -> GraphIndex:
     """A graph index among the artifacts of a session. Raises OSError where its file is gone."""
@@ -216,7 +236,7 @@ class Drive:
         first = name not in self.asked
         self.asked[name] = probe
         measurement = self._ledger.measurement(name)
-        if measurement is not None:
+        if measurement is not None and not lost(probe, measurement, self._ledger.store):
             try:
                 answer = told(probe, measurement, self._ledger.store)
             except OSError:  # its file is gone: ask again
@@ -267,6 +287,8 @@ class Drive:
             raise OSError(full, measurement.message)
         if measurement.facts.get("damaged"):
             raise SessionProblem(f"{measurement.message} {MENDING}")
+        if (before := self._ledger.measurement(name)) is not None:
+            measurement = made_again(probe, before, measurement, lost(probe, before, self._ledger.store))
         seconds = round(time.monotonic() - began, 6)
         written = self._ledger.emit(ProbeFinished(key=name, run=self._run, measurement=measurement, seconds=seconds))
         self.measured.add(name)

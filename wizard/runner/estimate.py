@@ -15,6 +15,7 @@ from engines.graph.index import GraphIndex
 from engines.probe import LoadInputs, Measurement, SampleInfo
 from engines.steps.base import StepContext, StepSpec
 from engines.steps.cost import Cost, Plan, Seen, Size, cost, seen
+from wizard.problem import CAPTURE_BYTES
 from wizard.runner.drive import index_of, replayed
 from wizard.runner.ledger import asked_probe
 from wizard.session.state import State, described
@@ -58,6 +59,12 @@ class Estimate(msgspec.Struct, frozen=True):
     cost: Cost = Cost()
     slots: int = 1
 
+    @property
+    def needed(self) -> int:
+        """Bytes that the step cannot do without, at most; captured values are made again where they find no room. 0 where
+        nothing is known."""
+        return max(0, self.cost.disk - (self.plan.captured if self.plan else 0))
+
 
 def estimate(
     spec: StepSpec[Any],
@@ -71,7 +78,8 @@ def estimate(
     """What the step is expected to ask and take. Never raises: an estimate must not stop a session."""
     try:
         finish, _, known = replayed(spec, ctx, state, dict(fingerprints), store)
-        plan = Plan() if finish is not None else spec.plan(ctx, _size(ctx, state, store)).after(known)
+        size = _size(ctx, state, store)
+        plan = Plan() if finish is not None else _within(spec.plan(ctx, size).after(known), ctx, size)
         slots = 1 if spec.exclusive else slots
         return Estimate(plan, cost(plan, found, slots), slots)
     except Exception:  # parameters that do not fit, an index that is gone: the step itself will say so
@@ -96,6 +104,14 @@ def left(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting:
         return rest.probes, -1.0
     beyond = max(0.0, whole - first)
     return rest.probes, round(beyond + (first - waiting if waiting < first else SLOW * waiting), 1)
+
+
+def _within(plan: Plan, ctx: StepContext, size: Size) -> Plan:
+    """The plan with no more captured values than their budget has room for."""
+    budget = int(ctx.problem.get("capture_bytes", CAPTURE_BYTES))
+    over = max(0, plan.captured - max(0, budget - size.captured))
+    disk = max(0, plan.disk - over) if plan.disk >= 0 else -1
+    return msgspec.structs.replace(plan, disk=disk, captured=plan.captured - over)
 
 
 def _size(ctx: StepContext, state: State, store: Store) -> Size:

@@ -16,6 +16,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     ``jobs``             probes at a time; 0: what the device allows
     ``executor``         ``local``, or the address of a cluster's scheduler
     ``retry_unresolved`` ask again what ended unresolved
+    ``any_room``         start a step also where the disk may be too small for it
     ``detach``           go on when the controlling client is gone
     ``first``            requests to carry out before anything else (a rewind of a session that has ended)
     """
@@ -27,5 +28,6 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     jobs: int = 0
     executor: str = "local"
     retry_unresolved: bool = False
+    any_room: bool = False
     detach: bool = False
     first: tuple[dict[str, Any], ...] = ()

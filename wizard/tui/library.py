@@ -66,8 +66,8 @@ class Library(Protocol):
 
 
 class Sessions:
-    """The sessions on this machine. ``jobs``, ``executor`` and ``yes`` (digests of scripts that may run) as on the command line;
-    ``watch``: only look, start and steer nothing.
+    """The sessions on this machine. ``jobs``, ``executor``, ``any_room`` (``--no-disk-check``) and ``yes`` (digests of scripts
+    that may run) as on the command line; ``watch``: only look, start and steer nothing.
 
     Runners are started detached: whatever becomes of the screen, a running step ends, and its question waits a while for
     somebody to come back. Quitting is a request of its own.
@@ -78,13 +78,20 @@ class Sessions:
         *,
         jobs: int = 0,
         executor: str = "local",
+        any_room: bool = False,
         retry_unresolved: bool = False,
         yes: Sequence[str] = (),
         watch: bool = False,
         first: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._options = Options(
-            policy="person", offers=True, jobs=jobs, executor=executor, detach=True, retry_unresolved=retry_unresolved
+            policy="person",
+            offers=True,
+            jobs=jobs,
+            executor=executor,
+            any_room=any_room,
+            detach=True,
+            retry_unresolved=retry_unresolved,
         )
         self._yes, self._watch, self._first = tuple(yes), watch, tuple(first)
 

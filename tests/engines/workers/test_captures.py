@@ -1,8 +1,10 @@
 """Captures: on demand, within a budget, exact, and never trusted to be there."""
 
 import os
+import shutil
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -132,6 +134,18 @@ def test_the_budget_holds_and_never_fails(fresh, monkeypatch, limit: int) -> Non
         assert len(values) == len(inner)
         assert all(np.isfinite(v).all() for v in values.values() if v.dtype.kind == "f")
         assert sum(f.stat().st_size for f in files(fresh)) <= limit
+
+
+def test_a_disk_that_is_nearly_full_is_left_to_the_others(fresh, monkeypatch) -> None:
+    """What finds no room is given and not kept; the journal and the models need the rest of the disk."""
+    inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
+    kept = {file.name for file in files(fresh)}
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=1 << 40, free=100 << 20))
+    assert len(get(fresh, inner, "real:0/1")) == len(inner)
+    assert {file.name for file in files(fresh)} == kept
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=1 << 40, free=1 << 30))
+    get(fresh, inner, "real:0/1")
+    assert sum(file.parent.name.startswith("real_0_1") for file in files(fresh)) == len(inner)
 
 
 def test_the_least_recently_used_go_first(fresh, monkeypatch) -> None:

@@ -3,18 +3,21 @@
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
-from house import Oracle, walk
+from house import PROBLEM, STEPS, Oracle, walk
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, external_data_helper, helper
 
-from engines.probe import Inspect
-from engines.steps.cost import Cost, Plan, Seen, Work
+from engines.probe import Import, Inspect
+from engines.steps.base import StepSpec
+from engines.steps.cost import LINE, Cost, Plan, Seen, Work
 from wizard.runner.estimate import Estimate, left, model_bytes
 from wizard.runner.options import Options
-from wizard.session.events import NoteAdded, StepStarted
+from wizard.session.events import NoteAdded, SessionClosed, StepStarted
 from wizard.session.journal import NAME, read
 
 FOUND = (Seen("whole", 1, 1, 2.0), Seen("part", 1, 1, 0.5))
@@ -69,17 +72,56 @@ def test_what_is_known_already_costs_nothing(tmp_path: Path) -> None:
     assert all(isinstance(probe, Inspect) for probe in oracle.ran)
 
 
-@pytest.mark.parametrize(("free", "said"), [(1 << 40, 0), (100, 1)])
-def test_a_disk_with_too_little_room_is_said_before_the_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, said: int
-) -> None:
+def with_plan(plan: Plan) -> dict[str, StepSpec[Any]]:
+    """The steps of the house, the second one with this plan."""
+    return {**STEPS, "search": msgspec.structs.replace(STEPS["search"], plan=lambda ctx, size: plan)}
+
+
+def on_a_disk(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
-    assert walk(tmp_path, Oracle()) == 0, "an estimate stops nobody"
-    events = read(tmp_path / NAME)
-    notes = [e for e in events if isinstance(e, NoteAdded) and e.node == "second"]
-    assert [f"has {free} bytes free, and this step may write up to" in n.text for n in notes] == [True] * said
-    if notes:
-        assert notes[0].seq < next(e.seq for e in started(tmp_path) if e.node == "second")
+
+
+LARGE = Plan((Work("part", 12),), disk=5 << 20)
+
+
+def test_a_step_that_may_not_fit_on_the_disk_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_disk(monkeypatch, 1 << 20)
+    assert walk(tmp_path, Oracle(), steps=with_plan(LARGE)) == 4
+    assert [e.node for e in started(tmp_path)] == ["first"]
+    reason = next(e.reason for e in reversed(read(tmp_path / NAME)) if isinstance(e, SessionClosed))
+    assert reason.startswith(
+        f"The step 'search' may write up to 5.1 MiB, and the disk of {tmp_path} has 1.0 MiB free. Make room there and resume"
+    )
+    assert "--no-disk-check" in reason
+    on_a_disk(monkeypatch, 1 << 30)
+    oracle = Oracle()
+    assert walk(tmp_path, oracle, steps=with_plan(LARGE)) == 0, "it goes on where it stopped"
+    assert not any(isinstance(probe, Import) for probe in oracle.ran), "nothing is measured twice"
+
+
+def test_a_step_begins_on_any_disk_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_disk(monkeypatch, 100)
+    assert walk(tmp_path, Oracle(), Options(detach=True, any_room=True), steps=with_plan(LARGE)) == 0
+    said = [e for e in read(tmp_path / NAME) if isinstance(e, NoteAdded) and e.node == "second"]
+    assert len(said) == 1
+    assert "has 100 bytes free" in said[0].text
+
+
+def test_captured_values_that_do_not_fit_stop_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_disk(monkeypatch, 1 << 20)
+    plan = msgspec.structs.replace(LARGE, captured=LARGE.disk)
+    assert walk(tmp_path, Oracle(), steps=with_plan(plan)) == 0
+    said = next(e for e in read(tmp_path / NAME) if isinstance(e, NoteAdded) and e.node == "second")
+    assert "Captured values that find no room are made again" in said.text
+    assert said.seq < next(e.seq for e in started(tmp_path) if e.node == "second")
+
+
+def test_no_more_captured_values_are_expected_than_their_budget_has_room_for(tmp_path: Path) -> None:
+    problem = msgspec.structs.replace(PROBLEM, capture_bytes=1 << 20)
+    plan = Plan((Work("part", 12),), disk=9 << 30, captured=(9 << 30) - 7)
+    assert walk(tmp_path, Oracle(), problem=problem, steps=with_plan(plan)) == 0
+    expected = next(e.expected for e in started(tmp_path) if e.node == "second")
+    assert expected.disk == (1 << 20) + 7 + 11 * LINE, "of the twelve probes one is known"
 
 
 @pytest.mark.parametrize("long", [1, 60, 200])

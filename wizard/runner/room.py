@@ -1,0 +1,195 @@
+"""Room on the disk: what a session keeps and could do without, and the order in which that goes (docs/session-format.md).
+
+Nothing goes that the journal, the route, the report, the bundle or a replay rests on. A probe whose files went is run again when
+a step asks for them (``wizard.runner.drive``).
+"""
+
+import contextlib
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from engines.data.store import Store
+from engines.probe import Describe, Measurement
+from wizard.report.words import count, listing, size
+from wizard.runner.ledger import known_measurement
+from wizard.session import journal
+from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, StepFinished
+from wizard.session.state import State, Visit
+
+Kind: TypeAlias = Literal["orphan", "log", "output", "index", "saved"]
+ORDER: tuple[Kind, ...] = ("orphan", "log", "output", "index", "saved")  # in which they go
+_NAMES: dict[Kind, tuple[str, str]] = {
+    "orphan": ("file that nothing names", "files that nothing names"),
+    "log": ("log of a probe that worked", "logs of probes that worked"),
+    "output": ("output of a checker", "outputs of checkers"),
+    "index": ("graph index", "graph indices"),
+    "saved": ("saved file that the route does not need", "saved files that the route does not need"),
+}
+_BY_NAME: dict[str, Kind] = {
+    "output": "output",
+    "index": "index",
+}  # the artifacts of a measurement; all others are saved
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+class Spare(msgspec.Struct, frozen=True):
+    """A file that the session can do without. ``at``: when it was last written, seconds since the epoch."""
+
+    kind: Kind
+    path: Path
+    size: int
+    at: float
+
+
+class Evicted(msgspec.Struct, frozen=True):
+    """What went: bytes in all, and how many files of each kind."""
+
+    size: int = 0
+    files: dict[Kind, int] = {}
+
+    def __str__(self) -> str:
+        return f"{listing([count(n, *_NAMES[kind]) for kind, n in self.files.items()])}, {size(self.size)}"
+
+
+def held(store: Store) -> int:
+    """Bytes of all artifacts and logs, which is what the budget is for."""
+    return sum(bytes_ for where in (_files(store.artifacts, "*/*"), _files(store.logs, "*")) for bytes_, _, _ in where)
+
+
+def within(store: Store, state: State, budget: int) -> Evicted:
+    """Bring artifacts and logs back into the budget, as far as they can be spared. No probe may be at work.
+
+    Raises OSError; SessionProblem for a journal that cannot be read.
+    """
+    over = held(store) - budget
+    return free(store, state, over) if over > 0 else Evicted()
+
+
+def free(store: Store, state: State, wanted: int) -> Evicted:
+    """Make room for so many bytes, as far as files can be spared. No probe may be at work. Raises as ``within``."""
+    path = store.root / journal.NAME
+    events = journal.scan(path.read_bytes(), path).events
+    return _evict((*_unneeded(store, state, events), *_logs(store, state)), wanted)
+
+
+def logs_within(store: Store, state: State, budget: int) -> Evicted:
+    """The same for logs alone, while probes are at work: one that has finished writes to its log no more."""
+    over = held(store) - budget
+    return _evict(_logs(store, state), over) if over > 0 else Evicted()
+
+
+def written_since(store: Store, moment: float) -> int:
+    """Bytes of the artifacts and models that are no older than this moment, seconds since the epoch."""
+    places = ((store.artifacts, "*/*"), (store.models, "*.onnx"), (store.weights, "*.bin"))
+    return sum(bytes_ for place, pattern in places for bytes_, at, _ in _files(place, pattern) if at >= moment)
+
+
+def needed(state: State, events: Iterable[AnyEvent], store: Store) -> set[str]:
+    """Digests of what must stay: parts of events, and all that the steps of the route (or of one that a rewind may lead back to)
+    have found, kept in tables, rest on, or were told of a model's graph."""
+    visits = {v.run: v for route in (*state.anchors.values(), state.route) for v in route if v.run}
+    found = {digest for event in events for digest in _parts(event)}
+    for visit in visits.values():
+        found |= _named(visit, store)
+        for key in (key for keys in visit.decisive.values() for key in keys):
+            found |= _kept(state, key, store)
+    for key, asked in state.asked.items():
+        if isinstance(asked.probe, Describe) and (asked.run in visits or asked.probe.model in found):
+            found |= _kept(state, key, store)
+    return found
+
+
+def _parts(event: AnyEvent) -> Iterable[str]:
+    """The artifacts that hold parts of the event itself."""
+    match event:
+        case ProbeStarted() | ProbeFinished():
+            return (event.blob,) if event.blob else ()
+        case StepFinished():
+            return event.blobs.values()
+    return ()
+
+
+def _named(visit: Visit, store: Store) -> set[str]:
+    """Whatever looks like a digest in what a visit came to."""
+    texts = [msgspec.json.encode((visit.outcome, visit.findings, visit.settings, visit.tables, visit.params))]
+    for table in visit.tables.values():
+        with contextlib.suppress(OSError):
+            texts.append(store.path(table).read_bytes())
+    return {digest for text in texts for digest in _DIGEST.findall(text.decode(errors="replace"))}
+
+
+def _kept(state: State, key: str, store: Store) -> set[str]:
+    """The artifacts of a measurement."""
+    answer = known_measurement(state, key, store)
+    return set(answer.artifacts.values()) if answer else set()
+
+
+def _unneeded(store: Store, state: State, events: Sequence[AnyEvent]) -> list[Spare]:
+    """The artifacts that can go."""
+    kept, kinds = needed(state, events, store), _kinds(events, store)
+    return [
+        Spare(kinds.get(path.name, "orphan"), path, bytes_, at)
+        for bytes_, at, path in _files(store.artifacts, "*/*")
+        if _DIGEST.fullmatch(path.name) and path.name not in kept
+    ]
+
+
+def _kinds(events: Iterable[AnyEvent], store: Store) -> dict[str, Kind]:
+    """What each artifact is that a measurement or a step of this journal ever named; of several things the last to go."""
+    found: dict[str, Kind] = {}
+
+    def named(kind: Kind, digest: str) -> None:
+        found[digest] = max(kind, found.get(digest, kind), key=ORDER.index)
+
+    for event in events:
+        if isinstance(event, StepFinished):
+            for digest in event.tables.values():
+                named("saved", digest)
+        elif isinstance(event, ProbeFinished):
+            for name, digest in _answer(event, store).artifacts.items():
+                named(_BY_NAME.get(name, "saved"), digest)
+    return found
+
+
+def _answer(event: ProbeFinished, store: Store) -> Measurement:
+    if event.measurement is not None:
+        return event.measurement
+    with contextlib.suppress(OSError, ValueError):
+        return msgspec.json.decode(store.get(event.blob), type=Measurement)
+    return Measurement()
+
+
+def _logs(store: Store, state: State) -> list[Spare]:
+    """Logs of the probes that worked: what an engine said where it failed stays."""
+    answers = (known.measurement for known in state.known.values())
+    names = {answer.log for answer in answers if answer is not None and answer.status == "ok"}
+    found = _files(store.logs, "*.log")
+    return [Spare("log", path, bytes_, at) for bytes_, at, path in found if f"logs/{path.name}" in names]
+
+
+def _evict(spares: Iterable[Spare], wanted: int) -> Evicted:
+    """Remove so many bytes: kind by kind, the oldest first."""
+    gone, files = 0, dict[Kind, int]()
+    for spare in sorted(spares, key=lambda s: (ORDER.index(s.kind), s.at, s.path.name)):
+        if gone >= wanted:
+            break
+        with contextlib.suppress(OSError):
+            spare.path.unlink()
+            gone += spare.size
+            files[spare.kind] = files.get(spare.kind, 0) + 1
+    return Evicted(gone, files)
+
+
+def _files(folder: Path, pattern: str) -> list[tuple[int, float, Path]]:
+    """(bytes, last written, path) of the plain files that match."""
+    found = []
+    for path in folder.glob(pattern):
+        with contextlib.suppress(OSError):
+            if path.is_file():
+                status = path.lstat()
+                found.append((status.st_size, status.st_mtime, path))
+    return found
