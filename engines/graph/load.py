@@ -5,6 +5,7 @@ models made from one another share that file. The digest is the sha256 of the st
 digests: equal content, equal digest.
 """
 
+import functools
 import hashlib
 import itertools
 import os
@@ -596,6 +597,7 @@ def _inferred(proto: ModelProto) -> tuple[dict[str, int], dict[str, tuple[int, .
     return schema.element_types(full), shapes
 
 
+@functools.cache
 def _dtype_name(elem_type: int) -> str:
     if elem_type == schema.NOT_TENSOR:
         return "sequence"
