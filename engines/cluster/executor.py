@@ -21,7 +21,7 @@ from distributed import Client, KilledWorker
 
 from engines.cluster import host as hosts
 from engines.cluster.parcels import Packer, Parcel, at_home, pinned
-from engines.cluster.turns import Turns
+from engines.cluster.turns import Kind, Turns
 from engines.data.store import Store, atomic
 from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
 from engines.workers.executor import ExecutorLost
@@ -58,12 +58,13 @@ class _Member:
 
 
 class _Job:
-    """A probe on its way. ``crowded``: another one ran during this one."""
+    """A probe on its way. ``crowded``: another one ran during this one. ``seat``: what it has to itself, "" where it shares."""
 
     def __init__(self, ask: str, probe: AnyProbe, timeout: float, log: str) -> None:
         self.ask, self.probe, self.timeout, self.log = ask, probe, timeout, log
         self.crowded = False
         self.where = ""
+        self.seat = ""
 
 
 class Cluster:
@@ -118,11 +119,14 @@ class Cluster:
 
     @property
     def gpus(self) -> int:
-        return 1
+        """GPUs of the hosts of today; where they show none, machines."""
+        return max(1, len({m.greeting.gpu or m.greeting.machine for m in self._members.values()}))
 
     def beside(self, probe: AnyProbe) -> int:
-        """One: an exclusive probe has the whole cluster to itself."""
-        return 1
+        """How many exclusive probes like this one can be answered at a time: one on each GPU where its engine takes one, else
+        one on each machine."""
+        specs = _specs(probe)
+        return max(1, len({_seat(member, specs) for member in self._fit(specs)}))
 
     async def start(self) -> None:
         """Find the scheduler and greet its workers. Raises ``ExecutorLost``."""
@@ -312,11 +316,12 @@ class Cluster:
         number = next(self._numbers)
         job = _Job(f"{secrets.token_hex(4)}-{number}", probe, timeout, log or log_name(probe, number))
         try:
-            measurement = await self._in_turn(job, alone=probe.exclusive)
+            measurement = await self._in_turn(job, "seated" if probe.exclusive else "shared")
             elsewhere = measurement.status in _HOST_DEPENDENT and self._places() > {job.where}
-            if measurement.status in _LOAD_SENSITIVE and (job.crowded or elsewhere):
+            sensitive = _HOST_DEPENDENT if probe.exclusive else _LOAD_SENSITIVE  # its own crash is to be counted
+            if measurement.status in sensitive and (job.crowded or elsewhere):
                 # Neither load nor one slow or small host decides.
-                measurement = await self._in_turn(job, alone=True, avoid={job.where})
+                measurement = await self._in_turn(job, "alone", avoid={job.where})
         except asyncio.CancelledError:
             self._in_background(self._withdraw(job.ask))
             raise
@@ -325,15 +330,15 @@ class Cluster:
     def _places(self) -> set[str]:
         return {member.greeting.place for member in self._members.values()}
 
-    async def _in_turn(self, job: _Job, *, alone: bool, avoid: Collection[str] = ()) -> Measurement:
-        async with self._turns.turn(job, alone=alone):
-            job.crowded = False
+    async def _in_turn(self, job: _Job, kind: Kind, *, avoid: Collection[str] = ()) -> Measurement:
+        async with self._turns.turn(job, kind, lambda: self.beside(job.probe)):
+            job.crowded, job.seat = False, ""
             if len(self._turns.at_work) > 1:
                 for other in self._turns.at_work:
                     other.crowded = True
-            return await self._answered(job, avoid)
+            return await self._answered(job, avoid, seated=kind == "seated")
 
-    async def _answered(self, job: _Job, avoid: Collection[str]) -> Measurement:
+    async def _answered(self, job: _Job, avoid: Collection[str], *, seated: bool) -> Measurement:
         """The measurement, however many hosts are lost on the way to it."""
         specs = _specs(job.probe)
         try:
@@ -347,6 +352,9 @@ class Cluster:
             fit = [m for m in await self._wait_for_a_host(specs, avoid) if m.address not in unfit]
             if not fit:
                 raise ExecutorLost(f"{next(iter(unfit.values()))}, or leave --executor out to work on this machine.")
+            if seated and not (fit := self._seated(job, specs, fit)):
+                await self._wait_for_news()
+                continue
             try:
                 chosen = [m for m in fit if m.address == only] or fit
                 answer = await self._submitted(question, self._resources(job.probe, weights, chosen), chosen)
@@ -378,6 +386,14 @@ class Cluster:
         return Measurement(
             status="crash", message=f"The hosts that worked on the probe were lost {_LOST} times, one after the other."
         )
+
+    def _seated(self, job: _Job, specs: Collection[str], fit: Sequence[_Member]) -> list[_Member]:
+        """Those of the members that are at the job's own seat, or at a free one that it takes; none where all are taken."""
+        seats = {_seat(member, specs) for member in fit}
+        if job.seat not in seats:
+            free = seats - {other.seat for other in self._turns.at_work}
+            job.seat = min(free, default="")
+        return [member for member in fit if _seat(member, specs) == job.seat]
 
     async def _wait_for_a_host(self, specs: Collection[str], avoid: Collection[str]) -> list[_Member]:
         """The hosts that fit. Raises ``ExecutorLost`` where there is none for long."""
@@ -524,6 +540,12 @@ async def _result(future: Any) -> bytes | None:
 
 def _specs(probe: AnyProbe) -> list[str]:
     return [spec for spec in (getattr(probe, "engine", ""), getattr(probe, "reference", "")) if spec]
+
+
+def _seat(member: _Member, specs: Collection[str]) -> str:
+    """What a probe of these engines has to itself when it is alone at this member: a GPU, or a machine."""
+    takes = any(told.facts.get("gpus") for spec in specs if (told := member.told.get(spec)) is not None)
+    return (member.greeting.gpu if takes else "") or member.greeting.machine
 
 
 def _fingerprint(measurement: Measurement) -> str:

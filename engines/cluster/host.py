@@ -23,6 +23,7 @@ import msgspec
 from engines.cluster.parcels import Parcel, digest_here, place
 from engines.data.store import Store, boot, digest_file
 from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
+from engines.workers import gpus
 from engines.workers.pool import Death, Pool, Slot
 
 LEASE = 90.0  # seconds without a word from the session's end after which its workers are ended
@@ -35,12 +36,15 @@ T = TypeVar("T")
 
 class Greeting(msgspec.Struct, frozen=True):
     """A worker process of the cluster. ``token``: another process, another token, also at the same address. ``place``: equal for
-    processes that share the session's folder. ``speaks``: the format of probes."""
+    processes that share the session's folder; ``machine``: for those that share a processor. ``gpu``: the id of the one that it
+    uses, "" for none. ``speaks``: the format of probes."""
 
     token: str
     place: str
     name: str
     slots: int
+    machine: str = ""
+    gpu: str = ""
     speaks: int = FORMAT
 
 
@@ -87,9 +91,12 @@ class _Host:
         self.token = secrets.token_hex(8)
         self.root = root
         self.heard = time.monotonic()
+        self.gpu: str | None = (
+            None  # the first that this process may use, which all its workers do; None: not looked yet
+        )
         self._deaths: list[Death] = []
         self._asks: dict[str, asyncio.Task[Measurement]] = {}
-        self._withdrawn: set[str] = set()
+        self._withdrawn: dict[str, float] = {}  # those that may still be on their way here, and since when
         self._loop = asyncio.new_event_loop()
         store = Store(root)
         for part in (store.artifacts, store.models, store.weights, store.inputs, store.captures, store.logs):
@@ -109,7 +116,7 @@ class _Host:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def probe(self, question: Question) -> tuple[Measurement, tuple[Death, ...]]:
-        if question.ask in self._withdrawn:
+        if self._withdrawn.pop(question.ask, None) is not None:
             return Measurement(status="cancelled"), ()
         probe = question.probe
         if not getattr(probe, "timeout", 1.0):  # as the pool would, so that its deaths name this very probe
@@ -127,9 +134,12 @@ class _Host:
         return measurement, deaths
 
     async def withdraw(self, ask: str) -> None:
-        self._withdrawn.add(ask)
         if (task := self._asks.get(ask)) is not None:
             task.cancel()
+            return
+        # Every host is told, and all but one will never see that question.
+        now = time.monotonic()
+        self._withdrawn = {a: at for a, at in self._withdrawn.items() if now - at < LEASE} | {ask: now}
 
     async def snapshot(self) -> list[Slot]:
         return self._pool.snapshot()
@@ -157,7 +167,10 @@ async def greet(session: str, capture_bytes: int, dask_worker: Any) -> bytes:
     host.heard = time.monotonic()
     status = host.root.stat()
     where = f"{socket.gethostname()}/{boot()}/{status.st_dev}/{status.st_ino}"
-    return encode(Greeting(host.token, where, platform.node(), host.slots))
+    if host.gpu is None:
+        found = await asyncio.to_thread(gpus.listed)
+        host.gpu = found[0].id if found else ""
+    return encode(Greeting(host.token, where, platform.node(), host.slots, boot(), host.gpu))
 
 
 async def inspect(session: str, spec: str, timeout: float) -> bytes:

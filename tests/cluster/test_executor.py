@@ -13,14 +13,17 @@ import pytest
 
 pytest.importorskip("distributed", reason="needs Dask distributed: pip install 'narrowdown[cluster]'")
 
+import engines
 from engines.cluster import executor as ends
 from engines.cluster.executor import Cluster
-from engines.data.store import Store, digest_file
+from engines.data.store import Store, boot, digest_file
 from engines.probe import AnyProbe, Candidate, Check, Import, Inspect, LoadInputs, Measure, Measurement
 from engines.workers.executor import Executor, ExecutorLost
 from engines.workers.pool import Death, Pool
+from tests.engines.workers import driver
 
 MODELS = Path(__file__).parents[1] / "models"
+PACKAGES = str(Path(engines.__file__).parent.parent)
 REFERENCE = "onnxruntime"
 SLOW = "fake:fault=hang,seconds=4,at=run"
 
@@ -144,6 +147,44 @@ async def once_busy(executor: Executor) -> tuple[int, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(driver.compiler() is None, reason="makes a GPU driver with a C compiler")
+def test_repeated_builds_have_a_gpu_each_and_those_of_a_cpu_engine_a_machine(tmp_path: Path, cluster) -> None:
+    """Three workers on two GPUs, all on this machine."""
+    made = tmp_path / "driver"
+    made.mkdir()
+    shown = {"LD_LIBRARY_PATH": str(driver.build(made, [("NVIDIA H200", 9)] * 2))}
+    for name, gpu in (("a", 0), ("b", 1), ("c", 1)):
+        cluster.add(name, CUDA_VISIBLE_DEVICES=driver.gpu_id(gpu), **shown)
+    cluster.ready()
+    slow = "fake:fault=hang,seconds=3,at=run"
+
+    async def ask(executor: Cluster, engine: str) -> tuple[set[str], int, set[tuple[str, ...]]]:
+        """(how they ended, how many are said to be possible at a time, which GPUs or machines were reserved at a time)"""
+        whole = await opened(executor, engine)
+        while len(executor._members) < 3:
+            await asyncio.sleep(0.1)
+        await asyncio.gather(*(executor.run(p, 120.0) for p in parts(whole, "0-3", "4-6", "7-9", "10", "11", "12")))
+        alone = [msgspec.structs.replace(whole, attempt=n, exclusive=True) for n in (1, 2, 3, 4)]
+        tasks = [asyncio.create_task(executor.run(probe, 120.0)) for probe in alone]
+        seen = set()
+        while not all(task.done() for task in tasks):
+            at_work = executor._turns.at_work
+            assert len(at_work) <= executor.beside(whole)
+            seen.add(tuple(sorted(job.seat for job in at_work if job.seat)))
+            await asyncio.sleep(0.05)
+        return {task.result().status for task in tasks}, executor.beside(whole), seen
+
+    ends, beside, seen = on(Cluster(cluster.url, tmp_path / "g", session="g"), lambda e: ask(e, f"{slow},gpus=1"))
+    assert (ends, beside) == ({"ok"}, 2)
+    both = (driver.gpu_id(0), driver.gpu_id(1))
+    assert both in seen
+    assert seen <= {(), both[:1], both[1:], both}, "one at a time on each"
+    ends, beside, seen = on(Cluster(cluster.url, tmp_path / "c", session="c"), lambda e: ask(e, slow))
+    assert (ends, beside) == ({"ok"}, 1)
+    assert seen <= {(), (boot(),)}
+
+
+@pytest.mark.slow
 def test_a_host_that_goes_down_in_the_middle_costs_no_probe(tmp_path: Path, cluster) -> None:
     cluster.add("a")
     cluster.add("b")
@@ -183,14 +224,27 @@ def test_a_slow_host_decides_nothing(tmp_path: Path, cluster) -> None:
     assert (slow.status, after.status) == ("ok", "ok")
 
 
+def another_machine(folder: Path) -> dict[str, Any]:
+    """A host on which the engine sees one core."""
+    return {"prefix": ("taskset", "-c", "0")}
+
+
+def another_version(folder: Path) -> dict[str, Any]:
+    """A host on which another version of the engine is installed."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text("import onnxruntime; onnxruntime.__version__ = '1.2.3'")
+    return {"PYTHONPATH": f"{folder}:{PACKAGES}"}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores, to make a host that has one")
-def test_verdicts_of_another_engine_are_not_mixed_in(tmp_path: Path, cluster) -> None:
+@pytest.mark.parametrize("odd_one", [another_machine, another_version])
+def test_verdicts_of_another_engine_are_not_mixed_in(tmp_path: Path, cluster, odd_one: Callable[[Path], Any]) -> None:
     """With threads=0 the number of cores is part of what an engine is."""
     engine = "onnxruntime:threads=0"
     cluster.add("a")
     cluster.add("b")
-    cluster.add("odd", prefix=("taskset", "-c", "0"))
+    cluster.add("odd", **odd_one(tmp_path / "odd"))
     cluster.ready()
     notes: list[str] = []
 

@@ -97,6 +97,10 @@ def test_a_host_that_goes_down_and_one_that_comes_change_nothing(tmp_path: Path,
     told(process)
     assert canonical(tmp_path / "m", session) == alone
     assert len(finished(session)) == len(set(finished(session)))
+    again = ran(tmp_path / "m", "replay", str(session), "--executor", cluster.url)
+    assert again == ran(tmp_path / "m", "replay", str(session)), "hosts measure what this machine does"
+    assert again.splitlines()[-1].endswith("as expected (--expect same)")
+    assert not cluster.fetched("b", "*"), "a replay leaves nothing on a host"
 
 
 def test_a_session_killed_here_is_resumed_elsewhere(tmp_path: Path, cluster, alone: str) -> None:

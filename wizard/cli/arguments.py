@@ -136,6 +136,7 @@ def parser() -> Parser:
     replayed.add_argument("--keep-going", action="store_true", help="do not stop at the first difference")
     replayed.add_argument("--json", action="store_true", help="the table as JSON on stdout")
     replayed.add_argument("--jobs", type=_count, metavar="N", default=0, help="probes at a time")
+    _where(replayed)
     replayed.add_argument(
         "--yes-run-scripts",
         metavar="SHA256|all",
@@ -352,6 +353,16 @@ def _display(made: argparse._ActionsContainer) -> None:
     )
 
 
+def _where(made: argparse._ActionsContainer) -> None:
+    made.add_argument(
+        "--executor",
+        type=_executor,
+        default="local",
+        metavar="URL|local",
+        help="where probes run: the scheduler of a Dask cluster (tcp://host:8786); default: this machine",
+    )
+
+
 def _running(made: Parser, *, folder: bool = True) -> None:
     group = made.add_argument_group("session")
     _display(group)
@@ -362,13 +373,7 @@ def _running(made: Parser, *, folder: bool = True) -> None:
     group.add_argument(
         "--jobs", type=_count, default=0, metavar="N", help="probes at a time; default: what the device allows"
     )
-    group.add_argument(
-        "--executor",
-        type=_executor,
-        default="local",
-        metavar="URL|local",
-        help="where probes run: the scheduler of a Dask cluster (tcp://host:8786); default: this machine",
-    )
+    _where(group)
     group.add_argument("--detach", action="store_true", help="leave the runner at work when this program ends")
     group.add_argument(
         "--no-disk-check", action="store_true", help="start a step also where the disk may be too small for it"

@@ -5,9 +5,10 @@ import sys
 
 import msgspec
 
+from engines.workers.executor import LOCAL
 from wizard.cli.exits import BAD_USAGE, DIFFERS, FOUND, MISSING, Refusal
 from wizard.cli.problem import engine_under_test
-from wizard.cli.run import may_run
+from wizard.cli.run import executor, may_run
 from wizard.flow.load import FlowProblem
 from wizard.report.words import elide, visible
 from wizard.runner import replay as replays
@@ -17,11 +18,12 @@ from wizard.session import folder as folders
 def replay(arguments: argparse.Namespace) -> int:
     """Exit 0 as expected, 5 not, 6 cannot tell."""
     place = folders.find(arguments.session)
-    if arguments.dry and (arguments.engine or arguments.search):
-        raise Refusal(BAD_USAGE, "--dry runs no engine, so it goes with neither --engine nor --search.")
+    if arguments.dry and (arguments.engine or arguments.search or arguments.executor != LOCAL):
+        raise Refusal(BAD_USAGE, "--dry runs no engine, so it goes with none of --engine, --search and --executor.")
     if arguments.search and arguments.expect != "same":
         raise Refusal(BAD_USAGE, "--search compares routes, which are the same or not: leave --expect out.")
     engine = engine_under_test(arguments.engine) if arguments.engine else ""
+    where = executor(arguments)
     told = _silent if arguments.json else _told
     try:
         if arguments.dry:
@@ -32,11 +34,21 @@ def replay(arguments: argparse.Namespace) -> int:
             may_run(folders.describe(place).problem, arguments.yes_run_scripts)
             if arguments.search:
                 found = replays.search(
-                    place, engine=engine, jobs=arguments.jobs, keep_going=arguments.keep_going, told=told
+                    place,
+                    engine=engine,
+                    jobs=arguments.jobs,
+                    executor=where,
+                    keep_going=arguments.keep_going,
+                    told=told,
                 )
             else:
                 found = replays.real(
-                    place, engine=engine, expect=arguments.expect, keep_going=arguments.keep_going, told=told
+                    place,
+                    engine=engine,
+                    expect=arguments.expect,
+                    keep_going=arguments.keep_going,
+                    told=told,
+                    make_pool=lambda folder: replays.executor(folder, place, where, _noted),
                 )
     except FlowProblem as problem:
         raise Refusal(
@@ -59,6 +71,10 @@ def _told(row: replays.Row) -> None:
     recorded, now = visible(elide(row.recorded, 32)), visible(elide(row.now, 32))
     detail = f"  {visible(elide(row.detail, 120))}" if row.detail else ""
     print(f"{where:18} {row.role:14} {recorded:32} | {now:32} {row.outcome}{detail}", flush=True)
+
+
+def _noted(said: str) -> None:
+    print(f"narrowdown: {said}", file=sys.stderr)
 
 
 def _silent(_row: replays.Row) -> None:

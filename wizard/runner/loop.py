@@ -93,7 +93,7 @@ class Runner:
         *,
         session_id: str = "",
         slots: int = 1,
-        gpus: int = 1,
+        gpus: Callable[[], int] = lambda: 1,
         beside: Callable[[AnyProbe], int] = lambda _: 1,
         export: Callable[[Path, str], Any] | None = None,
     ) -> None:
@@ -452,6 +452,8 @@ class Runner:
 
     async def _drive_step(self, started: StepStarted, ctx: StepContext, spec: StepSpec[Any]) -> None:
         self._note = Note("starting")
+        if said := self._sharing(ctx):
+            self._emit(NoteAdded(text=said, node=started.node))
         self._drive = drive = Drive(
             spec,
             ctx,
@@ -526,9 +528,21 @@ class Runner:
             await self._changed.wait()
 
     def _jobs(self, ctx: StepContext) -> int:
-        devices = self._gpus if ctx.engine_info.get("gpus") else 1
+        devices = self._gpus() if ctx.engine_info.get("gpus") else 1
         slots = self._options.jobs or devices * int(ctx.engine_info.get("slots", 1) or 1)
         return max(1, min(slots, self._slots))
+
+    def _sharing(self, ctx: StepContext) -> str:
+        """What is to be said of builds that share a GPU; "" where none do, or where it was said."""
+        jobs, gpus = self._jobs(ctx), self._gpus()
+        if not ctx.engine_info.get("gpus") or jobs <= gpus:
+            return ""
+        said = (
+            f"Up to {jobs} builds at a time share {'one GPU' if gpus == 1 else f'{gpus} GPUs'}. Kernels are chosen by timing, so "
+            "builds that share a GPU may choose others than a build alone. Steps that look for a failure that comes and goes "
+            f"reserve a whole GPU for each build; --jobs {gpus} does so for all."
+        )
+        return "" if any(note.text == said for note in self._ledger.state.notes) else said
 
     def _limit(self) -> float:
         """Seconds for a probe that builds once and runs once."""

@@ -129,7 +129,7 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         options,
         session_id=description.id,
         slots=pool.slots,
-        gpus=pool.gpus,
+        gpus=lambda: pool.gpus,
         beside=pool.beside,
         export=_export,
     )

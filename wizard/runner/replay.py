@@ -4,6 +4,7 @@ written into it."""
 import asyncio
 import contextlib
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -21,7 +22,7 @@ from engines.graph import ranges
 from engines.probe import HUGE, AnyProbe, Check, Measure, Measurement, key
 from engines.spec import EngineSpec, parse
 from engines.steps.base import Findings, StepRefused, StepSpec
-from engines.workers.executor import Prober
+from engines.workers.executor import LOCAL, Executor, ExecutorLost, Prober
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
 from wizard.problem import Problem
@@ -305,7 +306,7 @@ def real(
     expect: Expect = "same",
     keep_going: bool = False,
     told: Callable[[Row], None] = lambda _: None,
-    make_pool: Callable[[Path], Prober] | None = None,
+    make_pool: Callable[[Path], Executor] | None = None,
 ) -> Replay:
     """Measure the decisive probes again, with today's engine or ``engine`` in its place. Raises SessionProblem."""
     rec = recording(folder)
@@ -322,7 +323,8 @@ def real(
             if (folder / part).is_dir():
                 shutil.copytree(folder / part, place / part)
         (place / "logs").mkdir()
-        return asyncio.run(_real(rec, chosen, place, engine, expect, keep_going, told, make_pool or _pool))
+        made = make_pool(place) if make_pool else executor(place, folder)
+        return asyncio.run(_real(rec, chosen, place, engine, expect, keep_going, told, made))
 
 
 def _sweep() -> None:
@@ -338,10 +340,18 @@ def _sweep() -> None:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _pool(place: Path) -> Prober:
-    from engines.workers.pool import Pool
+def executor(place: Path, session: Path, url: str = LOCAL, tell: Callable[[str], None] = lambda _: None) -> Executor:
+    """Who measures a session's probes again in the folder ``place``: this machine, or a cluster, where the hosts go first that
+    have the recorded engine. Not started. ``tell`` takes sentences about hosts. Raises ``ImportError`` without the extra."""
+    if url == LOCAL:
+        from engines.workers.pool import Pool
 
-    return Pool(place, 1)
+        return Pool(place, 1)
+    from engines.cluster.executor import Cluster
+
+    fingerprints = recording(session).state.fingerprints
+    own = f"replay-{secrets.token_hex(8)}"
+    return Cluster(url, place, session=own, prefer=lambda spec: fingerprints.get(spec, ""), tell=tell)
 
 
 async def _real(
@@ -352,9 +362,9 @@ async def _real(
     expect: Expect,
     keep_going: bool,
     told: Callable[[Row], None],
-    make_pool: Callable[[Path], Prober],
+    made: Executor,
 ) -> Replay:
-    pool = Guarded(make_pool(place), rec.problem, engine)
+    pool = Guarded(made, rec.problem, engine)
     journal = Journal(place / NAME)
     fingerprints = Fingerprints(Ledger(journal, Store(place)), pool)
     base = parse(rec.problem.engine)
@@ -362,6 +372,7 @@ async def _real(
     rows: list[Row] = []
     known: dict[str, Measurement] = {}
     try:
+        await made.start()
         if not rec.problem.check:
             for spec in {str(other), str(parse(rec.problem.reference))}:
                 inspected = await fingerprints.inspect(spec)
@@ -373,6 +384,8 @@ async def _real(
             told(row)
             if row.outcome not in (*_FINE[expect], "cannot tell") and not keep_going:
                 break
+    except ExecutorLost as lost:
+        raise SessionProblem(str(lost)) from None
     finally:
         await pool.stop(hard=True)
         journal.close()
@@ -513,6 +526,7 @@ def search(
     *,
     engine: str = "",
     jobs: int = 0,
+    executor: str = LOCAL,
     keep_going: bool = False,
     told: Callable[[Row], None] = lambda _: None,
 ) -> Replay:
@@ -539,7 +553,7 @@ def search(
     _sweep()
     with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-") as scratch:
         place = folders.create(problem, text, folder=Path(scratch) / "session")
-        options = Options(policy="script", answers=answers, settings=settings, jobs=jobs)
+        options = Options(policy="script", answers=answers, settings=settings, jobs=jobs, executor=executor)
         client = Client.start(place, options, name="narrowdown replay --search")
         try:
             rows = _followed(client, rec, keep_going, told)

@@ -257,7 +257,7 @@ def runner(folder: Path, oracle: Oracle, options: Options | None = None, *, live
     settled = options or Options(detach=True)
     return Runner(
         folder, rest.pop("flow", None) or flow(), rest.pop("problem", PROBLEM), ledger, oracle, rest.pop("steps", STEPS),
-        settled, slots=settled.jobs or 1, **rest,
+        settled, slots=rest.pop("slots", settled.jobs or 1), **rest,
     )  # fmt: skip
 
 

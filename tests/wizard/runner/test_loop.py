@@ -124,6 +124,43 @@ def test_running_ahead_uses_the_slots_and_says_so(tmp_path):
     assert not any(ev.speculative and ev.probe.exclusive for ev in started)
 
 
+class OnGpus(Oracle):
+    """Its engine takes a GPU. ``alone``: how many exclusive probes ran at a time."""
+
+    alone = most_alone = 0
+
+    def answer(self, probe):
+        answer = super().answer(probe)
+        return msgspec.structs.replace(answer, facts={**answer.facts, "gpus": 1, "slots": 1})
+
+    async def run(self, probe, timeout=0.0, log=""):
+        self.alone += probe.exclusive
+        self.most_alone = max(self.most_alone, self.alone)
+        try:
+            return await super().run(probe, timeout, log)
+        finally:
+            self.alone -= probe.exclusive
+
+
+def test_flaky_steps_use_every_gpu_and_decide_the_same(tmp_path):
+    """The exclusive step looks three times; with two GPUs, two looks at a time, though nobody has asked for jobs."""
+    one, two = OnGpus(wait=9), OnGpus(wait=9)
+    assert walk(tmp_path / "one", one, Options(detach=True)) == 0
+    assert walk(tmp_path / "two", two, Options(detach=True), slots=8, gpus=lambda: 2, beside=lambda _: 2) == 0
+    assert (one.most_alone, two.most_alone) == (1, 2)
+    assert two.most == 2
+    assert [v.outcome for v in state(tmp_path / "one").route] == [v.outcome for v in state(tmp_path / "two").route]
+    assert set(finished(tmp_path / "one")) <= set(finished(tmp_path / "two"))
+    assert not state(tmp_path / "two").notes
+
+
+def test_builds_that_share_a_gpu_are_told_of_once(tmp_path):
+    assert walk(tmp_path, OnGpus(), Options(detach=True, jobs=4), gpus=lambda: 2, beside=lambda _: 2) == 0
+    (note,) = state(tmp_path).notes
+    assert note.text.startswith("Up to 4 builds at a time share 2 GPUs.")
+    assert "--jobs 2" in note.text
+
+
 def test_what_is_read_is_what_was_lived(tmp_path):
     async def go() -> None:
         made = runner(tmp_path, Oracle(), Options(jobs=2, detach=True))

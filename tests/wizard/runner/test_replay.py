@@ -175,6 +175,9 @@ class Engine:
         self.how = how
         self.ran: list = []
 
+    async def start(self) -> None:
+        pass
+
     async def run(self, probe, timeout: float = 0.0, log: str = "") -> Measurement:
         self.ran.append(probe)
         if isinstance(probe, Inspect):

@@ -23,7 +23,7 @@ from wizard.tui.board import Hunt, Row
 from wizard.tui.ending import Todo
 from wizard.tui.glyphs import ASCII, UNICODE
 from wizard.tui.literal import clean, elide, fit, joined, literal
-from wizard.tui.scene import Scene, Work
+from wizard.tui.scene import Scene, Slot, Work
 from wizard.tui.screens.overlays import (
     Choose,
     CommandsCard,
@@ -138,7 +138,7 @@ def scene(name: str, rows: tuple[Row, ...] = (), route: tuple[Visit, ...] = ()) 
         Path("/tmp") / "s",
         state=State(id=name, opened=1.0, route=route),
         hunt=Hunt(rows, 4, ((9, 1.0), (3, 2.0))),
-        work=Work(text=name, expected=9, done=3, eta=3.0),
+        work=Work(text=name, expected=9, done=3, eta=3.0, workers=(Slot(1, "busy", name, 3.0, name),)),
         sight=Sight((-3.0, -1.0), 1, (place,)),
         problem=Problem(model=name, engine=name, reference=name),
         now=9.0,

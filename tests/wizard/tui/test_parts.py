@@ -21,7 +21,7 @@ from wizard.tui.app import Narrowdown
 from wizard.tui.board import Board
 from wizard.tui.client import LogTail, bundle
 from wizard.tui.glyphs import ASCII, UNICODE, choose
-from wizard.tui.scene import Scene, Work
+from wizard.tui.scene import Scene, Slot, Work
 from wizard.tui.words import ago, label, shown
 
 from . import scripted as s
@@ -270,3 +270,15 @@ def test_exit_codes(session: FakeSession, make_app: Callable[..., Narrowdown]) -
     assert app._code(None) == 0
     assert app._code(Scene(session.flow, session.folder)) == 130
     assert app._code(Scene(session.flow, session.folder, state=board.state)) == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"worker": 2, "device": 2}, " on GPU 2"),
+        ({"worker": 2, "device": 1, "host": "node7"}, " on node7"),
+        ({"worker": 2}, ""),
+    ],
+)
+def test_a_worker_is_named_with_its_place_where_there_are_several(told: dict, said: str) -> None:
+    assert msgspec.convert({**told, "pid": 7, "op": "measure"}, Slot).place == said

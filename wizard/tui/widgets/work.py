@@ -49,7 +49,7 @@ class Doing(Lines):
             rows.append(row([(f"{count(done, 'probe')} done, how many remain is not known yet", "$quiet")]))
         busy = [slot for slot in work.workers if slot.state == "busy"]
         for slot in busy[:4]:
-            words = f"worker {slot.worker} {slot.text or 'starting'}, {duration(slot.seconds)}"
+            words = f"worker {slot.worker}{slot.place} {slot.text or 'starting'}, {duration(slot.seconds)}"
             rows.append(row([(f"{g.running} {words}", "$quiet")]))
         if len(busy) > 4:
             rows.append(row([(f"and {len(busy) - 4} more workers", "$quiet")]))
