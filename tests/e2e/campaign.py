@@ -265,7 +265,8 @@ class Campaign:
         )  # fmt: skip
         try:
             if moment is not None and manner in ALIVE:
-                self._strike(process, session, mark, manner, moment, tally)
+                spread = max(1, 2 * self.straight(scene).lines // STRIKES)
+                self._strike(process, session, mark, manner, spread, tally)
             elif moment is not None and manner not in ("torn", "written"):
                 due = _after(moment) if manner == "tree" else _grown(session, before + int(moment))
                 if _wait(due, process):
@@ -280,14 +281,14 @@ class Campaign:
         return (None, "") if died else (process.returncode, out + err)
 
     def _strike(
-        self, process: "subprocess.Popen[str]", session: Path, mark: str, manner: str, moment: float, tally: Tally
+        self, process: "subprocess.Popen[str]", session: Path, mark: str, manner: str, spread: int, tally: Tally
     ) -> None:
-        """Hurt the session a few times while it goes on; each time when its journal has grown by up to ``moment`` lines and up to
-        half a second has gone by."""
+        """Hurt the session a few times while it goes on; each time when its journal has grown by up to ``spread`` lines and up to
+        a tenth of a second has gone by."""
         for _ in range(STRIKES):
-            if not _wait(_grown(session, lines(session) + self.random.randint(1, max(1, int(moment)))), process):
+            if not _wait(_grown(session, lines(session) + self.random.randint(1, spread)), process):
                 return
-            if not _wait(_after(self.random.random() / 2), process):
+            if not _wait(_after(self.random.random() / 10), process):
                 return
             step = _step(events(session))
             if self._pause(mark) if manner == "paused" else self._hit(mark, manner):

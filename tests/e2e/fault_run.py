@@ -223,6 +223,7 @@ def tables(records: Iterable[dict[str, Any]]) -> str:
     kills: collections.Counter[tuple[str, str]] = collections.Counter()
     steps: collections.Counter[str] = collections.Counter()
     sums: collections.Counter[str] = collections.Counter()
+    named: collections.Counter[str] = collections.Counter()  # sessions
     wrong: list[str] = []
     heads = []
     for record in records:
@@ -231,18 +232,21 @@ def tables(records: Iterable[dict[str, Any]]) -> str:
             continue
         kills[record["scene"], record["manner"]] += record["kills"]
         steps.update(record["steps"])
-        for name in ("sessions", "torn", "named", "took"):
+        for name in ("sessions", "torn", "took"):
             sums[name] += record[name]
+        named[record["manner"]] += record["named"]
         wrong += record["wrong"]
     manners = [m for m in (*faults.KILLS, *faults.OTHERS) if any(manner == m for _, manner in kills)]
     rows = [["scene", *manners], ["---"] * (1 + len(manners))]
     for scene in dict.fromkeys(scene for scene, _ in kills):
         rows.append([scene, *(str(kills[scene, m] or "") for m in manners)])
     rows.append(["all", *(str(sum(n for (_, manner), n in kills.items() if manner == m)) for m in manners)])
+    if any(named.values()):
+        rows.append(["*lost a probe and said so*", *(str(named[m] or "") for m in manners)])
     by_signal = sum(n for (_, manner), n in kills.items() if manner in faults.KILLS)
     said = (
         f"{by_signal} moments of SIGKILL and {sum(kills.values()) - by_signal} others in {sums['sessions']} sessions, "
-        f"{sums['torn']} torn lines set aside, {sums['named']} sessions that lost a probe and name it, {len(wrong)} wrong; "
+        f"{sums['torn']} torn lines set aside, {named.total()} sessions that lost a probe and name it, {len(wrong)} wrong; "
         f"{sums['took'] / 3600:.1f} hours of sessions."
     )
     by_step = [["at work", "moments"], ["---", "---"], *([step, str(n)] for step, n in steps.most_common())]

@@ -6,6 +6,7 @@ foresaw.
 """
 
 import concurrent.futures
+import contextlib
 import functools
 import io
 import itertools
@@ -14,6 +15,8 @@ import multiprocessing
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 import traceback
 from collections import Counter
@@ -321,14 +324,65 @@ class Reader:
 def _read(kind: str, data: bytes, place: str) -> str:
     folder = Path(place)
     folder.mkdir()
+    watch = _watch((folder, walked(), walked().parent / "made.json"))
     signal.signal(signal.SIGALRM, _late)
     signal.setitimer(signal.ITIMER_REAL, LIMIT)
     try:
-        return KINDS[kind][0](data, folder)
+        with watch as strayed:
+            said = KINDS[kind][0](data, folder)
     except Exception:
         return traceback.format_exc()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+    return f"strayed: {strayed[:4]}" if strayed else said
+
+
+# What reading a stranger's file may never do, as Python's audit events name it.
+NEVER = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "pickle.find_class", "socket.connect")
+TOUCHES = (
+    "open", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.utime",
+)  # fmt: skip
+# The interpreter's own files, and what is read of the machine.
+OWN = (
+    sys.prefix,
+    sys.base_prefix,
+    str(Path(__file__).parents[2]),
+    "/proc/",
+    "/sys/",
+    "/dev/null",
+    "/usr/",
+    "/etc/mime.types",
+)
+_watching: list[tuple[tuple[str, ...], list[str]]] = []
+
+
+@contextlib.contextmanager
+def _watch(places: tuple[Path, ...]) -> Iterator[list[str]]:
+    """What is opened, made or removed outside of ``places`` while this runs, and what is started; one line each. A native
+    library's own calls are not seen."""
+    if not _watching:
+        sys.addaudithook(_heard)
+    _watching.append((tuple(f"{place}/" for place in places), []))
+    try:
+        yield _watching[-1][1]
+    finally:
+        _watching[-1] = ((), [])
+
+
+def _heard(event: str, arguments: tuple[Any, ...]) -> None:
+    inside, strayed = _watching[-1]
+    if not inside or event not in (*NEVER, *TOUCHES):
+        return
+    if event in NEVER:
+        strayed.append(f"{event} {arguments!r}")
+        return
+    for path in arguments[: 2 if event in ("os.rename", "os.link") else 1]:
+        if isinstance(path, int):
+            continue
+        whole = os.path.realpath(os.fsdecode(path))
+        reading = event == "open" and not (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        if not f"{whole}/".startswith(inside) and not (reading and whole.startswith(OWN)):
+            strayed.append(f"{event} {whole}")
 
 
 def _late(*_: object) -> None:
@@ -338,9 +392,6 @@ def _late(*_: object) -> None:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
     """A real session at its end, for the journals: the route of a case that was found; in the fast suite one step alone."""
-    import subprocess
-    import sys
-
     folder = tmp_path_factory.mktemp("fuzz")
     model = MODELS / "shapes_cnn.onnx"
     route = ["run", model, "--inputs", MODELS / "shapes_cnn_in.npz", "--tolerance", "1e-3"]
@@ -397,5 +448,28 @@ def test_many_damaged_files(kind: str, tmp_path: Path, capsys: pytest.CaptureFix
     began = time.monotonic()
     found = campaign(kind, MANY // FEWER.get(kind, 1), tmp_path)
     shown = ", ".join(f"{n:,} {said.removeprefix('refused: ')}" for said, n in found.most_common())
+    row = f"| {kind} | {sum(found.values()):,} | {shown} | {time.monotonic() - began:.0f} s |"
     with capsys.disabled():
-        print(f"\n| {kind} | {sum(found.values()):,} | {shown} | {time.monotonic() - began:.0f} s |")
+        print(f"\n{row}")
+    if table := os.environ.get("NARROWDOWN_FUZZ_TABLE"):
+        with Path(table).open("a") as file:  # where kinds are tried side by side
+            print(row, file=file)
+
+
+@pytest.mark.usefixtures("recorded")
+def test_the_campaign_sees_what_strays(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    with _watch((inside,)) as strayed:
+        (inside / "a").write_text("fine")
+        (inside / "a").read_text()
+        (tmp_path / "b").write_text("not fine")
+        Path("/etc/hostname").exists()
+        with contextlib.suppress(OSError):
+            (inside / ".." / "c").read_text()
+        (inside / "link").symlink_to(tmp_path / "b")
+        (inside / "link").read_text()
+        subprocess.run(["true"], check=True)
+    told = [line.split()[0] + " " + Path(line.split()[1]).name for line in strayed if "Popen" not in line]
+    assert told == ["open b", "open c", "os.symlink b", "open b"]
+    assert sum("Popen" in line for line in strayed) == 1
