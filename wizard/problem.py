@@ -31,6 +31,6 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     folder: str = ""
     artifacts: tuple[str, ...] = ()
     capture_bytes: int = CAPTURE_BYTES
-    artifact_bytes: int = ARTIFACT_BYTES
+    artifact_bytes: int = ARTIFACT_BYTES  # disk for artifacts and logs
     flow: str = "accuracy"  # name of a shipped flow, or an absolute path
     digests: dict[str, str] = {}  # absolute path -> sha256 of the model, inputs and scripts as first seen

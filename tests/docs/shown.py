@@ -90,6 +90,7 @@ RULES = (
     ("docs/reference.md", "narrowdown run", "routes"),
     ("docs/case.md", "narrowdown step reduce", "routes"),
     ("docs/json.md", "narrowdown step reduce", "routes"),
+    ("docs/steps.md", "narrowdown step", "routes"),
     ("docs/json.md", "narrowdown diff-tactics", "parsed: folders of replays, with which docs/polygraphy.md has it run"),
     ("docs/tactic.md", "narrowdown diff-tactics", "parsed: folders of replays, with which docs/polygraphy.md has it run"),
     ("docs/tactic.md", "step repeat", "parsed: TensorRT, which alone leaves such files"),

@@ -212,6 +212,10 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     return run
 
 
+def page_of(name: str) -> str:
+    return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+
+
 def still(text: str) -> str:
     """A line of output without what differs from run to run and from machine to machine."""
     return " ".join(re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", text).split())
@@ -237,6 +241,8 @@ def test_the_tutorial_does_what_it_says(shell: Shell) -> None:
             told = [json.loads(line) for line in done.stdout.splitlines()]
             assert {row["kind"] for row in told} <= {e.__struct_config__.tag for e in get_args(AnyEvent)} | {"progress"}
             assert set(told[-1]) == {"kind", *Snapshot.__struct_fields__, "watching", "holder", "free"}
+    listed = re.findall(r"`([\w.]+)`", re.sub(r"^(?!\|).*|\|[^|]*\|$", "", page_of("bundle"), flags=re.MULTILINE))
+    assert sorted(shell("ls case").stdout.split()) == sorted(listed), "docs/bundle.md lists what a bundle holds"
     printed = still(said)
     # README's is of another demo, whose files are each machine's own.
     pages = {path.name: path.read_text(encoding="utf-8") for path in PAGES if path.parent.name == "docs"}

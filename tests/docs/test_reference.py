@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -192,7 +193,7 @@ def records(text: str, structs: Mapping[str, type[msgspec.Struct]], *, defaults:
         rows = []
         for field in msgspec.structs.fields(struct):
             means = said.get(field.name) or kept.get(field.name, "")
-            assert means, f"what does {title}'s '{field.name}' mean? Write it into the table"
+            assert means, f"what does {title}'s '{field.name}' mean? Say it in a comment behind it"
             default = msgspec.NODEFAULT if not defaults else field.default
             left = "" if default is msgspec.NODEFAULT else written(default)
             if defaults and field.default_factory is not msgspec.NODEFAULT:
@@ -279,7 +280,8 @@ def test_the_page_holds_what_the_code_declares(page: str, made: Callable[[], str
 
 def test_every_field_of_an_outcome_means_something() -> None:
     """By a comment of its own in the source, or by the page's table of what means the same everywhere."""
-    common = set(re.findall(r"`(\w+)`", (DOCS / "steps.md").read_text(encoding="utf-8").partition(BEGIN[:8])[0]))
+    page = (DOCS / "steps.md").read_text(encoding="utf-8").partition(BEGIN[:8])[0]
+    common = set(re.findall(r"`(\w+)`", page.partition("These mean the same")[2]))
     bare = {
         (name, field)
         for name, spec in STEPS.items()
@@ -350,3 +352,29 @@ def test_every_page_is_in_the_index_and_every_link_leads_somewhere() -> None:
                 titles = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
                 slugs = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
                 assert part in slugs, f"{page.name}: {link}"
+
+
+def test_every_table_of_figures_says_how_they_are_made_again() -> None:
+    """A table a quarter of whose cells are numbers stands in a section, or on a page whose beginning, names the command or
+    the test that makes them. Codes and limits are no measurements: the code holds them."""
+    silent = []
+    for page in (*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md"):
+        text = re.sub(r"<!-- generated.*?<!-- end -->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        beginning, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+        for section in (beginning, *sections):
+            for found in re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE):
+                head, _, *rows = found.strip().splitlines()
+                cells = [c.strip(" *") for row in rows for c in row.strip("|").split("|")]
+                numbers = [c for c in cells if re.fullmatch(r"[<>~]?\d[\d,.]*( [a-zA-Z%/ ]+)?", c)]
+                if len(numbers) * 4 < len(cells) or head.startswith(("| exit code", "| precision")):
+                    continue
+                if not re.search(r"(?m)(?:`|^)(make|pytest|python) [\w-]|tests/\w+/", section + beginning):
+                    silent.append((page.name, head))
+    assert silent == []
+
+
+def test_every_shipped_flow_is_named() -> None:
+    text = (DOCS / "flows.md").read_text(encoding="utf-8")
+    shipped = {Path(str(f)).stem for f in files("flows").iterdir() if Path(str(f)).suffix == ".yaml"}
+    assert len(shipped) >= 5
+    assert {name for name in shipped if f"`{name}`" in text} == shipped

@@ -35,6 +35,21 @@ def test_the_page_does_what_it_says(shapes: tuple[Path, Path], surroundings: dic
         assert done.returncode == command.exit, (command.line, done.stdout, done.stderr)
 
 
+def test_the_workflow_runs_nothing_else() -> None:
+    """Beside the loop over the cases, which is run below, it installs what ``check.py`` needs for ONNX Runtime."""
+    workflow = yaml.safe_load((DOCS / "ci-workflow.yml").read_text())
+    assert set(workflow) == {"name", True, "jobs"}, "YAML 1.1 reads the word on as true, and GitHub knows that"
+    assert set(workflow[True]) == {"pull_request", "schedule"}
+    (job,) = workflow["jobs"].values()
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    assert len(commands) == 2
+    assert commands[0].split() == ["python", "-m", "pip", "install", "numpy", "onnxruntime"]
+    assert {step["uses"].partition("@")[0] for step in job["steps"] if "uses" in step} == {
+        "actions/checkout",
+        "actions/setup-python",
+    }
+
+
 def test_the_workflow_fails_while_a_case_does(inside, surroundings: dict[str, str], tmp_path: Path) -> None:
     with zipfile.ZipFile(ROOT / "tests/sessions/format-1.zip") as archive:
         archive.extractall(tmp_path)
