@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -110,3 +111,22 @@ def test_its_report_fits_an_issue(case: Path) -> None:
     assert place[0] < 25, "how to see it is near the top"
     assert re.search(r"\| engine under test \| `emulate:precision=fp16` \(1\.\d+\.\d+ on ", text)
     assert len(text) < 60_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("minor", [10, 12, 13])
+def test_its_check_runs_in_another_python_on_the_oldest_engine(case: Path, tmp_path: Path, minor: int) -> None:
+    """Nothing of ours is there, only numpy and the oldest ONNX Runtime that we take."""
+    python = shutil.which(f"python3.{minor}")
+    made = python and not subprocess.run([python, "-m", "venv", tmp_path / "other"], capture_output=True).returncode
+    if not made:
+        pytest.skip(f"there is no Python 3.{minor} here")
+    other = tmp_path / "other/bin/python"
+    got = subprocess.run([other, "-m", "pip", "install", "-q", "numpy", "onnxruntime==1.22.*"], capture_output=True)
+    if got.returncode:
+        pytest.skip("the packages cannot be had here")
+    shutil.copytree(case, tmp_path / "case")
+    ran = subprocess.run([other, tmp_path / "case/check.py"], cwd="/", capture_output=True, text=True, check=False)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "on onnxruntime 1.22" in ran.stdout
+    assert "still there: /head/MatMul" in ran.stdout

@@ -13,9 +13,11 @@ LONGEST = 500  # characters of an input's name that a command line still shows
 _CPU = ["CPUExecutionProvider"]
 
 
-def commands(engine: EngineSpec, criterion: Criterion, inputs: "tuple[str, ...]", version: str = "") -> list[str]:
+def commands(
+    engine: EngineSpec, criterion: Criterion, inputs: "tuple[str, ...]", version: str = "", looks: int = 1
+) -> list[str]:
     """Shell lines to run inside the case's folder, for the case's engine. ``inputs`` are the names of the case's inputs,
-    ``version`` is the engine's where the case was found.
+    ``version`` is the engine's where the case was found, ``looks`` how often check.py looks: once where it always fails.
 
     Polygraphy compares element by element; ``tolerances`` says what stands in for the metric.
     """
@@ -25,6 +27,7 @@ def commands(engine: EngineSpec, criterion: Criterion, inputs: "tuple[str, ...]"
     return [
         "# the check that comes with the case: exit 1 while the fault lasts",
         "python check.py",
+        *([f"# It comes and goes: check.py looks up to {looks} times, one run of what follows may pass."] if looks > 1 else []),
         "",
         *_elsewhere(engine, chosen, compare, inputs),
         "",
@@ -72,6 +75,7 @@ def onnxruntime(chosen: Runtime, compare: str) -> list[str]:
         "deterministic": "deterministic kernels",
     }
     missing = [text for key, text in unsaid.items() if settings.get(key)]
+    missing += [f"{settings['threads']} threads"] if settings["threads"] > 1 else []
     note = [f"# (Polygraphy cannot be told: {', '.join(missing)}; check.py knows)"] if missing else []
     return [*note, f"{shlex.join(['polygraphy', 'run', chosen.model, *words])} {compare}"]
 

@@ -107,7 +107,7 @@ def _by_hand(state: State, problem: Problem, first: Culprit) -> tuple[str, ...]:
     if criterion is None or problem.check:
         return ()
     version = str(state.engines.get(problem.engine, {}).get("version", ""))
-    return tuple(commands(parse(problem.engine), criterion, first.inputs, version))
+    return tuple(commands(parse(problem.engine), criterion, first.inputs, version, state.findings.looks))
 
 
 def _culprits(

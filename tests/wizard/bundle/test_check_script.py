@@ -1,5 +1,6 @@
 """The check that travels with a case: a script of its own, run as a stranger would, against real engines."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -169,6 +170,20 @@ def test_names_that_hold_anything(tmp_path: Path) -> None:
     assert told.returncode == 1, told.stdout + told.stderr
     assert "\x1b" not in told.stdout
     assert (tmp_path / "check.py").read_text().isascii()
+
+
+def test_old_pythons_can_read_it() -> None:
+    """Whoever gets the case may have another Python: no syntax that is newer than 3.8."""
+    text = script(culprit(), asked())
+    ast.parse(text, feature_version=(3, 8))
+    calls = {
+        node.func.attr
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and hasattr(node.func, "attr")
+    }
+    assert not calls & {"removeprefix", "removesuffix", "pairwise", "batched", "is_relative_to"}, (
+        "methods of later ones"
+    )
 
 
 @settings(deadline=None)

@@ -99,6 +99,14 @@ def test_polygraphy_and_narrowdown_take_them(
     assert {"polygraphy", "narrowdown"} <= set(seen)
 
 
+def test_a_fault_that_comes_and_goes() -> None:
+    spec, criterion = options.check("onnxruntime:optimization=all,threads=2"), Criterion(tolerance=1e-2)
+    said = "\n".join(commands(spec, criterion, ("x",), looks=300))
+    assert "check.py looks up to 300 times, one run of what follows may pass" in said
+    assert "cannot be told: 2 threads" in said
+    assert "comes and goes" not in "\n".join(commands(spec, criterion, ("x",)))
+
+
 def test_typing_ends_with_tensorrt_10() -> None:
     assert "--trt --fp16" in "\n".join(lines("tensorrt:precision=fp16", version="10.13.3"))
     new = "\n".join(lines("tensorrt:precision=fp16", version="11.0.0.1"))
