@@ -6,6 +6,7 @@ program that it is for: ours, make, pip's requirements, Dask, Polygraphy, pytest
 
 import argparse
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re

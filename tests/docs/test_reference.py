@@ -378,3 +378,15 @@ def test_every_shipped_flow_is_named() -> None:
     shipped = {Path(str(f)).stem for f in files("flows").iterdir() if Path(str(f)).suffix == ".yaml"}
     assert len(shipped) >= 5
     assert {name for name in shipped if f"`{name}`" in text} == shipped
+
+
+def test_every_file_that_is_named_is_there() -> None:
+    roots = (DOCS.parent, Path(wizard.__file__ or "").parents[1])
+    written_by_the_reader = {"engines/backends/evaluator.py"}
+    told = {
+        name
+        for page in (*DOCS.glob("*.md"), DOCS.parent / "README.md", DOCS.parent / "SECURITY.md")
+        for name in re.findall(r"`((?:wizard|engines|flows|tests|docs)/[\w./-]*)`", page.read_text(encoding="utf-8"))
+    }
+    assert len(told) > 40
+    assert {name for name in told - written_by_the_reader if not any((root / name).exists() for root in roots)} == set()
