@@ -17,6 +17,7 @@ import msgspec
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import badness, judge, judge_check, judge_whole, over
 from engines.data import sound
+from engines.data.copying import copy
 from engines.data.store import Damaged, Store, digest_file
 from engines.graph import ranges
 from engines.probe import HUGE, AnyProbe, Check, Measure, Measurement, key
@@ -321,7 +322,7 @@ def real(
         place = Path(scratch)
         for part in ("models", "inputs"):  # copied: engines refuse linked weights
             if (folder / part).is_dir():
-                shutil.copytree(folder / part, place / part)
+                shutil.copytree(folder / part, place / part, copy_function=copy)
         (place / "logs").mkdir()
         made = make_pool(place) if make_pool else executor(place, folder)
         return asyncio.run(_real(rec, chosen, place, engine, expect, keep_going, told, made))

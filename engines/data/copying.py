@@ -1,0 +1,51 @@
+"""Copy a file without writing what need not be written: shared blocks where the disk can share, holes where there are holes."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+_FICLONE = 0x40049409  # Linux: share all blocks (Btrfs, XFS)
+_AT_ONCE = 1 << 30  # bytes
+
+
+def copy(source: str | Path, target: str | Path) -> str | Path:
+    """Copy a regular file with its times and mode; returns ``target``, as ``shutil.copy2`` does. Raises ``OSError``."""
+    with Path(source).open("rb") as reader, Path(target).open("wb") as writer:
+        shared = False
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
+            shared = True
+        if not shared:
+            _copied(reader.fileno(), writer.fileno())
+    shutil.copystat(source, target)
+    return target
+
+
+def _copied(reader: int, writer: int) -> None:
+    size, at = os.fstat(reader).st_size, 0
+    while at < size:
+        try:
+            start = os.lseek(reader, at, os.SEEK_DATA)
+            end = os.lseek(reader, start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+                break
+            start, end = at, size  # a file system that knows no holes
+        while start < end:
+            start += _piece(reader, writer, start, end - start)
+        at = end
+    os.truncate(writer, size)
+
+
+def _piece(reader: int, writer: int, at: int, length: int) -> int:
+    """Copy some of a span of data, inside the kernel where it can; how many bytes. Raises ``OSError``."""
+    with contextlib.suppress(OSError, AttributeError):
+        if done := os.copy_file_range(reader, writer, min(length, _AT_ONCE), at, at):
+            return done
+    data = os.pread(reader, min(length, 8 << 20), at)
+    if not data:
+        raise OSError(errno.EIO, "the file became shorter while it was copied")
+    return os.pwrite(writer, data, at)
