@@ -4,6 +4,10 @@ What only bad builds chose is a list of suspects, as Polygraphy's ``diff-tactics
 one good and one bad build the layers whose choices differ are delta-debugged: the good build's choices are forced, all but some
 that are taken from the bad one. A choice is *sufficient* when forcing it into the good build breaks it, *necessary* when the bad
 build without it passes.
+
+A forced build counts only where it took what it was told to, as far as the engine shows that. What is proven so is tried in more
+fresh builds: failures that come by themselves, at the rate of the free builds, would have been laid to it in fewer than one
+session of twenty.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +28,8 @@ from engines.steps.statistics import interval, looks_to_see
 
 OTHERS = 3  # good builds into which guilty choices are forced
 FORCED = 1000  # attempts of forced builds are counted from here: they are other questions than free ones
+AGAIN = 2  # more builds where one without a choice gave no verdict
+STEADY = AGAIN + 1  # looks at what is proven are counted from here
 
 Choices = Mapping[str, str]  # layer -> choice, as ``engines.data.tactic_replay`` writes it
 
@@ -67,8 +73,13 @@ def kernels(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsO
         ((g, b) for g in good for b in bad), key=lambda pair: len(differing(pair[0].choices, pair[1].choices))
     )
     others = sorted(good, key=lambda g: (g is not near, -len(differing(g.choices, worst.choices))))
-    forced = _Forced(ctx, findings, worst)
+    forced = _Forced(ctx, findings, worst, good)
     guilty, why = yield from _confirm(forced, others, listed)
+    if guilty:
+        # As many more looks as an innocent choice would survive in fewer than one session of twenty.
+        rate = (len(bad) + 1) / (len(made) + 2)
+        why = yield from _steady(forced, near, guilty, rate)
+        guilty = {} if why else guilty
     if not guilty:
         named = f" Only bad builds chose: {', '.join(s.layer for s in listed[:3])}." if listed else ""
         message = f"{len(good)} builds pass and {len(bad)} fail, but no tactic could be proven guilty: {why}.{named}"
@@ -87,7 +98,7 @@ def kernels(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsO
         tables=tables
         | {"guilty": [{"layer": k, "choice": v, "text": described_or_self(v)} for k, v in guilty.items()]},
         decisive={
-            "whole": (forced.into(near, guilty),),
+            "whole": (forced.into(near, guilty, STEADY),),
             "suspect-off": (forced.without(guilty),),
         },
     )
@@ -100,56 +111,84 @@ def differing(good: Choices, bad: Choices) -> tuple[str, ...]:
 
 def short(choice: str) -> str:
     """A choice in a few words: its tactic."""
-    found = msgspec.json.decode(choice.encode())
+    try:
+        found = msgspec.json.decode(choice.encode())
+    except msgspec.DecodeError:
+        found = None
     return f"tactic {found['tactic']}" if isinstance(found, dict) and "tactic" in found else choice[:60]
 
 
 class _Forced:
     """Builds whose choices are those of a good build, some layers' taken from the bad one. Each is asked once."""
 
-    def __init__(self, ctx: StepContext, findings: Findings, bad: Build) -> None:
+    def __init__(self, ctx: StepContext, findings: Findings, bad: Build, good: Sequence[Build]) -> None:
         self.ignored: list[str] = []
         self.bad = bad
         self._ctx, self._findings = ctx, findings
         self._rule = findings.criterion or Criterion()
-        self._asked: dict[tuple[int, frozenset[str]], Verdict] = {}
+        self._fine = {pair for build in good for pair in build.choices.items()}
+        self._asked: dict[tuple[int, frozenset[str], int], Verdict] = {}
 
-    def into(self, good: Build, taken: Iterable[str]) -> AnyProbe:
-        """The good build, with the bad one's choices in these layers."""
-        return self._probe({**good.choices, **{k: self.bad.choices[k] for k in taken}}, {})
+    def into(self, good: Build, taken: Iterable[str], look: int = 0) -> AnyProbe:
+        """The good build, with the bad one's choices in these layers; ``look`` counts builds that ask the same again."""
+        return self._probe(self._mixed(good, taken), {}, look)
 
-    def without(self, layers: Iterable[str]) -> AnyProbe:
+    def without(self, layers: Iterable[str], look: int = 0) -> AnyProbe:
         """The bad build, with its choices kept out of these layers."""
         kept_out = {k: (self.bad.choices[k],) for k in layers}
-        return self._probe({k: v for k, v in self.bad.choices.items() if k not in kept_out}, kept_out)
+        return self._probe({k: v for k, v in self.bad.choices.items() if k not in kept_out}, kept_out, look)
 
-    def _probe(self, force: Choices, forbid: Mapping[str, tuple[str, ...]]) -> AnyProbe:
+    def _mixed(self, good: Build, taken: Iterable[str]) -> Choices:
+        return {**good.choices, **{k: self.bad.choices[k] for k in taken}}
+
+    def _probe(self, force: Choices, forbid: Mapping[str, tuple[str, ...]], look: int) -> AnyProbe:
         return whole(
             self._ctx,
             self._findings,
             samples=(self._findings.sample,),
-            attempt=FORCED,
+            attempt=FORCED + look,
             record=True,
             force=dict(force),
             forbid=dict(forbid),
             exclusive=True,
         )
 
-    def test(self, good: Build, taken: Iterable[str]) -> Sub:
+    def test(self, good: Build, taken: Iterable[str], look: int = 0) -> Sub:
+        """The verdict on the good build with the bad one's choices in these layers; unresolved where it took others in a layer
+        that tells the two builds apart, or one elsewhere that no good build made."""
         chosen = frozenset(taken)
-        key = (good.attempt, chosen)
+        key = (good.attempt, chosen, look)
         if key not in self._asked:
             yield Note(f"forcing {len(chosen)} choices of a bad build into a good one")
-            m: Measurement = yield self.into(good, chosen)
-            self.ignored.extend(m.facts.get("build", {}).get("refused", ()))
-            self._asked[key] = judge_whole(m, self._rule)
+            m: Measurement = yield self.into(good, chosen, look)
+            weighty, wanted = frozenset(differing(good.choices, self.bad.choices)), self._mixed(good, chosen)
+            strayed = [
+                layer
+                for layer, choice in self._made(m).items()
+                if wanted.get(layer, choice) != choice and (layer in weighty or (layer, choice) not in self._fine)
+            ]
+            self._asked[key] = self._judged(m, strayed)
         return self._asked[key]
 
-    def cures(self, layers: Iterable[str]) -> Sub:
-        """The verdict on the bad build without its choices in these layers."""
+    def cures(self, layers: Iterable[str], look: int = 0) -> Sub:
+        """The verdict on the bad build without its choices in these layers; unresolved where it made them all the same."""
         yield Note("the bad build without them")
-        m: Measurement = yield self.without(layers)
-        return judge_whole(m, self._rule)
+        m: Measurement = yield self.without(layers, look)
+        made = self._made(m)
+        return self._judged(m, [layer for layer in layers if made.get(layer) == self.bad.choices[layer]])
+
+    def _made(self, m: Measurement) -> Choices:
+        build = m.facts.get("build", {})
+        self.ignored.extend(build.get("refused", ()))
+        made: Choices = build.get("choices", {})
+        return made
+
+    def _judged(self, m: Measurement, strayed: Sequence[str]) -> Verdict:
+        verdict = judge_whole(m, self._rule)
+        if verdict.kind == "unresolved" or not strayed:
+            return verdict
+        self.ignored.extend(strayed)
+        return Verdict("unresolved", detail=f"the choice of {strayed[0]} could not be forced")
 
 
 def _confirm(forced: _Forced, good: Sequence[Build], listed: Sequence[Suspect]) -> Sub:
@@ -181,6 +220,9 @@ def _confirm(forced: _Forced, good: Sequence[Build], listed: Sequence[Suspect]) 
         if not every.failed:
             return {}, f"a build forced to a bad one's choices did not fail ({_beyond(forced.ignored, every)})"
         needed: tuple[str, ...] = yield from ddmin(layers, partial(forced.test, build))
+        needed, unseen = yield from _needed(forced, build, needed)
+        if unseen:
+            return {}, f"whether {unseen} is needed for it could not be seen: the builds without it gave no verdict"
         guilty = tuple(k for k in bad.choices if k in {*guilty, *needed})
     without: Verdict = yield from forced.cures(guilty)
     if not without.passed:
@@ -189,6 +231,46 @@ def _confirm(forced: _Forced, good: Sequence[Build], listed: Sequence[Suspect]) 
             f"{', '.join(guilty)} breaks a good build, but a bad build without it did not pass: others break it too",
         )
     return {k: bad.choices[k] for k in guilty}, ""
+
+
+def _needed(forced: _Forced, good: Build, layers: tuple[str, ...]) -> Sub:
+    """(those of ``layers`` without which the forced build passes, one of which that cannot be seen or ""). Where a build gave no
+    verdict, more are asked; what fails without a layer too goes on without it."""
+    for layer in layers:
+        rest = tuple(k for k in layers if k != layer)
+        if not rest:
+            continue
+        for look in range(1 + AGAIN):
+            verdict: Verdict = yield from forced.test(good, rest, look)
+            if verdict.failed:
+                return (yield from _needed(forced, good, rest))
+            if verdict.passed:
+                break
+        else:
+            return layers, layer
+    return layers, ""
+
+
+def _steady(forced: _Forced, good: Build, guilty: Choices, rate: float) -> Sub:
+    """Why the guilty choices are not the whole story, "" where more fresh builds say the same. ``rate``: of failures among free
+    builds; whichever way contradicts chance sooner is asked more often."""
+    rare = rate <= 1 / 2
+    for look in range(STEADY, STEADY + (looks_to_see(1 - rate) if rare else 1)):
+        again: Verdict = yield from forced.test(good, guilty, look)
+        if not again.failed:
+            return _contradicted(guilty, "forced again it passed", again)
+    for look in range(STEADY, STEADY + (0 if rare else looks_to_see(rate))):
+        without: Verdict = yield from forced.cures(guilty, look)
+        if not without.passed:
+            return _contradicted(guilty, "kept out again it failed", without)
+    return ""
+
+
+def _contradicted(guilty: Choices, said: str, verdict: Verdict) -> str:
+    names = ", ".join(guilty)
+    if verdict.kind == "unresolved":
+        return f"{names} was tried again, and that build gave no verdict ({verdict.detail.rstrip('.')})"
+    return f"{names} does not decide it: {said}"
 
 
 def _beyond(ignored: Sequence[str], verdict: Verdict) -> str:

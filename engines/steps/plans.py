@@ -92,11 +92,11 @@ def nondeterminism(ctx: StepContext, size: Size) -> Plan:
 
 def tactics(ctx: StepContext, size: Size) -> Plan:
     """Switches: all on, all off, then one of n by halving, alone and without it: 2 log2(n) + 1. Tactics: fresh builds, then as
-    many as it takes to halve the layers that differ."""
+    many as it takes to halve the layers that differ, and some to see it again."""
     names = switches(ctx.engine, ctx.engine_info).names
     if ctx.can("tactics") and not ctx.check:
         params = msgspec.convert(dict(ctx.params), TacticsParams)
-        return Plan((*_before(ctx, size), _one(ctx, params.builds + 3 + _halvings(size.nodes))))
+        return Plan((*_before(ctx, size), _one(ctx, params.builds + 5 + _halvings(size.nodes))))
     if not names or ctx.check:
         return Plan(_before(ctx, size))
     return Plan((*_before(ctx, size), _one(ctx, 2 * _halvings(len(names)) + 1, ctx.findings.looks)))
