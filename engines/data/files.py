@@ -8,18 +8,16 @@ import contextlib
 import difflib
 import importlib.util
 import itertools
-import os
 import sys
 import traceback
 import uuid
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from engines.data import polygraphy
+from engines.data import packed, polygraphy
 from engines.data.problem import InputProblem
 from engines.data.sources import split_function
 
@@ -118,15 +116,8 @@ def _npz(file: Path) -> dict[str, Array]:
 
 
 def _bounded(file: Path) -> None:
-    """Refuse an archive that would fill the memory: a few megabytes of zeros, packed, are gigabytes."""
-    with zipfile.ZipFile(file) as archive:
-        unpacked = sum(entry.file_size for entry in archive.infolist())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if unpacked > memory // 2:
-        raise InputProblem(
-            f"'{file.name}' unpacks to {unpacked / 2**30:,.1f} GiB, more than half of this machine's memory; "
-            "give the inputs as one .npy file each."
-        )
+    if large := packed.too_large(file):
+        raise InputProblem(f"'{file.name}' {large}; give the inputs as one .npy file each.")
 
 
 def _unread(file: Path, kind: str, error: Exception) -> str:

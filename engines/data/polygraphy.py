@@ -10,12 +10,15 @@ import binascii
 import io
 import json
 import tokenize
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from engines.data import packed
 from engines.data.problem import InputProblem
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -26,9 +29,11 @@ _LEGACY = "__polygraphy_encoded_"
 _LEGACY_VALUE = "polygraphy_serialized_json_type"
 
 
-# What a damaged array may end in: numpy's header goes through Python's tokenizer, and may name a shape that no memory holds.
+# What a damaged array may end in: numpy's header goes through Python's tokenizer, and may name a shape that no memory holds; an
+# archive may be broken, packed by unknown means or encrypted.
 _DAMAGED = (
     KeyError, TypeError, ValueError, EOFError, AttributeError, MemoryError, OverflowError, SyntaxError, tokenize.TokenError,
+    zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError,
 )  # fmt: skip
 
 
@@ -195,4 +200,6 @@ def _decode_array(text: str) -> Array:
     if isinstance(loaded, np.ndarray):
         return loaded
     with loaded:
+        if large := packed.too_large(io.BytesIO(data)):
+            raise _Undecodable(f"holds an array that {large}; give the inputs as one .npy file each.")
         return np.asarray(loaded[loaded.files[0]]) if loaded.files else np.zeros(0)

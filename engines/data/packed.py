@@ -1,0 +1,23 @@
+"""How much an archive of arrays unpacks to, asked before it is: a few megabytes of zeros, packed, are gigabytes."""
+
+import os
+import zipfile
+from pathlib import Path
+from typing import IO
+
+
+def most() -> int:
+    """Bytes that may be unpacked: half of the machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def too_large(file: Path | IO[bytes]) -> str:
+    """``unpacks to 37.3 GiB, more than half of this machine's memory``; empty for one that fits. Raises zipfile's errors.
+
+    Who reads on gets no more of an entry than the size that was added up here, whatever is packed in it.
+    """
+    with zipfile.ZipFile(file) as archive:
+        unpacked = sum(entry.file_size for entry in archive.infolist())
+    return (
+        f"unpacks to {unpacked / 2**30:,.1f} GiB, more than half of this machine's memory" if unpacked > most() else ""
+    )
