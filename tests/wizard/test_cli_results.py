@@ -1,17 +1,25 @@
 """``step --json``: the contract's fields, whatever the step found."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+from engines.data.store import Store
+from engines.graph import load
 from engines.probe import HUGE, Candidate
 from engines.steps import outcome as outcomes
 from engines.steps.base import Case, Findings
+from engines.workers import files
 from wizard.cli.arguments import STEPS
 from wizard.cli.exits import BAD_USAGE, Refusal
 from wizard.cli.results import result
-from wizard.cli.step import parameters
+from wizard.cli.step import models, parameters
+from wizard.report.read import Reading
 from wizard.session.state import Visit
 
 CASE = Case(
@@ -109,3 +117,27 @@ def test_parameters_are_checked() -> None:
     assert parameters("reduce", ["verify=3"]) == {"verify": "3"}
     with pytest.raises(Refusal, match="--with"):
         parameters("reduce", ["verify=three"])
+
+
+@pytest.mark.parametrize("role", ["case", "workaround"])
+def test_a_model_too_large_for_one_file_comes_with_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    """``-o`` writes the weights beside the model under the name that the model points to, whichever of the two was asked for."""
+    monkeypatch.setattr(files, "_INLINE", 0)
+    weight = np.arange(1000, dtype=np.float32)
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1000]) for n in "xy")
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(weight, "w")])
+    onnx.save(helper.make_model(graph), tmp_path / "given.onnx")
+    store = Store(tmp_path / "session")
+    stored = load.load(store, load.import_model(tmp_path / "given.onnx", store).digest)
+    kept: dict[str, str] = {}
+    for name in ("model.onnx", "engine.onnx"):
+        kept |= files.put_model(store, name, stored.proto, stored.weights_dir)
+    table = store.put(msgspec.json.encode([{"role": role, "files": kept}]))
+    reading = Reading(store.root, *[None] * 3)  # type: ignore[arg-type]
+    visit = Visit("reduce", step="reduce", status="done", tables={"bundle": table})
+    made, good = models(reading, visit, str(tmp_path / "out" / "part.onnx"))
+    assert good is None
+    np.testing.assert_array_equal(numpy_helper.to_array(onnx.load(str(made)).graph.initializer[0]), weight)
