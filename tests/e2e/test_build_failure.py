@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,41 @@ def test_a_refused_model_is_reduced_to_the_node_at_fault(narrowdown: Any, tmp_pa
     check = subprocess.run([sys.executable, session / "case" / "check.py"], capture_output=True, text=True, check=False)
     assert check.returncode == 1, check.stdout + check.stderr
     assert "the engine refuses the model" in check.stdout
+
+
+def test_a_node_that_parses_and_cannot_be_built_is_found_among_others(narrowdown: Any, tmp_path: Path) -> None:
+    """TensorRT-RTX's parser takes a NonMaxSuppression; its builder has nothing that computes one."""
+    wires = ["s", *(f"a{i}" for i in range(4))]
+    nodes = [helper.make_node("Tanh", [a], [b], name=f"before_{b}") for a, b in pairwise(wires)]
+    nodes += [
+        helper.make_node("NonMaxSuppression", ["b", wires[-1], "most", "overlap"], ["chosen"], name="nms"),
+        helper.make_node("Cast", ["chosen"], ["f"], to=TensorProto.FLOAT, name="cast"),
+        helper.make_node("Sigmoid", ["f"], ["y"], name="after"),
+    ]
+    weights = [helper.make_tensor("most", TensorProto.INT64, [1], [3]), helper.make_tensor("overlap", 1, [1], [0.5])]
+    ins = [helper.make_tensor_value_info(name, 1, shape) for name, shape in (("b", [1, 6, 4]), ("s", [1, 2, 6]))]
+    graph = helper.make_graph(nodes, "g", ins, [helper.make_tensor_value_info("y", 1, None)], weights)
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    session = tmp_path / "s"
+    words = [
+        "run",
+        path,
+        "--flow",
+        "build-failure",
+        "--engine",
+        "tensorrt_rtx",
+        "--session",
+        session,
+        "--display",
+        "plain",
+    ]
+    done = narrowdown(*words)
+    assert done.code == 0, done.err
+    report = json.loads((session / "case" / "report.json").read_text())
+    assert report["nodes_after"] == 1
+    assert "has no runners that implement it" in report["culprits"][0]["evidence"]
+    assert [n.op_type for n in onnx.load(session / "case" / "model.onnx").graph.node] == ["NonMaxSuppression"]
 
 
 def test_a_model_that_builds_is_said_to_build(narrowdown: Any, tmp_path: Path) -> None:

@@ -109,8 +109,11 @@ def fault(found: Library, hint: str = "") -> EngineFault:
 def _plain(line: str) -> str:
     """An error line without the place in NVIDIA's source that wrote it."""
     text = re.sub(r"^\s*(?:IBuilder::\w+: )?(?:\d+: )?Error Code \d+: ", "", plain(line)).strip(" .")
-    whole = text[1:-1] if text.startswith("(") and text.endswith(")") else text
-    return whole.strip(" .")[:300]
+    # What it is wrapped in; its last bracket may have gone with the place.
+    inner = re.sub(r"^(?:[A-Z]\w*(?: \w+)* Error )?\(", "", text)
+    if inner != text and inner.count(")") > inner.count("("):
+        inner = inner.removesuffix(")")
+    return inner.strip(" .")[:300]
 
 
 def _profile(

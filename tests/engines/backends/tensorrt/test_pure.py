@@ -175,6 +175,14 @@ NO_MEMORY = "Requested amount of GPU memory could not be allocated: insufficient
             "build-failed",
             "Cask (no further information).",
         ),
+        (
+            [
+                "Error Code 2: Internal Error (Assertion !impls.empty() failed. nms has no runners. In check at a.cpp:12)"
+            ],
+            "build-failed",
+            "could not build the engine: Assertion !impls.empty() failed. nms has no runners.",
+        ),
+        (["Error Code 2: Internal Error (a (b).)"], "build-failed", "could not build the engine: a (b)."),
     ],
 )
 def test_why_a_build_failed_is_one_line(lines: list[str], status: str, words: str) -> None:

@@ -39,6 +39,13 @@ def test_real_models_build_in_every_precision(name: str, precision: str) -> None
         built.run({})
 
 
+def test_magika_builds_in_fp16(magika: Any) -> None:
+    model, feeds = magika
+    shapes = {name: value.shape for name, value in feeds.items()}
+    built = make("tensorrt_rtx:precision=fp16").build(BuildRequest(model, "", feed_shapes=shapes))
+    assert built.facts["bytes"] > 100_000
+
+
 def beside(path: Path) -> Any:
     """A module that is no package's."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -59,7 +66,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("failure", [f for f in failures.TABLE if f.build is not None], ids=lambda f: f.what)
 def test_every_small_construction_builds_or_is_refused_in_words(failure: Any, tmp_path: Path) -> None:
     path, inputs = failure.build(tmp_path, tiny)
