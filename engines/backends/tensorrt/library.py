@@ -114,7 +114,7 @@ class Log:
             def log(self, level: Any, text: str) -> None:
                 if level in (severity.INTERNAL_ERROR, severity.ERROR, severity.WARNING):
                     lines.append((0 if level != severity.WARNING else 1, " ".join(text.split())))
-                elif hearing and "0x" in text:
+                elif hearing and ("0x" in text or "Autotuning" in text):
                     hearing[-1].append(text)
 
         self.logger: Any = Logger()
@@ -125,7 +125,8 @@ class Log:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[list[str]]:
-        """A list that fills with every line, however minor, that names a key or a kernel (``0x...``)."""
+        """A list that fills with every line, however minor, that names a key or a kernel (``0x...``), or says that another
+        operation is tuned now."""
         said: list[str] = []
         self._hearing.append(said)
         try:

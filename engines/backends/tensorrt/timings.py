@@ -32,7 +32,8 @@ class Operation(msgspec.Struct):
 
 
 def heard(lines: Iterable[str]) -> dict[str, Operation]:
-    """What a builder's verbose log tells of the kernels that it tried, by key. Lines that say nothing of it are passed over."""
+    """What a builder's verbose log tells of the kernels that it tried, by key. Lines that say nothing of it are passed over,
+    and so is all of a log of 10.7 and older, which names no keys."""
     found: dict[str, Operation] = {}
     here: Operation | None = None
     for line in lines:
@@ -41,6 +42,8 @@ def heard(lines: Iterable[str]) -> dict[str, Operation]:
             if not here.name and (name := _NAME.search(line)):
                 here.name = name[1]
             continue
+        if "Autotuning" in line:
+            here = None  # of an operation that has no entry (``{key: None}``): what follows is not of the one before
         if here is None or "selected tactic" in line:
             continue
         if (kernel := _HASH.search(line)) is not None:

@@ -138,6 +138,16 @@ def test_what_became_of_kept_nodes_is_read_back() -> None:
     assert became == {"a": "applied", "b": "ignored", "c": "fused", "e": "unknown"}
 
 
+def test_the_inspector_of_11_says_type_and_format_apart() -> None:
+    """Fields and words as TensorRT-RTX 1.7, of the same family, writes them into its log."""
+    outputs = [{"Name": "t", "Datatype": "Half", "Format": "(NHWC) Channel major format"}]
+    entry = {"Name": "conv0_myl0_1", "LayerType": "correlation", "Outputs": outputs, "TacticName": "__myelin_CASK_STUB"}
+    entry["Metadata"] = "[ONNX Layer: conv0]\x1f[ONNX Layer: tanh0]"
+    (built,) = layers.layers_of(json.dumps({"Layers": [entry], "I/O Tensors": [{"Name": "x", "DataType": "Float"}]}))
+    assert (built.nodes, built.formats) == (("conv0", "tanh0"), ("Half",))
+    assert layers.precision_of({"conv0"}, (built,)) == {"conv0": "fused"}
+
+
 @pytest.mark.parametrize("text", ["", "no json", "[]", "{}", '{"Layers": 3}'])
 def test_an_engine_that_tells_nothing_has_no_layers(text: str) -> None:
     assert layers.layers_of(text) == ()

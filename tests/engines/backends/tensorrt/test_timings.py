@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
+from engines.backends import importable, make
 from engines.backends.base import BuildRequest, EngineFault
-from engines.backends.tensorrt import timings
+from engines.backends.tensorrt import library, timings
 from engines.data.tactic_replay import suspects
 
 from . import stand_in
@@ -96,6 +98,42 @@ tactic_id, cost(in ms), cost/fastest_cost, prediction_correlation, kernel_name, 
 The selected tactic is (tactic hash, cost(in ms)):0x00000000000000ff,0.25
 4, no number, 2, 0.9, other_kernel, 0x0000000000000003,
 """
+
+
+def test_kernels_of_an_operation_without_a_key_are_not_laid_to_the_one_before() -> None:
+    """The line is TensorRT-RTX 1.7's own."""
+    keyless = "*************** Autotuning format combination: Float(64,1) -> Float(64,1) {key: None} ***************"
+    found = timings.heard([*LOG.splitlines(), keyless, "Tactic: 0x0000000000000009 Time: 0.001"])
+    assert all(9 not in operation.tried for operation in found.values())
+
+
+# TensorRT 10.6's texts (from its library): no keys, so nothing that an entry of a cache could be told by.
+OLD = """\
+*************** Autotuning format combination: Float(2048,256,16,1) -> Float(4096,256,16,1) ***************
+--------------- Timing Runner: conv0 (CaskConvolution[0x80000009])
+Tactic Name: sm80_xmma_fprop_implicit_gemm Tactic: 0x5030121339a48bf3 Time: 0.00512
+conv0 (CaskConvolution[0x80000009]) profiling completed in 0.01 seconds. Fastest Tactic: 0x5030121339a48bf3 Time: 0.00512
+>>>>>>>>>>>>>>> Chose Runner Type: CaskConvolution Tactic: 0x5030121339a48bf3
+"""
+
+
+def test_a_log_without_keys_tells_nothing() -> None:
+    assert timings.heard(OLD.splitlines()) == {}
+
+
+@pytest.mark.skipif(not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
+def test_a_real_builder_is_heard_and_a_real_key_is_written_as_we_read_it() -> None:
+    found = library.load("tensorrt_rtx")
+    key = "0x" + "0123456789abcdef" * 2
+    assert timings.key_of(timings.layer(str(found.trt.TimingCacheKey.parse(key)), "op")) == key
+    value = found.trt.TimingCacheValue(0xFF, 0.5)
+    assert (value.tacticHash, value.timingMSec) == (0xFF, 0.5)
+    with found.log.listening() as lines:
+        asked = request("Tanh", "Exp")
+        make("tensorrt_rtx:timing_cache=off").build(msgspec.structs.replace(asked, feed_shapes={"t0": (1,)}))
+    assert any("Autotuning" in line for line in lines)
+    assert any("Tactic: 0x" in line for line in lines)
+    assert timings.heard(lines) == {}  # its cache holds nothing
 
 
 def test_both_ways_in_which_a_log_tells_are_understood() -> None:
