@@ -1,4 +1,5 @@
-"""A worker that hangs, is stopped or fills memory in the middle of a step costs one probe, is named, and changes no result.
+"""A worker that hangs, is stopped, fills memory or writes garbage in the middle of a step costs one probe, is named, and changes
+no result.
 
 The fault is put into a real worker of the real command, into one measurement only, by a module that Python loads at start.
 """
@@ -34,6 +35,14 @@ def strike(probe):
     if FAULT == "loop":
         while True:
             pass
+    if FAULT == "garbage":
+        for number in range(3, 64):  # one of them is the pipe to the pool
+            if "pipe:" in (os.readlink(f"/proc/self/fd/{number}") if os.path.islink(f"/proc/self/fd/{number}") else ""):
+                try:
+                    os.write(number, b"corrupted double-linked list\n")
+                except OSError:
+                    pass
+        time.sleep(60)
     if FAULT == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
     held = []
@@ -64,7 +73,12 @@ class Finder:
 
 sys.meta_path.insert(0, Finder)
 '''
-SAID = {"loop": "did not finish within", "stop": "did not finish within", "memory": "GiB of memory and was stopped"}
+SAID = {
+    "loop": "did not finish within",
+    "stop": "did not finish within",
+    "memory": "GiB of memory and was stopped",
+    "garbage": "wrote something that is no message",
+}
 
 
 @pytest.mark.parametrize(
@@ -72,6 +86,7 @@ SAID = {"loop": "did not finish within", "stop": "did not finish within", "memor
     [
         ("layerwise", "memory"),
         ("reduce", "stop"),
+        pytest.param("reduce", "garbage", marks=pytest.mark.slow),
         pytest.param("layerwise", "stop", marks=pytest.mark.slow),
         pytest.param("layerwise", "loop", marks=pytest.mark.slow),
         pytest.param("reduce", "memory", marks=pytest.mark.slow),

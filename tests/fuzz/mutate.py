@@ -19,7 +19,7 @@ LEAVES = (None, True, False, *NUMBERS, 0.5, 1e308, -1e-308, *TEXTS, [], {}, [[]]
 # (what, where as a part of the whole, with what): applied in order.
 EDITS = st.lists(
     st.tuples(
-        st.sampled_from(["flip", "cut", "drop", "insert", "repeat", "swap"]),
+        st.sampled_from(["flip", "cut", "drop", "insert", "repeat", "nest", "swap"]),
         st.floats(0, 1),
         st.binary(min_size=1, max_size=8),
     ),
@@ -44,6 +44,8 @@ def edited(data: bytes, edits: list[tuple[str, float, bytes]]) -> bytes:
                 made[at:at] = piece
             case "repeat":
                 made[at:at] = made[at : at + 64] * len(piece)
+            case "nest":
+                made[at:at] = (b"[" if piece[0] % 2 else b'{"a":') * (len(piece) * 5000)
             case "swap":
                 made = made[at:] + made[:at] if len(piece) > 6 else made
     return bytes(made[: 4 << 20])

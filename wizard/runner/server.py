@@ -125,7 +125,7 @@ class Server:
     async def _reply(self, line: bytes, client: Client) -> Reply:
         try:
             request = msgspec.json.decode(line, type=dict[str, Any])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return {"ok": False, "error": f"That is not a request: {error}."}
         if request.get("do") == "hello":
             return self._hello(request, client)

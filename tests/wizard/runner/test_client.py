@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -116,6 +118,36 @@ def test_one_controls_and_others_watch(place):
         assert "resume" in first.send({"do": "go"})["error"]
         first.close()
         second.close()
+
+
+ODD = [None, True, -1, 2**63, 1e308, "", "\x1b[31m", "x" * 70_000, [], [[]], {}, {"a": [None]}]
+GARBAGE = [
+    b"corrupted double-linked list", b"\xff\xfe\x00", b"{", b"null", b"[1]", b'{"do": "hello", "do": 1}', b"[" * 5000,
+    b'{"do": "note", "text": ' + b"[" * 5000, b'{"do": "note", "text": "\\ud800"}', b'{"do": "note"}', b'{"do": "_reply"}',
+    *(json.dumps({"do": value}).encode() for value in ODD),
+    *(json.dumps({"do": "answer", key: value}).encode() for key in ("answer", "node", "visit") for value in ODD),
+    *(json.dumps({"do": "answer", "answer": "no", "settings": v}).encode() for v in ODD if v and not isinstance(v, dict)),
+    *(json.dumps({"do": do, key: v}).encode() for do in ("policy", "rewind", "note") for key in (do, "to", "node") for v in ODD),
+]  # fmt: skip
+
+
+def test_garbage_on_the_socket_hurts_nobody(place):
+    """Every line is answered, be it from one who watches or from the controller; the session still takes its answer."""
+    with at_work(place, Options(policy="person")) as codes:
+        attached(place, "watch").close()
+        with socket.socket(socket.AF_UNIX) as controller, socket.socket(socket.AF_UNIX) as watcher:
+            for wire, role in ((controller, "controller"), (watcher, "watch")):
+                wire.settimeout(10)
+                wire.connect(str(socket_path(place)))
+                replies = wire.makefile("rb")
+                for line in (json.dumps({"do": "hello", "role": role}).encode(), *GARBAGE):
+                    wire.sendall(line + b"\n")
+                    assert "ok" in json.loads(replies.readline())
+            wire, replies = controller, controller.makefile("rb")
+            wire.sendall(b'{"do": "answer", "answer": "no"}\n')
+            assert json.loads(replies.readline()) == {"ok": True}
+            assert replies.readline() == b""
+    assert codes == [10]
 
 
 def test_a_runner_ends_with_its_controller(place, monkeypatch):
