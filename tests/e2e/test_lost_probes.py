@@ -39,7 +39,7 @@ def strike(probe):
         for number in range(3, 64):  # one of them is the pipe to the pool
             if "pipe:" in (os.readlink(f"/proc/self/fd/{number}") if os.path.islink(f"/proc/self/fd/{number}") else ""):
                 try:
-                    os.write(number, b"corrupted double-linked list\n")
+                    os.write(number, b"corrupted double-linked list\\n")
                 except OSError:
                     pass
         time.sleep(60)
