@@ -165,7 +165,8 @@ _TENSORRT = Declaration(
     options=(
         Option(
             "precision", "str", "tf32",
-            "What layers may compute in. tf32: TensorRT's own default; model: exactly the model's types (strongly typed).",
+            "What layers may compute in. tf32: TensorRT's own default; int8, fp8: where the model's Q/DQ nodes say so; model: "
+            "exactly the model's types (strongly typed).",
             ("tf32", "fp32", "fp16", "bf16", "int8", "fp8", "model"),
         ),
         Option(
