@@ -163,19 +163,20 @@ def _each(work: Work, like: Sequence[Seen]) -> float | None:
     for s in like:
         at.setdefault(s.rows, []).append(s)
     rows = work.rows or max(at)
-    took = {
-        n: statistics.median_low([s.seconds if work.fresh else s.again for s in found[-RECENT:]])
-        for n, found in at.items()
-    }
+    took = {n: statistics.median_low([_once(s, work.fresh) for s in found[-RECENT:]]) for n, found in at.items()}
     below, above = max((n for n in took if n <= rows), default=0), min((n for n in took if n >= rows), default=0)
     if below and above:
         single = took[below] + (took[above] - took[below]) * (rows - below) / max(1, above - below)
     else:
         nearest = below or above
         single = took[nearest] * math.sqrt(rows / nearest)
-    usual = statistics.median(s.runs for s in like)
     a_run = statistics.median_low([s.run_seconds / max(1, s.runs * s.rows) for s in like])
-    return max(0.0, single + (work.runs - usual) * a_run * rows)
+    return max(0.0, single + (work.runs - 1) * a_run * rows)
+
+
+def _once(s: Seen, fresh: bool) -> float:
+    """Seconds of a probe as if it had run its build once."""
+    return max(0.0, (s.seconds if fresh else s.again) - s.run_seconds * (s.runs - 1) / s.runs)
 
 
 def kind(probe: AnyProbe, engine: str, reference: str, nodes: int) -> Kind | None:

@@ -205,3 +205,9 @@ def test_few_effects_are_expected_where_rounding_is_far_below_what_is_allowed() 
     found = msgspec.structs.replace(LOCKED, criterion=Criterion(tolerance=1e-4, precision="fp32"))
     low, full = (PLANS["layerwise"](context(f), Size(599)).probes for f in (LOCKED, found))
     assert low - full > 40
+
+
+def test_a_build_that_ran_often_does_not_make_one_run_dear() -> None:
+    found = [Seen("whole", 1, 5, 11.0, run_seconds=10.0, build_seconds=1.0)]
+    assert price(Work("whole", 1, rows=1), found) == pytest.approx(3.0)
+    assert price(Work("whole", 1, rows=1, runs=20), found) == pytest.approx(3.0 + 19 * 2.0)
