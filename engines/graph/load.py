@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
 from engines.data.store import Damaged, Store, keep
-from engines.graph import external, filekind, names, schema, versions
+from engines.graph import external, filekind, names, schema, versions, wire
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.problem import ModelProblem
 from engines.graph.shapelike import is_sink, shape_like
@@ -103,7 +103,7 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None) -> Im
     """Take a user's ONNX file, with its external data, into the session.
 
     Constant nodes of the main graph become weights, nodes are sorted where they were not, weights listed among the inputs (old IR
-    versions) stop being inputs; names, metadata and functions stay. Weights are copied as a stream.
+    versions) stop being inputs; names (unless giant), metadata and functions stay. Weights are copied as a stream.
 
     ``ceiling``: (IR version, opset) -> the newest that the usual engine takes; a model that is newer is restated in those where
     that means exactly the same.
@@ -115,6 +115,11 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None) -> Im
     _refuse_compiled(proto, path.name)
     warnings = _restated(proto, ceiling) if ceiling else ()
     _check_external(proto, path)
+    if shortened := names.shorten(proto):
+        many = "1 name" if shortened == 1 else f"{shortened:,} names"
+        notes.append(
+            f"{many} of more than {names.LONGEST:,} characters got a shorter one: both ends, and a digest between."
+        )
     graph = proto.graph
     lifted = _lift_constants(graph)
     if lifted:
@@ -293,6 +298,7 @@ def _parse(path: Path) -> ModelProto:
     try:
         if complaint := filekind.complaint(path):
             raise ModelProblem(complaint)
+        _refuse_endless(path)
         data = path.read_bytes()
     except OSError as error:
         raise ModelProblem(f"'{path}' cannot be read: {error.strerror}.") from error
@@ -302,14 +308,17 @@ def _parse(path: Path) -> ModelProto:
         raise ModelProblem(f"'{path.name}' is a damaged ONNX model; export or copy it again.") from error
     except ValueError as error:
         raise ModelProblem(f"'{path.name}' is over 2 GB; save it again with its weights as external data.") from error
-    if len(proto.graph.node) > MOST_NODES:
-        raise ModelProblem(
-            f"'{path.name}' has {len(proto.graph.node):,} nodes; no more than {MOST_NODES:,} can be searched. Cut a part out of "
-            "it first."
-        )
     if not proto.HasField("graph") or not proto.ir_version:
         raise ModelProblem(f"'{path.name}' is a damaged ONNX model: it has no graph or no IR version; export it again.")
     return proto
+
+
+def _refuse_endless(path: Path) -> None:
+    """Raise ``ModelProblem``, before any of it is parsed, for a model of more nodes than a worker can hold."""
+    if wire.nodes(path, MOST_NODES) > MOST_NODES:
+        raise ModelProblem(
+            f"'{path.name}' has more than {MOST_NODES:,} nodes, and no more can be searched. Cut a part out of it first."
+        )
 
 
 def _check_header(proto: ModelProto, path: Path, notes: list[str]) -> None:

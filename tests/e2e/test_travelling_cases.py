@@ -130,3 +130,42 @@ def test_its_check_runs_in_another_python_on_the_oldest_engine(case: Path, tmp_p
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "on onnxruntime 1.22" in ran.stdout
     assert "still there: /head/MatMul" in ran.stdout
+
+
+@pytest.mark.slow
+def test_a_name_of_a_megabyte_reaches_nothing_whole(narrowdown: Narrowdown, tmp_path: Path) -> None:
+    """Neither the terminal nor a file that is read by people, nor what a terminal would act on in it."""
+    long = "/head/\x1b[31m<b>&" + "n" * 1_000_000
+    node = helper.make_node
+    model = save(
+        tmp_path / "long.onnx",
+        [
+            node("Mul", ["x", "x"], [f"{long}squares"], name=f"{long}square"),
+            node("ReduceSum", [f"{long}squares", "axis"], ["sum"], name=f"{long}sum"),
+            node("Div", ["x", "sum"], [f"{long}y"], name=f"{long}div"),
+        ],
+        {"x": [1, 16]},
+        {f"{long}y": [1, 16]},
+        {"axis": np.int64([1])},
+    )
+    inputs = feeds(tmp_path / "in.npz", x=np.full((1, 16), 200, np.float32))
+    ran = narrowdown(
+        "run",
+        model,
+        "--inputs",
+        inputs,
+        "--engine",
+        "emulate:precision=fp16",
+        "--session",
+        tmp_path / "s",
+        "--display",
+        "plain",
+    )
+    assert ran.code == 0, ran.err
+    assert check(tmp_path / "s/case").returncode == 1
+    texts = [path for path in (tmp_path / "s/case").iterdir() if path.suffix in (".md", ".html", ".json", ".sh", ".py")]
+    for text in (ran.out, ran.err, *(path.read_text() for path in texts)):
+        assert "\x1b" not in text
+        assert "<b>" not in re.sub(r"\\<b\\>|<b>[A-Z]", "", text) or "<!doctype" not in text
+        assert len(text) < 400_000
+        assert "n" * 10_000 not in text

@@ -24,6 +24,9 @@ from wizard.session.problems import SessionProblem
 
 FIRST = "case"
 WITHHELD = "weights.txt"
+NO_FILES = (
+    "The model of this case could not be kept when it was found: check.py and the commands have nothing to run here."
+)
 NO_WEIGHTS = "The failing model of this case holds no weights: nothing had to be withheld, and it fails as it is."
 
 
@@ -125,10 +128,12 @@ def _write(reading: Reading, folder: Path, weights: Weights) -> None:
     report = portable(report, known, problem.folder)
     for place, weights_held in zip(places, held, strict=True):
         told = report
+        if not (place / "model.onnx").is_file():
+            told = msgspec.structs.replace(told, notes=(NO_FILES, *told.notes))
         if weights != "keep":
             said = withheld(place, weights) if weights_held else NO_WEIGHTS
             (place / WITHHELD).write_text(said + "\n", encoding="utf-8")
-            told = msgspec.structs.replace(report, notes=(said, *report.notes))
+            told = msgspec.structs.replace(told, notes=(said, *told.notes))
         _write_report(place, told)
 
 

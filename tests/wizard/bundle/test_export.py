@@ -239,6 +239,17 @@ def test_a_neighbour_too_heavy_to_be_kept_is_spoken_of(tmp_path: Path) -> None:
     assert "152 nodes: 0-151" in (tmp_path / "case/good.txt").read_text()
 
 
+def test_a_case_whose_files_were_not_kept_says_so(
+    session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wizard.bundle.export.case_files", lambda *_: [{}, {}])
+    case = export(read(session), tmp_path / "case")
+    for folder in (case, case / "culprit-2"):
+        assert "The model of this case could not be kept when it was found" in (folder / "report.md").read_text()
+        told = check(folder)
+        assert (told.returncode, told.stdout.startswith("cannot tell")) == (2, True)
+
+
 def test_export_replaces_a_bundle_and_nothing_else(session: Path, tmp_path: Path) -> None:
     case = export(read(session), tmp_path / "case")
     (case / "mine.txt").write_text("x")
