@@ -68,6 +68,7 @@ RULES = (
     ("docs/tensorrt.md", "trtexec", "parsed: a GPU; a program without a parser that could be asked"),
     ("docs/tensorrt.md", "pytest -m gpu", "collected"),
     ("docs/tensorrt.md", "python tests/gpu/", "parsed: a GPU"),
+    ("docs/tensorrt.md", "python tests/engines/", "parsed: the network, and a minute of downloads"),
     ("docs/tensorrt.md", "python -m tests.gpu", "parsed: a GPU"),
     ("docs/tensorrt.md", "replay", "parsed: a GPU"),
     ("docs/tensorrt.md", "step", "parsed: a GPU"),
