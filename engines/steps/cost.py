@@ -17,10 +17,10 @@ from engines.probe import AnyProbe, Check, Import, Measure, Measurement, SampleI
 from engines.spec import parse
 
 # import: the user's model is taken in. read: no build (inputs, the graph, a model made of another). whole: the whole model on
-# the engine under test; watched: with its tensors marked. other: the whole model by or against another engine (the reference
-# again, its judge). alone: every node by itself in one build. part: a cut; effect: a cut, and what its error does to the model's
-# outputs. check: the user's own checker.
-Kind: TypeAlias = Literal["import", "read", "whole", "watched", "other", "alone", "part", "effect", "check"]
+# the engine under test; watched: with its tensors marked. control: the reference against itself. other: the whole model by or
+# against another engine (the reference's judge). alone: every node by itself in one build. part: a cut; effect: a cut, and
+# what its error does to the model's outputs. check: the user's own checker.
+Kind: TypeAlias = Literal["import", "read", "whole", "watched", "control", "other", "alone", "part", "effect", "check"]
 RECENT = 8  # probes of a kind that its price is taken from: a machine is busier now than it was before
 SCORED = 1.25  # times its build and its runs that a probe takes, with scores and messages
 LINE = 8 << 10  # bytes that a probe leaves in the journal, in its log and among the artifacts
@@ -32,6 +32,7 @@ BESIDE: Mapping[Kind, tuple[tuple[Kind, float], ...]] = {
     "alone": (("watched", 1.2), ("whole", 3.0)),
     "part": (("effect", 0.4), ("whole", 0.2)),
     "effect": (("part", 2.5), ("whole", 0.4)),
+    "control": (("whole", 1.0),),
     "other": (("whole", 1.0),),
 }
 
@@ -185,6 +186,8 @@ def kind(probe: AnyProbe, engine: str, reference: str, nodes: int) -> Kind | Non
         case Check():
             return "check"
         case Measure():
+            if probe.engine == probe.reference == reference != engine:
+                return "control"
             if parse(probe.engine).name != parse(engine).name or probe.reference != reference:
                 return "other"
             if probe.candidate.nodes == ranges.ALL and not _severs_most(probe, nodes):

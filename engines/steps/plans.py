@@ -53,7 +53,7 @@ def compare(ctx: StepContext, size: Size) -> Plan:
     rule = ctx.findings.criterion
     lower = (rule.precision if rule else "") in ("fp16", "bf16", "int8")
     emulated = lower and parse(ctx.engine).name != "emulate"
-    works = (_all(ctx),) if ctx.check else (_all(ctx), _one(ctx), Work("other", 2 + emulated, _row(ctx)))
+    works = (_all(ctx),) if ctx.check else (_all(ctx), _one(ctx), *_others(ctx, 1 + emulated))
     given = size.given
     copies = given * lower + (2 * given if 2 * given <= JUDGED else 0)
     disk = _taken(ctx, size) + AHEAD + (0 if ctx.check else copies) if given >= 0 else -1
@@ -140,7 +140,7 @@ def reduce(ctx: StepContext, size: Size) -> Plan:
 
 def _reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Plan:
     search = (2 if params.search != "linear" else 4) * _halvings(size.nodes) + 4
-    ends = (_one(ctx), *(() if ctx.check else (Work("other", 1, _row(ctx)),)))
+    ends = (_one(ctx), *(() if ctx.check else (Work("control", 1, _row(ctx)),)))
     works = (Work("read"), *ends, _effect(ctx, search), *_settled(ctx, params.verify))
     return Plan((*_before(ctx, size), *works), _held(size, _case(size) + _good(size)), _activations(size))
 
@@ -265,6 +265,11 @@ def _effect(ctx: StepContext, probes: int, *, times: float = 1.0) -> Work:
 def _settled(ctx: StepContext, verify: int) -> tuple[Work, ...]:
     """What is asked of a case once it is small: fed exactly, shrunk, in fresh builds, and its passing neighbour."""
     return (_part(ctx, verify),) if ctx.check else (_effect(ctx, 1), _part(ctx, SHRINKS + verify), _effect(ctx, 1))
+
+
+def _others(ctx: StepContext, judges: int) -> tuple[Work, ...]:
+    """The reference against itself, and looks by or against other engines."""
+    return Work("control", 1, _row(ctx)), Work("other", judges, _row(ctx))
 
 
 def _strict(ctx: StepContext) -> bool:

@@ -15,7 +15,7 @@ from engines.steps.registry import STEPS
 
 ENGINE, REFERENCE = "emulate:precision=fp16", "onnxruntime"
 SAMPLES = (SampleInfo("real:0", "in.npz", rows=8), SampleInfo("random:0", "random by role"))
-KINDS: tuple[Kind, ...] = ("import", "read", "whole", "watched", "other", "alone", "part", "effect", "check")
+KINDS: tuple[Kind, ...] = ("import", "read", "whole", "watched", "control", "other", "alone", "part", "effect", "check")
 LOCKED = Findings(
     model="m", inputs="i", samples=SAMPLES, criterion=Criterion(tolerance=0.01, precision="fp16"),
     signature=Signature(kind="accuracy", sample="real:0/3"), sample="real:0/3",
@@ -106,7 +106,7 @@ def test_slots_help_what_runs_ahead_only() -> None:
         (measure(keep="1-3"), "whole"),
         (measure(candidate=Candidate(severed="3")), "whole"),
         (measure(marks="0-9"), "watched"),
-        (measure(engine=REFERENCE), "other"),
+        (measure(engine=REFERENCE), "control"),
         (measure(reference="reference:precision=fp64"), "other"),
         (measure(engine=f"{ENGINE},seed=2"), "whole"),
         (measure(candidate=Candidate(nodes="0-3")), "part"),
@@ -211,3 +211,12 @@ def test_a_build_that_ran_often_does_not_make_one_run_dear() -> None:
     found = [Seen("whole", 1, 5, 11.0, run_seconds=10.0, build_seconds=1.0)]
     assert price(Work("whole", 1, rows=1), found) == pytest.approx(3.0)
     assert price(Work("whole", 1, rows=1, runs=20), found) == pytest.approx(3.0 + 19 * 2.0)
+
+
+def test_the_reference_against_itself_is_not_priced_by_its_judge() -> None:
+    control = measure(engine=REFERENCE)
+    judge = measure(engine=REFERENCE, reference="openvino:precision=f32")
+    assert [kind(p, ENGINE, REFERENCE, 10) for p in (control, judge)] == ["control", "other"]
+    assert kind(measure(engine=REFERENCE), "onnxruntime:optimization=all", REFERENCE, 10) == "control"
+    assert kind(measure(engine=REFERENCE), REFERENCE, REFERENCE, 10) == "whole"
+    assert price(Work("control", 1, 1), [Seen("control", 1, 1, 0.5), Seen("other", 1, 1, 60.0)]) == 0.5
