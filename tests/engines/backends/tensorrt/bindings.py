@@ -8,6 +8,7 @@ and what it takes. In a minute, on any Linux machine. ``load`` does that for one
 signatures, whose builder is nothing.
 """
 
+import argparse
 import ast
 import json
 import subprocess
@@ -200,6 +201,7 @@ def record() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description="Record the names and signatures of TensorRT's bindings anew.").parse_args()
     lines = [f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in record().items()]
     TABLE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     print(f"{len(lines)} names of {len(VERSIONS)} versions in {TABLE.name}")
