@@ -120,18 +120,20 @@ def _write(reading: Reading, folder: Path, weights: Weights) -> None:
         write_case(place, culprit, paths, asked)
         shutil.copyfile(reading.folder / journal.NAME, place / journal.NAME)
         places.append(place)
-    held = [0] * len(places)
-    if weights != "keep":
-        held = list(map(int, ask("engines.data.withheld", weights, problem.reference, *map(str, places)).split()))
+    whole = [place for place in places if (place / "model.onnx").is_file()]
+    held: dict[Path, int] = {}
+    if weights != "keep" and whole:
+        counts = ask("engines.data.withheld", weights, problem.reference, *map(str, whole)).split()
+        held = dict(zip(whole, map(int, counts), strict=True))
     values_as_json(places)
     known = (problem.model, *problem.inputs, *problem.digests)
     report = portable(report, known, problem.folder)
-    for place, weights_held in zip(places, held, strict=True):
+    for place in places:
         told = report
-        if not (place / "model.onnx").is_file():
+        if place not in whole:
             told = msgspec.structs.replace(told, notes=(NO_FILES, *told.notes))
-        if weights != "keep":
-            said = withheld(place, weights) if weights_held else NO_WEIGHTS
+        elif weights != "keep":
+            said = withheld(place, weights) if held[place] else NO_WEIGHTS
             (place / WITHHELD).write_text(said + "\n", encoding="utf-8")
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
         _write_report(place, told)

@@ -239,11 +239,12 @@ def test_a_neighbour_too_heavy_to_be_kept_is_spoken_of(tmp_path: Path) -> None:
     assert "152 nodes: 0-151" in (tmp_path / "case/good.txt").read_text()
 
 
+@pytest.mark.parametrize("weights", ["keep", "none"])
 def test_a_case_whose_files_were_not_kept_says_so(
-    session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    weights, session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wizard.bundle.export.case_files", lambda *_: [{}, {}])
-    case = export(read(session), tmp_path / "case")
+    case = export(read(session), tmp_path / "case", weights)
     for folder in (case, case / "culprit-2"):
         assert "The model of this case could not be kept when it was found" in (folder / "report.md").read_text()
         told = check(folder)
