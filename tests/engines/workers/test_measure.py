@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from engines.backends import emulate
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import judge
 from engines.data import captures, magika_inputs
@@ -219,6 +220,25 @@ def test_a_value_that_the_precision_cannot_hold_is_said(small) -> None:
     assert result.unrepresentable == ("square",)
     assert result.outputs[0].new_nonfinite == 4
     assert only(session.measure(EMULATE, session.nodes(1), feed="exact")).unrepresentable == ()
+
+
+def test_an_engine_is_told_whether_it_builds_the_whole_or_a_part(small, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a whole model must have, Q/DQ nodes for INT8 say, a part of it need not."""
+    session = cancellation(small)
+    told: list[bool] = []
+    build = emulate.Engine.build
+
+    def listening(self, request):
+        told.append(request.part)
+        return build(self, request)
+
+    monkeypatch.setattr(emulate.Engine, "build", listening)
+    whole = session.probe(EMULATE, Candidate())
+    cut = session.probe(EMULATE, session.nodes(0))
+    severed = session.probe(EMULATE, Candidate(edits=(Edit(kind="fill", tensor=0, value=1.0),)))
+    for probe in (whole, cut, severed, msgspec.structs.replace(whole, keep="0")):
+        only(session.run(probe))
+    assert told == [False, True, True, True]
 
 
 def test_keeping_every_node_makes_the_emulation_exact(opened) -> None:
