@@ -18,6 +18,7 @@ import pytest
 
 import engines as engine_room
 import wizard
+from engines.backends.base import EngineInfo
 from engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION
 from engines.compare.tolerance import ULPS
 from engines.compare.values import Values
@@ -291,6 +292,12 @@ def test_every_field_of_an_outcome_means_something() -> None:
         - {k for k, v in remarks(struct).items() if v}
     }
     assert bare == set()
+
+
+def test_every_field_of_an_engine_is_listed() -> None:
+    section = (DOCS / "json.md").read_text(encoding="utf-8").partition("## The engines")[2]
+    told = set(re.findall(r"`(\w+)`", section.partition("(name to")[0] + section.partition("`reason`),")[2]))
+    assert told == {*EngineInfo.__struct_fields__, "summary", "present", "reason"}
 
 
 def test_every_exit_code_is_explained() -> None:
