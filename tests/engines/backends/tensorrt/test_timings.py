@@ -122,6 +122,7 @@ def test_a_log_without_keys_tells_nothing() -> None:
 
 
 @pytest.mark.skipif(not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_real_builder_is_heard_and_a_real_key_is_written_as_we_read_it() -> None:
     found = library.load("tensorrt_rtx")
     key = "0x" + "0123456789abcdef" * 2
