@@ -10,9 +10,10 @@ import hashlib
 import os
 import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from engines.data.scratch import scratch
 
 
 @contextlib.contextmanager
@@ -22,8 +23,8 @@ def atomic(target: Path) -> Iterator[Path]:
     A device or a pipe (``/dev/null``, ``/dev/stdout``) is written into: a file in its place would break it for everybody.
     """
     if target.exists() and not target.is_file() and not target.is_dir():
-        with tempfile.TemporaryDirectory(prefix="narrowdown-") as folder:
-            temporary = Path(folder) / target.name
+        with scratch("narrowdown-out-") as folder:
+            temporary = folder / target.name
             yield temporary
             with temporary.open("rb") as reader, target.open("wb") as writer:
                 shutil.copyfileobj(reader, writer)

@@ -8,7 +8,6 @@ nobody can run the case who does not have them.
 import hashlib
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from engines import backends
 from engines.backends.base import BuildRequest, EngineFault, EngineMissing
+from engines.data.scratch import scratch
 from engines.data.store import Store
 from engines.graph import external
 from engines.workers.files import plain, put_arrays
@@ -113,8 +113,8 @@ def _expect(folder: Path, model: ModelProto, reference: str) -> None:
         found = built.run(feeds)
     finally:
         built.close()
-    with tempfile.TemporaryDirectory() as scratch:
-        store = Store(Path(scratch))
+    with scratch("narrowdown-withheld-") as folder_:
+        store = Store(folder_)
         digest = put_arrays(store, {name: plain(found[name]) for name in wanted if name in found})
         shutil.copyfile(store.path(digest), folder / "expected.npz")
 

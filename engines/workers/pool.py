@@ -30,6 +30,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from engines.data import scratch
+from engines.data.scratch import Scratch
 from engines.probe import AnyProbe, Inspect, Measure, Measurement, Status
 from engines.workers import memory, processes, watchdog
 from engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
@@ -41,6 +43,7 @@ _STOP_GRACE = 1.0  # a soft stop lets probes that are nearly done finish
 _WATCH_EVERY = 0.1
 _LINE_LIMIT = 256 << 20  # bytes of one message
 _LOG_LIMIT = 64 << 20  # bytes of one probe's log; an engine that says more has its log started anew
+_SCRATCH = "narrowdown-work-"  # begins the names of folders for workers' temporary files
 _MEMORY_SHARE = 0.85  # of the machine, for all workers together
 _LOADED = 2  # models that a worker is taken to hold
 _BUILT = 4  # and builds
@@ -241,6 +244,7 @@ class Pool:
         self._memory = memory
         self._capture_bytes = capture_bytes
         self._sweeps = sweeps
+        self._scratch: Scratch | None = None
         self._tell = tell
         self._taking: dict[str, bool] = {}  # engine spec -> whether it takes a GPU, as an Inspect has said
         self._left_out: set[int] = set()  # GPUs on which an engine is another one
@@ -329,13 +333,22 @@ class Pool:
             self._dog.stdin.close()
             await asyncio.to_thread(self._dog.wait)
         # A worker ended for its time may have been writing gigabytes.
+        if self._scratch is not None:
+            await asyncio.to_thread(self._scratch.remove)
         await asyncio.to_thread(self._sweep)
+
+    def _temporary(self) -> Scratch:
+        """The folder of the workers' temporary files: a killed one cannot clear away its own."""
+        if self._scratch is None:
+            scratch.sweep(_SCRATCH)
+            self._scratch = Scratch(_SCRATCH)
+        return self._scratch
 
     def _keep_a_dog(self) -> None:
         """Start what ends the workers' own children if this process is killed. It holds nothing but a pipe."""
         if self._dog is None and sys.platform == "linux":
             self._dog = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(Path(watchdog.__file__)), self._mark],
+                [sys.executable, "-I", "-S", str(Path(watchdog.__file__)), self._mark, str(self._temporary().path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -498,6 +511,7 @@ class Pool:
         self._keep_a_dog()
         mark = f"{self._mark}.{next(self._starts)}"
         environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ, watchdog.VARIABLE: mark}
+        environment["TMPDIR"] = str(self._temporary().path)
         if slot.device:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot.device - 1]
         if self._capture_bytes:
@@ -664,6 +678,7 @@ class Pool:
             "artifacts/*/.*.tmp",
             "models/.*.tmp",
             "models/*/.*.tmp",
+            "models/.*.onnx",
             "models/check-*.onnx",
         )
         for pattern in (*unfinished, "inputs/*/.*.tmp", "captures/*/*/.*.tmp"):

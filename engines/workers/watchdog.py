@@ -1,4 +1,5 @@
-"""``python -I -S watchdog.py MARK``: ends whatever a pool's workers have started, once the pool itself is gone.
+"""``python -I -S watchdog.py MARK [FOLDER]``: ends whatever a pool's workers have started, once the pool itself is gone, and
+removes the folder of their temporary files.
 
 A worker dies with the pool (the kernel sees to that), and a checker with its worker; what a checker has started in turn knows
 nothing of either. This process waits until the pool's end of its standard input closes, however the pool ended, and kills every
@@ -52,6 +53,10 @@ def main() -> None:
     while os.read(0, 1 << 10):
         pass
     sweep(sys.argv[1])
+    for folder in sys.argv[2:]:
+        import shutil  # only now: it takes as long to load as all the rest
+
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from engines.data.scratch import scratch
 from engines.data.store import Store, atomic, digest_file
 from wizard.bundle.case import values_as_json, write_case
 from wizard.bundle.check import Asked
@@ -55,8 +55,8 @@ def export(reading: Reading, target: Path, weights: Weights = "keep") -> Path:
     """
     target = target.absolute()
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
-        made = Path(scratch) / FIRST
+    with scratch(f".{target.name}.narrowdown-", target.parent) as folder:
+        made = folder / FIRST
         _write(reading, made, weights)
         if target.suffix == ".zip":
             with atomic(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:

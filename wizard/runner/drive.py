@@ -180,7 +180,8 @@ class Drive:
                     answer = None
                 else:
                     answer = await self._answer(yielded)
-                self._told.append(answer)
+                if self._jobs > 1:  # what runs ahead follows the step from its beginning
+                    self._told.append(answer)
                 if time.monotonic() - breath > _BREATH:
                     await asyncio.sleep(0)
                     breath = time.monotonic()

@@ -25,6 +25,7 @@ class Ledger:
             self.state: State = fold(journal.events)
         except ValueError as error:
             raise SessionProblem(f"The session's journal cannot be taken up: {error}") from None
+        journal.events = ()  # the state holds what they say, packed
 
     def emit(self, event: AnyEvent) -> AnyEvent:
         """Write the event and take it in. Raises OSError where the disk says no."""

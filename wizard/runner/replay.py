@@ -3,10 +3,8 @@ written into it."""
 
 import asyncio
 import contextlib
-import os
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +16,7 @@ from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import badness, judge, judge_check, judge_whole, over
 from engines.data import sound
 from engines.data.copying import copy
+from engines.data.scratch import scratch
 from engines.data.store import Damaged, Store, digest_file
 from engines.graph import ranges
 from engines.probe import HUGE, AnyProbe, Check, Measure, Measurement, key
@@ -52,7 +51,7 @@ _FINE: Mapping[Expect, tuple[Outcome, ...]] = {
     "fails": ("same", "still fails", "fails differently", "still passes", "not possible"),
 }
 
-_SCRATCH = "narrowdown-replay-"
+SCRATCH = "narrowdown-replay-"  # a session's model is copied there
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -317,28 +316,13 @@ def real(
     bad = [name for name in sound.faults(Store(folder)).kept if name.startswith(("models/", "inputs/"))]
     if bad:
         raise SessionProblem(f"{Damaged(bad[0], 'is damaged: its bytes are not those that were written')} {MENDING}")
-    _sweep()
-    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-") as scratch:
-        place = Path(scratch)
+    with scratch(SCRATCH) as place:
         for part in ("models", "inputs"):  # copied: engines refuse linked weights
             if (folder / part).is_dir():
                 shutil.copytree(folder / part, place / part, copy_function=copy)
         (place / "logs").mkdir()
         made = make_pool(place) if make_pool else executor(place, folder)
         return asyncio.run(_real(rec, chosen, place, engine, expect, keep_going, told, made))
-
-
-def _sweep() -> None:
-    """Remove what replays that were killed have left: they copy a session's model."""
-    for place in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
-        pid = place.name.removeprefix(_SCRATCH).partition("-")[0]
-        if (
-            pid.isdigit()
-            and Path("/proc/self").exists()
-            and not Path(f"/proc/{pid}").exists()
-            and place.lstat().st_uid == os.getuid()
-        ):
-            shutil.rmtree(place, ignore_errors=True)
 
 
 def executor(place: Path, session: Path, url: str = LOCAL, tell: Callable[[str], None] = lambda _: None) -> Executor:
@@ -551,9 +535,8 @@ def search(
             listed.append(visit.answer)
             settings.setdefault(visit.node, []).append(visit.settings)
     text = (folder / folders.FLOW).read_text(encoding="utf-8")
-    _sweep()
-    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-") as scratch:
-        place = folders.create(problem, text, folder=Path(scratch) / "session")
+    with scratch(SCRATCH) as made:
+        place = folders.create(problem, text, folder=made / "session")
         options = Options(policy="script", answers=answers, settings=settings, jobs=jobs, executor=executor)
         client = Client.start(place, options, name="narrowdown replay --search")
         try:

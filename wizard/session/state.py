@@ -3,6 +3,8 @@
 The state is a function of the journal alone, so every client that reads the same bytes sees the same session.
 """
 
+import functools
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -100,18 +102,32 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Known(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A measurement by its probe's key. ``measurement`` is None where it lies in the artifact ``blob`` (only whole
-    answers are that large)."""
+    """A measurement by its probe's key, ``packed`` (compressed JSON) so that thousands of them take a few MiB; ``b""`` where it
+    lies in the artifact ``blob`` (only whole answers are that large)."""
 
-    measurement: Measurement | None
+    packed: bytes = b""
+    resolved: bool = True
     blob: str = ""
     run: int = 0
     seq: int = 0
     seconds: float = 0.0
 
+    @classmethod
+    def of(
+        cls, measurement: Measurement | None, blob: str = "", run: int = 0, seq: int = 0, seconds: float = 0.0
+    ) -> "Known":
+        packed = b"" if measurement is None else zlib.compress(msgspec.json.encode(measurement), 1)
+        return cls(packed, measurement is None or measurement.status == "ok", blob, run, seq, seconds)
+
     @property
-    def resolved(self) -> bool:
-        return self.measurement is None or self.measurement.status == "ok"
+    def measurement(self) -> Measurement | None:
+        """None where it lies in the artifact."""
+        return _unpacked(self.packed) if self.packed else None
+
+
+@functools.lru_cache(maxsize=64)
+def _unpacked(packed: bytes) -> Measurement:
+    return msgspec.json.decode(zlib.decompress(packed), type=Measurement)
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -171,9 +187,11 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 def described(state: State, model: str) -> str:
     """The digest of the index of a model's graph as it was described last; "" where no step has asked for it."""
     for name, asked in reversed(list(state.asked.items())):
+        if not isinstance(asked.probe, Describe) or asked.probe.model != model:
+            continue
         known = state.known.get(name)
         answer = known.measurement if known else None
-        if isinstance(asked.probe, Describe) and asked.probe.model == model and answer and answer.status == "ok":
+        if answer and answer.status == "ok":
             return answer.artifacts.get("index", "")
     return ""
 
@@ -217,7 +235,7 @@ def _advance(state: State, event: AnyEvent, asked: dict[str, Asked], known: dict
             asked[event.key] = Asked(event.probe, event.blob, event.run, event.seq, speculative)
             changes["asked"] = asked
         case ProbeFinished():
-            known[event.key] = Known(event.measurement, event.blob, event.run, event.seq, event.seconds)
+            known[event.key] = Known.of(event.measurement, event.blob, event.run, event.seq, event.seconds)
             changes = {"known": known, **_learnt(state, event)}
         case WorkerDied():
             changes["deaths"] = (*state.deaths, event)

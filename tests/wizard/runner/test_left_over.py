@@ -4,10 +4,14 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from wizard.runner import replay, server
+from engines.data import scratch
+from wizard.runner import server
+from wizard.runner.replay import SCRATCH
+
+HERE = Path(scratch.__file__).parents[2]
 
 
 def test_sockets_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Path) -> None:
@@ -24,13 +28,51 @@ def test_sockets_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: 
     made["living"].close()
 
 
-def test_copies_of_killed_replays_are_removed(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    ended = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
-    )
-    dead, living = f"narrowdown-replay-{ended.stdout.strip()}-x", f"narrowdown-replay-{os.getpid()}-x"
-    for name in (dead, living, "narrowdown-replay-notes"):
-        (tmp_path / name / "models").mkdir(parents=True)
-    replay._sweep()
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([living, "narrowdown-replay-notes"])
+def test_makers_and_sweepers_do_not_meet(tmp_path: Path) -> None:
+    """However a sweep falls between the making of a folder and its lock, who makes one has one."""
+    with ThreadPoolExecutor(8) as pool:
+        sweeps = [pool.submit(scratch.sweep, SCRATCH, tmp_path) for _ in range(200)]
+        made = [pool.submit(scratch.Scratch, SCRATCH, tmp_path) for _ in range(200)]
+        sweeps += [pool.submit(scratch.sweep, SCRATCH, tmp_path) for _ in range(200)]
+        folders = [future.result() for future in made]
+        assert not any(future.exception() for future in sweeps)
+    assert all(folder.path.is_dir() for folder in folders)
+    assert len(list(tmp_path.iterdir())) == 200
+    for folder in folders:
+        folder.remove()
+    assert not list(tmp_path.iterdir())
+
+
+def kill(process: "subprocess.Popen[str]") -> None:
+    process.kill()
+    process.communicate(timeout=30)
+
+
+MAKER = """
+import sys, time
+from pathlib import Path
+from engines.data.scratch import scratch
+with scratch("narrowdown-replay-", Path(sys.argv[1])) as folder:
+    (folder / "models").mkdir()
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_folders_of_killed_programs_are_removed_and_those_of_the_living_stay(tmp_path: Path) -> None:
+    makers = [
+        subprocess.Popen([sys.executable, "-c", MAKER, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=HERE)
+        for _ in range(2)
+    ]
+    try:
+        dead, living = (Path(maker.stdout.readline().strip()) for maker in makers if maker.stdout)
+        kill(makers[0])
+        notes = tmp_path / "narrowdown-replay-notes"
+        notes.mkdir()
+        assert dead.is_dir()
+        with scratch.scratch(SCRATCH, tmp_path) as own:
+            assert sorted(tmp_path.iterdir()) == sorted([living, notes, own])
+        assert sorted(tmp_path.iterdir()) == sorted([living, notes])
+    finally:
+        for maker in makers:
+            kill(maker)

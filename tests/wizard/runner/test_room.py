@@ -164,7 +164,7 @@ def test_parts_of_events_never_go(tmp_path: Path) -> None:
 def test_the_graph_of_a_model_of_the_route_stays_and_that_of_another_goes(tmp_path: Path) -> None:
     here, elsewhere = "a" * 64, "b" * 64
     visit = Visit("n", 1, 1, run=3, findings=Findings(model=here))
-    told = {name: Known(Measurement(artifacts={"index": name * 64})) for name in ("c", "d", "e")}
+    told = {name: Known.of(Measurement(artifacts={"index": name * 64})) for name in ("c", "d", "e")}
     asked = {
         "c": Asked(Describe(model=here), run=1),
         "d": Asked(Describe(model=elsewhere), run=1),
