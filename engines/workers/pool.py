@@ -415,25 +415,27 @@ class Pool:
         if news and self._taking[probe.engine] and not self._stopping:
             for other in range(1, len(self._gpus) + 1):
                 if other not in self._left_out | {device}:
-                    task = asyncio.create_task(self._compare(probe, measurement, other, timeout))
+                    task = asyncio.create_task(self._compare(probe, measurement, device, other, timeout))
                     self._asking.add(task)
                     task.add_done_callback(self._asking.discard)
 
-    async def _compare(self, probe: Inspect, measurement: Measurement, device: int, timeout: float) -> None:
-        job = _Job(probe, timeout, self._log(probe), asyncio.get_running_loop().create_future(), "", device)
+    async def _compare(self, probe: Inspect, here: Measurement, device: int, other: int, timeout: float) -> None:
+        """Ask the engine what it is on another GPU, and leave that one out where it is not the same as ``here``."""
+        job = _Job(probe, timeout, self._log(probe), asyncio.get_running_loop().create_future(), "", other)
         self._queue.append(job)
         self._dispatch()
         there = await job.future
         if there.status == "cancelled" or self._stopping:
             return
-        if there.status != "ok" or there.facts.get("fingerprint") != measurement.facts.get("fingerprint"):
-            self._left_out.add(device)
-            what = (
-                f"is another one than on GPU 1: {there.facts.get('device')}" if there.status == "ok" else there.message
+        if there.status != "ok" or there.facts.get("fingerprint") != here.facts.get("fingerprint"):
+            self._left_out.add(other)
+            why = (
+                f"there is not the one of GPU {device}"
+                if there.status == "ok"
+                else f"did not answer there: {there.message}"
             )
-            self._tell(
-                f"GPU {device} ({self._gpus[device - 1]}) is not used: the engine '{probe.engine}' there {what}."
-            )
+            name = f"GPU {other} ({self._gpus[other - 1]})"
+            self._tell(f"{name} is not used: the engine '{probe.engine}' {why.rstrip('.')}.")
 
     def _takes_gpu(self, probe: AnyProbe) -> bool:
         return any(self._taking.get(getattr(probe, field, "")) for field in ("engine", "reference"))
