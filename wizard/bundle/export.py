@@ -11,6 +11,7 @@ import msgspec
 
 from engines.data.scratch import scratch
 from engines.data.store import Store, atomic, digest_file
+from wizard.bundle import postprocess
 from wizard.bundle.case import values_as_json, write_case
 from wizard.bundle.check import Asked
 from wizard.machine import ask
@@ -137,6 +138,8 @@ def _write(reading: Reading, folder: Path, weights: Weights) -> None:
             (place / WITHHELD).write_text(said + "\n", encoding="utf-8")
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
         _write_report(place, told)
+    if text := postprocess.script(report.workaround, asked.version):
+        (folder / postprocess.NAME).write_text(text, encoding="utf-8")
 
 
 def _write_report(place: Path, report: Report) -> None:

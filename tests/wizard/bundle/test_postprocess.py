@@ -1,0 +1,121 @@
+"""The workaround as Polygraphy's network postprocess script, loaded and called as Polygraphy does."""
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from wizard.bundle import postprocess
+from wizard.report.document import Workaround
+
+mod = pytest.importorskip("polygraphy.mod")
+pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")  # its own affair
+
+NASTY = "a'\"\\\n\x1b[31m{x}"
+
+
+class Layer:
+    def __init__(
+        self, name: str, metadata: str = "", kind: str = "ELEMENTWISE", dtype: str = "float16", shape: bool = False
+    ) -> None:
+        self.name, self.metadata, self.type, self.num_outputs = name, metadata, kind, 1
+        self.output = SimpleNamespace(dtype=dtype, is_shape_tensor=shape)
+        self.precision = ""
+        self.given: dict[int, str] = {}
+
+    def get_output(self, _: int) -> Any:
+        return self.output
+
+    def set_output_type(self, k: int, dtype: str) -> None:
+        self.given[k] = dtype
+
+
+class Network(list[Layer]):
+    @property
+    def num_layers(self) -> int:
+        return len(self)
+
+    def get_layer(self, i: int) -> Layer:
+        return self[i]
+
+
+@pytest.fixture
+def trt(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The part of TensorRT 10's bindings that the script touches."""
+    fake = ModuleType("tensorrt")
+    fake.__dict__.update(
+        __version__="10.13", ILayer=Layer, float32="float32", float16="float16", int32="int32",
+        LayerType=SimpleNamespace(CONSTANT="CONSTANT", SHAPE="SHAPE"),
+    )  # fmt: skip
+    Layer.precision = ""  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tensorrt", fake)
+    return fake
+
+
+def loaded(folder: Path, *nodes: str) -> Any:
+    path = folder / postprocess.NAME
+    path.write_text(postprocess.filled(nodes, "fp16"), encoding="utf-8")
+    assert path.read_text().isascii()
+    return mod.import_from_script(str(path), "postprocess")
+
+
+def test_the_layers_of_the_nodes_stay_in_fp32(trt, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    network = Network(
+        [
+            Layer("sum", "[ONNX Layer: sum]"), Layer("sum_cast", "[ONNX Layer: sum]"), Layer("other", "[ONNX Layer: other]"),
+            Layer("older"), Layer("weights", "[ONNX Layer: sum]", "CONSTANT"), Layer("ids", "[ONNX Layer: sum]", dtype="int32"),
+            Layer("shape", "[ONNX Layer: sum]", shape=True), Layer(NASTY),
+        ]
+    )  # fmt: skip
+    loaded(tmp_path, "sum", "older", "gone", NASTY)(network=network)
+    kept = [layer.name for layer in network if layer.precision == "float32"]
+    assert kept == ["sum", "sum_cast", "older", NASTY]
+    assert [layer.name for layer in network if layer.given == {0: "float32"}] == kept
+    assert capsys.readouterr().out == "keep_fp32: 3 of 4 nodes stay in FP32; not found: ['gone']\n"
+
+
+def test_tensorrt_11_is_told_what_to_do_instead(trt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trt, "ILayer", object)
+    monkeypatch.setattr(trt, "__version__", "11.2")
+    with pytest.raises(SystemExit, match=r"11\.2 computes in the types that the model has"):
+        loaded(tmp_path, "sum")(network=Network())
+
+
+def workaround(**fields: Any) -> Workaround:
+    plain = {
+        "kind": "precision", "holds": True, "engine": "tensorrt:precision=fp16", "keep_higher": ("sum",), "switched_off": (),
+        "samples_ok": 1, "samples_n": 1, "error": 0.0, "margin": 2.0, "cost": "", "minimal": True,
+    }  # fmt: skip
+    return Workaround(**{**plain, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "version", "written"),
+    [
+        ({}, "10.6.0", True),
+        ({"engine": "emulate:precision=bf16"}, "1.31.1", True),
+        ({}, "11.0.0", False),
+        ({"engine": "tensorrt:precision=fp16,typing=strong"}, "10.6.0", False),
+        ({"engine": "openvino:precision=f16"}, "2026.4", False),
+        ({"kind": "optimizer", "keep_higher": ()}, "10.6.0", False),
+    ],
+)
+def test_it_is_written_where_layers_can_be_told(fields: dict[str, Any], version: str, written: bool) -> None:
+    assert bool(postprocess.script(workaround(**fields), version)) is written
+    assert postprocess.script(None, version) == ""
+
+
+def test_polygraphy_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command in its own words, through the real parser."""
+    tools = pytest.importorskip("polygraphy.tools")
+    text = postprocess.script(workaround(), "10.6.0")
+    (line,) = [line.strip() for line in text.splitlines() if line.strip().startswith("polygraphy run")]
+    (tmp_path / postprocess.NAME).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [*line.split(), "--gen-script", "made.py"])
+    assert not tools.main()
+    made = (tmp_path / "made.py").read_text()
+    assert "keep_fp32.py" in made
+    assert "PostprocessNetwork" in made
