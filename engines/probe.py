@@ -61,8 +61,9 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Probe(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", kw_only=True):
-    """Base of all probes. ``exclusive``: all other slots idle while it runs, never speculated. ``attempt`` counts
-    repetitions that a step asked for: another attempt is another question."""
+    """Base of all probes. ``exclusive``: nothing else of the session runs on its GPU meanwhile, or on its machine where its
+    engine takes no GPU; it runs ahead where another of these is free. ``attempt`` counts repetitions that a step asked for:
+    another attempt is another question."""
 
     attempt: int = 0
     exclusive: bool = False

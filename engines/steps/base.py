@@ -187,7 +187,7 @@ class StepRefused(Exception):
 
 class StepSpec(msgspec.Struct, Generic[OutcomeT], frozen=True):
     """A step's registration. ``outcome`` is the struct whose fields the flow's ``when``, templates and ``evidence`` may name;
-    ``params`` the struct of its ``with`` values."""
+    ``params`` the struct of its ``with`` values. ``exclusive``: of its probes, only those run ahead that are exclusive."""
 
     name: str
     version: int
