@@ -248,7 +248,8 @@ def test_the_tutorial_does_what_it_says(shell: Shell) -> None:
         if line == "narrowdown replay bug --json":
             assert set(json.loads(done.stdout)) == {"verdict", "expected", "exit_code", "rows"}, "docs/json.md"
     listed = re.findall(r"`([\w.]+)`", re.sub(r"^(?!\|).*|\|[^|]*\|$", "", page_of("bundle"), flags=re.MULTILINE))
-    assert sorted(shell("ls case").stdout.split()) == sorted(listed), "docs/bundle.md lists what a bundle holds"
+    files = set(listed) - {"keep_fp32.py"}  # this case's workaround is another one
+    assert set(shell("ls case").stdout.split()) == files, "docs/bundle.md lists what a bundle holds"
     printed = still(said)
     # README's is of another demo, whose files are each machine's own.
     pages = {path.name: path.read_text(encoding="utf-8") for path in PAGES if path.parent.name == "docs"}
