@@ -1,0 +1,28 @@
+"""One GPU against two, rehearsed where there is none: a driver that lists two, engines that are said to take one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.engines.workers import driver
+
+SCRIPT = Path(__file__).with_name("two_gpus.py")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(driver.compiler() is None, reason="makes its driver with a C compiler")
+def test_two_gpus_come_to_the_same_as_one(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--out", str(tmp_path), "--rehearse", "--seconds", "280"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    rows = [json.loads(line) for line in (tmp_path / "two_gpus.jsonl").read_text().splitlines()]
+    assert done.returncode == 0, done.stdout + done.stderr
+    compared = {row["case"]: row for row in rows if "same" in row}
+    assert set(compared) == {"repeat", "reduce", "precision"}
+    assert all(row["same"] for row in compared.values())
+    assert set(compared["repeat"]["by_gpu"]) == {"GPU 1", "GPU 2"}
+    runs = [row for row in rows if "exit" in row]
+    assert all(row["exit"] == 0 for row in runs)
+    assert all(row["ahead"] > 0 for row in runs if row["gpus"] == 2)
