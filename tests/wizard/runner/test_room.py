@@ -1,5 +1,6 @@
 """What a session keeps on the disk within its budget: what goes, in which order, and that it comes back when it is asked for."""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from house import PROBLEM, STEPS, Oracle, decisions, measure, spec, state, walk
 from engines.data.store import Store
 from engines.probe import AnyProbe, Check, Describe, Measure, Measurement
 from engines.steps.base import Findings, Finish, StepContext, Steps
-from wizard.runner import room
+from wizard.runner import loop, room
 from wizard.runner.drive import lost, made_again
 from wizard.runner.options import Options
 from wizard.session.events import NoteAdded, ProbeFinished
@@ -183,3 +184,24 @@ def test_logs_of_a_step_at_work_stay_within_the_budget(tmp_path: Path) -> None:
     assert gone.files == {"log": 6}
     assert [path.name for path in store.logs.glob("*.log")] == ["009-measure-now.log"]
     assert len(kept(tmp_path)) == 3
+
+
+def test_a_long_step_sweeps_its_logs_while_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last probe of the step does not end before the logs of those before it are gone."""
+    monkeypatch.setattr(loop, "SWEEP", 0.0)
+    monkeypatch.setattr(loop, "TICK", 0.01)
+
+    class Waiting(Keeping):
+        async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
+            if isinstance(probe, Measure) and probe.save == "case":
+                for _ in range(500):
+                    if not list((self.folder / "logs").glob("*.log")):
+                        break
+                    await asyncio.sleep(0.01)
+                self.left = list((self.folder / "logs").glob("*.log"))
+            return await super().run(probe, timeout, log)
+
+    oracle = Waiting(tmp_path)
+    assert keep(tmp_path, oracle, budget=1) == 0
+    assert oracle.left == []
+    assert any("so these are gone: " in text and "log" in text for text in notes(tmp_path))
