@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarn
 
 SPECS = {
     "onnxruntime": "--onnxrt --graph-optimization-level ORT_DISABLE_ALL",
-    "onnxruntime:optimization=all": "--onnxrt --graph-optimization-level ORT_ENABLE_ALL",
+    "onnxruntime:optimization=all": "engine.onnx --onnxrt --load-inputs",
     "onnxruntime:optimization=all,provider=cuda": "--providers CUDAExecutionProvider CPUExecutionProvider",
     "onnxruntime:disabled_optimizers=Pad_Fusion,optimization=all": "cannot be told: which optimizers are off",
     "emulate:precision=bf16": "--trt --bf16",
@@ -97,6 +97,22 @@ def test_polygraphy_and_narrowdown_take_them(
             narrowdown(words[1:])
             seen.append("narrowdown")
     assert {"polygraphy", "narrowdown"} <= set(seen)
+
+
+# Options of ``polygraphy run`` in 0.49.0, seen in its help; all later ones up to 0.53.6 have them too.
+OLD = {
+    "--onnxrt", "--trt", "--load-inputs", "--load-outputs", "--atol", "--rtol", "--providers", "--strongly-typed", "--fp16",
+    "--bf16", "--int8", "--fp8", "--tf32", "--builder-optimization-level", "--pool-limit", "--tactic-sources", "--plugins",
+    "--calibration-cache",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_older_polygraphy_takes_them_too_where_the_file_says_so(spec: str) -> None:
+    said = "\n".join(lines(spec))
+    used = {w for line in lines(spec) if "polygraphy run" in line for w in line.split() if w.startswith("--")}
+    assert used - OLD <= {"--graph-optimization-level"}
+    assert ("before Polygraphy 0.53.6 leave out --graph" in said) == ("--graph-optimization-level" in used)
 
 
 def test_a_fault_that_comes_and_goes() -> None:
