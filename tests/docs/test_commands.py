@@ -324,7 +324,7 @@ def test_whole_routes_come_to_an_end(shell: Shell) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_every_demo_that_is_shown_comes_to_its_end(shell: Shell) -> None:
     """``make demo`` without its installing, which needs the network: with the environment that the tests run in."""
     lines = set()
