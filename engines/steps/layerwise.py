@@ -30,6 +30,9 @@ AMPLIFIES = 10.0
 # Effects that differ by less than this factor are alike: what a culprit breaks may be wrong to a somewhat larger degree.
 ALIKE = 1.5
 UNKNOWN_BYTES = 1 << 20
+# Nodes that are run side by side, each alone, in one build: every one brings inputs and outputs of its own, and what ONNX Runtime
+# takes to build grows with the square of these (5,000 nodes: 2 s; 10,000: 9 s; 20,000: 110 s).
+ALONE = 2_000
 # A failure is spread where none of this many parts of the model, each alone, brings more than MOST of the error to the outputs
 # (equal parts bring an eighth each, or a third where their errors are independent), and at least half of them bring SOME of it.
 PARTS = 8
@@ -50,14 +53,15 @@ class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     splits: int = 5  # how often a batch that cannot run is halved
 
 
-def batches(index: GraphIndex, tensors: Sequence[int], limit_bytes: int) -> list[tuple[int, ...]]:
-    """Tensors in order, packed so that no batch but a single tensor exceeds the bytes. Unknown sizes count 1 MiB."""
+def batches(index: GraphIndex, tensors: Sequence[int], limit_bytes: int, most: int = 0) -> list[tuple[int, ...]]:
+    """Tensors in order, packed so that no batch but a single tensor exceeds the bytes. Unknown sizes count 1 MiB. ``most``:
+    tensors of a batch; 0: any number."""
     packed: list[list[int]] = []
     room = 0
     for t in tensors:
         size = index.tensors[t].bytes
         size = size if size >= 0 else UNKNOWN_BYTES
-        if not packed or size > room:
+        if not packed or size > room or len(packed[-1]) == most > 0:
             packed.append([])
             room = limit_bytes
         packed[-1].append(t)
@@ -250,7 +254,7 @@ def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
     outputs = [t for t in sorted({*seen.inherited, *index.outputs}) if index.tensors[t].producer >= 0]
     live = set(ask.everything)
     outputs = [t for t in outputs if index.tensors[t].producer in live and _feedable(index, index.tensors[t].producer)]
-    todo = [(b, params.splits) for b in batches(index, outputs, params.batch_bytes // 2)]
+    todo = [(b, params.splits) for b in batches(index, outputs, params.batch_bytes // 2, ALONE)]
     while todo:
         batch, splits = todo.pop(0)
         nodes = sorted({index.tensors[t].producer for t in batch})

@@ -15,7 +15,7 @@ from engines.steps.base import StepContext
 from engines.steps.confirm import ConfirmParams
 from engines.steps.cost import Kind, Plan, Size, Work, rows
 from engines.steps.extract import ExtractParams
-from engines.steps.layerwise import PARTS, LayerwiseParams, batches, markable
+from engines.steps.layerwise import ALONE, PARTS, LayerwiseParams, batches, markable
 from engines.steps.nondeterminism import NondeterminismParams
 from engines.steps.precision import PrecisionParams
 from engines.steps.prepare import all_feeds
@@ -113,7 +113,7 @@ def layerwise(ctx: StepContext, size: Size) -> Plan:
     works = (
         Work("read"),
         Work("watched", _batches(size, params.batch_bytes), _row(ctx)),
-        Work("alone", 2 * _batches(size, params.batch_bytes // 2), _row(ctx), ahead=True),
+        Work("alone", 2 * _batches(size, params.batch_bytes // 2, ALONE), _row(ctx), ahead=True),
         _effect(ctx, min(params.most_suspects + PARTS, effects)),
     )
     return Plan((*_before(ctx, size), *works), _held(size, 3 * TABLE * size.nodes), _activations(size))
@@ -293,9 +293,12 @@ def _halvings(n: int) -> int:
     return max(1, n).bit_length()
 
 
-def _batches(size: Size, limit: int) -> int:
-    """How many runs it takes to watch every tensor; one where sizes are not known yet."""
-    return len(batches(size.index, markable(size.index)[0], limit)) or 1 if size.index else 1
+def _batches(size: Size, limit: int, most: int = 0) -> int:
+    """How many runs it takes to look at every tensor, ``most`` at a time; where sizes are not known yet: one, or that many
+    nodes each."""
+    if size.index is None:
+        return max(1, -(-size.nodes // most) if most else 1)
+    return len(batches(size.index, markable(size.index)[0], limit, most)) or 1
 
 
 def _activations(size: Size) -> int:

@@ -14,6 +14,7 @@ from engines.compare.judge import judge_whole
 from engines.graph import ranges
 from engines.probe import Measure, Measurement
 from engines.spec import parse
+from engines.steps import layerwise
 from engines.steps.layerwise import ALIKE
 from engines.steps.looks import builds_to_see
 from engines.steps.statistics import looks_to_see
@@ -115,6 +116,21 @@ def test_a_quiet_culprit_before_a_node_that_amplifies_is_found(n: int, seed: int
     nodes = set(ranges.decode(case.findings.case.node_ids))
     assert {quiet, loud} <= nodes
     assert case.findings.case.minimal
+
+
+@pytest.mark.parametrize("most", [1, 5, 2_000])
+def test_no_build_runs_more_nodes_side_by_side_than_it_can_hold(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """However many there are at a time, every node is looked at once alone and the same one is accused."""
+    monkeypatch.setattr(layerwise, "ALONE", most)
+    index = random_graph(23, random.Random(3))
+    engine = Simulated.single(index, dict.fromkeys(range(23), 0.0003) | {11: 0.5})
+    done = walk("layerwise", engine.context(), engine)
+    alone = [p for p in done.probes if isinstance(p, Measure) and p.candidate.outputs and not p.effect]
+    for feed in ("stored", "exact"):
+        nodes = [ranges.decode(p.candidate.nodes) for p in alone if p.feed == feed]
+        assert sorted(n for batch in nodes for n in batch) == list(range(23))
+        assert max(map(len, nodes)) == min(most, 23)
+    assert [s.node for s in done.finish.findings.suspects] == [11]
 
 
 @settings(max_examples=60, deadline=None)
