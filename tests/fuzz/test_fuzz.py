@@ -6,7 +6,6 @@ foresaw.
 """
 
 import concurrent.futures
-import contextlib
 import functools
 import io
 import itertools
@@ -33,7 +32,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from . import mutate
+from . import mutate, strays
 
 FEW, MANY = 24, int(os.environ.get("NARROWDOWN_FUZZ", "20000"))
 # YAML is slow to parse, and a session is shown and reported in every form.
@@ -324,65 +323,17 @@ class Reader:
 def _read(kind: str, data: bytes, place: str) -> str:
     folder = Path(place)
     folder.mkdir()
-    watch = _watch((folder, walked(), walked().parent / "made.json"))
+    watching = strays.watch((folder, walked(), walked().parent / "made.json"))
     signal.signal(signal.SIGALRM, _late)
     signal.setitimer(signal.ITIMER_REAL, LIMIT)
     try:
-        with watch as strayed:
+        with watching as strayed:
             said = KINDS[kind][0](data, folder)
     except Exception:
         return traceback.format_exc()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return f"strayed: {strayed[:4]}" if strayed else said
-
-
-# What reading a stranger's file may never do, as Python's audit events name it.
-NEVER = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "pickle.find_class", "socket.connect")
-TOUCHES = (
-    "open", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.utime",
-)  # fmt: skip
-# The interpreter's own files, and what is read of the machine.
-OWN = (
-    sys.prefix,
-    sys.base_prefix,
-    str(Path(__file__).parents[2]),
-    "/proc/",
-    "/sys/",
-    "/dev/null",
-    "/usr/",
-    "/etc/mime.types",
-)
-_watching: list[tuple[tuple[str, ...], list[str]]] = []
-
-
-@contextlib.contextmanager
-def _watch(places: tuple[Path, ...]) -> Iterator[list[str]]:
-    """What is opened, made or removed outside of ``places`` while this runs, and what is started; one line each. A native
-    library's own calls are not seen."""
-    if not _watching:
-        sys.addaudithook(_heard)
-    _watching.append((tuple(f"{place}/" for place in places), []))
-    try:
-        yield _watching[-1][1]
-    finally:
-        _watching[-1] = ((), [])
-
-
-def _heard(event: str, arguments: tuple[Any, ...]) -> None:
-    inside, strayed = _watching[-1]
-    if not inside or event not in (*NEVER, *TOUCHES):
-        return
-    if event in NEVER:
-        strayed.append(f"{event} {arguments!r}")
-        return
-    for path in arguments[: 2 if event in ("os.rename", "os.link") else 1]:
-        if isinstance(path, int):
-            continue
-        whole = os.path.realpath(os.fsdecode(path))
-        reading = event == "open" and not (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-        if not f"{whole}/".startswith(inside) and not (reading and whole.startswith(OWN)):
-            strayed.append(f"{event} {whole}")
 
 
 def _late(*_: object) -> None:
@@ -454,22 +405,3 @@ def test_many_damaged_files(kind: str, tmp_path: Path, capsys: pytest.CaptureFix
     if table := os.environ.get("NARROWDOWN_FUZZ_TABLE"):
         with Path(table).open("a") as file:  # where kinds are tried side by side
             print(row, file=file)
-
-
-@pytest.mark.usefixtures("recorded")
-def test_the_campaign_sees_what_strays(tmp_path: Path) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    with _watch((inside,)) as strayed:
-        (inside / "a").write_text("fine")
-        (inside / "a").read_text()
-        (tmp_path / "b").write_text("not fine")
-        Path("/etc/hostname").exists()
-        with contextlib.suppress(OSError):
-            (inside / ".." / "c").read_text()
-        (inside / "link").symlink_to(tmp_path / "b")
-        (inside / "link").read_text()
-        subprocess.run(["true"], check=True)
-    told = [line.split()[0] + " " + Path(line.split()[1]).name for line in strayed if "Popen" not in line]
-    assert told == ["open b", "open c", "os.symlink b", "open b"]
-    assert sum("Popen" in line for line in strayed) == 1
