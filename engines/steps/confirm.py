@@ -136,12 +136,13 @@ def _looked(ask: Inquiry, case: Case, repeats: int) -> Sub:
 class _Others(msgspec.Struct, frozen=True):
     """Where the reference foretells the same fault. ``found``: fails there too, alone, each with its nodes to keep (``keeps``);
     ``silent``: alone it is right, as the engine may compute it otherwise among others; ``beyond``: fails alone, and there are
-    culprits enough; ``keep``: node ids around all of these."""
+    culprits enough; ``own``: node ids around the first culprit that its ``keep`` lacks; ``keep``: those around all."""
 
     found: tuple[_Seen, ...] = ()
     keeps: tuple[tuple[int, ...], ...] = ()
     silent: tuple[Place, ...] = ()
     beyond: tuple[Place, ...] = ()
+    own: tuple[int, ...] = ()
     keep: tuple[int, ...] = ()
 
 
@@ -151,16 +152,18 @@ def _others(ask: Inquiry, culprit: Culprit, cause: Cause, params: ConfirmParams)
     node = next((n for n in inside if ask.names([n])[0] == cause.beyond), None)
     if node is None:
         return _Others()
-    cured = {*ranges.decode(culprit.keep), *ranges.decode(ask.findings.keep), *inside}
-    places = yield from elsewhere(ask, node, ask.ctx.engine_info.get("storage", "float32"), cured)
+    places: tuple[Place, ...] = yield from elsewhere(ask, node, ask.ctx.engine_info.get("storage", "float32"))
+    cured = {*inside, *ranges.decode(ask.findings.keep)}
+    own_keep = {n for p in places if p.node in inside for n in p.keep} - set(ranges.decode(culprit.keep))
+    places = tuple(p for p in places if p.node not in cured)
     found: list[_Seen] = []
     keeps: list[tuple[int, ...]] = []
     silent: list[Place] = []
     beyond: list[Place] = []
     for place in places:
         suspect = next((s for s in ask.findings.suspects if s.node == place.node), None)
-        own = ask.lowered(suspect.effect if suspect else None)
-        trials = Trials(own, known={}, measured={})
+        lowered = ask.lowered(suspect.effect if suspect else None)
+        trials = Trials(lowered, known={}, measured={})
         verdict: Verdict = yield from trials.test(frozenset({place.node}))
         if verdict.passed:
             silent.append(place)
@@ -170,19 +173,22 @@ def _others(ask: Inquiry, culprit: Culprit, cause: Cause, params: ConfirmParams)
             beyond.append(place)
             continue
         shrunk = ReduceParams(verify=0, shrink_probes=params.shrink_others)
-        case, _, _ = yield from settle(own, trials, frozenset({place.node}), True, shrunk)
-        seen: _Seen = yield from _looked(own, msgspec.structs.replace(case, found_by="confirm"), params.repeats)
+        case, _, _ = yield from settle(lowered, trials, frozenset({place.node}), True, shrunk)
+        seen: _Seen = yield from _looked(lowered, msgspec.structs.replace(case, found_by="confirm"), params.repeats)
         if seen.failures:
             found.append(seen)
             keeps.append(place.keep)
-    keep = {n for k in (*keeps, *(p.keep for p in (*silent, *beyond))) for n in k}
-    return _Others(tuple(found), tuple(keeps), tuple(silent), tuple(beyond), tuple(sorted(keep)))
+    keep = own_keep.union(*keeps, *(p.keep for p in (*silent, *beyond)))
+    return _Others(
+        tuple(found), tuple(keeps), tuple(silent), tuple(beyond), tuple(sorted(own_keep)), tuple(sorted(keep))
+    )
 
 
 def _with(index: GraphIndex, culprits: tuple[Culprit, ...], first: Culprit, others: _Others) -> tuple[Culprit, ...]:
     """The culprits with those that are like the ``first``; it takes along what has no case of its own."""
-    if more := (*others.silent, *others.beyond):
-        around = {*ranges.decode(first.keep), *(n for p in more for n in p.keep)}
+    more = (*others.silent, *others.beyond)
+    if more or others.own:
+        around = {*ranges.decode(first.keep), *others.own, *(n for p in more for n in p.keep)}
         also = tuple(index.nodes[p.node].name or index.nodes[p.node].op for p in more)
         said = f"{first.evidence}{_kept_along(others)}"
         wider = msgspec.structs.replace(first, keep=ranges.encode(around), also=also, evidence=said)

@@ -5,7 +5,7 @@ layerwise, extract and reduce; the reference's own values name them all in a run
 a storage type is known before anything is built.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -32,34 +32,39 @@ class Place(msgspec.Struct, frozen=True):
     keep: tuple[int, ...]
 
 
-def elsewhere(ask: Inquiry, node: int, storage: str, cured: Iterable[int]) -> Sub:
-    """The places (``Place``) of the same op as ``node``, in the order of the graph, but those that are cured already; none where
-    the reference did not answer."""
+def elsewhere(ask: Inquiry, node: int, storage: str) -> Sub:
+    """The places (``Place``) of the same op as ``node``, itself among them, in the order of the graph; none where the reference
+    did not answer."""
     index, largest = ask.index, LARGEST.get(storage, LARGEST["float32"])
-    done = {node, *cured}
-    alike = [n for n in ask.everything if index.nodes[n].op == index.nodes[node].op and n not in done]
+    alike = [n for n in ask.everything if index.nodes[n].op == index.nodes[node].op]
     reached: dict[int, float] = yield from _reached(ask, (t for n in alike for t in _made(index, n)))
-    found = {
-        n: top for n in alike if (top := max((reached.get(t, 0.0) for t in _made(index, n)), default=0.0)) > largest
-    }
-    if len(found) > MOST:
-        found = {n: found[n] for n in sorted(found)[:MOST]}
+    tops = {n: max((reached.get(t, 0.0) for t in _made(index, n)), default=0.0) for n in alike}
+    found = [n for n in alike if tops[n] > largest][:MOST]
     keep = {n: {n} for n in found}
     rim = {n: {n} for n in found}
     for _ in range(RINGS):
         # Who reads what is beyond the type has to be kept too, and makes values that may be beyond it in turn.
-        rim = {
-            n: {r for m in nodes for t in _made(index, m) if reached.get(t, 0.0) > largest for r in index.readers[t]}
-            - keep[n]
-            for n, nodes in rim.items()
-        }
+        rim = {n: _readers(index, nodes, reached, largest) - keep[n] for n, nodes in rim.items()}
         fresh = {r for readers in rim.values() for r in readers}
         if not fresh:
             break
         for n, readers in rim.items():
             keep[n] |= readers
         reached |= yield from _reached(ask, (t for r in sorted(fresh) for t in _made(index, r) if t not in reached))
-    return tuple(Place(n, top, tuple(sorted(keep[n]))) for n, top in sorted(found.items()))
+    return tuple(Place(n, tops[n], tuple(sorted(keep[n]))) for n in found)
+
+
+def foretold(ask: Inquiry, storage: str) -> Sub:
+    """Every node that makes or reads a value beyond the storage type, by the reference: node ids in the order of the graph."""
+    index, largest = ask.index, LARGEST.get(storage, LARGEST["float32"])
+    reached: dict[int, float] = yield from _reached(ask, (t for n in ask.everything for t in _made(index, n)))
+    makers = {n for n in ask.everything if any(reached.get(t, 0.0) > largest for t in _made(index, n))}
+    return tuple(sorted(makers | _readers(index, makers, reached, largest)))
+
+
+def _readers(index: GraphIndex, nodes: Iterable[int], reached: Mapping[int, float], largest: float) -> set[int]:
+    """Who reads what these nodes make beyond ``largest``."""
+    return {r for n in nodes for t in _made(index, n) if reached.get(t, 0.0) > largest for r in index.readers[t]}
 
 
 def _made(index: GraphIndex, node: int) -> list[int]:

@@ -14,6 +14,7 @@ from engines.probe import HUGE, Measurement
 from engines.spec import unquantized
 from engines.steps.base import Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub, Workaround
 from engines.steps.ddmin import ddmin
+from engines.steps.elsewhere import foretold
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import PrecisionOutcome
 from engines.steps.prepare import all_feeds, prepared
@@ -78,17 +79,18 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
 
 
 def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ...]] = ()) -> Sub:
-    """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search; then seeds
-    (the culprits, up to where their values fit again), grown until all samples pass; then delta debugging down, least
-    likely nodes first. ``tries``: growing sets to begin with in place of the culprits, in each the likeliest nodes first.
+    """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search; then seeds (the
+    culprits, up to where their values fit again; without any, what the reference takes beyond the storage type), grown until all
+    samples pass; then delta debugging down, least likely nodes first. ``tries``: growing sets to begin with in place of the
+    culprits, in each the likeliest nodes first.
 
     In a Q/DQ model on an engine that computes each node in its own type, what can be kept is a quantized layer; against the
     float model those that lose the most are tried first."""
     everything = keepable(ask)
+    seeds = _seeds(ask.findings)
     if not tries and len(everything) < len(ask.index.nodes) and unquantized(ask.ctx.reference):
         rows: tuple[Ranked, ...] = yield from rank(ask, layers(ask.index))
         tries = prefixes(rows)
-    likely = tuple(reversed(tries[-1])) if tries else _seeds(ask.findings)
     everywhere = all_feeds(ask.findings)
     working = _hardest(ask.findings)
     tried: dict[tuple[tuple[str, ...], tuple[int, ...]], Measurement] = {}
@@ -120,6 +122,11 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         return result("none-needed", (), tried[everywhere, ()])
     if not (yield from passes(everything, ask.criterion, everywhere)).passed:
         return result("not-enough", everything, tried[everywhere, everything])
+    if not tries and not ask.findings.culprits:
+        # Nobody was found guilty: what the storage type cannot hold, the reference knows.
+        beyond: tuple[int, ...] = yield from foretold(ask, ask.ctx.engine_info.get("storage", "float32"))
+        seeds = beyond or seeds
+    likely = tuple(reversed(tries[-1])) if tries else seeds
     strict = _stricter(ask.criterion, params.margin)
     aim = strict if (yield from passes(everything, strict, everywhere)).passed else ask.criterion
 
@@ -135,7 +142,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
     for _ in range(params.rounds):
         start = everything
         known = smallest if smallest != everything else ()
-        for keep in _starts(ask, everything, tries or _growing(ask.index, ask.findings, params.rings, known), known):
+        for keep in _starts(ask, everything, tries or _growing(ask.index, seeds, params.rings, known), known):
             if (yield from passes(keep, aim, working)).passed:
                 start = keep
                 break
@@ -246,10 +253,9 @@ def _seeds(findings: Findings) -> tuple[int, ...]:
     return tuple(sorted(culprits or {s.node for s in findings.suspects}))
 
 
-def _growing(index: GraphIndex, findings: Findings, rings: int, known: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Node sets to try, growing: the culprits and what was needed so far, rings of neighbours, the module that their
-    names share."""
-    nodes = {*_seeds(findings), *known}
+def _growing(index: GraphIndex, seeds: tuple[int, ...], rings: int, known: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Node sets to try, growing: the seeds and what was needed so far, rings of neighbours, the module that their names share."""
+    nodes = {*seeds, *known}
     if not nodes:
         return []
     tries = [tuple(sorted(nodes))]
@@ -258,7 +264,7 @@ def _growing(index: GraphIndex, findings: Findings, rings: int, known: tuple[int
         nodes |= {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
         nodes |= {r for t in leaves for r in index.readers[t]}
         tries.append(tuple(sorted(nodes)))
-    prefixes = {_module(index.nodes[n].name) for n in _seeds(findings)} - {""}
+    prefixes = {_module(index.nodes[n].name) for n in seeds} - {""}
     module = {n.id for n in index.nodes if _module(n.name) in prefixes}
     if module:
         tries.append(tuple(sorted(module | nodes)))

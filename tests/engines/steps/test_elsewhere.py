@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 from engines.graph import ranges
-from engines.probe import Describe, Measure, Measurement, Score
+from engines.probe import Candidate, Describe, Measure, Measurement, Score
 from engines.steps.base import Described
 
 
@@ -136,3 +136,39 @@ def test_a_reference_that_does_not_answer_foretells_nothing(opened: Any) -> None
     s.ask = dumb
     outcome = s.step("confirm").finish.outcome
     assert (outcome.alike, outcome.culprits, outcome.patched_fails) == (0, 1, True)
+
+
+def test_a_search_for_precision_alone_begins_where_the_reference_says(open_model: Any, tmp_path: Path) -> None:
+    """No step has accused anybody: the first set that is tried is what the storage type cannot hold, and it is enough."""
+    model, inputs = norms(tmp_path, [300, 30, 400, 500])
+    s = open_model(model, "emulate:precision=fp16", (inputs,))
+    done = s.step("precision")
+    assert done.finish.outcome.outcome == "found"
+    index = s.ask(next(p for p in done.probes if isinstance(p, Describe))).index
+    names = {node.id: node.name for node in index.nodes}
+    tried = [{names[n] for n in ranges.decode(p.keep)} for p in done.probes if isinstance(p, Measure) and p.keep]
+    first = next(t for t in tried if len(t) < len(names))
+    assert first == {f"/n{k}/{op}" for k in (0, 2, 3) for op in ("Pow", "ReduceMean", "Sqrt")}
+    assert {f"/n{k}/Pow" for k in (0, 2, 3)} <= set(done.finish.outcome.names.split(", ")) <= first
+
+
+def test_the_nodes_behind_a_culprit_of_several_nodes_are_kept_too(opened: Any) -> None:
+    """Two overflows in one case: what reads the second has to be kept as well, though only the first is named."""
+    s = opened([300, 400])
+    case = s.findings.case
+    index = s.ask(
+        Describe(model=s.findings.model, sample=s.findings.sample, inputs=s.findings.inputs, reference=s.reference)
+    ).index
+    both = [n.id for n in index.nodes if n.op == "Pow"]
+    wider = msgspec.structs.replace(
+        case,
+        node_ids=ranges.encode(both),
+        nodes=tuple(index.nodes[n].name for n in both),
+        candidate=Candidate(nodes=ranges.encode(both)),
+    )
+    s.findings = msgspec.structs.replace(s.findings, case=wider)
+    done = s.step("confirm")
+    (culprit,) = done.finish.findings.culprits
+    kept = {index.nodes[n].name for n in ranges.decode(culprit.keep)}
+    assert {f"/n{k}/{op}" for k in (0, 1) for op in ("Pow", "ReduceMean", "Sqrt")} <= kept
+    assert not done.finish.outcome.patched_fails
