@@ -347,8 +347,13 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
     model = MODELS / "shapes_cnn.onnx"
     route = ["run", model, "--inputs", MODELS / "shapes_cnn_in.npz", "--tolerance", "1e-3"]
     words = route if request.config.option.markexpr == "fuzz" else ["step", "sanitize", model]
-    words = [Path(sys.executable).with_name("narrowdown"), *words, "--display", "none", "--session", folder / "s"]
-    environment = {**os.environ, "NARROWDOWN_HOME": str(folder / "home"), "XDG_STATE_HOME": str(folder / "state")}
+    words = [sys.executable, "-P", "-m", "wizard", *words, "--display", "none", "--session", folder / "s"]
+    path = os.pathsep.join(
+        filter(None, (str(MODELS.parents[1]), os.environ.get("PYTHONPATH")))
+    )  # also where it is not installed
+    environment = {
+        **os.environ, "PYTHONPATH": path, "NARROWDOWN_HOME": str(folder / "home"), "XDG_STATE_HOME": str(folder / "state"),
+    }  # fmt: skip
     subprocess.run(words, env=environment, check=True)
     for part in ("models", "captures", "inputs", "case", "logs"):
         shutil.rmtree(folder / "s" / part, ignore_errors=True)
