@@ -28,7 +28,9 @@ from engines.steps.workaround import SPREAD_BUDGET, TIMED, WorkaroundParams
 
 TABLE = 1 << 10  # bytes of one tensor's scores
 CASE = 4  # nodes that a case holds at most, as a rule
-AHEAD = 64 << 20  # bytes of reference values that are captured unasked (engines.data.captures)
+AHEAD = (
+    128 << 20
+)  # bytes of reference values that are captured unasked: of a feed, and of its worst row (engines.data.captures)
 FOLDED = 256 << 20  # bytes of constants that sanitizing makes at most (engines.graph.sanitize)
 JUDGED = (
     2 << 30
@@ -129,7 +131,10 @@ def extract(ctx: StepContext, size: Size) -> Plan:
         return Plan((*_before(ctx, size), Work("read")))
     search = 1 if group == 1 else GROWN * group
     searched = _effect(ctx, search, times=1.0 if group == 1 else LARGER)
-    return Plan((*_before(ctx, size), Work("read"), searched, *_settled(ctx, params.verify)), _case(size))
+    return Plan(
+        (*_before(ctx, size), Work("read"), searched, *_settled(ctx, params.verify)),
+        _case(size, first.nodes if first and group == 1 else ""),
+    )
 
 
 def reduce(ctx: StepContext, size: Size) -> Plan:
@@ -164,7 +169,7 @@ def confirm(ctx: StepContext, size: Size) -> Plan:
         # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at.
         cured = (*cured, _all(ctx, probes=2, real=True), Work("watched", 2, _row(ctx)))
     first = Plan(_before(ctx, size)) if case is not None else _reduction(ctx, size, ReduceParams())
-    disk = first.disk + _case(size) + size.captured if first.disk >= 0 else -1
+    disk = first.disk + _case(size, case.node_ids if case else "") + size.captured if first.disk >= 0 else -1
     return Plan((*first.works, Work("read"), again, *cured), disk, first.captured + size.captured)
 
 
@@ -311,10 +316,13 @@ def _taken(ctx: StepContext, size: Size) -> int:
     return 0 if ctx.findings.model else size.given
 
 
-def _case(size: Size) -> int:
-    """Bytes of a case: the model, and what the engine ran, with the weights of the heaviest few nodes."""
+def _case(size: Size, nodes: str = "") -> int:
+    """Bytes of a case: the model, and what the engine ran, with the weights of these nodes; where they are not known, of the
+    heaviest few."""
     if size.index is None:
         return 2 * size.weights
+    if nodes:
+        return 2 * weights(size.index, ranges.decode(nodes))
     heaviest = sorted((weights(size.index, (n.id,)) for n in size.index.nodes), reverse=True)[:CASE]
     return 2 * min(size.weights, sum(heaviest))
 
