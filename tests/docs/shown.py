@@ -77,6 +77,7 @@ RULES = (
     ("docs/clusters.md", "narrowdown run", "parsed: hosts with GPUs; tests/cluster runs sessions on hosts with none"),
     ("docs/clusters.md", "narrowdown engines", "surveys"),
     ("docs/clusters.md", "pytest -m", "collected"),
+    ("docs/faults.md", "python tests/e2e/", "parsed: hours; tests/e2e/test_faults.py kills a few sessions in the same way"),
     ("*", "git ", "parsed: the network, and where from is the reader's affair"),
     ("*", "chmod", "parsed: half a command, for a file of the reader's"),
     ("*", "make demo", "demos"),
