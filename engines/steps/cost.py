@@ -39,7 +39,8 @@ BESIDE: Mapping[Kind, tuple[tuple[Kind, float], ...]] = {
 
 class Work(msgspec.Struct, frozen=True):
     """Probes of one kind. ``rows``: what each feeds, 0 unknown; ``runs``: of each build. ``ahead``: free slots take part.
-    ``times``: each takes so many times what is usual for its kind. ``fresh``: of a model or a sample that the reference has not
+    ``times``: each takes so many times what is usual for its kind. ``share``: of the model that each looks at, where it is priced
+    beside looks at all of it. ``fresh``: of a model or a sample that the reference has not
     been run on yet."""
 
     kind: Kind
@@ -48,6 +49,7 @@ class Work(msgspec.Struct, frozen=True):
     runs: int = 1
     ahead: bool = False
     times: float = 1.0
+    share: float = 1.0
     fresh: bool = False
 
 
@@ -145,7 +147,7 @@ def price(work: Work, seen: Sequence[Seen]) -> float | None:
     for beside, times in BESIDE.get(work.kind, ()) if each is None else ():
         each = _each(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == beside])
         if each is not None:
-            each *= times
+            each *= times * work.share
             break
     if each is None and work.kind in ("import", "read") and seen:
         each = min(s.seconds for s in seen)

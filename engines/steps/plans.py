@@ -27,6 +27,7 @@ from engines.steps.tactics import TacticsParams
 from engines.steps.workaround import SPREAD_BUDGET, TIMED, WorkaroundParams
 
 TABLE = 1 << 10  # bytes of one tensor's scores
+PLACE = 14  # probes that each further place of the same overflow takes to become a case
 CASE = 4  # nodes that a case holds at most, as a rule
 AHEAD = (
     128 << 20
@@ -112,10 +113,11 @@ def layerwise(ctx: StepContext, size: Size) -> Plan:
     rule = ctx.findings.criterion
     usual = FEW if rule is not None and rule.precision == "fp32" else max(FEW, size.nodes // EFFECTS)
     effects = min(params.most_suspects, size.nodes) + PARTS if _strict(ctx) else usual
+    parts = _batches(size, params.batch_bytes // 2, ALONE)
     works = (
         Work("read"),
         Work("watched", _batches(size, params.batch_bytes), _row(ctx)),
-        Work("alone", 2 * _batches(size, params.batch_bytes // 2, ALONE), _row(ctx), ahead=True),
+        Work("alone", 2 * parts, _row(ctx), ahead=True, share=1 / parts),
         _effect(ctx, min(params.most_suspects + PARTS, effects)),
     )
     return Plan((*_before(ctx, size), *works), _held(size, 3 * TABLE * size.nodes), _activations(size))
@@ -168,6 +170,9 @@ def confirm(ctx: StepContext, size: Size) -> Plan:
     if cured and signature is not None and signature.nonfinite and ctx.can("keep"):
         # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at.
         cured = (*cured, _all(ctx, probes=2, real=True), Work("watched", 2, _row(ctx)))
+    alike = _alike(ctx, size)
+    if cured and alike and ctx.can("keep"):
+        cured = (*cured, _effect(ctx, alike), _part(ctx, PLACE * alike, ahead=False))
     first = Plan(_before(ctx, size)) if case is not None else _reduction(ctx, size, ReduceParams())
     disk = first.disk + _case(size, case.node_ids if case else "") + size.captured if first.disk >= 0 else -1
     return Plan((*first.works, Work("read"), again, *cured), disk, first.captured + size.captured)
@@ -275,6 +280,17 @@ def _settled(ctx: StepContext, verify: int) -> tuple[Work, ...]:
 def _others(ctx: StepContext, judges: int) -> tuple[Work, ...]:
     """The reference against itself, and looks by or against other engines."""
     return Work("control", 1, _row(ctx)), Work("other", judges, _row(ctx))
+
+
+def _alike(ctx: StepContext, size: Size) -> int:
+    """How many other suspects are infinite or NaN at the same operator as the case: each may become a culprit of its own."""
+    case, index = ctx.findings.case, size.index
+    if case is None or index is None:
+        return 0
+    inside = set(ranges.decode(case.node_ids))
+    ops = {index.nodes[n].op for n in inside if n < len(index.nodes)}
+    others = (s for s in ctx.findings.suspects if s.nonfinite and s.node not in inside and s.node < len(index.nodes))
+    return sum(index.nodes[s.node].op in ops for s in others)
 
 
 def _strict(ctx: StepContext) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from engines.compare.criterion import Criterion, Signature
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Candidate, Check, Describe, Import, Inspect, Measure, Measurement, SampleInfo
-from engines.steps.base import Findings, StepContext, Suspect
+from engines.steps.base import Case, Findings, StepContext, Suspect
 from engines.steps.cost import BESIDE, Cost, Kind, Plan, Seen, Size, Work, cost, kind, price, rows, seen
 from engines.steps.plans import PLANS
 from engines.steps.registry import STEPS
@@ -222,3 +222,28 @@ def test_the_reference_against_itself_is_not_priced_by_its_judge() -> None:
     assert kind(measure(engine=REFERENCE), "onnxruntime:optimization=all", REFERENCE, 10) == "control"
     assert kind(measure(engine=REFERENCE), REFERENCE, REFERENCE, 10) == "whole"
     assert price(Work("control", 1, 1), [Seen("control", 1, 1, 0.5), Seen("other", 1, 1, 60.0)]) == 0.5
+
+
+def test_suspects_that_overflow_like_the_case_are_counted_with_it() -> None:
+    """Two more at the same operator; one of another, one that stays finite and the case's own count nothing."""
+    ops = ("Pow", "Pow", "Pow", "Exp", "Pow")
+    nodes = tuple(Node(i, f"n{i}", op, "", (), (i,)) for i, op in enumerate(ops))
+    tensors = tuple(Tensor(i, f"t{i}", "float32", "node", i, (4,), 16) for i in range(5))
+    size = Size(5, GraphIndex("m", nodes, tensors, (), (4,)))
+    info = {"capabilities": {"keep": {"present": True, "reason": ""}}}
+    case = Case(Candidate("0"), "real:0", node_ids="0", verified="3/3")
+    some = tuple(Suspect(n, n, str(n), 1.0, 1.0, nonfinite=n != 4) for n in range(5))
+    counts = [
+        PLANS["confirm"](context(msgspec.structs.replace(LOCKED, case=case, suspects=s), engine_info=info), size).probes
+        for s in (some[:1], some)
+    ]
+    assert counts[1] - counts[0] == 2 * 15
+
+
+def test_nodes_alone_in_many_builds_share_the_model() -> None:
+    found = [Seen("whole", 1, 1, 10.0)]
+    small, large = (PLANS["layerwise"](context(LOCKED), Size(n)) for n in (1_000, 50_000))
+    alone = [next(w for w in plan.works if w.kind == "alone") for plan in (small, large)]
+    assert [w.probes for w in alone] == [2, 50]
+    assert price(alone[0], found) == pytest.approx(price(alone[1], found))
+    assert price(alone[1], [*found, Seen("alone", 1, 1, 2.0)]) == pytest.approx(50 * 2.0)
