@@ -25,6 +25,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "killed": {"exit": 0, "twice": 0},
     "crowded": {"exit": 6, "verdict": "unresolved"},
     "int8": {"exit": 10, "verdict": "passes"},
+    "fp8-weak": {"exit": 0, "verdict": "worked-around"},
+    "fp8-right": {"exit": 10, "verdict": "passes"},
 }
 
 
