@@ -177,7 +177,7 @@ class StepRefused(Exception):
     """The step cannot run here; the message is a sentence for the user (what, why, what to do).
 
     ``code``: the exit code it ends with when it stops the session: 2 bad input, 4 an engine, file or checker is missing or
-    cannot do this.
+    cannot do this, 6 nothing can be proven.
     """
 
     def __init__(self, message: str, code: int = 4) -> None:
