@@ -85,6 +85,7 @@ def make(spec: EngineSpec) -> Engine:
             ),
             "tactics": Capability(False, "the emulation has one way to compute each operator."),
             "rebuild": Capability(False, "the emulation builds the same session from the same model."),
+            "latency": Capability(False, "how long it takes to compute this way says nothing about a real engine."),
             "threads": Capability(False, "the emulation runs on one thread, so that its numbers never vary."),
         },
         options=options.DECLARED[spec.name].options,

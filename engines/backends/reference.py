@@ -129,6 +129,7 @@ def make(spec: EngineSpec) -> Engine:
             "optimizers": Capability(False, "the evaluator computes every node as it is written."),
             "tactics": Capability(False, "the evaluator has one way to compute each operator."),
             "rebuild": Capability(False, "the evaluator always computes the same."),
+            "latency": Capability(False, "how long it takes to compute this way says nothing about a real engine."),
             "threads": Capability(False, "the evaluator's threads are numpy's own."),
         },
         options=options.DECLARED[spec.name].options,

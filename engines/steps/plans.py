@@ -15,6 +15,7 @@ from engines.steps.base import StepContext
 from engines.steps.confirm import ConfirmParams
 from engines.steps.cost import Kind, Plan, Size, Work, rows
 from engines.steps.extract import ExtractParams
+from engines.steps.latency import TIMED
 from engines.steps.layerwise import ALONE, PARTS, LayerwiseParams, batches, markable
 from engines.steps.nondeterminism import NondeterminismParams
 from engines.steps.precision import PrecisionParams
@@ -24,7 +25,7 @@ from engines.steps.reduce import HEAVIEST_GOOD, ReduceParams, weights
 from engines.steps.repeat import RepeatParams
 from engines.steps.switches import switches
 from engines.steps.tactics import TacticsParams
-from engines.steps.workaround import SPREAD_BUDGET, TIMED, WorkaroundParams
+from engines.steps.workaround import SPREAD_BUDGET, WorkaroundParams
 
 TABLE = 1 << 10  # bytes of one tensor's scores
 PLACE = 14  # probes that each further place of the same overflow takes to become a case
@@ -208,6 +209,7 @@ def quantization(ctx: StepContext, size: Size) -> Plan:
         _effect(ctx, 2 + effects, times=2.0),  # a layer with its pairs
         Work("watched", 1, _row(ctx)),
         Work("whole", 2 + 2 * _halvings(effects), _row(ctx), ahead=True),
+        *_timed(ctx),
     )
     return Plan((*_before(ctx, size), *works), size.weights + 3 * TABLE * size.nodes)
 
@@ -224,8 +226,13 @@ def _kept(ctx: StepContext, size: Size, budget: int) -> Plan:
         wanted = ANYWHERE * size.nodes
     fed = rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
     search = Work("whole", min(budget, wanted), fed, ahead=True)
-    works = (*_before(ctx, size), Work("read"), _all(ctx, probes=2, real=True), search)
+    works = (*_before(ctx, size), Work("read"), _all(ctx, probes=2, real=True), search, *_timed(ctx))
     return Plan(works, size.weights + size.captured, size.captured)
+
+
+def _timed(ctx: StepContext) -> tuple[Work, ...]:
+    """What a workaround costs in time, with it and without it."""
+    return (_one(ctx, 2, TIMED),) if ctx.can("latency", untold=True) else ()
 
 
 def _reads(ctx: StepContext) -> tuple[Work, ...]:

@@ -1,7 +1,7 @@
 """precision: the smallest set of nodes to keep in higher precision so that every sample passes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from engines.steps.base import Findings, Finish, Note, StepContext, StepRefused,
 from engines.steps.ddmin import ddmin
 from engines.steps.elsewhere import foretold
 from engines.steps.inquiry import Inquiry, inquiry
+from engines.steps.latency import latency
 from engines.steps.outcome import PrecisionOutcome
 from engines.steps.prepare import all_feeds, prepared
 from engines.steps.ranking import Ranked, prefixes, rank
@@ -43,6 +44,7 @@ class Kept(msgspec.Struct, frozen=True):
     samples_n: int = 0
     files: dict[str, str] = {}
     reason: str = ""
+    became: dict[str, str] = {}  # node name -> what the engine made of it, where it tells
 
 
 def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
@@ -55,7 +57,9 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
         )
     ask: Inquiry = yield from inquiry(ctx, findings)
     kept: Kept = yield from keep_higher(ask, params)
-    workaround = as_workaround(ask, kept) if kept.outcome == "found" else None
+    workaround: Workaround | None = None
+    if kept.outcome == "found":
+        workaround = yield from as_workaround(ask, kept)
     outcome = PrecisionOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]
         keep=len(kept.keep),
@@ -116,7 +120,8 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         error = worst([r for runs in seen.values() for r in runs], ask.criterion)[2] if seen else HUGE
         good = len(seen) - len(_uncured(m, ask.criterion))
         reason = "" if m.status == "ok" else m.message
-        return Kept(outcome, keep, error, minimal, len(tried), good, len(seen), dict(m.artifacts), reason)
+        became = dict(m.facts.get("build", {}).get("kept", {}))
+        return Kept(outcome, keep, error, minimal, len(tried), good, len(seen), dict(m.artifacts), reason, became)
 
     if (yield from passes((), ask.criterion, everywhere)).passed:
         return result("none-needed", (), tried[everywhere, ()])
@@ -294,7 +299,9 @@ def _likely_last(nodes: Sequence[int], likely: Sequence[int]) -> tuple[int, ...]
     return (*(n for n in nodes if n not in set(likely)), *(n for n in likely if n in inside))
 
 
-def as_workaround(ask: Inquiry, kept: Kept) -> Workaround:
+def as_workaround(ask: Inquiry, kept: Kept) -> Sub:
+    """The set as a Workaround, with what it costs."""
+    slower: str = yield from latency(ask, keep=kept.keep)
     return Workaround(
         kind="precision",
         engine=ask.ctx.engine,
@@ -304,7 +311,7 @@ def as_workaround(ask: Inquiry, kept: Kept) -> Workaround:
         samples_n=kept.samples_n,
         error=kept.error,
         margin=margin(ask.criterion, kept.error),
-        cost=counted(ask, kept),
+        cost=f"{counted(ask, kept)}{'; ' if slower else ''}{slower}",
         minimal=kept.minimal,
     )
 
@@ -327,8 +334,21 @@ def say(ask: Inquiry, kept: Kept) -> str:
     names = ", ".join(ask.names(kept.keep))
     return (
         f"Keeping {counted(ask, kept)} makes {kept.samples_ok} of {kept.samples_n} samples pass "
-        f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}."
+        f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}.{_obeyed(kept.became)}"
     )
+
+
+def _obeyed(became: Mapping[str, str]) -> str:
+    """What the engine made of the wish, where it tells and did not simply follow, a sentence with a space in front."""
+    by_fate = {fate: [n for n, how in became.items() if how == fate] for fate in ("ignored", "fused", "widened")}
+    said = {
+        "ignored": "a layer of their own gives less all the same",
+        "fused": "they are inside of a layer of several nodes that gives less",
+        "widened": "not asked for, but joined with nodes that were, so FP32 too",
+    }
+    parts = [f"{len(names)} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}): {said[fate]}"
+             for fate, names in by_fate.items() if names]  # fmt: skip
+    return f" Read back from the engine: {'; '.join(parts)}." if parts else ""
 
 
 SPEC = StepSpec(

@@ -17,7 +17,7 @@ from engines.graph.index import GraphIndex
 from engines.graph.quantized import counted, in_themselves, layers, leavable, movable, stored
 from engines.probe import HUGE, Describe, Measurement
 from engines.spec import parse, unquantized
-from engines.steps.base import Described, Findings, Finish, StepContext, StepRefused, Steps, StepSpec, Sub
+from engines.steps.base import Described, Findings, Finish, StepContext, StepRefused, Steps, StepSpec, Sub, Workaround
 from engines.steps.inquiry import Inquiry, inquire
 from engines.steps.outcome import QuantizationOutcome
 from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher
@@ -57,7 +57,9 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     rows: tuple[Ranked, ...] = yield from rank(ask, found, params.batch_bytes, params.most_effects)
     # Where nothing fails this costs nothing more: the whole model was measured already.
     kept: Kept = yield from keep_higher(ask, _search(params), tries=prefixes(rows))
-    workaround = as_workaround(ask, kept) if kept.outcome == "found" else None
+    workaround: Workaround | None = None
+    if kept.outcome == "found":
+        workaround = yield from as_workaround(ask, kept)
     lowest = rows[0]
     outcome = QuantizationOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]

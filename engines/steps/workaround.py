@@ -11,13 +11,13 @@ from engines.probe import HUGE, Measurement
 from engines.spec import parse
 from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub, Workaround
 from engines.steps.inquiry import Inquiry, inquiry
+from engines.steps.latency import latency
 from engines.steps.outcome import WorkaroundOutcome
 from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher, say
 from engines.steps.prepare import all_feeds, prepared
 from engines.steps.switches import switches
 from engines.steps.tactics import tactics
 
-TIMED = 10  # runs
 SPREAD_BUDGET = 60  # builds
 
 
@@ -52,7 +52,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         kept: Kept = yield from _kept(ask, params)
         message, files = say(ask, kept), kept.files
         if kept.outcome == "found":
-            chosen = as_workaround(ask, kept)
+            chosen = yield from as_workaround(ask, kept)
     elif chosen is None and (reason := ctx.reason("keep")):
         message = f"{message} Keeping nodes in higher precision: {reason}"
     if tried:
@@ -174,8 +174,7 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
         return None
     error = max(worst(rows, ask.criterion)[2] for m in results for rows in m.each_run)
     changed = tuple(f"{k}={v}" for k, v in parse(engine).options if parse(ask.ctx.engine).get(k) != v)
-    before: Measurement = yield ask.plain((findings.sample,), runs=TIMED, exclusive=True)
-    after: Measurement = yield ask.plain((findings.sample,), engine=engine, runs=TIMED, exclusive=True, forbid=forbid)
+    slower: str = yield from latency(ask, engine=engine, forbid=forbid)
     return Workaround(
         kind=kind,
         engine=engine,
@@ -185,22 +184,9 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
         samples_n=len(good),
         error=error,
         margin=margin(ask.criterion, error),
-        cost=_cost(before, after),
+        cost=slower,
         minimal=True,
     )
-
-
-def _cost(before: Measurement, after: Measurement) -> str:
-    """How long a run takes with and without, from TIMED runs each: a rough guide."""
-    if before.run_seconds <= 0 or after.run_seconds <= 0:
-        return ""
-    now, then = (_time(m.run_seconds / TIMED) for m in (after, before))
-    return f"a run takes about {now}, before {then}"
-
-
-def _time(seconds: float) -> str:
-    """Two significant digits of a time from milliseconds on."""
-    return f"{seconds:.2g} s" if seconds >= 0.995 else f"{float(f'{1000 * seconds:.2g}'):g} ms"
 
 
 def _applied(ask: Inquiry, chosen: Workaround) -> Any:

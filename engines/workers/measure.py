@@ -113,7 +113,7 @@ class _Measuring:
                 # What an engine refuses is a case too: the model and what it would have been fed.
                 return self._refused(fault, feed, expected)
             nodes = sum(n >= 0 for n in ready.part.node_ids)
-            if self.probe.record or self.probe.runs == 0:
+            if self.probe.record or self.probe.runs == 0 or (self.probe.keep and self.probe.save):
                 facts["build"] = dict(ready.built.facts)
             first: dict[int, Array] = {}
             compared: list[SampleResult] = []

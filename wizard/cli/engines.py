@@ -22,6 +22,7 @@ MEANINGS: Mapping[str, str] = {
     "tactics": "tell which kernel it chose for each layer, and be made to choose another",
     "rebuild": "choose otherwise when the same model is built again",
     "threads": "compute on as many threads as it is told",
+    "latency": "take as long for a run as a real engine would",
     "strongly-typed": "compute in exactly the types that the model has",
     "weakly-typed": "take a precision as a flag and choose for each layer (FP16, BF16, INT8, FP8)",
     "layers": "tell which nodes it joined into one layer",

@@ -127,7 +127,7 @@ class Engine:
             built = layers.read(found, engine)
             facts["layers"] = len(built)
             facts["groups"] = layers.groups(built)
-            if kept:
+            if kept and not self._strong:  # strongly typed, casts in the model leave no choice
                 facts["kept"] = layers.precision_of(kept, built)
         unseen = {*parsed.skipped, *(mark for marks in parsed.heard.values() for mark in marks)}
         names = {o.name: o.name for o in model.graph.output if o.name not in unseen}

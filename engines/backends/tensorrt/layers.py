@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from typing import Any
 
 import msgspec
@@ -19,6 +19,11 @@ class Layer(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...] = ()
     tactic: str = ""
     formats: tuple[str, ...] = ()  # of its outputs, as "Row major linear FP16 format"
+
+    @property
+    def wide(self) -> bool:
+        """Whether all that it gives is FP32, as far as it says."""
+        return not any(_narrow(text) for text in self.formats)
 
 
 def read(found: Library, engine: Any) -> tuple[Layer, ...]:
@@ -46,18 +51,19 @@ def groups(layers: Collection[Layer]) -> list[dict[str, Any]]:
     ]
 
 
-def precision_of(kept: Collection[str], layers: Collection[Layer]) -> dict[str, str]:
+def precision_of(kept: Set[str], layers: Collection[Layer]) -> dict[str, str]:
     """What became of nodes that were to stay in FP32: ``applied`` (their layer gives FP32), ``ignored`` (a layer of its own
-    gives less), ``fused`` (swallowed by a layer of several nodes that gives less), ``unknown`` (in no layer that says so)."""
+    gives less), ``fused`` (swallowed by a layer of several nodes that gives less), ``unknown`` (in no layer that says so). And of
+    others that share a layer with them which gives FP32: ``widened``."""
     seen: dict[str, str] = {}
     for layer in layers:
-        wide = not any(_narrow(text) for text in layer.formats)
         for node in layer.nodes:
             if node in kept:
-                became = "applied" if wide else "fused" if len(layer.nodes) > 1 else "ignored"
+                became = "applied" if layer.wide else "fused" if len(layer.nodes) > 1 else "ignored"
                 # A node of several layers is applied where all of them give FP32.
                 seen[node] = became if seen.get(node, "applied") == "applied" else seen[node]
-    return {node: seen.get(node, "unknown") for node in kept}
+    along = {n for layer in layers if kept & set(layer.nodes) and layer.wide for n in layer.nodes}
+    return {node: seen.get(node, "unknown") for node in sorted(kept)} | dict.fromkeys(sorted(along - kept), "widened")
 
 
 def _narrow(text: str) -> bool:

@@ -138,6 +138,13 @@ def test_what_became_of_kept_nodes_is_read_back() -> None:
     assert became == {"a": "applied", "b": "ignored", "c": "fused", "e": "unknown"}
 
 
+def test_what_is_fp32_only_for_its_neighbours_is_told() -> None:
+    built = layers.layers_of(
+        json.dumps({"Layers": [layer("one", "Row major linear FP32", "a", "b"), layer("two", "Half", "c")]})
+    )
+    assert layers.precision_of({"a"}, built) == {"a": "applied", "b": "widened"}
+
+
 def test_the_inspector_of_11_says_type_and_format_apart() -> None:
     """Fields and words as TensorRT-RTX 1.7, of the same family, writes them into its log."""
     outputs = [{"Name": "t", "Datatype": "Half", "Format": "(NHWC) Channel major format"}]

@@ -1,0 +1,34 @@
+"""latency: how long the engine takes for a run with a workaround and without it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from engines.probe import Measurement
+from engines.steps.base import Note, Sub
+from engines.steps.inquiry import Inquiry
+
+TIMED = 10  # runs
+
+
+def latency(
+    ask: Inquiry, *, engine: str = "", keep: Iterable[int] = (), forbid: Mapping[str, Any] | None = None
+) -> Sub:
+    """``a run takes about 2.1 ms, before 1.9 ms``, from ``TIMED`` runs each: a rough guide. Empty where times say nothing, as
+    the engine only emulates, or where either did not run. What the workaround is: another engine, nodes in FP32, or kernels
+    that layers may not choose."""
+    if not ask.ctx.can("latency", untold=True):
+        return ""
+    samples = (ask.findings.sample,)
+    yield Note("how long does a run take, with it and without it?")
+    before: Measurement = yield ask.plain(samples, runs=TIMED, exclusive=True)
+    after: Measurement = yield ask.whole(
+        samples, patches=(), keep=keep, engine=engine, runs=TIMED, exclusive=True, forbid=forbid or {}
+    )
+    if before.run_seconds <= 0 or after.run_seconds <= 0:
+        return ""
+    return f"a run takes about {_time(after.run_seconds / TIMED)}, before {_time(before.run_seconds / TIMED)}"
+
+
+def _time(seconds: float) -> str:
+    """Two significant digits of a time from milliseconds on."""
+    return f"{seconds:.2g} s" if seconds >= 0.995 else f"{float(f'{1000 * seconds:.2g}'):g} ms"
