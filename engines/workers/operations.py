@@ -166,9 +166,10 @@ def _check(probe: Check, store: Store, progress: Say) -> Measurement:
             expected = folder / "expected.json"
             right = part.expected(probe.sample, feed, part.judged)
             polygraphy.write_outputs(expected, [{n: files.plain(right[t]) for n, t in piece.outputs.items()}])
-        whole = (
-            command.show(folder, user, (name.partition("/")[0] for name in probe.artifacts)) if probe.folder else True
-        )
+        # The session's own folder is not shown: a checker that is killed would leave a link to it inside of itself.
+        hidden = [store.root.name, *(name.partition("/")[0] for name in probe.artifacts)]
+        hidden = hidden if store.root.resolve().parent == user.resolve() else hidden[1:]
+        whole = command.show(folder, user, hidden) if probe.folder else True
         progress("checking")
         ran = command.run_check(probe.command, path, inputs, expected, folder, probe.timeout)
         measurement = _checked(probe, ran, store, folder, nodes=sum(n >= 0 for n in piece.node_ids))

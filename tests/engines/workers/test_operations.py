@@ -251,6 +251,16 @@ def test_a_checker_sees_the_users_folder_beside_its_own_files(opened, tmp_path: 
     assert check(session, python("print()"), folder=str(tmp_path / "gone")).facts["returncode"] == 0
 
 
+def test_a_checker_does_not_see_the_session_that_it_works_for(opened) -> None:
+    """A link to it would lie inside of it, and a checker that is killed leaves its links behind."""
+    session = opened("shapes_cnn")
+    root = session.store.root
+    root.with_name("beside").mkdir(exist_ok=True)
+    m = check(session, python("import os; print(sorted(os.listdir()))"), folder=str(root.parent))
+    assert "beside" in m.facts["stdout"]
+    assert root.name not in m.facts["stdout"]
+
+
 def test_a_folder_too_full_to_be_shown_is_said(opened, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr("engines.backends.command._MOST_LINKS", 2)
     session = opened("shapes_cnn")
