@@ -24,9 +24,8 @@ _MOST_LINKS = 10_000  # entries of the user's folder that a checker is shown
 _SCRIPT = 1 << 20  # bytes; larger files are not read as scripts
 _LINGER = 0.5  # seconds to wait for the last output once the checker itself has ended
 _PR_SET_PDEATHSIG = 1
-HANDED = (
-    "NARROWDOWN_CHECK_ENV"  # names, separated by commas, of variables that a checker gets although they look secret
-)
+# Names, separated by commas, of variables that a checker gets although they look secret.
+HANDED = "NARROWDOWN_CHECK_ENV"
 _OURS = frozenset({HANDED, "NARROWDOWN_CAPTURE_BYTES"})
 # Words of a variable's name that say that its value is a secret; names that begin so; an address with a password in it.
 _SECRET = re.compile(

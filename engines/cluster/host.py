@@ -91,9 +91,8 @@ class _Host:
         self.token = secrets.token_hex(8)
         self.root = root
         self.heard = time.monotonic()
-        self.gpu: str | None = (
-            None  # the first that this process may use, which all its workers do; None: not looked yet
-        )
+        # The first that this process may use, which all its workers do; None: not looked yet.
+        self.gpu: str | None = None
         self._deaths: list[Death] = []
         self._asks: dict[str, asyncio.Task[Measurement]] = {}
         self._withdrawn: dict[str, float] = {}  # those that may still be on their way here, and since when

@@ -427,6 +427,8 @@ class Pool:
         there = await job.future
         if there.status == "cancelled" or self._stopping:
             return
+        if self.gpus == 1:  # two engines that are each another one elsewhere must not leave none
+            return
         if there.status != "ok" or there.facts.get("fingerprint") != here.facts.get("fingerprint"):
             self._left_out.add(other)
             why = (

@@ -478,6 +478,19 @@ def test_a_gpu_on_which_the_engine_is_another_one_is_not_used(tmp_path: Path) ->
     assert any("GPU 2 (GPU-b) is not used" in line for line in said)
 
 
+def test_one_gpu_is_left_whatever_two_engines_say(tmp_path: Path) -> None:
+    """Each is met on another GPU and is another one on the one of its fellow: probes are still answered."""
+    orders = [f"gpus=1,tell=CUDA_VISIBLE_DEVICES,sleep=0.{n}" for n in (1, 2)]
+
+    async def work(pool: Pool) -> tuple[Measurement, int]:
+        await asyncio.gather(*(pool.run(ask(order)) for order in orders))
+        await asyncio.sleep(1.0)  # until both were asked on both
+        return await asyncio.wait_for(pool.run(ask("sleep=0")), 20), pool.gpus
+
+    answer, known = use(tmp_path, 2, work, gpus=GPUS)
+    assert (answer.status, known) == ("ok", 1)
+
+
 def test_no_file_descriptor_is_left_behind(tmp_path: Path) -> None:
     async def work(pool: Pool) -> tuple[int, int]:
         await pool.run(ask("die=11"))
