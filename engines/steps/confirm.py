@@ -11,7 +11,7 @@ from engines.graph.index import GraphIndex
 from engines.probe import Measurement
 from engines.steps.base import Case, Culprit, Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub
 from engines.steps.cause import Cause, Inner, name_cause
-from engines.steps.elsewhere import Place, elsewhere
+from engines.steps.foretold import Place, foretold
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.outcome import ConfirmOutcome
 from engines.steps.prepare import all_feeds, fed, prepared, sign
@@ -152,7 +152,9 @@ def _others(ask: Inquiry, culprit: Culprit, cause: Cause, params: ConfirmParams)
     node = next((n for n in inside if ask.names([n])[0] == cause.beyond), None)
     if node is None:
         return _Others()
-    places: tuple[Place, ...] = yield from elsewhere(ask, node, ask.ctx.engine_info.get("storage", "float32"))
+    everywhere: tuple[Place, ...] = yield from foretold(ask, ask.ctx.engine_info.get("storage", "float32"))
+    op = ask.index.nodes[node].op
+    places = tuple(p for p in everywhere if ask.index.nodes[p.node].op == op)
     cured = {*inside, *ranges.decode(ask.findings.keep)}
     own_keep = {n for p in places if p.node in inside for n in p.keep} - set(ranges.decode(culprit.keep))
     places = tuple(p for p in places if p.node not in cured)

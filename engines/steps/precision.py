@@ -14,7 +14,7 @@ from engines.probe import HUGE, Measurement
 from engines.spec import unquantized
 from engines.steps.base import Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub, Workaround
 from engines.steps.ddmin import ddmin
-from engines.steps.elsewhere import foretold
+from engines.steps.foretold import Place, foretold
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.latency import latency
 from engines.steps.outcome import PrecisionOutcome
@@ -129,8 +129,8 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         return result("not-enough", everything, tried[everywhere, everything])
     if not tries and not ask.findings.culprits:
         # Nobody was found guilty: what the storage type cannot hold, the reference knows.
-        beyond: tuple[int, ...] = yield from foretold(ask, ask.ctx.engine_info.get("storage", "float32"))
-        seeds = beyond or seeds
+        places: tuple[Place, ...] = yield from foretold(ask, ask.ctx.engine_info.get("storage", "float32"))
+        seeds = tuple(sorted({n for p in places for n in p.keep})) or seeds
     likely = tuple(reversed(tries[-1])) if tries else seeds
     strict = _stricter(ask.criterion, params.margin)
     aim = strict if (yield from passes(everything, strict, everywhere)).passed else ask.criterion

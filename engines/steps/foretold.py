@@ -1,0 +1,68 @@
+"""foretold: the nodes whose true values are beyond what a storage type holds, by the reference alone.
+
+A transformer with one layer norm that overflows mostly has more of them. Looked for one after another, each costs a round of
+layerwise, extract and reduce; the reference's own values name them all in one run, before anything is built. And an engine that
+computes such a node in FP32 where it stands alone, and in FP16 among others, shows it to no search for single nodes.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from engines.graph import ranges
+from engines.graph.index import GraphIndex
+from engines.probe import Measurement
+from engines.steps.base import Note, Sub
+from engines.steps.cause import LARGEST
+from engines.steps.inquiry import Inquiry
+from engines.steps.layerwise import batches
+from engines.steps.prepare import all_feeds
+
+BATCH_BYTES = 512 << 20  # of tensors looked at in one run of the reference
+RINGS = 4  # readers of readers whose inputs are beyond the storage type, too
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A node whose true values reach ``reached``, beyond the storage type. ``keep``: node ids of it and of all that read a value
+    beyond it, in turn."""
+
+    node: int
+    reached: float
+    keep: tuple[int, ...]
+
+
+def foretold(ask: Inquiry, storage: str) -> Sub:
+    """Every node (``Place``) that makes values beyond the storage type of values within it, in the order of the graph; none where
+    the reference did not answer."""
+    index, largest = ask.index, LARGEST.get(storage, LARGEST["float32"])
+    reached: dict[int, float] = yield from _reached(ask, (t for n in ask.everything for t in _made(index, n)))
+    beyond = {t for t, top in reached.items() if top > largest}
+    makers = [
+        n for n in ask.everything if beyond.intersection(_made(index, n)) and not beyond & set(index.nodes[n].reads)
+    ]
+    return tuple(Place(n, max(reached.get(t, 0.0) for t in _made(index, n)), _behind(index, n, beyond)) for n in makers)
+
+
+def _behind(index: GraphIndex, node: int, beyond: set[int]) -> tuple[int, ...]:
+    """The node and who reads what is beyond the type, which makes values that may be beyond it in turn."""
+    keep = rim = {node}
+    for _ in range(RINGS):
+        rim = {r for n in rim for t in beyond.intersection(_made(index, n)) for r in index.readers[t]} - keep
+        keep = keep | rim
+    return tuple(sorted(keep))
+
+
+def _made(index: GraphIndex, node: int) -> list[int]:
+    return [t for t in index.nodes[node].outputs if t >= 0 and index.tensors[t].name and index.tensors[t].floating]
+
+
+def _reached(ask: Inquiry, tensors: Iterable[int]) -> Sub:
+    """Tensor id -> its largest finite magnitude in the reference over all feeds; what could not be read is left out."""
+    reached: dict[int, float] = {}
+    for batch in batches(ask.index, tuple(tensors), BATCH_BYTES):
+        yield Note(f"how large do {len(batch)} tensors become in the reference?")
+        m: Measurement = yield ask.plain(all_feeds(ask.findings), engine=ask.ctx.reference, marks=ranges.encode(batch))
+        for score in (s for r in m.results if m.status == "ok" for s in (*r.marks, *r.outputs)):
+            if (t := ask.index.by_name.get(score.name)) is not None:
+                reached[t] = max(reached.get(t, 0.0), score.absmax)
+    return reached
