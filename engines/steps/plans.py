@@ -67,7 +67,7 @@ def compare(ctx: StepContext, size: Size) -> Plan:
 def sanitize(ctx: StepContext, size: Size) -> Plan:
     """Clean up, all samples of the new model, the worst row alone; its reference values are captured anew."""
     row = (_fresh(_one(ctx)),) if "/" in ctx.findings.sample else ()
-    disk = size.captured + min(size.weights, FOLDED)
+    disk = size.captured + min(2 * size.weights, FOLDED)
     return Plan((Work("read"), _fresh(_all(ctx, ctx.findings.looks)), *row), disk, size.captured)
 
 
