@@ -5,7 +5,6 @@ import contextlib
 import errno
 import logging
 import os
-import shutil
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -22,11 +21,11 @@ from engines.steps.cost import Cost
 from engines.workers.executor import Prober
 from wizard.flow.model import Flow
 from wizard.problem import Problem
-from wizard.report.words import size
-from wizard.runner import progress, room
+from wizard.runner import progress
 from wizard.runner.context import step_context
 from wizard.runner.drive import Drive, Fingerprints, Guarded, Stopped
 from wizard.runner.estimate import Estimate, Experience, estimate, left
+from wizard.runner.housekeeping import Housekeeping
 from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options
 from wizard.runner.server import Client, Reply, Request
@@ -103,6 +102,13 @@ class Runner:
         self._gpus, self._beside = gpus, beside
         self._id = session_id or folder.name
         self._fingerprints = Fingerprints(ledger, self._pool)
+        self._house = Housekeeping(
+            folder,
+            ledger,
+            problem.artifact_bytes,
+            any_room=options.any_room,
+            say=lambda text, node: self._emit(NoteAdded(text=text, node=node)),
+        )
         self._policy, self._offers, self._detached = options.policy, options.offers, options.detach
         # What clients asked for. ``_changed`` wakes whoever waits; ``_urgent`` what must not wait for a probe.
         self._changed, self._urgent = asyncio.Event(), asyncio.Event()
@@ -199,7 +205,7 @@ class Runner:
             raise SessionProblem(f"The session does not fit its flow: {error}") from None
         match decision:
             case Ended():
-                await self._tidy()
+                await self._house.tidy()
                 raise _Close(decision.exit_code, "", decision.end)
             case Ask():
                 await self._ask(decision)
@@ -305,11 +311,11 @@ class Runner:
         if not isinstance(missing, str):
             return
         if not missing:
-            await self._tidy(decision.node)
+            await self._house.tidy(decision.node)
             await self._foresee(decision, spec)
             if self._offers and self._policy == "person" and not await self._offer():
                 return
-        await self._make_room(decision)
+        await self._house.make_room(decision, self._estimate)
         started = self._start(decision, spec)
         if missing:
             self._finished(started, "refused", missing)
@@ -342,45 +348,6 @@ class Runner:
         self._estimate = await asyncio.to_thread(
             estimate, spec, ctx, state, self._fingerprints.known, self._ledger.store, found, self._jobs(ctx)
         )
-
-    async def _tidy(self, node: str = "") -> None:
-        """Bring artifacts and logs back into their budget; no probe is at work."""
-        budget = self._problem.artifact_bytes
-        gone = await asyncio.to_thread(room.within, self._ledger.store, self._ledger.state, budget)
-        self._say_gone(gone, f"The session's artifacts and logs were over {size(budget)} (--artifact-bytes)", node)
-
-    def _say_gone(self, gone: room.Evicted, why: str, node: str) -> None:
-        if gone.files:
-            self._emit(
-                NoteAdded(
-                    text=f"{why}, so these are gone: {gone}. What a step asks for again is made again.", node=node
-                )
-            )
-
-    async def _make_room(self, decision: RunStep) -> None:
-        """See that the disk has room for the step: what can be spared goes first. Raises _Close (exit 4) where what the step
-        cannot do without may not fit; captured values are made again where there was no room for them."""
-        state, here = self._ledger.state, self._ledger.state.here
-        again = here is not None and (here.node, here.visit) == (decision.node, decision.visit)
-        written = room.written_since(self._ledger.store, here.started) if again and here is not None else 0
-        needed, most = self._estimate.needed - written, self._estimate.cost.disk - written
-        free = shutil.disk_usage(self._folder).free
-        if free < needed:
-            gone = await asyncio.to_thread(room.free, self._ledger.store, state, needed - free)
-            self._say_gone(gone, f"The disk of {self._folder} had {size(free)} free", decision.node)
-            free = shutil.disk_usage(self._folder).free
-        short = (
-            f"The step '{decision.step}' may write up to {{}}, and the disk of {self._folder} has {size(free)} free."
-        )
-        if free < needed and not self._options.any_room:
-            raise _Close(
-                MISSING,
-                f"{short.format(size(needed))} Make room there and resume, all that is measured is kept; or resume with "
-                "--no-disk-check, as the step may well need less.",
-            )
-        if free < most:
-            said = "Captured values that find no room are made again when they are needed, which takes longer."
-            self._emit(NoteAdded(text=f"{short.format(size(most))} {said}", node=decision.node))
 
     async def _offer(self) -> bool:
         """Say what the step will cost and wait. False after a rewind."""
@@ -766,7 +733,7 @@ class Runner:
         while True:
             self._snapshot()
             if self._drive is not None and time.monotonic() - swept > SWEEP:
-                await self._sweep_logs()
+                await self._house.sweep()
                 swept = time.monotonic()
             await asyncio.sleep(TICK)
             connected = connected or bool(self._controller)
@@ -775,13 +742,6 @@ class Runner:
                 self._alone_since = time.monotonic()  # a question does not wait for ever for one who never came
             if (self._abandoned() or late) and self._stopping != "hard":
                 self.stop(hard=True, reason="the program that controlled the session ended")
-
-    async def _sweep_logs(self) -> None:
-        """Keep the logs of a long step within the budget. What else can be spared waits until no probe is at work."""
-        state, budget = self._ledger.state, self._problem.artifact_bytes
-        with contextlib.suppress(OSError):
-            gone = await asyncio.to_thread(room.logs_within, self._ledger.store, state, budget)
-            self._say_gone(gone, f"The session's artifacts and logs were over {size(budget)} (--artifact-bytes)", "")
 
     def _snapshot(self) -> None:
         here, drive, note = self._here, self._drive, self._note

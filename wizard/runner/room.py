@@ -29,10 +29,7 @@ _NAMES: dict[Kind, tuple[str, str]] = {
     "index": ("graph index", "graph indices"),
     "saved": ("saved file that the route does not need", "saved files that the route does not need"),
 }
-_BY_NAME: dict[str, Kind] = {
-    "output": "output",
-    "index": "index",
-}  # the artifacts of a measurement; all others are saved
+_BY_NAME: dict[str, Kind] = {"output": "output", "index": "index"}  # artifacts of a measurement; all others are saved
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -50,6 +47,10 @@ class Evicted(msgspec.Struct, frozen=True):
 
     size: int = 0
     files: dict[Kind, int] = {}
+
+    def __add__(self, other: "Evicted") -> "Evicted":
+        files = {kind: self.files.get(kind, 0) + other.files.get(kind, 0) for kind in (*self.files, *other.files)}
+        return Evicted(self.size + other.size, files)
 
     def __str__(self) -> str:
         return f"{listing([count(n, *_NAMES[kind]) for kind, n in self.files.items()])}, {size(self.size)}"

@@ -204,4 +204,6 @@ def test_a_long_step_sweeps_its_logs_while_it_works(tmp_path: Path, monkeypatch:
     oracle = Waiting(tmp_path)
     assert keep(tmp_path, oracle, budget=1) == 0
     assert oracle.left == []
-    assert any("so these are gone: " in text and "log" in text for text in notes(tmp_path))
+    said = [text for text in notes(tmp_path) if "so these are gone: " in text]
+    assert len(said) == 2, "one before the second step, one at the end, however often they were swept"
+    assert "logs of probes that worked" in said[1]

@@ -1,0 +1,85 @@
+"""When a session makes room on the disk (``wizard.runner.room`` says what can go), and what it says of it."""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from wizard.report.words import size
+from wizard.runner import room
+from wizard.runner.estimate import Estimate
+from wizard.runner.ledger import Ledger
+from wizard.session.decide import RunStep
+from wizard.session.problems import SessionProblem
+
+
+class NoRoom(SessionProblem):
+    """The disk may be too small for a step. The message says what to do."""
+
+
+class Housekeeping:
+    """Of one session.
+
+    ``budget``    bytes for artifacts and logs.
+    ``any_room``  a step begins on any disk.
+    ``say``       takes a sentence for the journal, and the node that it is about.
+    """
+
+    def __init__(
+        self, folder: Path, ledger: Ledger, budget: int, *, any_room: bool, say: Callable[[str, str], object]
+    ) -> None:
+        self._folder, self._ledger, self._budget = folder, ledger, budget
+        self._any_room, self._say = any_room, say
+        self._swept = room.Evicted()  # while a step was at work, and not spoken of yet
+
+    async def tidy(self, node: str = "") -> None:
+        """Bring artifacts and logs back into their budget; no probe is at work. Raises OSError, SessionProblem."""
+        swept, self._swept = self._swept, room.Evicted()
+        gone = await asyncio.to_thread(room.within, self._ledger.store, self._ledger.state, self._budget)
+        why = f"The session's artifacts and logs were over {size(self._budget)} (--artifact-bytes)"
+        self._say_gone(swept + gone, why, node)
+
+    async def sweep(self) -> None:
+        """Keep the logs of a long step within the budget. What else can be spared waits until no probe is at work, and what there
+        is to say until the step has ended: this happens every few seconds."""
+        with contextlib.suppress(OSError):
+            self._swept += await asyncio.to_thread(
+                room.logs_within, self._ledger.store, self._ledger.state, self._budget
+            )
+
+    async def make_room(self, step: RunStep, estimate: Estimate) -> None:
+        """See that the disk has room for the step: what can be spared goes first. Raises NoRoom where what the step cannot do
+        without may not fit; captured values are made again where there was no room for them."""
+        state, here = self._ledger.state, self._ledger.state.here
+        again = here is not None and (here.node, here.visit) == (step.node, step.visit)
+        written = room.written_since(self._ledger.store, here.started) if again and here is not None else 0
+        needed, most = estimate.needed - written, estimate.cost.disk - written
+        free = self._free()
+        if free < needed:
+            gone = await asyncio.to_thread(room.free, self._ledger.store, state, needed - free)
+            self._say_gone(gone, f"The disk of {self._folder} had {size(free)} free", step.node)
+            free = self._free()
+        if free >= most:
+            return
+        may = needed if free < needed else most
+        short = (
+            f"The step '{step.step}' may write up to {size(may)}, and the disk of {self._folder} has {size(free)} free."
+        )
+        if free >= needed:
+            said = "Captured values that find no room are made again when they are needed, which takes longer."
+            self._say(f"{short} {said}", step.node)
+        elif self._any_room:
+            self._say(f"{short} It begins all the same, as --no-disk-check says.", step.node)
+        else:
+            raise NoRoom(
+                f"{short} Make room there and resume, all that is measured is kept; or resume with --no-disk-check, as the step "
+                "may well need less."
+            )
+
+    def _free(self) -> int:
+        return shutil.disk_usage(self._folder).free
+
+    def _say_gone(self, gone: room.Evicted, why: str, node: str) -> None:
+        if gone.files:
+            self._say(f"{why}, so these are gone: {gone}. What a step asks for again is made again.", node)
