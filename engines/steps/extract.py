@@ -7,7 +7,9 @@ import msgspec
 from engines.compare.criterion import Verdict
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
+from engines.probe import HUGE
 from engines.steps.base import Case, Finish, Note, StepContext, Steps, StepSpec, Sub, Suspect
+from engines.steps.foretold import Place, foretold
 from engines.steps.inquiry import Inquiry, inquiry
 from engines.steps.layerwise import layerwise
 from engines.steps.outcome import ExtractOutcome
@@ -20,6 +22,8 @@ class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_suspects: int = 4  # that are tried, worst first
     most_growth: int = 8  # how often a cut that passes is grown
     most_nodes: int = 64  # of a cut that is grown
+    most_places: int = 6  # beyond the storage type by the reference, tried where no suspect fails alone
+    place_growth: int = 3  # how often the cut around such a place is grown
     verify: int = 3  # fresh builds of the result
 
 
@@ -32,28 +36,56 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         findings = finish.findings
     ask: Inquiry = yield from inquiry(ctx, findings)
     reason = "the error is spread over many layers" if findings.spread else "layerwise named no node"
-    for suspect in findings.suspects[: params.most_suspects]:
-        found = yield from _isolate(ask, suspect, params)
-        if isinstance(found, str):
-            reason = found
-            continue
-        trials, nodes, grown = found
-        minimal = yield from one_minimal(trials, nodes)
-        case, files, _ = yield from settle(trials.ask, trials, nodes, minimal, ReduceParams(verify=params.verify))
-        case = msgspec.structs.replace(case, found_by="extract")
+    accused = [(s, params.most_growth) for s in findings.suspects[: params.most_suspects]]
+    found = yield from _first(ask, accused, params, reason)
+    instead = ""
+    if isinstance(found, str) and accused and ctx.can("keep"):
+        # Where engines compute a node otherwise alone than among others, the accused may be the wrong one: what is beyond the
+        # storage type by the reference is tried next, the furthest first, with few nodes around it.
+        places: tuple[Place, ...] = yield from foretold(ask, ctx.engine_info.get("storage", "float32"))
+        done = {s.node for s, _ in accused} | set(ranges.decode(findings.keep))
+        places = tuple(sorted((p for p in places if p.node not in done), key=lambda p: (-p.reached, p.node)))
+        tries = [(_suspect(ask, p), params.place_growth) for p in places[: params.most_places]]
+        other = yield from _first(ask, tries, params, found)
+        if not isinstance(other, str):
+            found, instead = (
+                other,
+                " It is beyond the storage type in the reference; what layerwise accused is right alone.",
+            )
+    if isinstance(found, str):
         return Finish(
-            _outcome(case, grown, ask),
-            msgspec.structs.replace(findings, case=case),
-            tables={"bundle": list(files)},
-            decisive={"case": (trials.ask.ask(case.candidate),)},
+            ExtractOutcome(reason=found, message=f"No isolated part reproduces the failure: {found}."),
+            msgspec.structs.replace(findings, case=None),
         )
+    trials, nodes, grown = found
+    minimal = yield from one_minimal(trials, nodes)
+    case, files, _ = yield from settle(trials.ask, trials, nodes, minimal, ReduceParams(verify=params.verify))
+    case = msgspec.structs.replace(case, found_by="extract")
     return Finish(
-        ExtractOutcome(reason=reason, message=f"No isolated part reproduces the failure: {reason}."),
-        msgspec.structs.replace(findings, case=None),
+        _outcome(case, grown, ask, instead),
+        msgspec.structs.replace(findings, case=case),
+        tables={"bundle": list(files)},
+        decisive={"case": (trials.ask.ask(case.candidate),)},
     )
 
 
-def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams) -> Sub:
+def _first(ask: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str) -> Sub:
+    """What ``_isolate`` gives for the first suspect that fails alone, else the last phrase. With each: how often it is grown."""
+    for suspect, most_growth in tries:
+        found = yield from _isolate(ask, suspect, params, most_growth)
+        if not isinstance(found, str):
+            return found
+        reason = found
+    return reason
+
+
+def _suspect(ask: Inquiry, place: Place) -> Suspect:
+    """A place as a suspect that nothing was measured of."""
+    name = ask.names([place.node])[0]
+    return Suspect(node=place.node, tensor=-1, nodes=ranges.encode((place.node,)), own=0.0, effect=HUGE, name=name)
+
+
+def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth: int) -> Sub:
     """(trials, node set, times grown) of the smallest cut around a suspect that fails, or a phrase that says why there is none.
 
     A node that only amplifies the rounding of its inputs is cut with its producers and fed exactly: then the case holds the whole
@@ -63,7 +95,7 @@ def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams) -> Sub:
     for feed in ("exact", "stored") if amplifier else ("stored",):
         trials = Trials(msgspec.structs.replace(ask.lowered(suspect.effect), feed=feed), known={}, measured={})
         nodes: NodeIds = frozenset(ranges.decode(suspect.nodes))
-        for grown in range(params.most_growth + 1):
+        for grown in range(most_growth + 1):
             yield Note(f"cutting out {len(nodes)} nodes around {ask.names([suspect.node])[0]}")
             verdict: Verdict = yield from trials.test(nodes)
             if verdict.failed:
@@ -91,7 +123,7 @@ def grow(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeIds:
     return frozenset(inside | up | down)
 
 
-def _outcome(case: Case, grown: int, ask: Inquiry) -> ExtractOutcome:
+def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutcome:
     higher = " Fed exactly it passes: it needs its inputs in higher precision." if case.needs_higher_inputs else ""
     return ExtractOutcome(
         reproduced=True,
@@ -104,7 +136,7 @@ def _outcome(case: Case, grown: int, ask: Inquiry) -> ExtractOutcome:
         needs_higher_inputs=case.needs_higher_inputs,
         message=f"{len(case.nodes)} of {len(ask.index.nodes)} nodes, alone, "
         f"{'fails' if len(case.nodes) == 1 else 'fail'} in the same way "
-        f"({case.verified} builds).{higher}{left_whole(ask.index, ranges.decode(case.node_ids))}",
+        f"({case.verified} builds).{higher}{instead}{left_whole(ask.index, ranges.decode(case.node_ids))}",
     )
 
 

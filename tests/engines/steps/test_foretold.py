@@ -193,3 +193,25 @@ def test_what_the_engine_made_of_the_set_and_how_long_a_run_takes(open_model: An
         in done.finish.outcome.message
     )
     assert done.finish.findings.workaround.cost.startswith("3 of 11 nodes in FP32; a run takes about ")
+
+
+def test_a_suspect_that_is_right_alone_gives_way_to_what_the_reference_foretells(
+    open_model: Any, tmp_path: Path
+) -> None:
+    """Layerwise accuses a node that computes rightly by itself: the overflow is cut out instead."""
+    model, inputs = norms(tmp_path, [30, 300])
+    s = open_model(model, "emulate:precision=fp16", (inputs,))
+    for name in ("compare", "layerwise"):
+        s.step(name)
+    index = s.ask(
+        Describe(model=s.findings.model, sample=s.findings.sample, inputs=s.findings.inputs, reference=s.reference)
+    ).index
+    innocent = next(n.id for n in index.nodes if n.name == "/n0/Sqrt")
+    wrong = msgspec.structs.replace(s.findings.suspects[0], node=innocent, nodes=str(innocent), name="/n0/Sqrt")
+    s.findings = msgspec.structs.replace(s.findings, suspects=(wrong,))
+    done = s.step("extract", most_growth=0)
+    assert (done.finish.outcome.reproduced, done.finish.outcome.names) == (True, "/n1/Pow")
+    assert "what layerwise accused is right alone" in done.finish.outcome.message
+    nothing = msgspec.structs.replace(s.findings, suspects=(wrong,), case=None)
+    s.findings = nothing
+    assert not s.step("extract", most_growth=0, most_places=0).finish.outcome.reproduced
