@@ -19,7 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-BACKEND = Path(__file__).parents[4] / "engines" / "backends" / "tensorrt"
+import engines.backends.tensorrt
+
+BACKEND = Path(engines.backends.tensorrt.__file__).parent  # as installed: the tests also run beside a wheel
 TABLE = Path(__file__).with_name("bindings.json")
 VERSIONS = ("10.0.1", "10.6.0", "10.8.0.43", "10.12.0.36", "10.15.1.29", "11.0.0.114", "11.2.1.2", "11.4.0.106")
 
