@@ -106,8 +106,8 @@ def test_a_node_that_is_right_alone_is_kept_along_and_no_culprit(opened: Any) ->
     assert len(culprit.also) == 1
     assert culprit.also[0] not in culprit.case.nodes
     assert culprit.also[0] in {names[n] for n in ranges.decode(culprit.keep)}
-    assert "alone they are right" in outcome.message
-    assert "alone they are right" in culprit.evidence
+    assert "alone it is right" in outcome.message
+    assert "alone it is right" in culprit.evidence
 
 
 def _right(scores: tuple[Score, ...]) -> tuple[Score, ...]:

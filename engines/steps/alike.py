@@ -1,0 +1,118 @@
+"""The other nodes at which the reference foretells the fault that was confirmed at one, each looked at alone."""
+
+import msgspec
+
+from engines.compare.criterion import Verdict
+from engines.graph import ranges
+from engines.graph.index import GraphIndex
+from engines.steps.base import Culprit, Sub
+from engines.steps.foretold import Place, foretold
+from engines.steps.fresh import Seen, looked
+from engines.steps.inquiry import Inquiry
+from engines.steps.reduce import ReduceParams, settle
+from engines.steps.search import Trials
+
+
+class Another(msgspec.Struct, frozen=True):
+    """A node that fails alone too, as a case of its own; ``keep``: node ids of it and of all that its values reach."""
+
+    seen: Seen
+    keep: tuple[int, ...]
+
+
+class Alike(msgspec.Struct, frozen=True):
+    """``found``: fail there too, alone; ``silent``: alone it is right, as the engine may compute it otherwise among others;
+    ``beyond``: fails alone, and there are culprits enough; ``own``: node ids around the first culprit that its ``keep`` lacks."""
+
+    found: tuple[Another, ...] = ()
+    silent: tuple[Place, ...] = ()
+    beyond: tuple[Place, ...] = ()
+    own: tuple[int, ...] = ()
+
+    @property
+    def keep(self) -> tuple[int, ...]:
+        """Node ids around all of them."""
+        around = [each.keep for each in self.found] + [place.keep for place in (*self.silent, *self.beyond)]
+        return tuple(sorted(set(self.own).union(*around)))
+
+
+def alike(ask: Inquiry, first: Culprit, beyond: str, *, room: int, shrink_probes: int, repeats: int) -> Sub:
+    """Every place (``Alike``) of the same op as the node called ``beyond``, in the first culprit, looked at alone. ``room``: how
+    many more culprits there may be; ``shrink_probes``: that go into making a case simpler; ``repeats``: fresh builds of it."""
+    inside = ranges.decode(first.case.node_ids)
+    node = next((n for n in inside if ask.names([n])[0] == beyond), None)
+    if node is None:
+        return Alike()
+    everywhere: tuple[Place, ...] = yield from foretold(ask, ask.ctx.engine_info.get("storage", "float32"))
+    op = ask.index.nodes[node].op
+    places = tuple(p for p in everywhere if ask.index.nodes[p.node].op == op)
+    cured = {*inside, *ranges.decode(ask.findings.keep)}
+    own = {n for p in places if p.node in inside for n in p.keep} - set(ranges.decode(first.keep))
+    found: list[Another] = []
+    silent: list[Place] = []
+    more: list[Place] = []
+    for place in places:
+        if place.node in cured:
+            continue
+        suspect = next((s for s in ask.findings.suspects if s.node == place.node), None)
+        lowered = ask.lowered(suspect.effect if suspect else None)
+        trials = Trials(lowered, known={}, measured={})
+        verdict: Verdict = yield from trials.test(frozenset({place.node}))
+        if verdict.passed:
+            silent.append(place)
+        if not verdict.failed:
+            continue
+        if len(found) >= room:
+            more.append(place)
+            continue
+        params = ReduceParams(verify=0, shrink_probes=shrink_probes)
+        case, _, _ = yield from settle(lowered, trials, frozenset({place.node}), True, params)
+        seen: Seen = yield from looked(lowered, msgspec.structs.replace(case, found_by="confirm"), repeats)
+        if seen.failures:
+            found.append(Another(seen, place.keep))
+    return Alike(tuple(found), tuple(silent), tuple(more), tuple(sorted(own)))
+
+
+def wider(index: GraphIndex, first: Culprit, others: Alike) -> Culprit:
+    """The first culprit, which takes along what has no case of its own."""
+    more = (*others.silent, *others.beyond)
+    if not more and not others.own:
+        return first
+    around = {*ranges.decode(first.keep), *others.own, *(n for p in more for n in p.keep)}
+    also = tuple(index.nodes[p.node].name or index.nodes[p.node].op for p in more)
+    said = f"{first.evidence}{kept_along(others)}"
+    return msgspec.structs.replace(first, keep=ranges.encode(around), also=also, evidence=said)
+
+
+def culprits(others: Alike) -> tuple[Culprit, ...]:
+    """One for each node that fails alone; they have no folder yet."""
+    return tuple(
+        Culprit(
+            case=each.seen.case,
+            cause=each.seen.cause.name,
+            evidence=each.seen.cause.evidence,
+            keep=ranges.encode(each.keep),
+        )
+        for each in others.found
+    )
+
+
+def said(others: Alike) -> str:
+    """Where the same was found or is to be expected, sentences with a space in front; empty where nowhere."""
+    told = ""
+    if others.found:
+        names = ", ".join(each.seen.case.nodes[0] for each in others.found)
+        told = f" The same is wrong at {len(others.found)} more, each a case of its own: {names}."
+    return told + kept_along(others)
+
+
+def kept_along(others: Alike) -> str:
+    """What the first culprit takes along, and why."""
+    told = ""
+    for places, why in ((others.silent, "alone {} right"), (others.beyond, "there are cases enough")):
+        one = len(places) == 1
+        if places:
+            nodes = "1 more node of that kind goes" if one else f"{len(places)} more nodes of that kind go"
+            tried = "it is" if one else "they are"
+            told += f" {nodes} as far in the reference; {why.format(tried)}, so in FP32 {tried} tried together with this one."
+    return told

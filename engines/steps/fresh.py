@@ -1,0 +1,81 @@
+"""A case in fresh builds: how often it fails, what is kept of it, and what makes it fail."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from engines.compare.judge import over
+from engines.graph import ranges
+from engines.probe import Measurement
+from engines.steps.base import Case, Note, Sub
+from engines.steps.cause import Cause, Inner, name_cause
+from engines.steps.inquiry import Inquiry
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A case in fresh builds: in how many it failed, the files of the first, and what makes it fail."""
+
+    case: Case
+    cause: Cause
+    failures: int = 0
+    saved: dict[str, str] = {}
+
+
+def looked(ask: Inquiry, case: Case, repeats: int) -> Sub:
+    """The case in ``repeats`` fresh builds (``Seen``), and once with its inside watched."""
+    failures, saved, inner, watched, said = yield from _again(ask, case, repeats)
+    findings, storage = ask.findings, ask.ctx.engine_info.get("storage", "float32")
+    suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
+    cause = name_cause(findings, case, inner, storage, suspect, watched, said)
+    return Seen(msgspec.structs.replace(case, verified=f"{failures}/{repeats}"), cause, failures, saved)
+
+
+def again(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[int, ...] = ()) -> Any:
+    """The probe that looks at a case once more."""
+    feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
+    return ask.ask(case.candidate, feed=feed, attempt=attempt, save=save, marks=marks)
+
+
+def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
+    """(failures, saved files, inner tensors, own error when watched, what the engine said): the case in ``repeats`` fresh builds,
+    the first kept, then once with its inside watched. Where watching cures it the inner tensors say nothing and are left out;
+    else the error is None."""
+    failures, saved, said = 0, dict[str, str](), ""
+    for attempt in range(repeats):
+        yield Note(f"building the case afresh, {attempt + 1} of {repeats}")
+        m: Measurement = yield again(ask, case, attempt + 1, save="confirmed" if attempt == 0 else "")
+        failures += _fails(ask, case, m)
+        saved = saved or dict(m.artifacts)
+        said = said or (m.message if m.status != "ok" else "")
+    inner: list[Inner] = []
+    if not ask.ctx.check and ask.signature.kind != "build":
+        nodes = ranges.decode(case.node_ids)
+        made = tuple(t for n in nodes for t in ask.index.nodes[n].outputs if t >= 0 and ask.index.tensors[t].name)
+        cut_at, _ = ask.index.boundary(nodes)
+        # The numbers that name the cause are the model's own: those of the part as it was cut, before it was shrunk.
+        cut = msgspec.structs.replace(case, candidate=msgspec.structs.replace(case.candidate, edits=()))
+        yield Note("the case once more, with its inside watched")
+        watched: Measurement = yield again(ask, cut, 0, marks=(*made, *cut_at))
+        verdict = ask.verdict(watched)
+        if watched.status == "ok" and failures and len(nodes) > 1 and ask.findings.looks == 1 and not verdict.failed:
+            return failures, saved, [], verdict.own, said
+        if watched.status == "ok" and watched.results:
+            row = ask.row(watched)
+            scores = {s.name: s for s in (*row.outputs, *row.marks)}
+            for t in cut_at:
+                if ask.index.tensors[t].name in scores:
+                    inner.append(Inner("", "", scores[ask.index.tensors[t].name]))
+            for t in made:
+                node = ask.index.made_by(t)
+                if node is not None and ask.index.tensors[t].name in scores:
+                    reads = tuple(ask.index.tensors[r].name for r in node.reads)
+                    inner.append(Inner(node.op, ask.names([node.id])[0], scores[ask.index.tensors[t].name], reads))
+    return failures, saved, inner, None, said
+
+
+def _fails(ask: Inquiry, case: Case, m: Measurement) -> bool:
+    if case.candidate.edits and case.signature is not None:
+        results = [r for run in m.each_run for r in run]
+        scores = [s for r in results for s in r.outputs if s.name in case.signature.outputs]
+        return any(over(s, ask.criterion) for s in scores)
+    return ask.verdict(m).failed

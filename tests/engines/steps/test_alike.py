@@ -1,0 +1,35 @@
+"""What a culprit takes along of the nodes that are like it, and how that is said."""
+
+from engines.graph import ranges
+from engines.probe import Candidate
+from engines.steps.alike import Alike, kept_along, wider
+from engines.steps.base import Case, Culprit
+from engines.steps.confirm import joined
+from engines.steps.foretold import Place
+
+from .simulated import graph
+
+
+def culprit(*nodes: int, cause: str = "overflow") -> Culprit:
+    case = Case(
+        candidate=Candidate(), sample="real:0", nodes=tuple(f"n{n}" for n in nodes), node_ids=ranges.encode(nodes)
+    )
+    return Culprit(case=case, cause=cause, evidence="It overflows.", keep=ranges.encode(nodes))
+
+
+def test_what_is_alike_is_kept_also_where_the_culprit_widens_an_earlier_one() -> None:
+    index = graph([(), *((n,) for n in range(7))])
+    others = Alike(silent=(Place(6, 1e6, (6, 7)),), own=(3,))
+    new = wider(index, culprit(2), others)
+    assert ranges.decode(new.keep) == (2, 3, 6, 7)
+    assert new.also == (index.nodes[6].name,)
+    (both,) = joined(index, (culprit(1),), new)
+    assert ranges.decode(both.keep) == (1, 2, 3, 6, 7)
+    assert both.also == new.also
+
+
+def test_one_node_and_several_are_spoken_of_in_the_right_number() -> None:
+    one, two = Place(4, 1e6, (4,)), Place(5, 1e6, (5,))
+    assert "goes as far in the reference; alone it is right, so in FP32 it is tried" in kept_along(Alike(silent=(one,)))
+    assert "go as far in the reference; alone they are right" in kept_along(Alike(silent=(one, two)))
+    assert kept_along(Alike()) == ""
