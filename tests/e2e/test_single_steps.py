@@ -71,6 +71,7 @@ def test_compare_and_repeat(narrowdown, shapes) -> None:
     assert ran.code == 0
 
 
+@pytest.mark.slow
 def test_precision(narrowdown, magika) -> None:
     model, inputs = magika
     ran = narrowdown("step", "precision", model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--json")
