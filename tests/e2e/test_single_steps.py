@@ -3,6 +3,7 @@
 import json
 
 import onnx
+import pytest
 
 WORDS = ["--tolerance", "1e-3", "--json"]
 
