@@ -1,14 +1,16 @@
 """How much an archive of arrays unpacks to, asked before it is: a few megabytes of zeros, packed, are gigabytes."""
 
-import os
+import sys
 import zipfile
 from pathlib import Path
 from typing import IO
 
+from engines.workers import memory
+
 
 def most() -> int:
-    """Bytes that may be unpacked: half of the machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    """Bytes that may be unpacked: half of the memory that there is, of a container its own."""
+    return memory.machine() // 2 or sys.maxsize
 
 
 def too_large(file: Path | IO[bytes]) -> str:

@@ -33,8 +33,9 @@ Rounding = Callable[[Array], Array]
 
 
 def withhold(folder: Path, manner: str, reference: str) -> int:
-    """Change the case in ``folder``; returns how many weights its failing model held. What the engine gave for the true weights
-    (``actual.npz``) is removed. Raises ValueError with a sentence, OSError, EngineFault, EngineMissing."""
+    """Change the case in ``folder``; returns how many weights its failing models held, the cut one and what the engine ran. What
+    the engine gave for the true weights (``actual.npz``) is removed. Raises ValueError with a sentence, OSError, EngineFault,
+    EngineMissing."""
     models = {name: onnx.load(folder / name) for name in MODELS if (folder / name).is_file()}
     true = {t.name: values for t, values in _weights(models["model.onnx"])}
     held = 0
@@ -113,8 +114,8 @@ def _expect(folder: Path, model: ModelProto, reference: str) -> None:
         found = built.run(feeds)
     finally:
         built.close()
-    with scratch("narrowdown-withheld-") as folder_:
-        store = Store(folder_)
+    with scratch("narrowdown-withheld-") as place:
+        store = Store(place)
         digest = put_arrays(store, {name: plain(found[name]) for name in wanted if name in found})
         shutil.copyfile(store.path(digest), folder / "expected.npz")
 

@@ -127,7 +127,7 @@ def _write(reading: Reading, folder: Path, weights: Weights) -> None:
         counts = ask("engines.data.withheld", weights, problem.reference, *map(str, whole)).split()
         held = dict(zip(whole, map(int, counts), strict=True))
     values_as_json(places)
-    known = (problem.model, *problem.inputs, *problem.digests)
+    known = (str(reading.folder), problem.model, *problem.inputs, *problem.digests)
     report = portable(report, known, problem.folder)
     for place in places:
         told = report

@@ -154,13 +154,15 @@ def heat(values: Values) -> str:
         return ""
     wide = min((WIDTH - LEFT) / columns, 40.0)
     tall = min(max(wide, 12.0), 20.0, max(240 / rows, 10.0))
+    # A file of an earlier version does not say what is not finite, nor where.
+    lost_at = _LOST if values.kinds else {"i": (*_LOST["i"][:2], "finite on one side only")}
     tiles, met = [], set()
     for y, row in enumerate(values.grid):
         for x, worst in enumerate(row):
             place = f'x="{LEFT + x * wide:.1f}" y="{y * tall:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
             if worst >= HUGE:
                 letter = values.kinds[y][x] if values.kinds else "i"
-                kind, sign, said = _LOST.get(letter, _LOST["i"])
+                kind, sign, said = lost_at.get(letter, lost_at["i"])
                 met.add(letter)
                 middle = f'x="{LEFT + (x + 0.5) * wide:.1f}" y="{(y + 0.5) * tall + 3.5:.1f}"'
                 tiles.append(f'<rect class="{kind}" {place}><title>{said}</title></rect>')
@@ -171,11 +173,7 @@ def heat(values: Values) -> str:
     bottom = rows * tall
     frame = f'<rect class="frame" x="{LEFT}" y="0" width="{columns * wide:.1f}" height="{bottom:.1f}"/>'
     lines = ["the last axis runs to the right" + (", the others down" if rows > 1 else "")]
-    lines += [
-        f"{sign} {said if values.kinds else 'finite on one side only'}"
-        for k, (_, sign, said) in _LOST.items()
-        if k in met
-    ]
+    lines += [f"{sign} {said}" for letter, (_, sign, said) in lost_at.items() if letter in met]
     caption = f'<text class="axis" x="{LEFT - 6}" y="10" text-anchor="end">first</text>' + "".join(
         f'<text class="axis" x="{LEFT}" y="{bottom + 14 * n - 1:.1f}">{line}</text>' for n, line in enumerate(lines, 1)
     )

@@ -86,3 +86,10 @@ def test_a_broken_archive_ends_in_nothing_but_a_sentence(at: int, tmp_path: Path
 def test_what_fits_is_read(tmp_path: Path) -> None:
     assert not packed.too_large(io.BytesIO(BOMB))
     assert packed.most() > 1 << 28
+
+
+def test_a_container_may_unpack_half_of_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed.memory, "machine", lambda: 4 << 30)
+    assert packed.most() == 2 << 30
+    monkeypatch.setattr(packed.memory, "machine", lambda: 0)
+    assert not packed.too_large(io.BytesIO(BOMB)), "where nothing is known nothing is refused"

@@ -168,7 +168,9 @@ def session(tmp_path: Path) -> Path:
             answers=(Offered("report", "Report it", "found", True),),
             recommended="report",
         ),
-        QuestionAnswered(node="minimal-case", visit=2, answer="report", by="person", note="to the kernel team"),
+        QuestionAnswered(
+            node="minimal-case", visit=2, answer="report", by="person", note=f"to the kernel team, see {root}/logs"
+        ),
         SessionClosed(end="found"),
     ]:
         journal.append(event)
@@ -225,6 +227,10 @@ def test_the_bundle(session: Path, tmp_path: Path) -> None:
     assert "polygraphy run" in (case / "commands.sh").read_text()
     assert json.loads((case / "environment.json").read_text())["engine"]["version"] == "1.31.1"
     subprocess.run(["sh", "-n", case / "commands.sh"], check=True)
+    for name in ("report.md", "report.html", "report.json"):
+        text = (case / name).read_text()
+        assert ("to the kernel team, see session/logs" in text) is (name != "report.md")
+        assert str(session) not in text, "where the session lies is nobody else's business"
 
 
 def test_a_neighbour_too_heavy_to_be_kept_is_spoken_of(tmp_path: Path) -> None:
