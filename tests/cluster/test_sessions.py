@@ -1,6 +1,7 @@
 """Whole sessions on real clusters: whatever becomes of hosts, wires and the session's own machine, the result is the same."""
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -144,23 +145,26 @@ def test_a_host_with_another_engine_is_named_and_left_out(tmp_path: Path, cluste
 
 
 class Wire:
-    """A network namespace with one wire to this machine, which can be cut."""
+    """A network namespace with one wire to this machine, which can be cut; ``number`` tells several from one another."""
 
-    here, there, name = "10.213.77.1", "10.213.77.2", "narrowdown-test"
+    def __init__(self, number: int = 0) -> None:
+        self.here, self.there = (f"10.213.77.{4 * number + end}" for end in (1, 2))
+        self.name, self._near, self._far = (f"{what}{number}" for what in ("narrowdown-test", "ndnear", "ndfar"))
 
     def __enter__(self) -> "Wire":
         self._ip("netns", "add", self.name)
-        self._ip("link", "add", "ndtest0", "type", "veth", "peer", "name", "ndtest1", "netns", self.name)
-        self._ip("addr", "add", f"{self.here}/30", "dev", "ndtest0")
-        self._ip("link", "set", "ndtest0", "up")
-        self._ip("-n", self.name, "addr", "add", f"{self.there}/30", "dev", "ndtest1")
-        self._ip("-n", self.name, "link", "set", "ndtest1", "up")
+        self._ip("link", "add", self._near, "type", "veth", "peer", "name", self._far, "netns", self.name)
+        self._ip("addr", "add", f"{self.here}/30", "dev", self._near)
+        self._ip("link", "set", self._near, "up")
+        self._ip("-n", self.name, "addr", "add", f"{self.there}/30", "dev", self._far)
+        self._ip("-n", self.name, "link", "set", self._far, "up")
         self._ip("-n", self.name, "link", "set", "lo", "up")
+        self._ip("-n", self.name, "route", "add", "default", "via", self.here)
         return self
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(subprocess.CalledProcessError):
-            self._ip("link", "del", "ndtest0")
+            self._ip("link", "del", self._near)
         self._ip("netns", "del", self.name)
 
     @property
@@ -169,10 +173,10 @@ class Wire:
         return ("ip", "netns", "exec", self.name)
 
     def cut(self) -> None:
-        self._ip("link", "set", "ndtest0", "down")
+        self._ip("link", "set", self._near, "down")
 
     def mend(self) -> None:
-        self._ip("link", "set", "ndtest0", "up")
+        self._ip("link", "set", self._near, "up")
 
     @staticmethod
     def _ip(*words: str) -> None:
@@ -180,17 +184,25 @@ class Wire:
 
 
 @pytest.fixture
-def wire() -> Iterator[Wire]:
+def lay() -> Iterator[Callable[[], Wire]]:
+    """``lay()``: a wire more."""
     if shutil.which("ip") is None or os.geteuid() != 0:
         pytest.skip("needs root and the command 'ip', to make a network namespace")
-    try:
-        laid = Wire().__enter__()
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"this machine makes no network namespaces: {error.stderr.decode().strip()}")
-    try:
-        yield laid
-    finally:
-        laid.__exit__()
+    with contextlib.ExitStack() as laid:
+        numbers = itertools.count()
+
+        def lay() -> Wire:
+            try:
+                return laid.enter_context(Wire(next(numbers)))
+            except subprocess.CalledProcessError as error:
+                pytest.skip(f"this machine makes no network namespaces: {error.stderr.decode().strip()}")
+
+        yield lay
+
+
+@pytest.fixture
+def wire(lay: Callable[[], Wire]) -> Wire:
+    return lay()
 
 
 @pytest.mark.parametrize("mended", [False, True])
@@ -208,6 +220,24 @@ def test_a_host_behind_a_cut_wire_is_done_without(
     if mended:
         time.sleep(8)
         wire.mend()
+    told(process)
+    assert canonical(tmp_path / "m", session) == alone
+    assert len(finished(session)) == len(set(finished(session)))
+
+
+def test_of_two_hosts_each_behind_a_wire_one_goes_on_alone(
+    tmp_path: Path, lay: Callable[[], Wire], make_cluster: Callable[..., object], alone: str
+) -> None:
+    """Nothing but the scheduler is on this machine, and the hosts do not see each other."""
+    first, second = lay(), lay()
+    cluster = make_cluster(first.here, DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP="12s")
+    session = tmp_path / "s"
+    cluster.add("one", prefix=first.inside)
+    cluster.add("two", prefix=second.inside)
+    cluster.ready()
+    process = started(tmp_path / "m", *WORDS, "--session", str(session), "--executor", cluster.url)
+    in_the_middle(session, process)
+    first.cut()
     told(process)
     assert canonical(tmp_path / "m", session) == alone
     assert len(finished(session)) == len(set(finished(session)))
