@@ -32,21 +32,18 @@ import msgspec
 
 from engines.data import scratch
 from engines.data.scratch import Scratch
-from engines.probe import AnyProbe, Inspect, Measure, Measurement, Status
-from engines.workers import memory, processes, watchdog
-from engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
+from engines.probe import AnyProbe, Inspect, Measurement, Status
+from engines.workers import memory, watchdog
+from engines.workers.child import TERM_GRACE, Child, built_for
+from engines.workers.protocol import Done, Hello, Work
 
 _HELLO = 60.0  # seconds that a new worker may take to answer at all
-_TERM_GRACE = 0.3  # between TERM and KILL
 _CANCEL_GRACE = 0.3  # a cancelled probe may end by itself: a warm worker is worth more than this
 _STOP_GRACE = 1.0  # a soft stop lets probes that are nearly done finish
 _WATCH_EVERY = 0.1
-_LINE_LIMIT = 256 << 20  # bytes of one message
 _LOG_LIMIT = 64 << 20  # bytes of one probe's log; an engine that says more has its log started anew
 _SCRATCH = "narrowdown-work-"  # begins the names of folders for workers' temporary files
 _MEMORY_SHARE = 0.85  # of the machine, for all workers together
-_LOADED = 2  # models that a worker is taken to hold
-_BUILT = 4  # and builds
 _CHECK_SLACK = 120.0  # a check stops its own command; this is for the rest
 
 _LOAD_SENSITIVE = ("crash", "timeout", "out-of-memory")
@@ -56,8 +53,6 @@ _Interrupt = Literal["cancelled", "memory", "stopped"]
 _Alone = Literal["", "device", "machine"]  # what a probe has to itself
 
 _log = logging.getLogger(__name__)
-_encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[FromWorker] = msgspec.json.Decoder(FromWorker)
 
 
 class Death(msgspec.Struct, frozen=True):
@@ -113,89 +108,12 @@ class _Job:
         return _LOAD_SENSITIVE if self.alone != "device" else _LOAD_SENSITIVE[1:]
 
 
-class _Process:
-    """One worker process and this end of its pipes."""
-
-    def __init__(self, popen: "subprocess.Popen[bytes]", reader: asyncio.StreamReader, mark: str) -> None:
-        self.popen = popen
-        self.reader = reader
-        self.mark = mark
-        self.worked = False
-        self.transports: list[asyncio.BaseTransport] = []
-        self.writer: asyncio.WriteTransport | None = None
-        self.ready = False
-        self.models: deque[str] = deque(maxlen=_LOADED)
-        self.builds: deque[bytes] = deque(maxlen=_BUILT)
-
-    @property
-    def pid(self) -> int:
-        return self.popen.pid
-
-    def send(self, work: Work) -> None:
-        self.worked = True
-        if self.writer is not None:
-            self.writer.write(_encoder.encode(work) + b"\n")
-
-    async def next(self) -> FromWorker | None:
-        """The next message; None at the end of the stream. Raises ``ValueError`` for anything that is not a message."""
-        try:
-            line = await self.reader.readline()
-        except ConnectionError:
-            return None
-        if not line.endswith(b"\n"):
-            return None
-        return _decoder.decode(line)
-
-    def gone(self) -> bool:
-        """Whether the process has ended; it is not reaped yet, so that its group's number is still its own."""
-        if self.popen.returncode is not None:
-            return True
-        if hasattr(os, "waitid"):
-            with contextlib.suppress(ChildProcessError):
-                return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        return self.popen.poll() is not None
-
-    def signal_group(self, number: signal.Signals) -> None:
-        if self.popen.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
-
-    async def gone_within(self, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while not self.gone():
-            if time.monotonic() >= end:
-                return False
-            await asyncio.sleep(0.005)
-        return True
-
-    async def end(self, grace: float = _TERM_GRACE) -> int:
-        """TERM, then KILL, to the whole group and to whatever else it has started; reap; close the pipes. The return code as
-        ``subprocess`` gives it."""
-        started = processes.descendants(self.pid)
-        try:
-            if grace > 0 and not self.gone():
-                self.signal_group(signal.SIGTERM)
-                await self.gone_within(grace)
-        finally:
-            # Also after a death of its own: what it started may still run.
-            self.signal_group(signal.SIGKILL)
-            processes.kill(started)
-            if self.worked:
-                # And what has left the group and lost its parents.
-                watchdog.sweep(self.mark)
-            for transport in self.transports:
-                transport.close()
-            self.transports.clear()
-        await self.gone_within(2.0)
-        return self.popen.poll() or 0
-
-
 class _Slot:
     """``device``: the number of its GPU, from 1; 0 where there are not several."""
 
     def __init__(self, number: int, device: int) -> None:
         self.number, self.device = number, device
-        self.process: _Process | None = None
+        self.process: Child | None = None
         self.job: _Job | None = None
         self.task: asyncio.Task[None] | None = None
         self.interrupt: asyncio.Future[_Interrupt] | None = None
@@ -492,7 +410,7 @@ class Pool:
             await self._discard(slot)  # it died idle, before it had the probe: not the probe's doing
         return self._no_worker(slot)
 
-    async def _process(self, slot: _Slot) -> _Process | None:
+    async def _process(self, slot: _Slot) -> Child | None:
         """The slot's worker, started if need be and ready for work; None where none can be had."""
         if self._warming is not None and slot is self._slots[0]:
             await asyncio.wait([self._warming])
@@ -533,23 +451,18 @@ class Pool:
                 bufsize=0,
                 start_new_session=True,
             )
-        loop = asyncio.get_running_loop()
-        process = slot.process = _Process(popen, asyncio.StreamReader(limit=_LINE_LIMIT, loop=loop), mark)
-        receiving, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(process.reader), popen.stdout)
-        process.transports.append(receiving)
-        sending, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)
-        process.transports.append(sending)
-        process.writer = sending
+        process = slot.process = Child(popen, mark)
+        await process.connect()
         with contextlib.suppress(asyncio.TimeoutError, ValueError):
             process.ready = isinstance(await asyncio.wait_for(process.next(), _HELLO), Hello)
         slot.died = False
         if not process.ready:
-            by_itself = await process.gone_within(_TERM_GRACE)
+            by_itself = await process.gone_within(TERM_GRACE)
             await self._discard(slot)
             slot.died = by_itself and (popen.returncode or 0) < 0
 
     async def _converse(
-        self, slot: _Slot, process: _Process, job: _Job
+        self, slot: _Slot, process: Child, job: _Job
     ) -> Measurement | Literal["died", "garbage", "timeout", "unheard"] | _Interrupt:
         """Hand the probe over and listen until its measurement, or until something else ends it."""
         assert slot.interrupt is not None
@@ -574,7 +487,7 @@ class Pool:
                         return "garbage"
                     heard = True
                     if isinstance(message, Done):
-                        self._remember(process, job.probe)
+                        process.remember(job.probe)
                         if message.recycle:
                             await self._discard(slot)
                         return message.measurement
@@ -595,12 +508,12 @@ class Pool:
                 with contextlib.suppress(asyncio.CancelledError):
                     await reading
 
-    async def _dead(self, slot: _Slot, process: _Process, job: _Job, why: str, kills: int) -> Measurement:
+    async def _dead(self, slot: _Slot, process: Child, job: _Job, why: str, kills: int) -> Measurement:
         """End what is left of the worker, tell ``on_death``, and say what happened as a measurement."""
         held, text, seconds = memory.own(process.pid), slot.text, time.monotonic() - slot.started
         if why == "died":
             await process.gone_within(1.0)
-        code = await process.end(0.0 if why in ("died", "garbage", "memory") else _TERM_GRACE)
+        code = await process.end(0.0 if why in ("died", "garbage", "memory") else TERM_GRACE)
         slot.process = None
         if why in ("cancelled", "stopped"):
             return _cancelled()
@@ -639,15 +552,6 @@ class Pool:
         last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
         text = f"A worker process could not be started: {last[:300]} (see {log.relative_to(self._root)})."
         return Measurement(status="error", message=text, log=str(log.relative_to(self._root)))
-
-    @staticmethod
-    def _remember(process: _Process, probe: AnyProbe) -> None:
-        model = getattr(probe, "model", "")
-        if model and model not in process.models:
-            process.models.append(model)
-        build = _build(probe)
-        if build and build not in process.builds:
-            process.builds.append(build)
 
     # -- memory, logs -----------------------------------------------------------------------------------------------
 
@@ -712,24 +616,14 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _build(probe: AnyProbe) -> bytes:
-    """What a worker has to build for the probe, as far as two probes can share it."""
-    if not isinstance(probe, Measure):
-        return b""
-    return _encoder.encode((probe.model, probe.engine, probe.candidate, probe.keep, probe.marks, probe.attempt))
-
-
 def _affinity(slot: _Slot, job: _Job) -> tuple[int, int]:
     """How well the slot suits the probe: has it built this, has it loaded the model, is it warm; the first one among equals."""
     process = slot.process
     if process is None:
         return 0, -slot.number
-    if (build := _build(job.probe)) and build in process.builds:
+    if (build := built_for(job.probe)) and build in process.builds:
         return 3, -slot.number
     return (2 if getattr(job.probe, "model", "") in process.models else 1), -slot.number
-
-
-__all__ = ["Death", "Pool", "Progress", "Slot"]
 
 
 def log_name(probe: AnyProbe, number: int) -> str:

@@ -1,0 +1,127 @@
+"""A worker as its pool has it: the process, this end of its pipes, and how it is ended with all that it has started."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+
+import msgspec
+
+from engines.probe import AnyProbe, Measure
+from engines.workers import processes, watchdog
+from engines.workers.protocol import FromWorker, Work
+
+TERM_GRACE = 0.3  # seconds between TERM and KILL
+_LINE_LIMIT = 256 << 20  # bytes of one message
+_LOADED = 2  # models that a worker is taken to hold
+_BUILT = 4  # and builds
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[FromWorker] = msgspec.json.Decoder(FromWorker)
+
+
+class Child:
+    """One worker process. ``mark``: what it and all that it starts carry in their environment. ``ready``: it has said hello.
+    ``models``, ``builds``: what it is taken to hold, the latest last."""
+
+    def __init__(self, popen: "subprocess.Popen[bytes]", mark: str) -> None:
+        self.popen = popen
+        self.reader = asyncio.StreamReader(limit=_LINE_LIMIT, loop=asyncio.get_running_loop())
+        self.mark = mark
+        self.worked = False
+        self.transports: list[asyncio.BaseTransport] = []
+        self.writer: asyncio.WriteTransport | None = None
+        self.ready = False
+        self.models: deque[str] = deque(maxlen=_LOADED)
+        self.builds: deque[bytes] = deque(maxlen=_BUILT)
+
+    async def connect(self) -> None:
+        """Take hold of its pipes."""
+        loop = asyncio.get_running_loop()
+        receiving, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self.reader), self.popen.stdout
+        )
+        self.transports.append(receiving)
+        self.writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self.popen.stdin)
+        self.transports.append(self.writer)
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def send(self, work: Work) -> None:
+        self.worked = True
+        if self.writer is not None:
+            self.writer.write(_encoder.encode(work) + b"\n")
+
+    async def next(self) -> FromWorker | None:
+        """The next message; None at the end of the stream. Raises ``ValueError`` for anything that is not a message."""
+        try:
+            line = await self.reader.readline()
+        except ConnectionError:
+            return None
+        if not line.endswith(b"\n"):
+            return None
+        return _decoder.decode(line)
+
+    def remember(self, probe: AnyProbe) -> None:
+        """What it holds now that it has answered the probe."""
+        model = getattr(probe, "model", "")
+        if model and model not in self.models:
+            self.models.append(model)
+        build = built_for(probe)
+        if build and build not in self.builds:
+            self.builds.append(build)
+
+    def gone(self) -> bool:
+        """Whether the process has ended; it is not reaped yet, so that its group's number is still its own."""
+        if self.popen.returncode is not None:
+            return True
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):
+                return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return self.popen.poll() is not None
+
+    def signal_group(self, number: signal.Signals) -> None:
+        if self.popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    async def gone_within(self, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while not self.gone():
+            if time.monotonic() >= end:
+                return False
+            await asyncio.sleep(0.005)
+        return True
+
+    async def end(self, grace: float = TERM_GRACE) -> int:
+        """TERM, then KILL, to the whole group and to whatever else it has started; reap; close the pipes. The return code as
+        ``subprocess`` gives it."""
+        started = processes.descendants(self.pid)
+        try:
+            if grace > 0 and not self.gone():
+                self.signal_group(signal.SIGTERM)
+                await self.gone_within(grace)
+        finally:
+            # Also after a death of its own: what it started may still run.
+            self.signal_group(signal.SIGKILL)
+            processes.kill(started)
+            if self.worked:
+                # And what has left the group and lost its parents.
+                watchdog.sweep(self.mark)
+            for transport in self.transports:
+                transport.close()
+            self.transports.clear()
+        await self.gone_within(2.0)
+        return self.popen.poll() or 0
+
+
+def built_for(probe: AnyProbe) -> bytes:
+    """What a worker has to build for the probe, as far as two probes can share it."""
+    if not isinstance(probe, Measure):
+        return b""
+    return _encoder.encode((probe.model, probe.engine, probe.candidate, probe.keep, probe.marks, probe.attempt))
