@@ -146,14 +146,13 @@ def models(reading: Reading, visit: Visit, output: str | None) -> tuple[str | No
         return str(target), None
     rows = {row.get("role"): row.get("files") or {} for row in reading.table(visit.tables.get("bundle", ""))}
     case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround", {})
-    made, beside = case.get("model.onnx"), ("model.weights.bin", "weights.bin")
-    if not made:
-        case, made, beside = cure, cure.get("engine.onnx"), ("engine.weights.bin", "")
+    kept, stem = (case, "model") if "model.onnx" in case else (cure, "engine")
+    made = kept.get(f"{stem}.onnx")
     if made:
         copy(store.path(made), target)
-        for name in beside:  # a model points to its weights by such a name
-            if name in case:
-                copy(store.path(case[name]), target.with_name(name))
+        for name in (f"{stem}.weights.bin", "weights.bin"):  # as the model calls them; the second in earlier versions
+            if name in kept:
+                copy(store.path(kept[name]), target.with_name(name))
     neighbour = target.with_name(f"{target.stem}-good.onnx")
     if good.get("model.onnx"):
         copy(store.path(good["model.onnx"]), neighbour)

@@ -2,6 +2,7 @@
 not."""
 
 import asyncio
+import contextlib
 import functools
 import time
 from collections.abc import Awaitable, Callable
@@ -238,11 +239,8 @@ class Drive:
         self.asked[name] = probe
         measurement = self._ledger.measurement(name)
         if measurement is not None and not lost(probe, measurement, self._ledger.store):
-            try:
+            with contextlib.suppress(OSError):  # its file is gone: ask again
                 answer = told(probe, measurement, self._ledger.store)
-            except OSError:  # its file is gone: ask again
-                measurement = None
-            else:
                 self.cached += first and name not in self.measured
                 return answer
         self.current, self._since = name, time.monotonic()

@@ -15,6 +15,7 @@ from typing import Any
 from engines.backends.base import Capability, EngineMissing
 
 _LINES = 400
+TUNING = "Autotuning"  # in the lines of a verbose log that say which operation is tuned now
 
 
 class Library:
@@ -114,7 +115,7 @@ class Log:
             def log(self, level: Any, text: str) -> None:
                 if level in (severity.INTERNAL_ERROR, severity.ERROR, severity.WARNING):
                     lines.append((0 if level != severity.WARNING else 1, " ".join(text.split())))
-                elif hearing and ("0x" in text or "Autotuning" in text):
+                elif hearing and ("0x" in text or TUNING in text):
                     hearing[-1].append(text)
 
         self.logger: Any = Logger()

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from engines.backends.tensorrt.library import Library
+from engines.backends.tensorrt.library import TUNING, Library
 from engines.data.tactic_replay import canonical
 
 _ROUNDS = 3  # builds: what is forced may lead to operations that were not met before
 _KEY = re.compile(r"key: ?(0x[0-9a-f]{32})", re.IGNORECASE)
-_NAME = re.compile(r"Autotuning (?:op|operation) +(.*?) *[({]key:", re.IGNORECASE)
+_NAME = re.compile(TUNING + r" (?:op|operation) +(.*?) *[({]key:", re.IGNORECASE)
 _HASH = re.compile(r"\b0x[0-9a-f]{16}\b", re.IGNORECASE)
 _TIME = re.compile(r"Time: ([0-9.eE+-]+)")
 
@@ -42,7 +42,7 @@ def heard(lines: Iterable[str]) -> dict[str, Operation]:
             if not here.name and (name := _NAME.search(line)):
                 here.name = name[1]
             continue
-        if "Autotuning" in line:
+        if TUNING in line:
             here = None  # of an operation that has no entry (``{key: None}``): what follows is not of the one before
         if here is None or "selected tactic" in line:
             continue
