@@ -87,7 +87,7 @@ def gather(
         explanation=str(reproduced.get("message") or ""),
         spread=_spread(state),
         depth=depth(state, table, criterion.tolerance if criterion else 0.0),
-        notes=(*findings.notes, *_lost(state)),
+        notes=(*findings.notes, *journalled(state, flow), *_lost(state)),
         commands=_by_hand(state, problem, first) if first else (),
         seconds=sum(visit.seconds for visit in state.route),
         probes=sum(visit.probes for visit in state.route),
@@ -336,6 +336,13 @@ def layers(state: State, table: Callable[[str], Table]) -> tuple[QuantizedLayer,
     """The last ranking of quantized layers on the route."""
     digest = next((v.tables["layers"] for v in reversed(state.route) if "layers" in v.tables), "")
     return tuple(msgspec.convert(row, QuantizedLayer) for row in (table(digest) if digest else ()))
+
+
+def journalled(state: State, flow: Flow) -> tuple[str, ...]:
+    """The notes in the journal, a person's and the runner's, each with the question at which it was written."""
+    titles = {name: f"{node.title}: " for name, node in flow.nodes.items()}
+    titles |= {name: f"{end.title}: " for name, end in flow.ends.items()}
+    return tuple(f"{titles.get(note.node, '')}{note.text}" for note in state.notes)
 
 
 def _lost(state: State) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from importlib.resources import files
 from typing import Any
 
 from wizard.report import picture
+from wizard.report.alike import groups, kind, others
 from wizard.report.document import Report
 from wizard.report.lost import apart, lost
 from wizard.report.markdown import error, flat, version
@@ -29,8 +30,9 @@ def to_html(report: Report) -> str:
     # Every name inside an SVG went through html.escape.
     drawn = {name: Markup(value) if isinstance(value, str) else value for name, value in drawn.items()}  # noqa: S704
     page: str = _template().render(
-        r=report, drawn=drawn, environment=flat(report.environment), count=count, tally=picture.tally
-    )
+        r=report, drawn=drawn, alike=groups(map(kind, report.culprits)), environment=flat(report.environment), count=count,
+        others=others, tally=picture.tally,
+    )  # fmt: skip
     return page + "\n"
 
 

@@ -1,10 +1,11 @@
 """The report as Markdown: for an issue tracker, a terminal, a reader without a browser."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from engines.compare.values import Values
+from wizard.report.alike import groups, kind, others
 from wizard.report.document import Culprit, Report
 from wizard.report.lost import apart, lost
 from wizard.report.picture import curve, tally
@@ -33,7 +34,7 @@ def to_markdown(report: Report) -> str:
     does not fit is named."""
     head = "\n\n".join([f"# {literal(report.headline)}", summary(report)])
     most_wanted = [head, by_hand(report), environment(report)]
-    culprits = [culprit(c, i, len(report.culprits)) for i, c in enumerate(report.culprits, 1)]
+    culprits = list(told(report.culprits))
     others = [
         ruled_out(report), workaround(report), depth(report), search(report), layers(report), route(report), notes(report)
     ]  # fmt: skip
@@ -99,6 +100,34 @@ def by_hand(report: Report) -> str:
     return f"## See it fail\n\n{said}\n\n{fenced(chr(10).join(report.commands), 'sh')}"
 
 
+def told(culprits: Sequence[Culprit]) -> Iterator[str]:
+    """Each culprit; those that are like one before them as a table."""
+    for first, *like in groups(map(kind, culprits)):
+        yield culprit(culprits[first], first + 1, len(culprits))
+        if like:
+            yield alike([(position + 1, culprits[position]) for position in like])
+
+
+def alike(culprits: Sequence[tuple[int, Culprit]]) -> str:
+    """Culprits that fail in the same way as one before them, a line each: what is their own."""
+    header = (
+        "", "nodes", "inputs", "outputs", "its own error", "effect", "sample", "fails again", "nothing to spare", "folder",
+        "shown by",
+    )  # fmt: skip
+    rows = [
+        (
+            str(position), listing([code(name) for name in c.nodes], 12), listing([code(name) for name in c.inputs]),
+            listing([code(name) for name in c.outputs]), number(c.own), number(c.effect), code(c.sample), c.verified or "?",
+            "yes" if c.minimal else "not proven", code(c.dir),
+            " ".join([*filter(None, [literal(c.evidence)]), *map(values, c.values[:1])]),
+        )
+        for position, c in culprits
+    ]  # fmt: skip
+    said = f"The cause is {literal(culprits[0][1].cause)} here, too. What lies around each is drawn in report.html."
+    these = f"{'Culprit' if len(rows) == 1 else 'Culprits'} {listing([str(position) for position, _ in culprits], 8)}"
+    return f"### {these}: {others(len(rows))}\n\n{said}\n\n{table(header, rows)}"
+
+
 def culprit(c: Culprit, position: int, total: int) -> str:
     title = "## The minimal failing case" if total == 1 else f"## Culprit {position} of {total}"
     rows = [
@@ -112,6 +141,7 @@ def culprit(c: Culprit, position: int, total: int) -> str:
         ("sample", code(c.sample)),
         ("fails again", c.verified or "?"),
         ("nothing to spare", "yes: without any one of its nodes it passes" if c.minimal else "not proven"),
+        *([("kept with it", listing([code(name) for name in c.also], 40))] if c.also else []),
         ("folder", code(c.dir)),
     ]
     text = f"{title}\n\n{table(('', ''), rows)}"

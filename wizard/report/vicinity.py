@@ -119,11 +119,17 @@ def _form(tensor: Tensor) -> str:
 def suspected(findings: Findings) -> tuple[str, ...]:
     """Node id ranges: of the confirmed culprits and the case at work, else of the case, else of what layerwise accuses."""
     found = [culprit.case.node_ids or culprit.case.candidate.nodes for culprit in findings.culprits]
-    if findings.case is not None:
-        found.append(findings.case.node_ids or findings.case.candidate.nodes)
-    elif findings.suspects:
-        found.append(findings.suspects[0].nodes or str(findings.suspects[0].node))
+    found.append(at_work(findings))
     return tuple(dict.fromkeys(nodes for nodes in found if nodes and nodes != ranges.ALL))
+
+
+def at_work(findings: Findings) -> str:
+    """Node id ranges of the case at work, else of what layerwise accuses; "" where there is neither."""
+    if findings.case is not None:
+        return findings.case.node_ids or findings.case.candidate.nodes
+    if findings.suspects:
+        return findings.suspects[0].nodes or str(findings.suspects[0].node)
+    return ""
 
 
 def ids(nodes: str) -> tuple[int, ...]:

@@ -1,0 +1,79 @@
+"""Culprits that fail in the same way: told once in every form, and nothing of them is lost."""
+
+import json
+import re
+
+import msgspec
+import pytest
+
+from wizard.report import Report, to_html, to_json, to_markdown
+from wizard.report.alike import groups, kind, others
+
+from .test_forms import parsed, report
+
+
+def seven() -> Report:
+    """Six culprits of one kind, and one of another in their midst."""
+    first = report().culprits[0]
+    found = [
+        msgspec.structs.replace(
+            first,
+            nodes=(f"/b.{n}/Sum",),
+            effect=0.1 + n,
+            evidence=f"/b.{n}/Sum reaches {n}00,000.",
+            inputs=(f"in.{n}",),
+            outputs=(f"out.{n}",),
+            sample=f"real:{n}",
+            dir=f"case/culprit-{n + 1}" if n else "case",
+            cause="cancellation" if n == 3 else "overflow",
+            also=("/far/Pow",) if n == 0 else (),
+        )
+        for n in range(7)
+    ]
+    return msgspec.structs.replace(report(), culprits=tuple(found))
+
+
+def test_kinds_keep_the_order_in_which_they_first_appear() -> None:
+    assert groups("abacb") == [(0, 2), (1, 4), (3,)]
+    assert groups("") == []
+    assert groups(map(kind, seven().culprits)) == [(0, 1, 2, 4, 5, 6), (3,)]
+    higher = msgspec.structs.replace(seven().culprits[1], needs_higher_inputs=True)
+    assert kind(higher) != kind(seven().culprits[1]), "what needs its inputs in higher precision is told apart"
+    assert (others(1), others(5)) == ("1 more fails in the same way", "5 more fail in the same way")
+
+
+@pytest.mark.parametrize("form", [to_html, to_markdown, to_json])
+def test_every_form_keeps_every_fact(form) -> None:
+    text = form(seven())
+    for n in range(7):
+        for fact in (f"/b.{n}/Sum", f"/b.{n}/Sum reaches {n}00,000", f"in.{n}", f"out.{n}", f"real:{n}", f"{n}.1"):
+            assert fact in text, fact
+        assert n == 0 or f"case/culprit-{n + 1}" in text
+    assert "/far/Pow" in text
+
+
+def test_markdown_has_a_table_of_the_others() -> None:
+    text = to_markdown(seven())
+    assert re.findall(r"^##+ (Culprit.*)", text, re.MULTILINE) == [
+        "Culprit 1 of 7",
+        "Culprits 2, 3, 5, 6 and 7: 5 more fail in the same way",
+        "Culprit 4 of 7",
+    ]
+    rows = [line for line in text.splitlines() if re.match(r"\| [23567] \|", line)]
+    assert [row.split(" | ")[0] for row in rows] == ["| 2", "| 3", "| 5", "| 6", "| 7"]
+    assert len({row.count("|") for row in rows}) == 1, "the table is one"
+
+
+def test_the_page_folds_the_others_behind_a_line_that_names_them() -> None:
+    page = to_html(seven())
+    tags = [tag for tag, _ in parsed(page).tags]
+    assert tags.count("details") == tags.count("summary") == 1
+    head, _, folded = page.partition("<details>")
+    folded, _, behind = folded.partition("</details>")
+    assert re.findall(r"<h2>(Culprit[^<]*)", head + behind) == ["Culprit 1 of 7", "Culprit 4 of 7"]
+    assert re.findall(r"<h3>(Culprit[^<]*)", folded) == [f"Culprit {n} of 7" for n in (2, 3, 5, 6, 7)]
+    summary = folded.partition("</summary>")[0]
+    assert "5 more fail in the same way" in summary
+    assert all(f"/b.{n}/Sum" in summary for n in (1, 2, 4, 5, 6))
+    assert "<details" not in to_html(report())
+    assert json.loads(to_json(seven()))["culprits"][6]["dir"] == "case/culprit-7"
