@@ -129,7 +129,7 @@ class Board:
             build=measurement.build_seconds if measurement else 0.0,
             run=measurement.run_seconds if measurement else 0.0,
         )
-        if outcome == "fails" and nodes and (not self._best or nodes < self._best[-1][0]):
+        if outcome == "fails" and row.nodes and (not self._best or nodes < self._best[-1][0]):
             self._best.append((nodes, event.ts))
 
     def _load(self, blob: str, kind: Any) -> Any:

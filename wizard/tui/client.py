@@ -206,12 +206,12 @@ def disk(folder: Path) -> tuple[int, int]:
 
 def bundle(folder: Path) -> tuple[str, ...]:
     """What there is to hand on, relative to the session folder: the report, the model with the workaround, the files of the case
-    bundle, sorted; at most a hundred of these."""
+    bundle, those of the first case before those of further culprits; at most a hundred of these."""
     case = folder / "case"
     with contextlib.suppress(OSError):
         beside = [name for name in (REPORT, MIXED) if (folder / name).is_file()]
         files = [str(path.relative_to(folder)) for path in case.rglob("*") if path.is_file()] if case.is_dir() else []
-        return (*beside, *sorted(files)[:100])
+        return (*beside, *sorted(files, key=lambda name: (name.count(os.sep), name))[:100])
     return ()
 
 

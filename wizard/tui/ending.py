@@ -129,7 +129,9 @@ def handed(files: Sequence[str]) -> list[tuple[str, str]]:
     names = [name.removeprefix("case/") for name in files if name.startswith("case/")]
     rows = [(name, meaning) for name, meaning in FILES.items() if name in names]
     further = sorted({Path(name).parts[0] for name in names if "/" in name})
-    rows += [(f"{folder}/", f"the same for {folder.replace('-', ' ')}") for folder in further]
+    more = f"; {count(len(further) - 1, 'more such folder')} beside it" if len(further) > 2 else ""
+    shown = further[:1] if more else further
+    rows += [(f"{folder}/", f"the same for {folder.replace('-', ' ')}{more}") for folder in shown]
     rest = sum("/" not in name and name not in FILES for name in names)
     return [
         *rows,

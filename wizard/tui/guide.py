@@ -23,6 +23,7 @@ PANELS: Mapping[str, str] = {
         "What the step found. An error of 0 is exact, and 'allowed' is the most that still counts as right. ? stands for what "
         f"was not measured. {DEPTH} {{pictures}} shows all pictures."
     ),
+    "noted-panel": "Notes of this step, yours and the session's own; the report has all of them.",
     "around": GRAPH,
     "by-hand": "A command that does the same without these screens; {copy} copies it, or one for another tool.",
     "answers-panel": (

@@ -35,6 +35,12 @@ def log(scene: Scene) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def noted(scene: Scene) -> tuple[str, ...]:
+    """What was noted since the last answer, by a person or by the runner: files that went, builds that share a GPU."""
+    since = max((visit.answered for visit in scene.state.route if visit.answer), default=0.0)
+    return tuple(note.text for note in scene.state.notes if note.ts >= since)
+
+
 def nothing(scene: Scene) -> str:
     """Why no probe is listed."""
     visit = scene.visit

@@ -153,7 +153,7 @@ def bars(
     known = [level(value) for _, value in drawn if value is not None and value > 0]
     if not known or width < 20:
         return []
-    labels = min(max(cell_len(clean(label)) for label, _ in drawn), max(4, width // 3))
+    labels = min(max(cell_len(clean(label)) for label, _ in drawn), max(4, (width - 14) // 2))
     room = width - labels - 2 - 12
     low, high = math.floor(min(known)) - 1, max(known)
     found = []

@@ -10,18 +10,20 @@ import msgspec
 
 from engines.data.store import Store
 from engines.graph.index import GraphIndex
-from wizard.report.vicinity import Vicinity, ids, suspected, vicinity
+from wizard.report.vicinity import Vicinity, at_work, ids, suspected, vicinity
 from wizard.session.state import State, described
 from wizard.tui import pictures
 
 
 class Sight(msgspec.Struct, frozen=True):
     """``logs``: log10 of each watched tensor's error, in topological order; ``here``: the culprit's place among them, -1 where
-    unknown. ``places``: the neighbourhood of what is suspected now, or of each culprit once some are confirmed."""
+    unknown. ``places``: the neighbourhood of each culprit and of what is suspected now; ``now``: which of them that is, -1 the
+    last."""
 
     logs: tuple[float, ...] = ()
     here: int = -1
     places: tuple[Vicinity, ...] = ()
+    now: int = -1
 
 
 class _Key(msgspec.Struct, frozen=True):
@@ -31,6 +33,7 @@ class _Key(msgspec.Struct, frozen=True):
     index: str
     culprit: str
     suspects: tuple[str, ...]
+    now: str
 
 
 class Eye:
@@ -49,8 +52,10 @@ class Eye:
             self._key = key
             logs, here = _depth(self._rows(key.table), key.culprit)
             index = self._graph(key.index)
-            places = tuple(vicinity(index, ids(nodes)) for nodes in key.suspects) if index else ()
-            self._sight = Sight(logs, here, tuple(place for place in places if place.spots))
+            drawn = {nodes: vicinity(index, ids(nodes)) for nodes in key.suspects} if index else {}
+            places = {nodes: place for nodes, place in drawn.items() if place.spots}
+            now = list(places).index(key.now) if key.now in places else -1
+            self._sight = Sight(logs, here, tuple(places.values()), now)
         return self._sight
 
     def _rows(self, digest: str) -> list[dict[str, Any]]:
@@ -80,6 +85,7 @@ def _key(state: State) -> _Key:
         described(state, findings.model) if nodes else "",
         findings.suspects[0].name if findings.suspects else "",
         nodes,
+        at_work(findings),
     )
 
 

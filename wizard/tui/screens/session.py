@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
 
-from wizard.report.gather import confirmed
+from wizard.report.gather import confirmed, journalled
 from wizard.report.words import duration
 from wizard.tui import flowmap, guide, narrative, requests
 from wizard.tui.client import log_of, tail
@@ -251,7 +251,7 @@ class SessionScreen(Hosted):
             if scene and values and values["note"]:
                 self.host.request(requests.note(values["note"], scene.node), "Noted.")
 
-        before = [f"- {title(scene.flow, note.node)}: {note.text}" for note in scene.state.notes[-5:]] if scene else []
+        before = [f"- {note}" for note in journalled(scene.state, scene.flow)[-5:]] if scene else []
         text = "It is kept in the session and shown in the report." + ("\n\n" + "\n".join(before) if before else "")
         self.app.push_screen(Fields("Note", text, [Field("note", "Your note")]), done)
 

@@ -13,14 +13,14 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from wizard.flow.commands import Command
 from wizard.report.stage import UNMEASURED, stage
 from wizard.report.words import price, size
-from wizard.tui import keys, requests
+from wizard.tui import keys, narrative, requests
 from wizard.tui.board import Hunt
 from wizard.tui.scene import Face, Scene, commands, offered
 from wizard.tui.screens.overlays import Field, Fields
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
 from wizard.tui.troubles import troubles
 from wizard.tui.widgets.answers import Answers
-from wizard.tui.widgets.evidence import Evidence, Seen
+from wizard.tui.widgets.evidence import Evidence, Seen, unsaid
 from wizard.tui.widgets.gallery import Surroundings
 from wizard.tui.widgets.lines import Panel, Text
 from wizard.tui.widgets.route import Crumb, Route
@@ -132,6 +132,7 @@ class StepScreen(SessionScreen):
                     yield Why("why")
                     yield Panel("Measured", Evidence(id="evidence"), id="measured-panel")
                     yield Troubles("worker", id="deaths")  # counted already: below what was measured
+                    yield Panel("Noted", Text(id="noted"), id="noted-panel")
                     yield Panel(around, Surroundings(), id="around")
                     yield ByHand("by-hand", by_hand)
                 yield Panel("Your answer", Answers(), id="answers-panel")
@@ -184,6 +185,9 @@ class StepScreen(SessionScreen):
         found = troubles(scene)
         self.query_one("#troubles", Troubles).show(found)
         self.query_one("#deaths", Troubles).show(found)
+        notes = "\n".join(f"- {text}" for text in narrative.noted(scene))
+        self.query_one("#noted", Text).show(notes)
+        self.query_one("#noted-panel").display = bool(notes)
         self._plan(scene)
         self._work(scene)
         if visit and face == "ask":
@@ -191,12 +195,11 @@ class StepScreen(SessionScreen):
             height = 5 if self.app.size.height >= 32 else 3
             tolerance = criterion.tolerance if criterion else None
             seen = Seen(scene.sight, tolerance, scene.hunt, scene.state.nodes, height)
-            # What the recommendation says already is not said again right below it.
-            outcome = {k: v for k, v in (visit.outcome or {}).items() if k != "message" or str(v) not in because}
+            outcome = unsaid(visit.outcome or {}, because)
             self.query_one("#evidence", Evidence).show(outcome, node.evidence if node else (), visit.step, seen)
         if shown["-located"]:
             for panel in (self.around, self.around_beside):
-                panel.query_one(Surroundings).show(scene.sight.places[-1:])
+                panel.query_one(Surroundings).show(scene.sight.places[scene.sight.now :][:1])
         self.query_one("#measured-panel").display = face == "ask" and (measured or bool(node and node.evidence))
         for why, by_hand in ((self.why, self.by_hand), (self.why_beside, self.by_hand_beside)):
             why.show(because)

@@ -4,6 +4,7 @@ Which picture is drawn follows from the names of the fields, not from the step: 
 ``added`` are bars, ``interval_low`` with ``failures`` are k of n.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -29,7 +30,10 @@ _OF: Mapping[str, str] = {
     "random_failing": "random_samples",
 }
 # Where these are 0 or "no", there is nothing to tell.
-_ONLY_IF = frozenset({"skipped", "harmless", "grown", "needs_higher_inputs", "more_builds", "unresolved", "keep"})
+_ONLY_IF = frozenset(
+    {"skipped", "harmless", "grown", "needs_higher_inputs", "more_builds", "unresolved", "keep", "alike"}
+)
+SENTENCES = re.compile(r"(?<=\.) +(?=\S)")
 SEARCH = 4  # probes that tried parts of the model: from here on their history is worth a picture
 
 
@@ -69,6 +73,13 @@ class Evidence(Lines):
         for drawing in drawings:
             rows += drawing
         return rows
+
+
+def unsaid(outcome: Mapping[str, Any], because: str) -> dict[str, Any]:
+    """The outcome without the sentences that the recommendation right above it says already."""
+    told = {name: str(outcome[name]) for name in ("message", "evidence") if outcome.get(name)}
+    left = {name: " ".join(s for s in SENTENCES.split(text) if s not in because) for name, text in told.items()}
+    return {**outcome, **left}
 
 
 def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from textual.content import Content
 from engines.graph import ranges
 from engines.steps.base import Case, Culprit, Findings, Workaround
 from wizard.flow.model import Flow
+from wizard.report.alike import groups, kind, others
 from wizard.report.words import count, duration, listing, margin, number
 from wizard.session.state import Visit
 from wizard.tui.ending import CAUSES, Todo, remedy
@@ -18,7 +19,8 @@ from wizard.tui.widgets.lines import Lines, pairs, row, wrap
 
 
 class Culprits(Lines):
-    """Each culprit: its nodes, how it fails, when it passes, and what that suggests."""
+    """Each culprit: its nodes, how it fails, when it passes, and what that suggests; of those that are like one before them, what
+    is their own."""
 
     _findings = Findings()
 
@@ -28,38 +30,66 @@ class Culprits(Lines):
             self.changed()
 
     def lines(self, width: int) -> list[Content]:
-        found = self._findings.culprits
-        metric = self._findings.criterion.metric if self._findings.criterion else "error"
-        rows: list[Content] = []
-        for index, culprit in enumerate(found, 1):
-            if rows:
-                rows.append(Content())
-            if len(found) > 1:
-                rows.append(row([(f"Culprit {index}", "bold $fails")]))
-            rows += pairs(culprit_rows(culprit, metric, width, self.glyphs), width)
-        return rows
+        return culprits(self._findings, width, self.glyphs)
+
+
+def culprits(findings: Findings, width: int, glyphs: Glyphs) -> list[Content]:
+    """All culprits, each kind once in full."""
+    found = findings.culprits
+    metric = findings.criterion.metric if findings.criterion else "error"
+    rows: list[Content] = []
+    for first, *like in groups(map(kind, found)):
+        if rows:
+            rows.append(Content())
+        if len(found) > 1:
+            rows.append(row([(f"Culprit {first + 1}", "bold $fails")]))
+        rows += pairs(culprit_rows(found[first], metric, width, glyphs), width)
+        if like:
+            rows += [Content(), row([(f"{others(len(like))}:", "bold $fails")])]
+            rows += pairs([(f"culprit {i + 1}", briefly(found[i], width, glyphs)) for i in like], width)
+    return rows
+
+
+def named(case: Case, width: int, glyphs: Glyphs) -> str:
+    """The names of its nodes, the first six of many."""
+    names = [elide(name or "(no name)", max(12, width - 24), glyphs.ellipsis) for name in case.nodes[:6]]
+    return ", ".join(names) + (f" and {len(case.nodes) - 6} more" if len(case.nodes) > 6 else "")
+
+
+def often(case: Case) -> str:
+    """How many fresh looks it failed in, "" where none were taken."""
+    return f"{case.verified.replace('/', ' of ')} times" if case.verified else ""
+
+
+def briefly(culprit: Culprit, width: int, glyphs: Glyphs) -> str:
+    """What one that is like another has of its own."""
+    case = culprit.case
+    told = bool(culprit.evidence) and all(name in culprit.evidence for name in case.nodes)
+    said = culprit.evidence if told else f"{named(case, width, glyphs)}. {culprit.evidence}".rstrip()
+    effect = "" if case.effect is None else f"effect {number(case.effect)}"
+    numbers = ", ".join(filter(None, (often(case), f"own error {number(case.own)}", effect)))
+    passing = f" It passes {passes(case, glyphs)}." if case.good is not None else ""
+    also = f" Kept with it: {listing(culprit.also)}." if culprit.also else ""
+    return f"{said} Fails {numbers}.{passing}{also}" if case.verified else f"{said} It has {numbers}.{passing}{also}"
 
 
 def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> list[tuple[str, str]]:
     """One culprit as label and value."""
     case = culprit.case
     ops = f" {glyphs.arrow} ".join(case.ops)
-    names = [elide(name or "(no name)", max(12, width - 24), glyphs.ellipsis) for name in case.nodes[:6]]
-    more = f" and {len(case.nodes) - 6} more" if len(case.nodes) > 6 else ""
+    looks = f"{often(case)}; " if case.verified else ""
     effect = "" if case.effect is None else f", on the model's outputs {number(case.effect)}"
-    looks = f"{case.verified.replace('/', ' of ')} times; " if case.verified else ""
     rows = [
         (f"{len(case.nodes)} nodes" if len(case.nodes) != 1 else "1 node", ops or "?"),
-        ("named", ", ".join(names) + more),
-        (
-            "fails",
-            f"{looks}its own error {number(case.own)} ({metric}){effect}",
-        ),
+        ("named", named(case, width, glyphs)),
+        ("fails", f"{looks}its own error {number(case.own)} ({metric}){effect}"),
         ("cause", ": ".join(filter(None, (culprit.cause.replace("-", " "), CAUSES.get(culprit.cause, ""))))),
         *([("shown by", culprit.evidence)] if culprit.evidence else []),
     ]
     if case.good is not None:
         rows.insert(3, ("passes", passes(case, glyphs)))
+    if culprit.also:
+        rows.append(("kept with it", listing(culprit.also)))
     if case.needs_higher_inputs:
         rows.append(("note", "it needs its inputs in higher precision: fed exactly, it passes"))
     return rows

@@ -1,8 +1,12 @@
 """Every picture of a session, each under its heading: for the pictures' card and the last screen."""
 
+from collections.abc import Sequence
+
 from textual.content import Content
 
+from wizard.report.alike import groups
 from wizard.report.vicinity import Vicinity
+from wizard.report.words import count
 from wizard.tui import pictures
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.scene import Scene
@@ -51,7 +55,7 @@ class Gallery(Lines):
 
 
 class Surroundings(Lines):
-    """The neighbourhood of each suspect."""
+    """The neighbourhood of each suspect; of those that look the same, the first."""
 
     _places: tuple[Vicinity, ...] = ()
 
@@ -62,7 +66,15 @@ class Surroundings(Lines):
             self.changed()
 
     def lines(self, width: int) -> list[Content]:
-        rows: list[Content] = []
-        for place in self._places:
-            rows += [*([Content()] if rows else []), *pictures.graph(place, width, self.glyphs)]
-        return rows
+        return surroundings(self._places, width, self.glyphs)
+
+
+def surroundings(places: Sequence[Vicinity], width: int, glyphs: Glyphs) -> list[Content]:
+    """One drawing each; places alike are drawn once and counted."""
+    rows: list[Content] = []
+    for first, *like in groups(tuple((spot.op, spot.suspect, spot.reads) for spot in place.spots) for place in places):
+        rows += [*([Content()] if rows else []), *pictures.graph(places[first], width, glyphs)]
+        if like:
+            looks = "look" if len(like) > 1 else "looks"
+            rows += wrap(f"{count(len(like), 'more place')} {looks} the same", width, "$quiet")
+    return rows

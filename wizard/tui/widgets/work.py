@@ -177,7 +177,8 @@ class Smallest(Lines):
         rows = []
         for nodes, ts in found:
             bar = chart.bars([nodes], 1, self.glyphs.levels, 0, top)
-            rows.append(row([(f"{nodes:>6} nodes ", ""), (bar, "$fails"), (f"  {ago(max(0.0, now - ts))}", "$quiet")]))
+            many = f"{nodes:>6} {'node' if nodes == 1 else 'nodes':<5} "
+            rows.append(row([(many, ""), (bar, "$fails"), (f"  {ago(max(0.0, now - ts))}", "$quiet")]))
         return rows
 
 

@@ -1,0 +1,130 @@
+"""Several culprits at once, as on a model that overflows in seven places: clear, short, and nothing lost."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engines.steps.base import Findings
+from wizard.report.vicinity import Spot, Vicinity
+from wizard.session import events as e
+from wizard.tui import narrative
+from wizard.tui.app import Narrowdown
+from wizard.tui.board import Board
+from wizard.tui.client import bundle
+from wizard.tui.ending import handed
+from wizard.tui.glyphs import UNICODE
+from wizard.tui.sight import Sight
+from wizard.tui.widgets.evidence import facts, unsaid
+from wizard.tui.widgets.finish import culprits
+from wizard.tui.widgets.gallery import surroundings
+
+from . import golden
+from . import scripted as s
+from .scripted import FakeSession, settle
+
+SEVEN = ("/b.0/l2", "/b.0/l1", "/b.1/l1", "/b.1/l2", "/b.2/l1", "/b.2/l2", "/l")
+
+
+def seven() -> Findings:
+    """One overflow in seven places, the third without numbers that show it."""
+    one = s.findings().culprits[0]
+    made = []
+    for n, place in enumerate(SEVEN):
+        case = msgspec.structs.replace(
+            one.case, nodes=(f"{place}/Pow",), ops=("Pow",), node_ids=str(n), good=None, effect=0.5 + n
+        )
+        evidence = f"{place}/Pow (Pow) reaches {229_746 + n:,} in the reference; float16 ends at 65,504."
+        made.append(msgspec.structs.replace(one, case=case, cause="overflow", evidence=evidence if n != 2 else ""))
+    return msgspec.structs.replace(s.findings(), culprits=tuple(made))
+
+
+@pytest.mark.parametrize("width", [40, 76, 116])
+def test_the_others_are_told_by_what_is_their_own(width: int) -> None:
+    rows = [row.plain for row in culprits(seven(), width, UNICODE)]
+    text = " ".join(" ".join(rows).split())
+    assert "6 more fail in the same way:" in text
+    for n, place in enumerate(SEVEN):
+        assert f"{place}/Pow" in text
+        assert f"{0.5 + n:.3g}" in text, "its effect"
+    assert text.count("values grow past") == 1, "the cause is explained once"
+    assert width != 76 or len(rows) <= 24, "a screen of them, not five"
+
+
+def test_places_that_look_the_same_are_drawn_once() -> None:
+    places = [Vicinity((Spot("Sub", f"/{n}/Sub"), Spot("Pow", f"/{n}/Pow", (0,), suspect=True))) for n in SEVEN]
+    other = Vicinity((Spot("Exp", "/Exp", suspect=True),))
+    text = "\n".join(row.plain for row in surroundings((*places[:4], other, *places[4:]), 76, UNICODE))
+    assert text.count("suspect") == 2
+    assert "6 more places look the same" in text
+    assert "/Exp" in text
+
+
+async def test_the_step_draws_the_case_at_hand_not_the_last_one_found(
+    session: FakeSession, make_app: Callable[..., Narrowdown]
+) -> None:
+    s.asking(session)
+    app = make_app()
+    first, last = (Vicinity((Spot("Pow", name, suspect=True),)) for name in ("/here/Pow", "/elsewhere/Pow"))
+    async with app.run_test(size=(104, 60)) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+        assert app.scene is not None
+        scene = msgspec.structs.replace(app.scene, sight=Sight(places=(first, last), now=0))
+        app.screen._draw(scene)  # type: ignore[attr-defined]
+        await settle(pilot, lambda: "Around the suspect" in golden.text_of(app))
+        assert "/here/Pow" in golden.text_of(app)
+        assert "/elsewhere/Pow" not in golden.text_of(app)
+
+
+def test_what_the_recommendation_says_is_not_said_again_below_it() -> None:
+    shows = "/l/Pow (Pow) reaches 229,746 in the reference; float16 ends at 65,504."
+    outcome = {"message": f"1 node fails. {shows} The same is wrong at 1 more: /m/Pow.", "evidence": shows, "alike": 1}
+    left = unsaid(outcome, f"1 node of 220 fails. {shows}")
+    assert left["message"] == "1 node fails. The same is wrong at 1 more: /m/Pow."
+    assert left["evidence"] == ""
+    assert unsaid(outcome, "") == outcome
+    assert facts(left, ("alike",), "confirm") == [("of them found with this one", "1")]
+    assert facts({"alike": 0}, ("alike",), "confirm") == []
+
+
+def test_the_first_case_is_listed_before_further_ones(tmp_path: Path) -> None:
+    for n in range(2, 10):
+        (tmp_path / "case" / f"culprit-{n}").mkdir(parents=True)
+        for name in range(14):
+            (tmp_path / "case" / f"culprit-{n}" / f"{name}.npz").write_text("")
+    for name in ("check.py", "model.onnx", "report.html"):
+        (tmp_path / "case" / name).write_text("")
+    files = bundle(tmp_path)
+    assert len(files) == 100
+    names = dict(handed(files))
+    assert {"check.py", "model.onnx", "report.html", "culprit-2/"} <= set(names)
+    assert "more such folders beside it" in names["culprit-2/"]
+
+
+def test_only_a_part_of_the_model_is_the_smallest_that_fails(session: FakeSession) -> None:
+    """The cleaned model has fewer nodes than the first one, and is whole all the same."""
+    script = s.running(session).script
+    script.add(e.StepStarted(run=3, node="layerwise", visit=1, step="layerwise", step_version=1))
+    board = Board(session.folder)
+    for key, part, nodes in (("a", "all", 220), ("b", "0-9", 10)):
+        script.add(e.ProbeStarted(key=key, run=3, probe=s.measure(part)))
+        script.add(e.ProbeFinished(key=key, run=3, seconds=1.0, measurement=s.measured(0.41, nodes)))
+    board.extend(script.events)
+    assert [row.state for row in board.hunt.rows] == ["fails", "fails"]
+    assert [nodes for nodes, _ in board.hunt.best] == [10]
+
+
+async def test_what_the_runner_notes_is_shown_at_its_step_and_kept(
+    session: FakeSession, make_app: Callable[..., Narrowdown]
+) -> None:
+    s.asking(session)
+    gone = "The session's artifacts and logs were over 200 KiB (--artifact-bytes), so these are gone: 2 files."
+    session.script.add(e.NoteAdded(text=gone, node=""))
+    app = make_app()
+    async with app.run_test(size=(104, 60)) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+        assert app.scene is not None
+        assert narrative.noted(app.scene) == (gone,)
+        await settle(pilot, lambda: "Noted" in golden.text_of(app))
+        assert "so these are gone: 2 files." in " ".join(golden.text_of(app).replace("│", " ").split())
