@@ -1,18 +1,43 @@
-"""Copy a file without writing what need not be written: shared blocks where the disk can share, holes where there are holes."""
+"""Copy files without writing what need not be written: shared blocks where the disk can share, holes where there are holes."""
 
 import contextlib
 import errno
 import fcntl
 import os
 import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _FICLONE = 0x40049409  # Linux: share all blocks (Btrfs, XFS)
 _AT_ONCE = 1 << 30  # bytes
 
 
-def copy(source: str | Path, target: str | Path) -> str | Path:
-    """Copy a regular file with its times and mode; returns ``target``, as ``shutil.copy2`` does. Raises ``OSError``."""
+class _Failed(Exception):
+    """``shutil.copytree`` would gather an OSError, and go on with the other files."""
+
+    def __init__(self, error: OSError) -> None:
+        self.error = error
+
+
+def tree(source: Path, target: Path, ignore: Callable[[str, list[str]], Iterable[str]] | None = None) -> None:
+    """Copy a folder, as ``shutil.copytree`` does, up to the first file that cannot be copied. Raises that one's ``OSError``."""
+
+    def each(one: str, other: str) -> None:
+        try:
+            copy(one, other)
+        except OSError as error:
+            raise _Failed(error) from None
+
+    try:
+        shutil.copytree(source, target, ignore=ignore, copy_function=each)
+    except _Failed as failed:
+        raise failed.error from None
+
+
+def copy(source: str | Path, target: str | Path) -> None:
+    """Copy a regular file with its times and mode. Raises ``OSError``."""
+    if not Path(source).is_file() and Path(source).exists():  # a pipe would be waited for
+        raise OSError(errno.EINVAL, "it is no regular file", str(source))
     with Path(source).open("rb") as reader, Path(target).open("wb") as writer:
         shared = False
         with contextlib.suppress(OSError):
@@ -21,7 +46,6 @@ def copy(source: str | Path, target: str | Path) -> str | Path:
         if not shared:
             _copied(reader.fileno(), writer.fileno())
     shutil.copystat(source, target)
-    return target
 
 
 def _copied(reader: int, writer: int) -> None:

@@ -4,7 +4,6 @@ written into it."""
 import asyncio
 import contextlib
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,8 +13,7 @@ import msgspec
 
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import badness, judge, judge_check, judge_whole, over
-from engines.data import sound
-from engines.data.copying import copy
+from engines.data import copying, sound
 from engines.data.scratch import scratch
 from engines.data.store import Damaged, Store, digest_file
 from engines.graph import ranges
@@ -319,7 +317,7 @@ def real(
     with scratch(SCRATCH) as place:
         for part in ("models", "inputs"):  # copied: engines refuse linked weights
             if (folder / part).is_dir():
-                shutil.copytree(folder / part, place / part, copy_function=copy)
+                copying.tree(folder / part, place / part)
         (place / "logs").mkdir()
         made = make_pool(place) if make_pool else executor(place, folder)
         return asyncio.run(_real(rec, chosen, place, engine, expect, keep_going, told, made))

@@ -19,8 +19,7 @@ from typing import Any
 
 import msgspec
 
-from engines.data import sound
-from engines.data.copying import copy
+from engines.data import copying, sound
 from engines.data.store import Store, atomic
 from wizard.problem import Problem
 from wizard.session import journal, lock
@@ -345,7 +344,7 @@ def repair(folder: Path) -> tuple[Path, tuple[str, ...]]:
         gone = {"lock", "progress.json"} if Path(place) == folder else set()
         return {name for name in names if name in gone or name.endswith(".sock") or Path(place) / name in left}
 
-    shutil.copytree(folder, target, ignore=skipped, copy_function=copy)
+    copying.tree(folder, target, skipped)
     said = [*faults.kept, *faults.made, *([journal.NAME] if lost else [])]
     if flow:
         said.append(FLOW)

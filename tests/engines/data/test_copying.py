@@ -49,3 +49,29 @@ def test_holes_stay_holes(
 def test_a_source_that_is_gone_is_said(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         copying.copy(tmp_path / "none", tmp_path / "b")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    os.mkfifo(tmp_path / "from" / "pipe")
+    with pytest.raises(OSError, match="no regular file"):
+        copying.tree(tmp_path / "from", tmp_path / "to")
+
+
+def test_a_folder_is_copied_up_to_the_first_file_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "from" / "inner").mkdir(parents=True)
+    for name in ("a", "b", "inner/c"):
+        (tmp_path / "from" / name).write_bytes(b"x")
+    copying.tree(tmp_path / "from", tmp_path / "whole")
+    assert (tmp_path / "whole" / "inner" / "c").read_bytes() == b"x"
+    tried = []
+
+    def full(source: str, _target: str) -> None:
+        tried.append(source)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(copying, "copy", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        copying.tree(tmp_path / "from", tmp_path / "to")
+    assert raised.value.errno == errno.ENOSPC, "the sentence for a full disk can be said"
+    assert len(tried) == 1
