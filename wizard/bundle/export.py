@@ -100,7 +100,7 @@ def _write(reading: Reading, folder: Path, weights: Weights) -> None:
         check=problem.check,
         folder=problem.folder,
         timeout=problem.timeout,
-        version=str(reading.state.engines.get(problem.engine, {}).get("version", "")),
+        version=reading.state.version(problem.engine),
     )
     store = Store(reading.folder)
     places: list[Path] = []
@@ -176,6 +176,5 @@ def found_with(reading: Reading) -> str:
     if reading.description.problem.check:
         return "an external checker"
     spec = reading.description.problem.engine
-    info = reading.state.engines.get(spec, {})
-    version, device = info.get("version", ""), info.get("device", "")
+    version, device = reading.state.version(spec), reading.state.engines.get(spec, {}).get("device", "")
     return " ".join(filter(None, [spec, version])) + (f" on {device}" if device else "")

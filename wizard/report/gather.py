@@ -106,7 +106,7 @@ def _by_hand(state: State, problem: Problem, first: Culprit) -> tuple[str, ...]:
     criterion = state.findings.criterion
     if criterion is None or problem.check:
         return ()
-    version = str(state.engines.get(problem.engine, {}).get("version", ""))
+    version = state.version(problem.engine)
     return tuple(commands(parse(problem.engine), criterion, first.inputs, version, state.findings.looks))
 
 

@@ -33,22 +33,17 @@ def to_markdown(report: Report) -> str:
     """Verdict first, how to see it fail, then culprits, workaround, route, environment. Never longer than an issue may be: what
     does not fit is named."""
     head = "\n\n".join([f"# {literal(report.headline)}", summary(report)])
-    most_wanted = [head, by_hand(report), environment(report)]
-    culprits = list(told(report.culprits))
-    others = [
-        ruled_out(report), workaround(report), depth(report), search(report), layers(report), route(report), notes(report)
+    order = [
+        head, by_hand(report), *told(report.culprits), ruled_out(report), workaround(report), depth(report), search(report),
+        layers(report), route(report), notes(report), environment(report),
     ]  # fmt: skip
-    kept: list[str] = []
-    left: list[str] = []
-    room = MOST - 500
-    for part in [*most_wanted, *culprits, *others]:
-        fits = len(part) + 2 <= room
-        room -= len(part) + 2 if fits else 0
-        (kept if fits else left).append(part)
-    order = [head, by_hand(report), *culprits, *others, environment(report)]
-    parts = [part for part in order if part and part in kept]
-    if left:
-        titles = [part.partition("\n")[0].lstrip("# ") for part in left]
+    room, kept = MOST - 500, set()
+    for i in (0, 1, len(order) - 1, *range(2, len(order) - 1)):  # the most wanted first
+        if len(order[i]) + 2 <= room:
+            room -= len(order[i]) + 2
+            kept.add(i)
+    parts = [part for i, part in enumerate(order) if part and i in kept]
+    if titles := [part.partition("\n")[0].lstrip("# ") for i, part in enumerate(order) if i not in kept]:
         parts.append(f"Too long for an issue, and only in report.html and report.json: {elide(listing(titles), 300)}.")
     return "\n\n".join(parts) + "\n"
 
@@ -177,14 +172,19 @@ def values(v: Values) -> str:
 def search(report: Report) -> str:
     """How many probes of each search failed and passed."""
     lines = [f"- {literal(s.step)}: {count(len(s.looks), 'probe')}, {tally(s)}" for s in report.searches[:ROWS]]
-    return "\n".join(["## The search", "", *lines]) if lines else ""
+    more = further(len(report.searches) - len(lines), "search", "searches")
+    return "\n".join(["## The search", "", *lines]) + more if lines else ""
 
 
 def notes(report: Report) -> str:
     lines = [f"- {literal(note)}" for note in report.notes[:ROWS]]
-    more = len(report.notes) - len(lines)
-    lines += [f"- {count(more, 'further note')} in report.json"] if more else []
-    return "\n".join(["## Notes", "", *lines]) if lines else ""
+    more = further(len(report.notes) - len(lines), "note")
+    return "\n".join(["## Notes", "", *lines]) + more if lines else ""
+
+
+def further(n: int, one: str, many: str = "") -> str:
+    """A paragraph that says how many are left out here; empty for none."""
+    return f"\n\n{count(n, f'further {one}', f'further {many}' if many else '')} in report.json." if n > 0 else ""
 
 
 def ruled_out(report: Report) -> str:
@@ -247,9 +247,7 @@ def layers(report: Report) -> str:
         )
         for row in report.layers[:LAYERS]
     ]  # fmt: skip
-    more = len(report.layers) - len(rows)
-    rest = f"\n\n{count(more, 'further layer')} in report.html." if more else ""
-    return f"## Layers by SQNR\n\n{table(header, rows)}{rest}"
+    return f"## Layers by SQNR\n\n{table(header, rows)}{further(len(report.layers) - len(rows), 'layer')}"
 
 
 def route(report: Report) -> str:
@@ -269,7 +267,7 @@ def route(report: Report) -> str:
         for position, stop in enumerate(report.route[:ROWS], 1)
     ]
     header = ("", "question", "answer", "by", "time", "probes", "measured")
-    return f"## How we got here\n\n{table(header, rows)}"
+    return f"## How we got here\n\n{table(header, rows)}{further(len(report.route) - len(rows), 'question')}"
 
 
 def environment(report: Report) -> str:

@@ -179,6 +179,10 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
             return "start"
         return "asking" if here.question and not here.answer else "stepping"
 
+    def version(self, engine: str) -> str:
+        """The version of an engine, by its spec, as it was when it was last looked at; "" where it was not."""
+        return str(self.engines.get(engine, {}).get("version", ""))
+
     def visits(self, node: str) -> int:
         """How often the route has entered this node."""
         return sum(v.node == node for v in self.route)

@@ -430,6 +430,17 @@ def test_the_longest_report_fits_an_issue() -> None:
     assert text.index("## Culprit 1") < text.index("## Environment")
 
 
+def test_what_is_left_out_of_an_issue_is_counted() -> None:
+    full = report()
+    long = msgspec.structs.replace(
+        full, route=full.route[:1] * 62, searches=full.searches[:1] * 61, notes=("a note",) * 60
+    )
+    text = to_markdown(long)
+    assert "2 further questions in report.json." in text
+    assert "1 further search in report.json." in text
+    assert "further note" not in text
+
+
 def test_it_can_be_read_by_ear_and_by_key() -> None:
     """Headings go down one level at a time, pictures have words, tables have headers, what scrolls can be reached by keys."""
     reader = parsed(to_html(report("block")))
