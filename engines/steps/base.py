@@ -150,6 +150,11 @@ class StepContext(msgspec.Struct, frozen=True, dict=True):
     settings: Mapping[str, Any] = {}  # what double-check changed for the next visit
     problem: Mapping[str, Any] = {}  # the PROBLEM as plain data (inputs, seed, shapes, ranges, metric, ...)
 
+    @property
+    def storage(self) -> str:
+        """What the engine holds values in between nodes, as numpy calls it."""
+        return str(self.engine_info.get("storage", "float32"))
+
     def can(self, what: str, *, untold: bool = False) -> bool:
         """Whether the engine has a capability; ``untold``: what an engine that says nothing of it is taken for."""
         return bool(self.engine_info.get("capabilities", {}).get(what, {"present": untold})["present"])

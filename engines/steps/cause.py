@@ -314,8 +314,13 @@ def _summed(
     )
 
 
+def largest_of(storage: str) -> float:
+    """The largest finite value of a storage type; what is none of these is held in FP32."""
+    return LARGEST.get(storage, LARGEST["float32"])
+
+
 def _nonfinite(broken: Inner, scores: dict[str, Score], storage: str) -> Cause:
-    largest = LARGEST.get(storage, LARGEST["float32"])
+    largest = largest_of(storage)
     reached = broken.score.absmax
     if reached > largest and reached >= MASK_MAGNITUDE and broken.op in MASKERS:
         return Cause(

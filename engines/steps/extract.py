@@ -42,7 +42,7 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     if isinstance(found, str) and accused and ctx.can("keep"):
         # Where engines compute a node otherwise alone than among others, the accused may be the wrong one: what is beyond the
         # storage type by the reference is tried next, the furthest first, with few nodes around it.
-        places: tuple[Place, ...] = yield from foretold(ask, ctx.engine_info.get("storage", "float32"))
+        places: tuple[Place, ...] = yield from foretold(ask)
         done = {s.node for s, _ in accused} | set(ranges.decode(findings.keep))
         places = tuple(sorted((p for p in places if p.node not in done), key=lambda p: (-p.reached, p.node)))
         tries = [(_suspect(ask, p), params.place_growth) for p in places[: params.most_places]]

@@ -13,7 +13,7 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Measurement
 from engines.steps.base import Note, Sub
-from engines.steps.cause import LARGEST
+from engines.steps.cause import largest_of
 from engines.steps.inquiry import Inquiry
 from engines.steps.layerwise import batches
 from engines.steps.prepare import all_feeds
@@ -31,10 +31,10 @@ class Place(msgspec.Struct, frozen=True):
     keep: tuple[int, ...]
 
 
-def foretold(ask: Inquiry, storage: str) -> Sub:
-    """Every node (``Place``) that makes values beyond the storage type of values within it, in the order of the graph; none where
-    the reference did not answer."""
-    index, largest = ask.index, LARGEST.get(storage, LARGEST["float32"])
+def foretold(ask: Inquiry) -> Sub:
+    """Every node (``Place``) that makes values beyond the engine's storage type of values within it, in the order of the graph; none
+    where the reference did not answer."""
+    index, largest = ask.index, largest_of(ask.ctx.storage)
     reached: dict[int, float] = yield from _reached(ask, (t for n in ask.everything for t in _made(index, n)))
     beyond = {t for t, top in reached.items() if top > largest}
     makers = [

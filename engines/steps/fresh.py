@@ -24,7 +24,7 @@ class Seen(msgspec.Struct, frozen=True):
 def looked(ask: Inquiry, case: Case, repeats: int) -> Sub:
     """The case in ``repeats`` fresh builds (``Seen``), and once with its inside watched."""
     failures, saved, inner, watched, said = yield from _again(ask, case, repeats)
-    findings, storage = ask.findings, ask.ctx.engine_info.get("storage", "float32")
+    findings, storage = ask.findings, ask.ctx.storage
     suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
     cause = name_cause(findings, case, inner, storage, suspect, watched, said)
     return Seen(msgspec.structs.replace(case, verified=f"{failures}/{repeats}"), cause, failures, saved)

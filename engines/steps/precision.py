@@ -129,7 +129,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         return result("not-enough", everything, tried[everywhere, everything])
     if not tries and not ask.findings.culprits:
         # Nobody was found guilty: what the storage type cannot hold, the reference knows.
-        places: tuple[Place, ...] = yield from foretold(ask, ask.ctx.engine_info.get("storage", "float32"))
+        places: tuple[Place, ...] = yield from foretold(ask)
         seeds = tuple(sorted({n for p in places for n in p.keep})) or seeds
     likely = tuple(reversed(tries[-1])) if tries else seeds
     strict = _stricter(ask.criterion, params.margin)
