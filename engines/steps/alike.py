@@ -22,7 +22,8 @@ class Another(msgspec.Struct, frozen=True):
 
 class Alike(msgspec.Struct, frozen=True):
     """``found``: fail there too, alone; ``silent``: alone it is right, as the engine may compute it otherwise among others;
-    ``beyond``: fails alone, and there are culprits enough; ``own``: node ids around the first culprit that its ``keep`` lacks."""
+    ``beyond``: not looked at, as there are culprits enough; ``own``: node ids around the first culprit that its ``keep``
+    lacks."""
 
     found: tuple[Another, ...] = ()
     silent: tuple[Place, ...] = ()
@@ -54,6 +55,9 @@ def alike(ask: Inquiry, first: Culprit, beyond: str, *, room: int, shrink_probes
     for place in places:
         if place.node in cured:
             continue
+        if len(found) >= room:
+            more.append(place)
+            continue
         suspect = next((s for s in ask.findings.suspects if s.node == place.node), None)
         lowered = ask.lowered(suspect.effect if suspect else None)
         trials = Trials(lowered, known={}, measured={})
@@ -61,9 +65,6 @@ def alike(ask: Inquiry, first: Culprit, beyond: str, *, room: int, shrink_probes
         if verdict.passed:
             silent.append(place)
         if not verdict.failed:
-            continue
-        if len(found) >= room:
-            more.append(place)
             continue
         params = ReduceParams(verify=0, shrink_probes=shrink_probes)
         case, _, _ = yield from settle(lowered, trials, frozenset({place.node}), True, params)

@@ -32,8 +32,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def foretold(ask: Inquiry) -> Sub:
-    """Every node (``Place``) that makes values beyond the engine's storage type of values within it, in the order of the graph; none
-    where the reference did not answer."""
+    """Every node (``Place``) that makes values beyond the engine's storage type of values within it, in the order of the graph;
+    none where the reference did not answer."""
     index, largest = ask.index, largest_of(ask.ctx.storage)
     reached: dict[int, float] = yield from _reached(ask, (t for n in ask.everything for t in _made(index, n)))
     beyond = {t for t, top in reached.items() if top > largest}
