@@ -18,12 +18,11 @@ _MAJOR, _MINOR = 75, 76  # attributes: compute capability
 
 
 class Gpu(NamedTuple):
-    """``id``: what ``CUDA_VISIBLE_DEVICES`` calls it, whatever the order; ``capability`` such as ``9.0``; ``memory`` in bytes."""
+    """``id``: what ``CUDA_VISIBLE_DEVICES`` calls it, whatever the order; ``capability`` such as ``9.0``."""
 
     id: str
     name: str
     capability: str
-    memory: int
 
 
 def listed() -> tuple[Gpu, ...]:
@@ -69,8 +68,7 @@ def _ask() -> list[Gpu]:
         own = get("cuDeviceGetUuid_v2", ctypes.c_char * 16, device).raw
         part = "MIG" if " MIG " in text else "GPU"
         major, minor = (get("cuDeviceGetAttribute", ctypes.c_int, a, device).value for a in (_MAJOR, _MINOR))
-        memory = get("cuDeviceTotalMem_v2", ctypes.c_size_t, device).value
-        found.append(Gpu(f"{part}-{uuid.UUID(bytes=own)}", text, f"{major}.{minor}", memory))
+        found.append(Gpu(f"{part}-{uuid.UUID(bytes=own)}", text, f"{major}.{minor}"))
     return found
 
 

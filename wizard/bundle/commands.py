@@ -10,6 +10,7 @@ from engines.spec import EngineSpec
 from wizard.bundle.runtime import Runtime, runtime
 
 LONGEST = 500  # characters of an input's name that a command line still shows
+RTX = "POLYGRAPHY_USE_TENSORRT_RTX=1"  # Polygraphy's switch from TensorRT to TensorRT-RTX
 _CPU = ["CPUExecutionProvider"]
 
 
@@ -92,7 +93,7 @@ def tensorrt(engine: EngineSpec, chosen: Runtime, compare: str, inputs: "tuple[s
     if settings["package"] == "tensorrt_rtx":
         return [
             "# TensorRT-RTX through Polygraphy, on a machine with an RTX GPU",
-            f"POLYGRAPHY_USE_TENSORRT_RTX=1 polygraphy run {chosen.model} --trt {compare}",
+            f"{RTX} polygraphy run {chosen.model} --trt {compare}",
         ]
     ours, theirs = typed_as(settings, engine.get("calibration") or "")
     words += ours

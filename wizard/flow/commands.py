@@ -15,7 +15,7 @@ import msgspec
 
 from engines.spec import EngineSpec, parse
 from engines.steps.base import Findings
-from wizard.bundle.commands import typed_as
+from wizard.bundle.commands import RTX, typed_as
 from wizard.bundle.runtime import runtime
 from wizard.flow.model import FlowNode
 from wizard.flow.template import TemplateProblem, Words, render_command
@@ -106,7 +106,7 @@ def _fitted(text: str, engine: EngineSpec) -> str:
     """A command as the engine needs it: Polygraphy drives TensorRT-RTX by a variable; a strongly typed network has the types of
     its file, which must be written first."""
     if engine.name == "tensorrt_rtx":
-        text = re.sub(r"^(?=polygraphy )", "POLYGRAPHY_USE_TENSORRT_RTX=1 ", text, flags=re.MULTILINE)
+        text = re.sub(r"^(?=polygraphy )", f"{RTX} ", text, flags=re.MULTILINE)
     precision = engine.get("precision")
     typed = re.search(r"--strongly-?typed", text, re.IGNORECASE) or ("--trt" in text and engine.name == "tensorrt_rtx")
     if typed and precision in ("fp16", "bf16"):

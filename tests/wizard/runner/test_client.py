@@ -221,7 +221,7 @@ def test_several_slots_share_out_the_gpus_of_one_kind(monkeypatch):
     from wizard.runner.executors import shared_out
 
     def gpu(name, kind="NVIDIA H200", capability="9.0"):
-        return gpus.Gpu(name, kind, capability, 139 << 30)
+        return gpus.Gpu(name, kind, capability)
 
     said = []
     monkeypatch.setattr(gpus, "listed", lambda: (gpu("GPU-a"), gpu("GPU-b", "NVIDIA T4", "7.5"), gpu("GPU-c")))
