@@ -67,12 +67,14 @@ def flags(model: onnx.ModelProto, settings: Settings, strong: bool, part: bool) 
 def hint(model: onnx.ModelProto, settings: Settings, strong: bool) -> str:
     """What may be wrong where a weakly typed build failed and the model has Q/DQ nodes of a type that was not asked for; empty
     where nothing is."""
-    lacking = sorted(coded(model) - {settings.precision}) if not strong else []
-    if not lacking:
+    found = coded(model) if not strong else frozenset()
+    if found <= {settings.precision}:
         return ""
-    kinds = " and ".join(_SAID[kind] for kind in lacking)
+    kinds = " and ".join(_SAID[kind] for kind in sorted(found))
+    if len(found) > 1:
+        return f" The model has Q/DQ nodes of {kinds}: only a strongly typed build takes both, which precision=model makes."
     return (
-        f" The model has Q/DQ nodes of {kinds}: a weakly typed build needs precision={lacking[0]} for them, a strongly typed one "
+        f" The model has Q/DQ nodes of {kinds}: a weakly typed build needs precision={min(found)} for them, a strongly typed one "
         "precision=model."
     )
 
