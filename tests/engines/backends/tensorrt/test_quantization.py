@@ -106,7 +106,7 @@ def test_a_failed_build_tells_of_pairs_that_nobody_asked_for() -> None:
     )
     for precision in ("fp16", "int8", "fp8"):
         both = quantization.hint(model(FP8, INT8), Settings(precision=precision), strong=False)
-        assert "Q/DQ nodes of FP8 and INT8: only a strongly typed build takes both" in both
+        assert "Q/DQ nodes of FP8 and INT8: a weakly typed build is for one of them" in both
     assert quantization.hint(model(INT8), Settings(precision="int8"), strong=False) == ""
     assert quantization.hint(model(INT8), Settings(precision="fp16"), strong=True) == ""
     assert quantization.hint(model(), Settings(precision="fp16"), strong=False) == ""
