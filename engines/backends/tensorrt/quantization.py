@@ -72,7 +72,10 @@ def hint(model: onnx.ModelProto, settings: Settings, strong: bool) -> str:
         return ""
     kinds = " and ".join(_SAID[kind] for kind in sorted(found))
     if len(found) > 1:
-        return f" The model has Q/DQ nodes of {kinds}: a weakly typed build is for one of them; try a strongly typed one, precision=model."
+        return (
+            f" The model has Q/DQ nodes of {kinds}: a weakly typed build is for one of them; try a strongly typed one, "
+            "precision=model."
+        )
     return (
         f" The model has Q/DQ nodes of {kinds}: a weakly typed build needs precision={min(found)} for them, a strongly typed one "
         "precision=model."
