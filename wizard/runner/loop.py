@@ -179,7 +179,7 @@ class Runner:
         return OUR_FAULT, f"Narrowdown itself failed ({type(error).__name__}); the trace is in logs/runner.log.", ""
 
     def _open(self) -> None:
-        resumed = bool(self._ledger.state.seq)
+        resumed = bool(self._ledger.state.id)  # notes may come before the first opening
         self._emit(
             SessionOpened(
                 id=self._id,

@@ -31,7 +31,7 @@ from wizard.runner import loop as loops
 from wizard.runner import progress
 from wizard.runner.options import Options
 from wizard.session import events as e
-from wizard.session.journal import NAME, read
+from wizard.session.journal import NAME, Journal, read
 from wizard.session.state import fold
 
 SLOW = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -613,3 +613,12 @@ def test_a_probe_that_its_problem_does_not_name_is_refused(tmp_path):
     )
     assert len(ran) == 3
     assert all(m.startswith("refused: The session would run the ") and "does not name" in m for m in ran)
+
+
+def test_a_note_before_its_first_opening_resumes_no_session(tmp_path: Path) -> None:
+    """Of a GPU that is not used, for one: it is written while the workers are made ready."""
+    journal = Journal(tmp_path / NAME)
+    journal.append(e.NoteAdded(text="Not used here: NVIDIA T4."))
+    journal.close()
+    assert walk(tmp_path, Oracle()) == 0
+    assert [event.resumed for event in read(tmp_path / NAME) if isinstance(event, e.SessionOpened)] == [False]
