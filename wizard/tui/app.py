@@ -311,9 +311,8 @@ class Narrowdown(InTurn[int]):
                 found.setdefault(binding.id, ([], keys.BY_ID[binding.id].help))[0].append(
                     keys.display(key, self.glyphs)
                 )
-        found |= (
-            {"interrupt": found.pop("interrupt")} if "interrupt" in found else {}
-        )  # the one of least use comes last
+        if "interrupt" in found:  # the one of least use comes last
+            found["interrupt"] = found.pop("interrupt")
         rows = [(" ".join(names), text) for names, text in found.values()]
         return [*rows, ("^p", "Every action by name.")]
 

@@ -36,9 +36,9 @@ def log(scene: Scene) -> tuple[str, ...]:
 
 
 def noted(scene: Scene) -> tuple[str, ...]:
-    """What was noted since the last answer, by a person or by the runner: files that went, builds that share a GPU."""
+    """What was noted here since the last answer, by a person or by the runner: files that went, builds that share a GPU."""
     since = max((visit.answered for visit in scene.state.route if visit.answer), default=0.0)
-    return tuple(note.text for note in scene.state.notes if note.ts >= since)
+    return tuple(note.text for note in scene.state.notes if note.ts >= since and note.node in ("", scene.node))
 
 
 def nothing(scene: Scene) -> str:
@@ -83,13 +83,8 @@ def probe_facts(row: Row) -> list[str]:
         ]
         known = ", ".join(filter(None, parts))
         facts.append(f"took      {duration(row.seconds)}{': ' + known if known else ''}")
-    facts += (
-        [f"log       {row.log}"]
-        if row.log
-        else ["log       the engine wrote nothing"]
-        if row.state != "running"
-        else []
-    )
+    if row.log or row.state != "running":
+        facts.append(f"log       {row.log or 'the engine wrote nothing'}")
     return facts
 
 

@@ -76,7 +76,7 @@ class Scene(msgspec.Struct, frozen=True):
     disk: tuple[int, int] = (
         0,
         0,
-    )  # bytes that the session takes, bytes that are free beside it; looked at before each step
+    )  # bytes that the session takes and that are free beside it, looked at before each step
     sight: Sight = Sight()  # what the pictures show
     trace: tuple[str, ...] = ()  # the end of the runner's own log, where narrowdown itself failed
     problem: Problem = Problem(model="")

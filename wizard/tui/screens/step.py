@@ -132,8 +132,8 @@ class StepScreen(SessionScreen):
                     yield Why("why")
                     yield Panel("Measured", Evidence(id="evidence"), id="measured-panel")
                     yield Troubles("worker", id="deaths")  # counted already: below what was measured
-                    yield Panel("Noted", Text(id="noted"), id="noted-panel")
                     yield Panel(around, Surroundings(), id="around")
+                    yield Panel("Noted", Text(id="noted"), id="noted-panel")
                     yield ByHand("by-hand", by_hand)
                 yield Panel("Your answer", Answers(), id="answers-panel")
             with VerticalScroll(id="side", can_focus=False):
