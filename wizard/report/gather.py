@@ -13,6 +13,7 @@ from engines.steps import base
 from wizard.bundle.commands import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
+from wizard.report.alike import kind
 from wizard.report.document import (
     Culprit,
     Depth,
@@ -271,7 +272,9 @@ def headline(
     size = f"{first.nodes_after} of {count(before, 'node')}" if before else count(first.nodes_after, "node")
     names = listing([elide(name, 60) for name in first.nodes], 4)
     fails = f"{size} {'fails' if first.nodes_after == 1 else 'fail'}: {names} ({first.cause})"
-    more = f", and {count(len(culprits) - 1, 'further culprit')}" if len(culprits) > 1 else ""
+    alike = len({kind(culprit) for culprit in culprits}) == 1
+    others = f"{len(culprits) - 1} more in the same way" if alike else count(len(culprits) - 1, "further culprit")
+    more = f", and {others}" if len(culprits) > 1 else ""
     return f"{fails}{more}{_cured(workaround if verdict == 'worked-around' else None)}"
 
 

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from engines.steps.base import Findings
+from wizard.report.gather import culprit, headline
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.session import events as e
 from wizard.tui import narrative
@@ -50,6 +51,21 @@ def test_the_others_are_told_by_what_is_their_own(width: int) -> None:
         assert f"{0.5 + n:.3g}" in text, "its effect"
     assert text.count("values grow past") == 1, "the cause is explained once"
     assert width != 76 or len(rows) <= 24, "a screen of them, not five"
+
+
+@pytest.mark.parametrize(
+    ("causes", "said"),
+    [(("overflow",) * 7, "and 6 more in the same way"), (("overflow", "kernel"), "and 1 further culprit")],
+)
+def test_the_headline_says_whether_the_others_are_alike(
+    session: FakeSession, causes: tuple[str, ...], said: str
+) -> None:
+    board = Board(session.folder)
+    board.extend(s.ended(session).script.events)
+    found = [msgspec.structs.replace(c, cause=cause) for c, cause in zip(seven().culprits, causes, strict=False)]
+    told = headline(board.state, session.flow, "minimal-case", tuple(map(culprit, found)), None)
+    assert "1 of " in told or "1 node" in told
+    assert said in told
 
 
 def test_places_that_look_the_same_are_drawn_once() -> None:
