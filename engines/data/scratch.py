@@ -26,7 +26,10 @@ class Scratch:
             with contextlib.suppress(FileNotFoundError):
                 self._held = os.open(self.path, os.O_RDONLY)
             if self._held >= 0:
-                fcntl.flock(self._held, fcntl.LOCK_SH)
+                with contextlib.suppress(
+                    OSError
+                ):  # a file system without locks, on which nobody's are taken for left ones
+                    fcntl.flock(self._held, fcntl.LOCK_SH)
                 if not self.path.exists():  # taken for a dead one's before it was held
                     os.close(self._held)
                     self._held = -1
