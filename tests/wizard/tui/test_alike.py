@@ -99,7 +99,12 @@ def test_what_the_recommendation_says_is_not_said_again_below_it() -> None:
     left = unsaid(outcome, f"1 node of 220 fails. {shows}")
     assert left["message"] == "1 node fails. The same is wrong at 1 more: /m/Pow."
     assert left["evidence"] == ""
-    assert unsaid(outcome, "") == outcome
+    assert unsaid(outcome, "")["message"] == outcome["message"]
+    names = ", ".join(f"/b.{n}/Pow" for n in range(9))
+    left_named = unsaid(
+        {"message": f"Keeping 9 nodes makes 8 of 8 pass: {names}.", "names": names, "what": "precision"}, ""
+    )
+    assert (left_named["names"], left_named["what"]) == ("", "precision")
     assert facts(left, ("alike",), "confirm") == [("of them found with this one", "1")]
     assert facts({"alike": 0}, ("alike",), "confirm") == []
 

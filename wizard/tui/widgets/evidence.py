@@ -33,6 +33,7 @@ _OF: Mapping[str, str] = {
 _ONLY_IF = frozenset(
     {"skipped", "harmless", "grown", "needs_higher_inputs", "more_builds", "unresolved", "keep", "alike"}
 )
+LIST = 40  # characters from which on a value is too long to be read twice
 SENTENCES = re.compile(r"(?<=\.) +(?=\S)")
 SEARCH = 4  # probes that tried parts of the model: from here on their history is worth a picture
 
@@ -76,10 +77,17 @@ class Evidence(Lines):
 
 
 def unsaid(outcome: Mapping[str, Any], because: str) -> dict[str, Any]:
-    """The outcome without the sentences that the recommendation right above it says already."""
+    """The outcome without the sentences that the recommendation right above it says already, and without the lists of names that
+    its own message holds."""
     told = {name: str(outcome[name]) for name in ("message", "evidence") if outcome.get(name)}
     left = {name: " ".join(s for s in SENTENCES.split(text) if s not in because) for name, text in told.items()}
-    return {**outcome, **left}
+    message = left.get("message", "")
+    listed = {
+        name: ""
+        for name, value in outcome.items()
+        if name != "message" and len(shown(value)) > LIST and shown(value) in message
+    }
+    return {**outcome, **left, **listed}
 
 
 def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str) -> list[tuple[str, str]]:
