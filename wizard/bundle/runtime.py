@@ -91,5 +91,6 @@ def _tensorrt(package: str, chosen: dict[str, Any], version: str) -> dict[str, A
         "strong": strong,
         "flags": [flag] if flag and not strong else [],
         "tf32": precision != "fp32",
+        "calibration": bool(chosen.get("calibration")) and not strong,
         "capability": "" if capability == "current" else capability.upper(),
     }

@@ -203,3 +203,105 @@ def test_every_metric_tells_right_from_wrong(tmp_path: Path, metric: str) -> Non
     told = run(folder)
     assert told.returncode == 1, told.stdout + told.stderr
     assert "inf" not in told.stdout
+
+
+TENSORRT = '''
+"""A stand-in for TensorRT's builder: prints the flags of a build. The network quantizes where the model file says so."""
+from pathlib import Path
+from types import SimpleNamespace
+
+__version__ = "10.6.0"
+BuilderFlag = SimpleNamespace(INT8="INT8", FP16="FP16", TF32="TF32")
+LayerType = SimpleNamespace(DEQUANTIZE="DEQUANTIZE")
+NetworkDefinitionCreationFlag = SimpleNamespace(STRONGLY_TYPED=1)
+ComputeCapability = SimpleNamespace(SM89="SM89")
+
+
+class Logger:
+    ERROR = 1
+
+    def __init__(self, level):
+        pass
+
+
+class IInt8EntropyCalibrator2:
+    pass
+
+
+class Network:
+    num_inputs, num_layers = 0, 1
+
+    def get_layer(self, i):
+        return SimpleNamespace(type=self.kind)
+
+
+class OnnxParser:
+    def __init__(self, network, logger):
+        self.network = network
+
+    def parse_from_file(self, path):
+        self.network.kind = "DEQUANTIZE" if b"DequantizeLinear" in Path(path).read_bytes() else "ELEMENTWISE"
+        return True
+
+
+class Config:
+    int8_calibrator = None
+
+    def __init__(self):
+        self.flags = []
+
+    def set_flag(self, flag):
+        self.flags.append(flag)
+
+    def clear_flag(self, flag):
+        pass
+
+    def set_compute_capability(self, *_):
+        pass
+
+
+class Builder:
+    def __init__(self, logger):
+        pass
+
+    def create_network(self, flags):
+        return Network()
+
+    def create_builder_config(self):
+        return Config()
+
+    def build_serialized_network(self, network, config):
+        cache = config.int8_calibrator.read_calibration_cache() if config.int8_calibrator else b""
+        print("built with", config.flags, cache)
+        return b"plan"
+'''
+
+
+def tensorrt_case(folder: Path, spec: str) -> Path:
+    """A case of a TensorRT build, checked by the stand-in, under the name of the one that needs no GPU."""
+    (folder / "tensorrt_rtx").mkdir()
+    (folder / "tensorrt_rtx" / "__init__.py").write_text(TENSORRT)
+    case(folder, asked(spec), of=culprit(kind="build"))
+    check = folder / "check.py"
+    text = check.read_text(encoding="utf-8")
+    check.write_text(text.replace("'package': 'tensorrt'", "'package': 'tensorrt_rtx'"), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(("pairs", "flags"), [(False, []), (True, ["INT8"])])
+def test_a_part_that_quantizes_nothing_is_built_without_the_flag(tmp_path: Path, pairs: bool, flags: list[str]) -> None:
+    folder = tensorrt_case(tmp_path, "tensorrt:precision=int8,typing=weak")
+    if pairs:
+        (folder / "engine.onnx").write_bytes(b"DequantizeLinear")
+    ran = run(folder, PYTHONPATH=str(folder))
+    assert f"built with {flags} b''" in ran.stdout, ran.stdout + ran.stderr
+    assert ran.returncode == 0
+
+
+def test_a_calibration_cache_is_asked_for_and_used(tmp_path: Path) -> None:
+    folder = tensorrt_case(tmp_path, "tensorrt:precision=int8,typing=weak,calibration=/elsewhere/model.cache")
+    ran = run(folder, PYTHONPATH=str(folder))
+    assert "put it beside this file as calibration.cache" in ran.stdout + ran.stderr
+    (folder / "calibration.cache").write_bytes(b"TRT-100600-EntropyCalibration2\nx: 3c")
+    ran = run(folder, PYTHONPATH=str(folder))
+    assert "built with ['INT8'] b'TRT-100600" in ran.stdout, ran.stdout + ran.stderr
