@@ -91,6 +91,8 @@ def by_hand(
     are fitted to."""
     made = []
     spec = parse(engine) if engine else EngineSpec("")
+    if spec.name == "tensorrt_rtx":
+        have = {**(have or {}), "tensorrt": "11"}  # it has the ways of 11: always strongly typed, no layer precisions
     for key, template in node.commands.items():
         tool = Tool.parse(key)
         if not tool.suits(have or {}) or (tool.name == "trtexec" and spec.name == "tensorrt_rtx"):

@@ -226,6 +226,15 @@ def test_a_strongly_typed_file_and_tensorrt_rtx_are_said_in_the_command() -> Non
     rtx = shown("tensorrt_rtx", tensorrt_rtx="1.7")
     assert rtx["polygraphy"].startswith("POLYGRAPHY_USE_TENSORRT_RTX=1 polygraphy run")
     assert "trtexec" not in rtx
+    flow = load("accuracy").flow
+    spec = "tensorrt_rtx"
+    tools = {
+        c.tool
+        for node in flow.nodes.values()
+        for c in by_hand(node, values(Problem(model="/m/model.onnx", engine=spec), None, {}), {}, spec)
+    }
+    assert "polygraphy; tensorrt>=11" in tools
+    assert "polygraphy; tensorrt<11" not in tools
 
 
 def test_a_hostile_name_leaves_the_command_out_with_a_reason() -> None:
