@@ -130,6 +130,9 @@ class Measure(Probe, frozen=True, tag="measure"):
     ``force``   choices (as recorded) that this build must make, by layer; ``forbid``: those that it may not make. What could not
                 be followed is listed in facts["build"]["refused"].
     ``save``    keep what was built (model.onnx, engine.onnx, inputs, expected, actual) under this name: artifacts.
+    ``postprocess`` what is done to the model's own outputs before they are scored (the whole model, and ``effect``): one
+                ``SCRIPT.py[:FUNCTION]``, whose digest is ``postprocess_digest`` and which runs in ``folder``, or several
+                ``[OUTPUT:]top-K[,axis=A]``. A script that fails is ``refused``, with facts["script"].
     """
 
     model: str
@@ -149,6 +152,9 @@ class Measure(Probe, frozen=True, tag="measure"):
     forbid: dict[str, tuple[str, ...]] = {}
     save: str = ""
     timeout: float = 0.0  # seconds; 0: the pool's rule
+    postprocess: tuple[str, ...] = ()
+    postprocess_digest: str = ""
+    folder: str = ""
 
 
 class Check(Probe, frozen=True, tag="check"):

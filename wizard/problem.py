@@ -8,9 +8,9 @@ ARTIFACT_BYTES = 8 << 30
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Paths are absolute. ``tolerance``, ``atol`` and ``rtol`` map output names to values; ``""`` is the default for all
-    outputs. ``folder``: where the user stood, for a check or a data loader script. ``artifacts``: files that a check, or a
-    build, leaves behind and that are kept. ``capture_bytes``, ``artifact_bytes``: budgets on disk, of captured values and of
-    artifacts with logs."""
+    outputs. ``folder``: where the user stood, for a check, a data loader or a postprocess script. ``artifacts``: files that a
+    check, or a build, leaves behind and that are kept. ``capture_bytes``, ``artifact_bytes``: budgets on disk, of captured values
+    and of artifacts with logs."""
 
     model: str
     engine: str = "onnxruntime:optimization=all"
@@ -27,6 +27,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     fail_regex: tuple[str, ...] = ()
     fail_code: tuple[int, ...] = ()
     ignore_fail_code: tuple[int, ...] = ()
+    postprocess: tuple[str, ...] = ()  # SCRIPT.py[:FUNCTION], its path absolute, or several [OUTPUT:]top-K[,axis=A]
     timeout: float = 0.0
     folder: str = ""
     artifacts: tuple[str, ...] = ()

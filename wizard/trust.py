@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from engines.data.sources import scripts
+from engines.data.sources import postprocess_script, scripts
 from engines.data.store import atomic, digest_file
-from engines.probe import AnyProbe, Check, LoadInputs
+from engines.probe import AnyProbe, Check, LoadInputs, Measure
 from engines.spec import parse
 from wizard.problem import Problem
 
@@ -27,8 +27,8 @@ _SHOWN = 5  # first lines of a script
 
 
 class Item(msgspec.Struct, frozen=True):
-    """Something that would run: a data loader script, a check command, a library that an engine would load. ``first_lines``:
-    of a script, or the command itself; a library has none."""
+    """Something that would run: a data loader or postprocess script, a check command, a library that an engine would load.
+    ``first_lines``: of a script, or the command itself; a library has none."""
 
     kind: str
     path: str
@@ -43,6 +43,8 @@ def items(problem: Problem) -> list[Item]:
         named = [Path(path) for path in scripts(source)]
         # Which of them the loader reads depends on the model's inputs: all that are there are asked about.
         found += [_script("data loader script", path) for path in [p for p in named if p.exists()] or named[-1:]]
+    if script := postprocess_script(problem.postprocess):
+        found.append(_script("postprocess script", Path(script)))
     if problem.check:
         digest = hashlib.sha256(problem.check.encode()).hexdigest()
         found.append(Item("check command", problem.check, digest, (problem.check,)))
@@ -87,6 +89,8 @@ def foreign(probe: AnyProbe, problem: Problem, engine: str = "") -> str:
         strange = f"the check command {probe.command[:200]!a}"
     elif isinstance(probe, LoadInputs) and (more := [s for s in probe.sources if s not in problem.inputs]):
         strange = f"the inputs {more[0]!a}"
+    elif isinstance(probe, Measure) and probe.postprocess not in ((), problem.postprocess):
+        strange = f"the postprocess {', '.join(probe.postprocess)[:200]!a}"
     else:
         named = _libraries(problem.engine, problem.reference, engine)
         asked = _libraries(getattr(probe, "engine", ""), getattr(probe, "reference", ""))

@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 
 from engines.data.sound import weights_of
+from engines.data.sources import postprocess_script
 from engines.data.store import Store, digest_file
-from engines.probe import AnyProbe, Check, Describe, Import, LoadInputs, Sanitize
+from engines.probe import AnyProbe, Check, Describe, Import, LoadInputs, Measure, Sanitize
 from engines.spec import parse
 
 _DIGEST = "[0-9a-f]{64}"
@@ -85,6 +86,8 @@ def pinned(probe: AnyProbe) -> dict[str, str]:
     named: list[Path] = []
     for spec in filter(None, (getattr(probe, "engine", ""), getattr(probe, "reference", ""))):
         named += [Path(text) for _, value in parse(spec).options for text in value.split("+")]
+    if isinstance(probe, Measure) and (script := postprocess_script(probe.postprocess)):
+        named.append(Path(script))
     if isinstance(probe, Check):
         with contextlib.suppress(ValueError):
             words = shlex.split(probe.command)

@@ -5,21 +5,17 @@ input each, ``NAME=path`` names it), and data loader scripts ``path.py[:function
 """
 
 import contextlib
-import difflib
-import importlib.util
 import itertools
-import sys
-import traceback
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from engines.data import packed, polygraphy
+from engines.data import packed, polygraphy, scripting
 from engines.data.problem import InputProblem
 from engines.data.sources import split_function
+from engines.nearest import nearest
 
 IMAGES = (".png", ".jpg", ".jpeg")
 KINDS = (".json", ".npz", ".npy", ".py", *IMAGES)
@@ -27,8 +23,7 @@ KINDS = (".json", ".npz", ".npy", ".py", *IMAGES)
 _MOST_FEEDS = 1_000
 _MOST_BYTES = 4 << 30
 
-# How a user's script may end, beside returning.
-_SCRIPT_ENDS = (Exception, SystemExit, KeyboardInterrupt)
+_KIND = "data loader"
 
 Array = np.ndarray[Any, Any]
 
@@ -78,11 +73,6 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
         raise InputProblem(
             f"'{file.name}' is not a kind of inputs file that can be read; give one of {', '.join(KINDS)}."
         )
-
-
-def nearest(word: str, words: Iterable[str]) -> str:
-    """The word that is most like ``word``, "" where none is."""
-    return next(iter(difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)), "")
 
 
 def _named(source: str, known: tuple[str, ...]) -> tuple[str, str]:
@@ -135,7 +125,7 @@ def _unread(file: Path, kind: str, error: Exception) -> str:
         )
     if "allow_pickle" in str(error):  # numpy takes whatever it does not know for a pickle
         return f"'{file.name}' cannot be read as {kind}: it is something else. Save it again."
-    return f"'{file.name}' cannot be read as {kind}: {_short(error)} Save it again."
+    return f"'{file.name}' cannot be read as {kind}: {scripting.short(error)} Save it again."
 
 
 def _image(file: Path) -> Array:
@@ -151,50 +141,26 @@ def _image(file: Path) -> Array:
             plain = image if image.mode in ("L", "RGB", "RGBA") else image.convert("RGB")
             pixels = np.asarray(plain, np.uint8)
     except Exception as error:  # every format's reader has its own
-        raise InputProblem(f"'{file.name}' cannot be read as an image: {_short(error)}") from error
+        raise InputProblem(f"'{file.name}' cannot be read as an image: {scripting.short(error)}") from error
     return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
 def _from_script(file: Path, function: str, folder: str) -> Iterator[Given]:
-    """Feeds of a data loader script. Its folder is importable while it runs, and its module is forgotten afterwards. Its code,
-    and nothing else, runs in ``folder``."""
-    name = f"_narrowdown_loader_{uuid.uuid4().hex}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise InputProblem(f"'{file.name}' cannot be loaded as a Python script.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    sys.path.insert(0, str(file.parent))
-    try:
-        try:
-            with contextlib.chdir(folder):
-                spec.loader.exec_module(module)
-        except _SCRIPT_ENDS as error:
-            raise InputProblem(_blame(file, error)) from error
-        loader = getattr(module, function, None)
-        if not callable(loader):
-            there = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-            near = nearest(function, there)
-            raise InputProblem(
-                f"'{file.name}' has no function '{function}'{f': did you mean {near}?' if near else '.'}"
-            )
+    """Feeds of a data loader script."""
+    with scripting.opened(_KIND, file, function, folder) as loader:
         yield from _iterate(file, function, loader, folder)
-    finally:
-        sys.modules.pop(name, None)
-        if str(file.parent) in sys.path:
-            sys.path.remove(str(file.parent))
 
 
 def _iterate(file: Path, function: str, loader: Any, folder: str) -> Iterator[Given]:
     try:
         with contextlib.chdir(folder):
             made = loader()
-    except _SCRIPT_ENDS as error:
-        if isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None:
+    except scripting.ENDS as error:
+        if scripting.refuses(error):
             raise InputProblem(
-                f"{function}() in '{file.name}' must take no arguments ({_short(error)[:-1]})."
+                f"{function}() in '{file.name}' must take no arguments ({scripting.short(error)[:-1]})."
             ) from error
-        raise InputProblem(_blame(file, error)) from error
+        raise InputProblem(scripting.blame(_KIND, file, error)) from error
     try:
         feeds = iter([made] if isinstance(made, Mapping) else made)
     except TypeError:
@@ -211,8 +177,8 @@ def _iterate(file: Path, function: str, loader: Any, folder: str) -> Iterator[Gi
             if not count:
                 raise InputProblem(f"{function}() in '{file.name}' gave no feed at all.") from None
             return
-        except _SCRIPT_ENDS as error:
-            raise InputProblem(_blame(file, error)) from error
+        except scripting.ENDS as error:
+            raise InputProblem(scripting.blame(_KIND, file, error)) from error
         if count == _MOST_FEEDS or size > _MOST_BYTES:
             yield Given(
                 file.name,
@@ -234,30 +200,9 @@ def _as_array(value: Any, name: str, file: Path) -> Array:
     try:
         array = np.asarray(value)
     except Exception as error:
-        raise InputProblem(f"'{name}' from '{file.name}' cannot be turned into an array: {_short(error)}") from error
+        raise InputProblem(
+            f"'{name}' from '{file.name}' cannot be turned into an array: {scripting.short(error)}"
+        ) from error
     if array.dtype == object and not all(isinstance(x, str) for x in array.ravel()):
         raise InputProblem(f"'{name}' from '{file.name}' is not an array of numbers or strings.")
     return array
-
-
-def _blame(file: Path, error: BaseException) -> str:
-    """Where in the script it happened: the deepest frame that lies in it, or the line of a syntax error."""
-    if isinstance(error, SyntaxError):
-        where = f", line {error.lineno}," if error.lineno else ""
-        return f"The data loader '{file.name}'{where} is not Python: {_sentence(error.msg)}"
-    line = None
-    for frame in traceback.extract_tb(error.__traceback__):
-        if Path(frame.filename) == file:
-            line = frame.lineno
-    where = f", line {line}," if line else ""
-    said = f"{type(error).__name__}: {_short(error)}" if str(error) else f"{type(error).__name__}."
-    return f"The data loader '{file.name}'{where} stopped with {said}"
-
-
-def _short(error: BaseException) -> str:
-    return _sentence(str(error) or type(error).__name__)
-
-
-def _sentence(text: str) -> str:
-    text = " ".join(text.split())[:300]
-    return text if text.endswith(".") else f"{text}."

@@ -22,6 +22,7 @@ from engines.data.problem import InputProblem
 from engines.data.store import Damaged, Store, digest_file
 from engines.graph.index import Tensor
 from engines.graph.load import StoredModel, np_dtype
+from engines.nearest import nearest
 from engines.probe import LoadInputs, SampleInfo
 
 __all__ = ["InputProblem", "feed", "load_inputs", "rows"]
@@ -510,5 +511,5 @@ def _listed(names: Any, most: int = 6) -> str:
 
 
 def _did_you_mean(word: str, words: Any) -> str:
-    near = files.nearest(word, words)
+    near = nearest(word, words)
     return f" Did you mean '{near}'?" if near else ""

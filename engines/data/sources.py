@@ -1,4 +1,9 @@
-"""What an inputs source names, by its text alone: ``[NAME=]PATH`` or ``[NAME=]SCRIPT.py:FUNCTION``. Opens nothing."""
+"""What an inputs source names, by its text alone: ``[NAME=]PATH`` or ``[NAME=]SCRIPT.py:FUNCTION``; and what postprocesses
+outputs: ``SCRIPT.py[:FUNCTION]`` or ``[OUTPUT:]top-K[,axis=A]``. Opens nothing."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
 
 
 def split_function(source: str) -> tuple[str, str]:
@@ -18,3 +23,26 @@ def paths(source: str) -> tuple[str, ...]:
 def scripts(source: str) -> tuple[str, ...]:
     """The Python files among them: what would run."""
     return tuple(path for path in paths(source) if path.lower().endswith(".py"))
+
+
+# What a worker says that it does meanwhile, so that its end is not taken for the engine's.
+POSTPROCESSING = "postprocessing the outputs"
+
+
+class TopK(NamedTuple):
+    """The indices of the ``k`` largest values along ``axis``, of one output or (``""``) of all that are not named."""
+
+    output: str
+    k: int
+    axis: int
+
+
+def top_k(text: str) -> TopK | None:
+    """``[OUTPUT:]top-K[,axis=A]``, the last axis where none is told; None for what reads otherwise."""
+    match = re.fullmatch(r"(?:(?P<output>.+):)?top-(?P<k>[1-9]\d{0,8})(?:,axis=(?P<axis>-?\d{1,2}))?", text)
+    return match and TopK(match["output"] or "", int(match["k"]), int(match["axis"] or -1))
+
+
+def postprocess_script(postprocess: Iterable[str]) -> str:
+    """The path of the script among them, "" where there is none."""
+    return next((split_function(text)[0] for text in postprocess if top_k(text) is None), "")

@@ -194,7 +194,8 @@ def widened(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub:
         )
         if seen.status != "ok":
             break
-        broken = {index.by_name[s.name] for r in seen.results for s in (*r.marks, *r.outputs) if s.new_nonfinite}
+        scores = [s for r in seen.results for s in (*r.marks, *r.outputs) if s.new_nonfinite]
+        broken = {index.by_name[s.name] for s in scores if s.name in index.by_name}
         fresh = {
             n
             for n in near

@@ -7,6 +7,7 @@ from typing import Any
 
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_check
+from engines.data.sources import POSTPROCESSING
 from engines.data.sources import scripts as scripts_of
 from engines.nearest import suggestion
 from engines.probe import Measurement, SampleInfo
@@ -43,7 +44,9 @@ def refuse_unmeasured(m: Measurement, samples: Iterable[SampleInfo]) -> None:
     """Raise StepRefused where the whole model could not be judged at all, by no fault of the engine under test: the reference
     does not run it, it does not fit what is installed, or the checker cannot be started."""
     if m.facts.get("started") is False or m.status == "refused":
-        raise StepRefused(m.message, code=_MISSING)
+        raise StepRefused(m.message, code=_BAD_INPUT if m.facts.get("script") else _MISSING)
+    if m.status in ("crash", "timeout", "out-of-memory") and POSTPROCESSING in m.message:
+        raise StepRefused(f"The postprocess script did not come to an end. {m.message} Mend it.", code=_BAD_INPUT)
     if m.status == "reference-failed":
         blind = "while it ran" in m.message and not any(s.id.startswith("real:") for s in samples)
         hint = " The inputs were random ones; if the model needs others, give them with --inputs." if blind else ""

@@ -10,7 +10,7 @@ import msgspec
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import badness, exceed, judge_check, judge_whole, limit, worst
 from engines.compare.tolerance import criterion
-from engines.data.sources import paths
+from engines.data.sources import paths, postprocess_script
 from engines.graph import ranges
 from engines.probe import AnyProbe, Candidate, Check, Import, LoadInputs, Measure, Measurement, SampleInfo, SampleResult
 from engines.steps import intake
@@ -27,7 +27,8 @@ def loaded(ctx: StepContext) -> Sub:
         taken: Measurement = yield Import(path=problem["model"], digest=digests.get(problem["model"], ""))
         if taken.status != "ok":
             raise intake.no_model(taken)
-        intake.refuse_unknown_outputs(problem, taken.facts.get("outputs", ()))
+        if not postprocess_script(problem.get("postprocess", ())):  # which may rename them
+            intake.refuse_unknown_outputs(problem, taken.facts.get("outputs", ()))
         findings = msgspec.structs.replace(
             findings,
             model=taken.facts["model"],
@@ -113,6 +114,7 @@ def measured(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub:
     """
     samples = all_feeds(findings) if runs > 1 else ()
     m: Measurement = yield whole(ctx, findings, samples=samples, runs=runs, exclusive=runs > 1)
+    _bounds_are_used(ctx, m)
     real = tuple(s for s in findings.samples if s.id.startswith("real:"))
     if ctx.check or m.assumed or m.status == "ok" or not real or len(real) == len(findings.samples):
         return findings, m
@@ -120,8 +122,15 @@ def measured(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub:
     alone: Measurement = yield whole(ctx, findings, samples=tuple(s.id for s in real), runs=runs, exclusive=runs > 1)
     if alone.status != "ok":
         return findings, m
+    _bounds_are_used(ctx, alone)
     note = f"The model does not run on the random inputs ({m.message.rstrip('.')}); only the real ones are used."
     return msgspec.structs.replace(findings, samples=real, notes=(*findings.notes, note)), alone
+
+
+def _bounds_are_used(ctx: StepContext, m: Measurement) -> None:
+    """Raise StepRefused for a bound on an output that a postprocess script does not give."""
+    if postprocess_script(ctx.problem.get("postprocess", ())):
+        intake.refuse_unknown_outputs(ctx.problem, dict.fromkeys(s.name for r in m.results for s in r.outputs))
 
 
 def whole(

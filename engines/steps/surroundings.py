@@ -1,4 +1,5 @@
-"""What probes that run the user's own programs are told beside their question: the folder to run in, the files to keep.
+"""What probes that run the user's own programs are told beside their question: the folder to run in, the files to keep, and
+what is done to outputs before they are compared.
 
 A step does not think of these: whatever it asks is completed on its way out. Where files are kept, every distinct check is a
 row of the table ``iterations``, in the order asked: what it was about, its verdict, and what it left behind.
@@ -12,14 +13,16 @@ import msgspec
 from engines.compare.criterion import Verdict
 from engines.compare.judge import judge_check
 from engines.compare.tolerance import criterion
-from engines.probe import AnyProbe, Check, LoadInputs, Measurement
+from engines.data.sources import postprocess_script
+from engines.graph import ranges
+from engines.probe import AnyProbe, Check, LoadInputs, Measure, Measurement
 from engines.steps.base import Finish, Note, StepContext, Steps, StepSpec
 
 TABLE = "iterations"
 
 
 def surrounded(spec: StepSpec[Any]) -> StepSpec[Any]:
-    """The same step, its probes completed from the PROBLEM (``folder``, ``artifacts``)."""
+    """The same step, its probes completed from the PROBLEM (``folder``, ``artifacts``, ``postprocess``)."""
     return msgspec.structs.replace(spec, run=_completed(spec.run))
 
 
@@ -75,4 +78,16 @@ def _complete(probe: AnyProbe, ctx: StepContext) -> AnyProbe:
             return msgspec.structs.replace(probe, folder=folder, artifacts=tuple(kept))
         case LoadInputs():
             return msgspec.structs.replace(probe, folder=folder)
+        case Measure() if probe.effect or probe.candidate.nodes == ranges.ALL:
+            # Where the model's own outputs are compared: no cut without an effect is asked otherwise than ever.
+            return _postprocessed(probe, ctx, folder)
     return probe
+
+
+def _postprocessed(probe: Measure, ctx: StepContext, folder: str) -> Measure:
+    chosen = tuple(ctx.problem.get("postprocess", ()))
+    script = postprocess_script(chosen)
+    digest = str(ctx.problem.get("digests", {}).get(script, ""))
+    if not script:
+        return msgspec.structs.replace(probe, postprocess=chosen) if chosen else probe
+    return msgspec.structs.replace(probe, postprocess=chosen, postprocess_digest=digest, folder=folder)

@@ -5,7 +5,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -13,7 +13,8 @@ import numpy as np
 from engines.backends.base import Built, EngineFault
 from engines.backends.builds import Kept, outside_bytes, shut
 from engines.compare import metrics
-from engines.data import captures, samples, tactic_replay
+from engines.data import captures, postprocess, samples, tactic_replay
+from engines.data.sources import POSTPROCESSING
 from engines.data.store import Store
 from engines.graph import load
 from engines.graph.cut import Cut
@@ -28,6 +29,7 @@ _KEPT_BUILDS = 4
 # Bytes of builds that are kept while another is made. A search asks the same build again at once or not at all, so a large model
 # gains nothing by a second one.
 _HEAVIEST = 128 << 20
+_Pair: TypeAlias = tuple[Array | None, Array]  # what the engine gave, what the reference gave
 _CHUNK = 1 << 20  # elements at a time where float64 copies are made
 
 
@@ -88,7 +90,10 @@ class _Measuring:
         self.notes: list[str] = []
         self.marked_feeds: tuple[int, ...] = ()  # cut tensors that are to be scored as they are fed
         self.marks = self._marks()
-        self.final = decode(probe.effect_on) if probe.effect_on not in ("", ALL) else self.index.outputs
+        some = probe.effect_on not in ("", ALL) and not probe.postprocess  # a script is given all of them
+        self.final = decode(probe.effect_on) if some else self.index.outputs
+        # Inner tensors of a cut are compared as they are.
+        self.finished = probe.candidate.nodes == ALL and set(self.part.judged) == set(self.index.outputs)
         # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no part of the answer.
         self.builds = _builds if probe.runs <= 1 else Kept(_KEPT_BUILDS, _shut, _weigh)
         self.build_seconds = self.run_seconds = 0.0
@@ -212,17 +217,20 @@ class _Measuring:
         self, sample: str, actual: Mapping[int, Array], expected: Mapping[int, Array], feed: Feed
     ) -> list[SampleResult]:
         """One result a row where the sample is a whole feed whose rows can be told apart in all that is judged, else one."""
+        own = {t: (actual.get(t), expected[t]) for t in self.part.judged}
         effect = self._effect(sample, actual) if self.probe.effect and not self.probe.candidate.edits else {}
+        judged = self._postprocessed(own) if self.finished else self._by_name(own)
+        moved = self._postprocessed(effect) if effect else {}
         rows = samples.rows(self.store, self.probe.inputs, sample) if "/" not in sample else 0
-        judged = [expected[t] for t in self.part.judged] + [e for _, e in effect.values()]
-        split = rows if rows > 0 and all(a.ndim and a.shape[0] == rows for a in judged) else 0
+        whole = [e for _, e in (*judged.values(), *moved.values())]
+        split = rows if rows > 0 and all(a.ndim and a.shape[0] == rows for a in whole) else 0
 
-        def scores(pairs: Mapping[int, tuple[Array | None, Array]]) -> list[tuple[Score, ...]]:
+        def scores(pairs: Mapping[str, _Pair]) -> list[tuple[Score, ...]]:
             """By row, the scores of all tensors."""
-            columns = [self._scores(t, a, e, split) for t, (a, e) in pairs.items()]
+            columns = [_scores(name, a, e, split) for name, (a, e) in pairs.items()]
             return [tuple(column[row] for column in columns) for row in range(max(1, split))]
 
-        outputs = scores({t: (actual.get(t), expected[t]) for t in self.part.judged})
+        outputs = scores(judged)
         # What an engine cannot give out (a shape or a boolean, on some) says nothing about the node that made it.
         unseen = [t for t in self.marks if t not in actual]
         if unseen:
@@ -231,8 +239,9 @@ class _Measuring:
                 f"{len(unseen)} tensors could not be observed, '{first}' first: the engine does not give them out."
             )
         given = {t: (feed.arrays[t], feed.exact.get(t, feed.arrays[t])) for t in self.marked_feeds if t in feed.arrays}
-        marks = scores({**{t: (actual[t], expected[t]) for t in self.marks if t in actual}, **given})
-        effects = scores(effect)
+        seen = {t: (actual[t], expected[t]) for t in self.marks if t in actual}
+        marks = scores(self._by_name({**seen, **given}))
+        effects = scores(moved)
         return [
             SampleResult(
                 sample=f"{sample}/{row}" if split else sample,
@@ -245,14 +254,33 @@ class _Measuring:
             for row in range(max(1, split))
         ]
 
-    def _scores(self, tensor: int, actual: Array | None, expected: Array, rows: int) -> list[Score]:
-        """``rows`` scores, or one. What has no rows of its own (a mark) is scored whole for each."""
-        name = self.index.tensors[tensor].name
-        if rows and expected.ndim and expected.shape[0] == rows:
-            return metrics.score_rows(name, actual, expected, rows)
-        return [metrics.score(name, actual, expected)] * max(1, rows)
+    def _by_name(self, pairs: Mapping[int, _Pair]) -> dict[str, _Pair]:
+        return {self.index.tensors[t].name: pair for t, pair in pairs.items()}
 
-    def _effect(self, sample: str, actual: Mapping[int, Array]) -> dict[int, tuple[Array | None, Array]]:
+    def _postprocessed(self, pairs: Mapping[int, _Pair]) -> dict[str, _Pair]:
+        """The model's own outputs (given, expected) as the user wants them compared. Raises ``PostprocessProblem``."""
+        named_pairs = self._by_name(pairs)
+        if not self.probe.postprocess:
+            return named_pairs
+        self.progress(POSTPROCESSING)
+        probe = self.probe
+        expected, actual = (
+            postprocess.applied(
+                probe.postprocess, outputs, runner, folder=probe.folder, digest=probe.postprocess_digest
+            )
+            for runner, outputs in (
+                (probe.reference, {name: e for name, (_, e) in named_pairs.items()}),
+                (probe.engine, {name: a for name, (a, _) in named_pairs.items() if a is not None}),
+            )
+        )
+        if more := [name for name in actual if name not in expected]:
+            raise postprocess.PostprocessProblem(
+                f"The postprocess script gave the output '{more[0]}' for {probe.engine} and not for {probe.reference}; let it "
+                "give the same outputs for both."
+            )
+        return {name: (actual.get(name), value) for name, value in expected.items()}
+
+    def _effect(self, sample: str, actual: Mapping[int, Array]) -> dict[int, _Pair]:
         """The model's outputs O (with, without) the engine's values of what is judged put into the reference run: one run
         of the slice that lies downstream. Empty, with a note, where it cannot be measured."""
         own = {t: actual[t] for t in self.part.judged if t in actual}
@@ -330,6 +358,13 @@ class _Measuring:
             # Choices that are no algorithms have no replay.
             with contextlib.suppress(ValueError):
                 self.artifacts["replay.json"] = self.store.put(tactic_replay.encoded(choices))
+
+
+def _scores(name: str, actual: Array | None, expected: Array, rows: int) -> list[Score]:
+    """``rows`` scores, or one. What has no rows of its own (a mark) is scored whole for each."""
+    if rows and expected.ndim and expected.shape[0] == rows:
+        return metrics.score_rows(name, actual, expected, rows)
+    return [metrics.score(name, actual, expected)] * max(1, rows)
 
 
 def _key(question: tuple[Any, ...], arrays: Mapping[int, Array], constants: Mapping[int, Array]) -> bytes:

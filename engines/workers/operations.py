@@ -15,6 +15,7 @@ from engines.backends import command
 from engines.backends.base import EngineFault, EngineMissing
 from engines.data import captures, polygraphy, samples
 from engines.data.captures import ReferenceFailed
+from engines.data.postprocess import PostprocessProblem
 from engines.data.problem import InputProblem
 from engines.data.store import Damaged, Store
 from engines.graph import load, sanitize
@@ -72,6 +73,8 @@ def _answered(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
         return Measurement(status="unsupported", message=str(error))
     except ReferenceFailed as error:
         return Measurement(status="reference-failed", message=str(error))
+    except PostprocessProblem as error:
+        return Measurement(status="refused", message=str(error), facts={"script": "postprocess"})
     except (ModelProblem, InputProblem) as error:
         return Measurement(status="refused", message=str(error))
     except Damaged as error:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engines.cluster.parcels import Packer, at_home, pinned, place
@@ -69,6 +70,9 @@ def test_scripts_and_libraries_are_pinned_by_what_they_hold(tmp_path: Path) -> N
         model="m", inputs="i", samples=(), engine=f"onnxruntime:custom_ops={library}+/gone.so", reference="onnxruntime"
     )
     assert pinned(measure) == {str(library): digest_file(library)}
+    script = tmp_path / "check.py"
+    post = msgspec.structs.replace(measure, engine="emulate", postprocess=(f"{script}:f",))
+    assert pinned(post) == {str(script): digest_file(script)}
     before = pinned(measure)
     library.write_text("another")
     assert pinned(measure) != before

@@ -25,6 +25,7 @@ BLOCKS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for 
 INLINE = re.findall(r"`((?:narrowdown|polygraphy) [^`]+)`", PAGE)
 TOOLS = ("narrowdown", "polygraphy")
 CHECK = "#!/bin/sh\necho looked > look.txt\n! grep -q ReduceSum polygraphy_debug.onnx\n"
+POST = "def postprocess_outputs(iter_result):\n    return iter_result\n"
 LOADER = "import numpy as np\ndef load_data():\n    yield {'x': np.full((1, 64), 3, np.float32)}\n"
 
 
@@ -70,6 +71,7 @@ def workshop(tmp_path: Path) -> Path:
     (tmp_path / "check.sh").write_text(CHECK)
     (tmp_path / "check.sh").chmod(0o755)
     (tmp_path / "loader.py").write_text(LOADER)
+    (tmp_path / "post.py").write_text(POST)
     for kind, tactic in (("good", 1), ("bad", 2)):
         (tmp_path / "replays" / kind).mkdir(parents=True)
         choice = {"implementation": 1, "tactic": tactic, "inputs": [], "outputs": []}

@@ -104,6 +104,17 @@ def test_no_spelling_of_a_script_gets_past(tmp_path: Path, script: Path) -> None
         assert len(trust.strangers(Problem(model="m", inputs=(source,)), [])) == 1, source
 
 
+def test_a_postprocess_script_is_asked_about_and_top_k_is_not(script: Path) -> None:
+    problem = Problem(model="m", postprocess=(f"{script}:batches",))
+    assert [(item.kind, item.path) for item in trust.strangers(problem, [])] == [("postprocess script", str(script))]
+    assert trust.items(Problem(model="m", postprocess=("y:top-5", "top-1,axis=0"))) == []
+    measure = Measure(model="d", inputs="i", samples=("real:0",), engine="onnxruntime", reference="onnxruntime")
+    named = msgspec.structs.replace(measure, postprocess=problem.postprocess)
+    assert trust.foreign(named, problem) == ""
+    assert trust.foreign(measure, problem) == ""
+    assert "batches" in trust.foreign(named, Problem(model="m"))
+
+
 def test_what_a_problem_does_not_name_is_foreign(script: Path) -> None:
     problem = Problem(model="m", engine="onnxruntime:custom_ops=/a.so", inputs=(str(script),), check="mine {model}")
     measure = Measure(

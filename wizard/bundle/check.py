@@ -41,7 +41,9 @@ def script(culprit: Culprit, asked: Asked) -> str:
 def judged(culprit: Culprit, asked: Asked) -> list[tuple[str, Any]]:
     """The values that decide the verdict."""
     criterion, signature = asked.criterion, culprit.case.signature
-    outputs = (signature.outputs if signature and signature.outputs else ()) or culprit.case.outputs
+    # A postprocess script may have named outputs that the model does not have.
+    signed = [n for n in (signature.outputs if signature else ()) if n in culprit.case.outputs]
+    outputs = signed or culprit.case.outputs
     chosen = runtime(parse(asked.engine), asked.version)
     rows: list[tuple[str, Any]] = [
         ("KIND", signature.kind if signature else "accuracy"),

@@ -236,6 +236,7 @@ _SEVERAL = {
     "--ignore-fail-code": r"\d+",
     "--val-range": r"(.+:)?\[.*\]",
     "--input-shapes": r".+:\[.*\]",
+    "--postprocess": r"(.+:)?top-\d+(,axis=-?\d+)?",
     **dict.fromkeys(("--atol", "--rtol", "--tolerance"), rf"(.+:)?{_NUMBER}"),
 }
 
@@ -420,6 +421,13 @@ def _problem(made: Parser) -> None:
         action="append",
         default=[],
         help="of the metric, for a whole output; default: by the precision",
+    )
+    problem.add_argument(
+        "--postprocess",
+        metavar="SCRIPT.py[:func]|[output:]top-K[,axis=A]",
+        action="append",
+        default=[],
+        help="done to outputs before they are compared: a script, or the indices of the K largest values (repeatable)",
     )
     problem.add_argument("--check", metavar='"CMD"', help="an external checker in place of the comparison")
     problem.add_argument(

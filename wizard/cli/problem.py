@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from engines import options
 from engines.compare.criterion import METRICS
-from engines.data.sources import paths, split_function
+from engines.data.sources import paths, postprocess_script, split_function, top_k
 from engines.data.store import digest_file
 from engines.graph import filekind
 from engines.spec import EngineSpec, parse
@@ -26,6 +26,7 @@ DEBUG_MODEL = (
     "polygraphy_debug.onnx"  # what Polygraphy's reducer calls each candidate: an old one that lies about is not meant
 )
 _INTERPRETERS = ("python", "pypy", "sh", "bash", "dash", "zsh", "ruby", "perl", "node")
+_COMPARED = ("tolerance", "atol", "rtol", "metric", "postprocess")  # options of the comparison
 INPUT_KINDS = (".json", ".npz", ".npy", ".py", ".png", ".jpg", ".jpeg")
 
 
@@ -53,6 +54,9 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     digests = {str(model): digest_file(model)}
     for source in sources:
         digests |= {path: digest_file(Path(path)) for path in paths(source) if Path(path).is_file()}
+    treated = postprocess(arguments.postprocess)
+    if script := postprocess_script(treated):
+        digests |= {script: digest_file(Path(script))}
     engine = engine_under_test(arguments.engine) if arguments.engine else defaults.engine
     reference = engine_spec(arguments.reference, "--reference") if arguments.reference else defaults.reference
     for spec in (parse(engine), parse(reference)):
@@ -73,8 +77,9 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         fail_regex=tuple(regex(text) for text in arguments.fail_regex),
         fail_code=tuple(arguments.fail_code),
         ignore_fail_code=tuple(arguments.ignore_fail_code),
+        postprocess=treated,
         timeout=arguments.timeout,
-        folder=str(Path.cwd()) if check or any(".py" in source for source in sources) else "",
+        folder=str(Path.cwd()) if check or script or any(".py" in source for source in sources) else "",
         artifacts=tuple(artifact(name) for name in getattr(arguments, "artifacts", ())),
         capture_bytes=arguments.capture_bytes or defaults.capture_bytes,
         artifact_bytes=arguments.artifact_bytes or defaults.artifact_bytes,
@@ -85,7 +90,7 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
 
 def _exclusive(arguments: argparse.Namespace) -> None:
     """Raise Refusal for options of which one makes the other mean nothing."""
-    given = {f"--{name}": bool(getattr(arguments, name)) for name in ("tolerance", "atol", "rtol", "metric")}
+    given = {f"--{name}": bool(getattr(arguments, name)) for name in _COMPARED}
     for option, here in given.items():
         if here and arguments.check:
             raise Refusal(
@@ -143,6 +148,30 @@ def input_source(text: str) -> str:
         kinds = ", ".join(INPUT_KINDS)
         raise Refusal(BAD_USAGE, f"'{name}' is not a kind of inputs file that can be read; give one of {kinds}.")
     return f"{path.absolute()}:{function}" if function else str(path.absolute())
+
+
+def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
+    """What is done to outputs before they are compared: one script, its path absolute, or top-K of different outputs. Raises
+    Refusal (exit 2)."""
+    given = tuple(texts)
+    largest = [found for text in given if (found := top_k(text))]
+    _once("--postprocess", ((each.output, each) for each in largest))
+    if len(largest) == len(given):
+        return given
+    if len(given) > 1:
+        raise Refusal(
+            BAD_USAGE, "--postprocess takes one script, or top-K of one output or several: leave the rest out."
+        )
+    name, function = split_function(given[0])
+    path = Path(name).expanduser()
+    if path.suffix != ".py":
+        raise Refusal(
+            BAD_USAGE,
+            f"--postprocess: '{given[0]}' is neither SCRIPT.py[:function] nor [output:]top-K[,axis=A], for example top-5.",
+        )
+    if not path.is_file():
+        raise Refusal(BAD_USAGE, f"There is no postprocess script '{name}'.{_near(path, '*.py')}")
+    return (f"{path.absolute()}:{function}" if function else str(path.absolute()),)
 
 
 def engine_under_test(text: str) -> str:

@@ -185,6 +185,8 @@ def options(problem: Problem) -> tuple[str, ...]:
     for option, limits in (("--atol", problem.atol), ("--rtol", problem.rtol), ("--tolerance", problem.tolerance)):
         for name, limit in limits.items():
             words += [option, f"{name}:{limit:g}" if name else f"{limit:g}"]
+    for text in problem.postprocess:
+        words += ["--postprocess", text]
     words += ["--check", problem.check] if problem.check else []
     for regex in problem.fail_regex:
         words += ["--fail-regex", regex]

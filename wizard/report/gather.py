@@ -88,7 +88,7 @@ def gather(
         explanation=str(reproduced.get("message") or ""),
         spread=_spread(state),
         depth=depth(state, table, criterion.tolerance if criterion else 0.0),
-        notes=(*findings.notes, *journalled(state, flow), *_lost(state)),
+        notes=(*findings.notes, *journalled(state, flow), *_lost(state), *_postprocessed(problem)),
         commands=_by_hand(state, problem, first) if first else (),
         seconds=sum(visit.seconds for visit in state.route),
         probes=sum(visit.probes for visit in state.route),
@@ -356,6 +356,17 @@ def _lost(state: State) -> tuple[str, ...]:
         if death.key:
             said.append(f"One probe{f' of {visit.step}' if visit else ''} cost its worker: {death.detail}")
     return tuple(said)
+
+
+def _postprocessed(problem: Problem) -> tuple[str, ...]:
+    """What was compared, where it is not the outputs as they are."""
+    if not problem.postprocess:
+        return ()
+    what = ", ".join(problem.postprocess)
+    return (
+        f"The model's outputs were compared after --postprocess {what}. A smaller case, its check and its commands compare what "
+        "they give as it is.",
+    )
 
 
 def _spread(state: State) -> str:

@@ -100,7 +100,7 @@ def build(answers: Answers, base: Problem | None = None) -> Problem:
     path = model(answers.model)
     sources = inputs(answers.inputs)
     digests = {path: digest_file(Path(path))}
-    for source in sources:
+    for source in (*sources, *(base.postprocess if base else ())):
         digests |= {path: digest_file(Path(path)) for path in paths(source) if Path(path).is_file()}
     return msgspec.structs.replace(
         base or Problem(model=path),

@@ -506,3 +506,58 @@ def test_any_part_of_magika_run_on_the_reference_is_exact(magika) -> None:
         inside = range(start, min(count, start + 14))
         result = only(magika.measure(EXACT, magika.nodes(*inside), samples=("real:0/4",), effect=True))
         assert all(s.equal for s in (*result.outputs, *result.effect)), start
+
+
+# -- what is done to outputs before they are scored
+
+
+def two_outputs(small):
+    """y = x * 1000 (rounded in FP16), z = -y."""
+    nodes = [helper.make_node("Mul", ["x", "gain"], ["y"]), helper.make_node("Neg", ["y"], ["z"])]
+    x = np.random.default_rng(0).uniform(0.1, 1.7, (3, 8)).astype(np.float32)
+    return small(nodes, {"x": x}, {"y": [3, 8], "z": [3, 8]}, {"gain": np.float32([1000])})
+
+
+def test_the_whole_model_is_scored_after_the_script(small, tmp_path) -> None:
+    session = two_outputs(small)
+    (tmp_path / "post.py").write_text("def postprocess_outputs(r):\n    return {'sum': r['y'] + r['z'], 'y': r['y']}\n")
+    raw = session.ok(session.probe(EMULATE)).results[0]
+    assert not any(s.equal for s in raw.outputs)
+    probe = session.probe(EMULATE, postprocess=(str(tmp_path / "post.py"),))
+    made = {s.name: s for s in session.ok(probe).results[0].outputs}
+    assert made["sum"].equal
+    assert made["y"] == next(s for s in raw.outputs if s.name == "y")
+
+
+def test_of_a_part_only_the_effect_is_postprocessed(small, tmp_path) -> None:
+    session = two_outputs(small)
+    (tmp_path / "post.py").write_text("def postprocess_outputs(r):\n    return {'sum': r['y'] + r['z']}\n")
+    post = (str(tmp_path / "post.py"),)
+    mul = session.nodes(*session.by_op("Mul"))
+    plain = session.ok(session.probe(EMULATE, mul, effect=True)).results[0]
+    watched = ranges.encode([session.index.by_name["y"]])
+    made = session.ok(session.probe(EMULATE, mul, effect=True, effect_on=watched, postprocess=post)).results[0]
+    assert made.outputs == plain.outputs
+    assert [s.name for s in plain.effect] == ["y", "z"]
+    assert [(s.name, s.equal) for s in made.effect] == [("sum", True)], "the script is given all outputs"
+
+
+def test_rows_are_told_apart_by_what_is_compared(small) -> None:
+    session = two_outputs(small)
+    m = session.run(session.probe(EMULATE, postprocess=("top-1",)))
+    assert [r.sample for r in m.results] == [r.sample for r in session.run(session.probe(EMULATE)).results]
+    flat = session.run(session.probe(EMULATE, postprocess=("top-1,axis=0",)))
+    assert [r.sample for r in flat.results] == ["real:0"]
+    assert flat.results[0].outputs[0].shape == (1, 8)
+
+
+def test_outputs_for_one_side_only_are_refused(small, tmp_path) -> None:
+    session = two_outputs(small)
+    (tmp_path / "post.py").write_text(
+        "def postprocess_outputs(r):\n    return {r.runner_name.partition(':')[0]: r['y']}\n"
+    )
+    m = session.run(session.probe(EMULATE, postprocess=(str(tmp_path / "post.py"),)))
+    assert (m.status, m.facts) == ("refused", {"script": "postprocess"})
+    assert m.message.startswith(
+        "The postprocess script gave the output 'emulate' for emulate:precision=fp16 and not for"
+    )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
@@ -170,6 +171,15 @@ def test_names_that_hold_anything(tmp_path: Path) -> None:
     assert told.returncode == 1, told.stdout + told.stderr
     assert "\x1b" not in told.stdout
     assert (tmp_path / "check.py").read_text().isascii()
+
+
+def test_outputs_that_only_a_postprocess_script_names(tmp_path: Path) -> None:
+    """The case is the whole model, its failure that of an output which the model does not have."""
+    signed = culprit(outputs=("score",))
+    whole = msgspec.structs.replace(signed, case=msgspec.structs.replace(signed.case, outputs=("y",)))
+    done = run(case(tmp_path, asked(), of=whole))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "'y'" in done.stdout
 
 
 def test_old_pythons_can_read_it() -> None:

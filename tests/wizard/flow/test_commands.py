@@ -115,6 +115,8 @@ def test_the_problem_as_options() -> None:
     assert words[:4] == ("--engine", "tensorrt:precision=fp16", "--inputs", "/m/in.json")
     assert words[words.index("--input-shapes") :][:2] == ("--input-shapes", "x:[1,3]")
     assert options(Problem(model="m")) == ("--engine", "onnxruntime:optimization=all")
+    post = options(Problem(model="m", postprocess=("y:top-5,axis=1", "top-1")))
+    assert post[2:] == ("--postprocess", "y:top-5,axis=1", "--postprocess", "top-1")
 
 
 def test_only_the_installed_version_of_a_tool_is_shown() -> None:

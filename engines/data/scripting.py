@@ -1,0 +1,77 @@
+"""A function of a user's Python script: found, run in the folder that the user chose, and blamed by line where it stops."""
+
+import contextlib
+import importlib.util
+import sys
+import traceback
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from engines.data.problem import InputProblem
+from engines.nearest import nearest
+
+# How a user's script may end, beside returning.
+ENDS = (Exception, SystemExit, KeyboardInterrupt)
+
+
+@contextlib.contextmanager
+def opened(kind: str, file: Path, function: str, folder: str) -> Iterator[Any]:
+    """What ``file`` calls ``function``, which can be called. Its folder is importable meanwhile, and its module is forgotten
+    afterwards. Its code, and nothing else, runs in ``folder``. ``kind``: for people, ``data loader``. Raises ``InputProblem``."""
+    name = f"_narrowdown_script_{uuid.uuid4().hex}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise InputProblem(f"'{file.name}' cannot be loaded as a Python script.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(file.parent))
+    try:
+        try:
+            with contextlib.chdir(folder):
+                spec.loader.exec_module(module)
+        except ENDS as error:
+            raise InputProblem(blame(kind, file, error)) from error
+        found = getattr(module, function, None)
+        if not callable(found):
+            there = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+            near = nearest(function, there)
+            raise InputProblem(
+                f"'{file.name}' has no function '{function}'{f': did you mean {near}?' if near else '.'}"
+            )
+        yield found
+    finally:
+        sys.modules.pop(name, None)
+        if str(file.parent) in sys.path:
+            sys.path.remove(str(file.parent))
+
+
+def refuses(error: BaseException) -> bool:
+    """Whether the function never began: it does not take what it was called with."""
+    return isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None
+
+
+def blame(kind: str, file: Path, error: BaseException) -> str:
+    """Where in the script it happened: the deepest frame that lies in it, or the line of a syntax error."""
+    if isinstance(error, SyntaxError):
+        where = f", line {error.lineno}," if error.lineno else ""
+        return f"The {kind} '{file.name}'{where} is not Python: {sentence(error.msg)}"
+    line = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if Path(frame.filename) == file:
+            line = frame.lineno
+    where = f", line {line}," if line else ""
+    said = f"{type(error).__name__}: {short(error)}" if str(error) else f"{type(error).__name__}."
+    return f"The {kind} '{file.name}'{where} stopped with {said}"
+
+
+def short(error: BaseException) -> str:
+    """What an error says, as one sentence of one line."""
+    return sentence(str(error) or type(error).__name__)
+
+
+def sentence(text: str) -> str:
+    """The text as one line that ends in a full stop, at most 300 characters of it."""
+    text = " ".join(text.split())[:300]
+    return text if text.endswith(".") else f"{text}."
