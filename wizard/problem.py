@@ -27,7 +27,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     fail_regex: tuple[str, ...] = ()
     fail_code: tuple[int, ...] = ()
     ignore_fail_code: tuple[int, ...] = ()
-    postprocess: tuple[str, ...] = ()  # SCRIPT.py[:FUNCTION], its path absolute, or several [OUTPUT:]top-K[,axis=A]
+    postprocess: tuple[str, ...] = ()  # `SCRIPT.py:FUNCTION`, its path absolute, or several `[OUTPUT:]top-K[,axis=A]`
     timeout: float = 0.0
     folder: str = ""
     artifacts: tuple[str, ...] = ()

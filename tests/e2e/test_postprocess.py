@@ -93,12 +93,13 @@ def test_the_same_arrays_as_polygraphy(theirs, ours, model, tmp_path, monkeypatc
 def test_raw_outputs_differ_and_their_order_does_not(model, narrowdown) -> None:
     raw = narrowdown("step", "compare", model, *STRICT, "--json")
     assert raw.json()["verdict"] == "fails", raw.err
-    for chosen in (("post.py",), ("top-3",), ("y:top-1", "top-2,axis=1")):
+    for chosen in (("post.py",), ("y:top-1", "top-2,axis=1")):
         said = narrowdown("step", "compare", model, *STRICT, "--postprocess", *chosen, "--json")
         assert said.json()["verdict"] == "passes", (chosen, said.out, said.err)
         assert said.json()["error"] == 0
 
 
+@pytest.mark.slow
 def test_a_failure_of_what_the_script_names_is_narrowed_down(narrowdown, tmp_path) -> None:
     """The output that fails is none of the model's own; the same part is found; report, bundle and replay work."""
     (tmp_path / "post.py").write_text("def renamed(r):\n    return {'score': r['y'] * 2, 'rest': r['z']}\n")
@@ -139,11 +140,10 @@ def test_a_strangers_script_is_not_run(model, narrowdown, tmp_path, surroundings
     assert (tmp_path / "ran").exists()
     (tmp_path / "ran").unlink()
     shutil.rmtree(Path(surroundings["XDG_STATE_HOME"]))  # now it is somebody else's
-    for words in (("resume", "s"), ("replay", "s")):
-        refused = narrowdown(*words)
-        assert refused.code == 3, refused.out + refused.err
-        assert "postprocess script" in refused.err
-        assert not (tmp_path / "ran").exists()
+    refused = narrowdown("replay", "s")
+    assert refused.code == 3, refused.out + refused.err
+    assert "postprocess script" in refused.err
+    assert not (tmp_path / "ran").exists()
     agreed = narrowdown("replay", "s", "--yes-run-scripts", "all")
     assert agreed.code == 0, agreed.out + agreed.err
     assert (tmp_path / "ran").exists()
@@ -166,9 +166,9 @@ def test_words_that_are_refused(words, said, model, inside) -> None:
     assert said in ran.err
 
 
-def test_a_bound_on_what_is_not_given_is_refused(model, inside, narrowdown) -> None:
+def test_a_bound_on_what_is_not_given_is_refused(model, narrowdown) -> None:
     words = ("step", "compare", model, "--engine", FP16, "--inputs", "in.npz", "--postprocess", "post.py:Clipped")
-    ran = narrowdown(*words, "--tolerance", "y:1e-7")
+    ran = narrowdown(*words, "--tolerance", "clipped:1", "--tolerance", "y:1e-7")
     assert ran.code == 2
     assert "no output 'y'" in ran.err + ran.out
-    assert narrowdown(*words, "--tolerance", "clipped:1", "--json").json()["verdict"] == "passes"
+    assert "It has 'clipped'" in ran.err + ran.out
