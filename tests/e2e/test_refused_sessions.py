@@ -284,8 +284,8 @@ def test_a_disk_that_is_too_small_for_the_next_step(tmp_path: Path, surroundings
     disk.mkdir()
     words = f'--session "{disk}/s" --display none --engine fake:fault=wrong,size=1'
     (tmp_path / "walk.sh").write_text(
-        f'mount -o remount,size=9m "{disk}"\n'
-        f'dd if=/dev/zero of="{disk}/ballast" bs=1k count=7300 2>/dev/null\n'
+        f'mount -o remount,size=12m "{disk}"\n'
+        f'dd if=/dev/zero of="{disk}/ballast" bs=1k count=10372 2>/dev/null\n'
         f'"{SCRIPT}" run "{model}" {words} 2>"{said}"; echo $?\n'
         f'"{SCRIPT}" resume "{disk}/s" --display none 2>>"{said}"; echo $?\n'
         f'rm "{disk}/ballast"\n'
