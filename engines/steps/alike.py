@@ -44,9 +44,7 @@ def alike(ask: Inquiry, first: Culprit, beyond: str, *, room: int, shrink_probes
     node = next((n for n in inside if ask.names([n])[0] == beyond), None)
     if node is None:
         return Alike()
-    everywhere: tuple[Place, ...] = yield from foretold(ask)
-    op = ask.index.nodes[node].op
-    places = tuple(p for p in everywhere if ask.index.nodes[p.node].op == op)
+    places: tuple[Place, ...] = yield from foretold(ask, ask.index.nodes[node].op)
     cured = {*inside, *ranges.decode(ask.findings.keep)}
     own = {n for p in places if p.node in inside for n in p.keep} - set(ranges.decode(first.keep))
     found: list[Another] = []
