@@ -168,9 +168,11 @@ def confirm(ctx: StepContext, size: Size) -> Plan:
     again = _part(ctx, params.repeats - min(params.repeats, max(0, verified - 1)) + 1, ahead=False)
     cured: tuple[Work, ...] = () if ctx.check else (_one(ctx, 2), _all(ctx, real=True), _one(ctx))
     signature = ctx.findings.round_signature or ctx.findings.signature
-    if cured and signature is not None and signature.nonfinite and ctx.can("keep"):
-        # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at.
-        cured = (*cured, _all(ctx, probes=2, real=True), Work("watched", 2, _row(ctx)))
+    overflows = (signature is not None and signature.nonfinite) or any(s.nonfinite for s in ctx.findings.suspects[:1])
+    if cured and overflows and ctx.can("keep"):
+        # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at; the reference is asked
+        # who else goes as far, and who reads that.
+        cured = (*cured, _all(ctx, probes=4, real=True), Work("watched", 2, _row(ctx)))
     alike = _alike(ctx, size)
     if cured and alike and ctx.can("keep"):
         cured = (*cured, _effect(ctx, alike), _part(ctx, PLACE * alike, ahead=False))
