@@ -25,11 +25,11 @@ RECENT = 8  # probes of a kind that its price is taken from: a machine is busier
 SCORED = 1.25  # times its build and its runs that a probe takes, with scores and messages
 LINE = 8 << 10  # bytes that a probe leaves in the journal, in its log and among the artifacts
 # Where none of a kind has been measured: about so many times what the first of these takes that was, one row at a time. Seen on
-# magika, sort, shapes, a quantized network and ResNet-50, beside the whole model: watched 2 to 4, alone 2 to 5, a part 0.1 to
+# magika, sort, shapes, a quantized network and ResNet-50, beside the whole model: watched 2 to 6, alone 2 to 8, a part 0.1 to
 # 0.4, an effect 0.2 to 0.7, other 0.3 to 4.
 BESIDE: Mapping[Kind, tuple[tuple[Kind, float], ...]] = {
-    "watched": (("whole", 3.0),),
-    "alone": (("watched", 1.2), ("whole", 3.0)),
+    "watched": (("whole", 4.0),),
+    "alone": (("watched", 1.5), ("whole", 4.5)),
     "part": (("effect", 0.4), ("whole", 0.2)),
     "effect": (("part", 2.5), ("whole", 0.4)),
     "control": (("whole", 1.0),),
