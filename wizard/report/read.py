@@ -27,7 +27,7 @@ class Reading(msgspec.Struct, frozen=True):
         """The rows of a step's table; none where its artifact is gone."""
         try:
             rows: Any = msgspec.json.decode(Store(self.folder).get(digest))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return []
         return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
@@ -35,7 +35,7 @@ class Reading(msgspec.Struct, frozen=True):
         """The index of a model; None where its artifact is gone."""
         try:
             return msgspec.json.decode(Store(self.folder).get(digest), type=GraphIndex)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
 
     def report(self) -> Report:

@@ -58,7 +58,7 @@ def write(folder: Path, snapshot: Snapshot) -> None:
 
 def read(folder: Path) -> dict[str, Any] | None:
     """The latest snapshot as plain data; None where there is none."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         found: dict[str, Any] = msgspec.json.decode((folder / NAME).read_bytes(), type=dict[str, Any])
         return found
     return None

@@ -196,6 +196,8 @@ def _described(folder: Path) -> Description:
             raise NewerSession(path, head["format"], FORMAT)
         about = msgspec.json.decode(data, type=Description)
         why = "" if about.crc in ("", checksum(head)) else "its checksum does not match"
+    except RecursionError:
+        why = "it is nested too deeply"
     except ValueError as error:
         why = str(error)
     if why:

@@ -71,7 +71,7 @@ def decode(line: bytes, number: int, path: Path) -> AnyEvent:
         if head.v > VERSION:
             raise NewerSession(path, head.v, VERSION)
         return _decoder.decode(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DamagedJournal(path, number, f"it is no event that this version knows ({error})") from None
 
 
@@ -134,7 +134,7 @@ def resolve(event: AnyEvent, store: Store) -> AnyEvent:
         return event
     try:
         fields = {name: msgspec.json.decode(store.get(digest)) for name, digest in event.blobs.items()}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LostPart(f"A part of event {event.seq} is gone or damaged: {error}. {MENDING}") from None
     return msgspec.structs.replace(event, **fields, blobs={})
 

@@ -91,6 +91,6 @@ def _try(fd: int, folder: Path, kind: int = fcntl.LOCK_EX) -> bool:
 
 
 def _read(folder: Path) -> Holder | None:
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         return msgspec.json.decode((folder / NAME).read_bytes(), type=Holder)
     return None

@@ -15,6 +15,7 @@ import pytest
 from engines.probe import Measurement
 from wizard.flow.load import load
 from wizard.problem import Problem
+from wizard.runner import progress
 from wizard.session import events as e
 from wizard.session import folder, lock
 from wizard.session.journal import NAME, Journal, read
@@ -249,3 +250,14 @@ def test_a_clock_that_jumps_back_changes_no_order(tmp_path):
     assert [(event.seq, event.text) for event in events] == [(1, "a"), (2, "b"), (3, "c")]
     assert [note.text for note in fold(events).notes] == ["a", "b", "c"]
     assert Journal(tmp_path / NAME, clock=lambda: 1.0).append(e.NoteAdded(text="d")).seq == 4
+
+
+def test_what_is_nested_too_deeply_is_one_sentence(home):
+    """A stranger's file: 20,000 objects in one another are no error of ours."""
+    path = folder.create(PROBLEM, FLOW)
+    nested = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
+    (path / progress.NAME).write_bytes(nested)
+    assert progress.read(path) is None
+    (path / folder.DESCRIPTION).write_bytes(nested)
+    with pytest.raises(SessionProblem, match=r"session\.json is damaged: it is nested too deeply"):
+        folder.describe(path)
