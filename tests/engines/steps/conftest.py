@@ -26,15 +26,26 @@ class Walk(msgspec.Struct):
     notes: list[Note]
 
 
-@pytest.fixture
-def answers() -> Any:
-    """The module of invented answers beside this file."""
-    spec = importlib.util.spec_from_file_location("step_answers", Path(__file__).with_name("answers.py"))
+def _module(path: Path) -> Any:
+    """A module that is no package's."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def answers() -> Any:
+    """The module of invented answers beside this file."""
+    return _module(Path(__file__).with_name("answers.py"))
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Any:
+    """The models that whole sessions are tested with."""
+    return _module(Path(__file__).parents[2] / "e2e" / "tiny.py")
 
 
 @pytest.fixture(name="walk")

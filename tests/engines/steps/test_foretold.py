@@ -1,8 +1,6 @@
 """Where the reference foretells a fault that was found at one node."""
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -15,20 +13,10 @@ from engines.probe import Candidate, Describe, Measure, Measurement, Score
 from engines.steps.base import Described
 
 
-def _tiny() -> ModuleType:
-    """The module that whole sessions take their models from."""
-    spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[2] / "e2e" / "tiny.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def norms(folder: Path, gains: list[float]) -> tuple[Path, Path]:
+def norms(tiny: Any, folder: Path, gains: list[float]) -> tuple[Path, Path]:
     """(model, inputs) of one layer norm a gain, side by side; from a gain of 300 on the square overflows in FP16, at 30 it
     does not."""
-    node, tiny = helper.make_node, _tiny()
+    node = helper.make_node
     nodes, constants = [], {"two": np.float32(2), "tiny": np.float32(1e-5)}
     for k, gain in enumerate(gains):
         constants[f"gain{k}"] = np.float32(gain)
@@ -46,11 +34,11 @@ def norms(folder: Path, gains: list[float]) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def opened(open_model: Any, tmp_path: Path) -> Any:
+def opened(open_model: Any, tiny: Any, tmp_path: Path) -> Any:
     """``opened(gains)``: such a model on an FP16 emulation, its first norm found and cut out."""
 
     def opened(gains: list[float]) -> Any:
-        model, inputs = norms(tmp_path, gains)
+        model, inputs = norms(tiny, tmp_path, gains)
         s = open_model(model, "emulate:precision=fp16", (inputs,))
         for name in ("compare", "layerwise", "extract"):
             s.step(name)
@@ -138,9 +126,11 @@ def test_a_reference_that_does_not_answer_foretells_nothing(opened: Any) -> None
     assert (outcome.alike, outcome.culprits, outcome.patched_fails) == (0, 1, True)
 
 
-def test_a_search_for_precision_alone_begins_where_the_reference_says(open_model: Any, tmp_path: Path) -> None:
+def test_a_search_for_precision_alone_begins_where_the_reference_says(
+    open_model: Any, tiny: Any, tmp_path: Path
+) -> None:
     """No step has accused anybody: the first set that is tried is what the storage type cannot hold, and it is enough."""
-    model, inputs = norms(tmp_path, [300, 30, 400, 500])
+    model, inputs = norms(tiny, tmp_path, [300, 30, 400, 500])
     s = open_model(model, "emulate:precision=fp16", (inputs,))
     done = s.step("precision")
     assert done.finish.outcome.outcome == "found"
@@ -174,9 +164,9 @@ def test_the_nodes_behind_a_culprit_of_several_nodes_are_kept_too(opened: Any) -
     assert not done.finish.outcome.patched_fails
 
 
-def test_what_the_engine_made_of_the_set_and_how_long_a_run_takes(open_model: Any, tmp_path: Path) -> None:
+def test_what_the_engine_made_of_the_set_and_how_long_a_run_takes(open_model: Any, tiny: Any, tmp_path: Path) -> None:
     """An engine that tells, as TensorRT does where nodes are typed weakly; and one whose times mean something."""
-    model, inputs = norms(tmp_path, [300, 30])
+    model, inputs = norms(tiny, tmp_path, [300, 30])
     s = open_model(model, "emulate:precision=fp16", (inputs,))
     s.info = s.info | {"capabilities": s.info["capabilities"] | {"latency": {"present": True, "reason": ""}}}
     real = s.ask
@@ -196,10 +186,10 @@ def test_what_the_engine_made_of_the_set_and_how_long_a_run_takes(open_model: An
 
 
 def test_a_suspect_that_is_right_alone_gives_way_to_what_the_reference_foretells(
-    open_model: Any, tmp_path: Path
+    open_model: Any, tiny: Any, tmp_path: Path
 ) -> None:
     """Layerwise accuses a node that computes rightly by itself: the overflow is cut out instead."""
-    model, inputs = norms(tmp_path, [30, 300])
+    model, inputs = norms(tiny, tmp_path, [30, 300])
     s = open_model(model, "emulate:precision=fp16", (inputs,))
     for name in ("compare", "layerwise"):
         s.step(name)

@@ -1,6 +1,5 @@
 """Failures that hide when they are watched, that no single node makes, and that only a hint for the whole model cures."""
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,6 @@ from engines.steps.layerwise import PARTS, _is_spread
 
 Open = Callable[..., Any]
 LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01)
-
-
-@pytest.fixture(scope="module")
-def tiny() -> Any:
-    """The models that whole sessions are tested with."""
-    spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[2] / "e2e" / "tiny.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 # -- marking cures it

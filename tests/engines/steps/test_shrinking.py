@@ -1,6 +1,5 @@
 """What is left of a case is made simple, and goes on failing like itself."""
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,6 @@ from onnx import TensorProto, helper
 from engines.steps.base import Described
 
 Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def tiny() -> Any:
-    spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[2] / "e2e" / "tiny.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def loud(folder: Path, tiny: Any, rows: int | str = 4) -> tuple[Path, Path]:
