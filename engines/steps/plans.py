@@ -30,13 +30,11 @@ from engines.steps.workaround import SPREAD_BUDGET, WorkaroundParams
 TABLE = 1 << 10  # bytes of one tensor's scores
 PLACE = 14  # probes that each further place of the same overflow takes to become a case
 CASE = 4  # nodes that a case holds at most, as a rule
-AHEAD = (
-    128 << 20
-)  # bytes of reference values that are captured unasked: of a feed, and of its worst row (engines.data.captures)
+# Bytes of reference values that are captured unasked: of a feed, and of its worst row (engines.data.captures).
+AHEAD = 128 << 20
 FOLDED = 256 << 20  # bytes of constants that sanitizing makes at most (engines.graph.sanitize)
-JUDGED = (
-    2 << 30
-)  # bytes of float64 weights up to which the reference is held against float64 (engines.backends.reference)
+# Bytes of float64 weights up to which the reference is held against float64 (engines.backends.reference).
+JUDGED = 2 << 30
 SHRINKS = 7  # edits that are tried on what is left of a case
 GROWN = 6  # probes for each node of a group: it is grown first, then each of its nodes is left out
 LARGER = 3.0  # times that a part of several nodes takes what a node alone does

@@ -57,9 +57,7 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
         )
     ask: Inquiry = yield from inquiry(ctx, findings)
     kept: Kept = yield from keep_higher(ask, params)
-    workaround: Workaround | None = None
-    if kept.outcome == "found":
-        workaround = yield from as_workaround(ask, kept)
+    workaround: Workaround | None = yield from as_workaround(ask, kept)
     outcome = PrecisionOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]
         keep=len(kept.keep),
@@ -300,7 +298,9 @@ def _likely_last(nodes: Sequence[int], likely: Sequence[int]) -> tuple[int, ...]
 
 
 def as_workaround(ask: Inquiry, kept: Kept) -> Sub:
-    """The set as a Workaround, with what it costs."""
+    """The set as a Workaround, with what it costs; None where none was found."""
+    if kept.outcome != "found":
+        return None
     slower: str = yield from latency(ask, keep=kept.keep)
     return Workaround(
         kind="precision",

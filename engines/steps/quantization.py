@@ -57,9 +57,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     rows: tuple[Ranked, ...] = yield from rank(ask, found, params.batch_bytes, params.most_effects)
     # Where nothing fails this costs nothing more: the whole model was measured already.
     kept: Kept = yield from keep_higher(ask, _search(params), tries=prefixes(rows))
-    workaround: Workaround | None = None
-    if kept.outcome == "found":
-        workaround = yield from as_workaround(ask, kept)
+    workaround: Workaround | None = yield from as_workaround(ask, kept)
     lowest = rows[0]
     outcome = QuantizationOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]

@@ -51,8 +51,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     if chosen is None and (ctx.can("keep") or leavable(ask.index)) and not ctx.check:
         kept: Kept = yield from _kept(ask, params)
         message, files = say(ask, kept), kept.files
-        if kept.outcome == "found":
-            chosen = yield from as_workaround(ask, kept)
+        chosen = yield from as_workaround(ask, kept)
     elif chosen is None and (reason := ctx.reason("keep")):
         message = f"{message} Keeping nodes in higher precision: {reason}"
     if tried:
