@@ -6,16 +6,19 @@ from typing import Any
 
 import msgspec
 
+from engines.asking import Note, StepContext, Sub
 from engines.compare.criterion import Criterion
 from engines.compare.judge import badness, judge_check, judge_whole, limit, margin, worst
+from engines.findings import Findings
 from engines.probe import HUGE, Measurement, SampleResult
+from engines.search.looks import Looks, look_again
+from engines.search.statistics import interval, ruled_out, settling
+from engines.search.whole import fed, lock, whole
 from engines.spec import of_the_same, parse, unquantized
-from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
+from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.intake import refuse_unmeasured
-from engines.steps.looks import Looks, look_again
 from engines.steps.outcome import CompareOutcome
-from engines.steps.prepare import fed, loaded, lock, measured, whole
-from engines.steps.statistics import interval, ruled_out, settling
+from engines.steps.prepare import loaded, measured
 
 # The reference is suspect when it is off by more than this part of the tolerance (and nearer to fault than the engine).
 SUSPECT = 0.1

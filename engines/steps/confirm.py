@@ -4,19 +4,22 @@ from typing import Any, Literal
 
 import msgspec
 
+from engines.asking import Note, StepContext, StepRefused, Sub
 from engines.compare.judge import exceed, judge_whole, worst, worst_run
+from engines.findings import Case, Culprit, Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Measurement
-from engines.steps.alike import Alike, alike, said, wider
-from engines.steps.alike import culprits as alike_culprits
-from engines.steps.base import Case, Culprit, Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub
-from engines.steps.fresh import Seen, again, looked
-from engines.steps.inquiry import Inquiry, inquiry
+from engines.search.alike import Alike, alike, said, wider
+from engines.search.alike import culprits as alike_culprits
+from engines.search.fresh import Seen, again, looked
+from engines.search.inquiry import Inquiry, inquiry
+from engines.search.statistics import interval
+from engines.search.whole import all_feeds, fed, sign
+from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.outcome import ConfirmOutcome
-from engines.steps.prepare import all_feeds, fed, prepared, sign
+from engines.steps.prepare import prepared
 from engines.steps.reduce import Reduced, ReduceParams, reduction
-from engines.steps.statistics import interval
 
 # A tensor that loses this part of itself when it is stored cannot be fed: rounding alone costs BF16 0.004, FP8 0.06.
 LOST = 0.1

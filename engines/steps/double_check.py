@@ -2,7 +2,9 @@
 
 import msgspec
 
-from engines.steps.base import Findings, Finish, StepContext, Steps, StepSpec
+from engines.asking import StepContext
+from engines.findings import Findings
+from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.outcome import DoubleCheckOutcome
 from engines.steps.prepare import prepared
 

@@ -4,18 +4,21 @@ from collections.abc import Iterable
 
 import msgspec
 
+from engines.asking import Note, StepContext, Sub
 from engines.compare.criterion import Verdict
+from engines.findings import Case, Suspect
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE
-from engines.steps.base import Case, Finish, Note, StepContext, Steps, StepSpec, Sub, Suspect
-from engines.steps.foretold import Place, foretold
-from engines.steps.inquiry import Inquiry, inquiry
+from engines.search.foretold import Place, foretold
+from engines.search.inquiry import Inquiry, inquiry
+from engines.search.search import NodeIds, Trials, minimise, one_minimal
+from engines.search.settle import settle
+from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.layerwise import layerwise
 from engines.steps.outcome import ExtractOutcome
 from engines.steps.prepare import prepared
-from engines.steps.reduce import ReduceParams, left_whole, settle
-from engines.steps.search import NodeIds, Trials, minimise, one_minimal
+from engines.steps.reduce import left_whole
 
 
 class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +62,7 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         )
     trials, nodes, grown = found
     minimal = yield from one_minimal(trials, nodes)
-    case, files, _ = yield from settle(trials.ask, trials, nodes, minimal, ReduceParams(verify=params.verify))
+    case, files, _ = yield from settle(trials.ask, trials, nodes, minimal, verify=params.verify)
     case = msgspec.structs.replace(case, found_by="extract")
     return Finish(
         _outcome(case, grown, ask, instead),

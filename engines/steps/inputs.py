@@ -2,13 +2,16 @@
 
 import msgspec
 
+from engines.asking import StepContext
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_whole, worst
+from engines.compare.say import off_by
+from engines.findings import Findings
 from engines.probe import Measurement, SampleResult
-from engines.steps.base import Findings, Finish, StepContext, Steps, StepSpec
+from engines.search.whole import whole
+from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.outcome import InputsOutcome
-from engines.steps.prepare import prepared, whole
-from engines.steps.words import off_by
+from engines.steps.prepare import prepared
 
 
 class InputsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

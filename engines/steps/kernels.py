@@ -16,15 +16,17 @@ from typing import Any
 
 import msgspec
 
+from engines.asking import Note, StepContext, Sub
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole
 from engines.data.tactic_replay import Suspect, described, suspects
+from engines.findings import Findings
 from engines.probe import AnyProbe, Measurement
-from engines.steps.base import Findings, Finish, Note, StepContext, Steps, Sub
-from engines.steps.ddmin import ddmin
+from engines.search.ddmin import ddmin
+from engines.search.statistics import interval, looks_to_see
+from engines.search.whole import whole
+from engines.steps.base import Finish, Steps
 from engines.steps.outcome import TacticsOutcome
-from engines.steps.prepare import whole
-from engines.steps.statistics import interval, looks_to_see
 
 OTHERS = 3  # good builds into which guilty choices are forced
 FORCED = 1000  # attempts of forced builds are counted from here: they are other questions than free ones

@@ -12,24 +12,26 @@ from typing import Any, Literal
 
 import msgspec
 
+from engines.asking import Note, StepContext, StepRefused, Sub
 from engines.compare import judge
 from engines.compare.criterion import Verdict
 from engines.compare.judge import LARGE, SHARE, badness, judge_whole, limit, over
+from engines.compare.say import off_by
+from engines.findings import Suspect
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Candidate, Measurement, Score
+from engines.search.inquiry import Inquiry, inquiry
+from engines.search.marks import UNWATCHED, batches, markable
 from engines.spec import parse
-from engines.steps.base import Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub, Suspect
-from engines.steps.inquiry import Inquiry, inquiry
+from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.outcome import LayerwiseOutcome
 from engines.steps.prepare import prepared
-from engines.steps.words import off_by
 
 # Added error this much larger fed as stored than fed exactly means that the node amplifies the rounding of its inputs.
 AMPLIFIES = 10.0
 # Effects that differ by less than this factor are alike: what a culprit breaks may be wrong to a somewhat larger degree.
 ALIKE = 1.5
-UNKNOWN_BYTES = 1 << 20
 # Nodes that are run side by side, each alone, in one build: every one brings inputs and outputs of its own, and what ONNX Runtime
 # takes to build grows with the square of these (5,000 nodes: 2 s; 10,000: 9 s; 20,000: 110 s).
 ALONE = 2_000
@@ -39,7 +41,6 @@ PARTS = 8
 # A listener that was asked for is given up after this many deaths of the worker, one that is tried by itself after the first.
 # TensorRT 10.6's builder dies of most sets of debug tensors, at ten seconds each.
 DEATHS = 4
-UNWATCHED = ("", "sequence", "optional")
 MOST = 0.6
 SOME = 1 / (4 * PARTS)
 
@@ -51,31 +52,6 @@ class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     injected: int = 8  # nodes that are given their true values where none carries the failure
     quiet: int = 8  # nodes before the first bad tensor whose small error may grow
     splits: int = 5  # how often a batch that cannot run is halved
-
-
-def batches(index: GraphIndex, tensors: Sequence[int], limit_bytes: int, most: int = 0) -> list[tuple[int, ...]]:
-    """Tensors in order, packed so that no batch but a single tensor exceeds the bytes. Unknown sizes count 1 MiB. ``most``:
-    tensors of a batch; 0: any number."""
-    packed: list[list[int]] = []
-    room = 0
-    for t in tensors:
-        size = index.tensors[t].bytes
-        size = size if size >= 0 else UNKNOWN_BYTES
-        if not packed or size > room or len(packed[-1]) == most > 0:
-            packed.append([])
-            room = limit_bytes
-        packed[-1].append(t)
-        room -= size
-    return [tuple(b) for b in packed]
-
-
-def markable(index: GraphIndex) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(tensors that can be watched, tensors that cannot: sequences, strings and unknown types). The model's outputs are
-    left out."""
-    final = set(index.outputs)
-    made = [t for t in index.tensors if t.kind == "node" and t.name and t.id not in final]
-    can = tuple(t.id for t in made if t.dtype not in (*UNWATCHED, "string"))
-    return can, tuple(t.id for t in made if t.id not in set(can))
 
 
 class _Watched(msgspec.Struct):

@@ -2,18 +2,21 @@
 
 import msgspec
 
+from engines.asking import Note, StepContext, Sub
 from engines.compare.criterion import Criterion
 from engines.compare.judge import badness
+from engines.findings import Findings, Suspect
 from engines.graph import ranges
 from engines.probe import Measurement
+from engines.search.inquiry import Inquiry, inquiry
+from engines.search.looks import Looks, failed_runs, look_again
+from engines.search.marks import batches, markable
+from engines.search.statistics import ruled_out
+from engines.search.whole import whole
 from engines.spec import parse
-from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub, Suspect
-from engines.steps.inquiry import Inquiry, inquiry
-from engines.steps.layerwise import batches, markable
-from engines.steps.looks import Looks, failed_runs, look_again
+from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.outcome import NondeterminismOutcome
-from engines.steps.prepare import prepared, whole
-from engines.steps.statistics import ruled_out
+from engines.steps.prepare import prepared
 
 
 class NondeterminismParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

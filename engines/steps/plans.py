@@ -8,22 +8,24 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from engines.asking import StepContext
 from engines.graph import ranges
 from engines.graph.quantized import layers
+from engines.search.cost import Kind, Plan, Size, Work, rows
+from engines.search.latency import TIMED
+from engines.search.marks import batches, markable
+from engines.search.ranking import MOST_EFFECTS
+from engines.search.settle import HEAVIEST_GOOD, weights
+from engines.search.switches import switches
+from engines.search.whole import all_feeds
 from engines.spec import parse, unquantized
-from engines.steps.base import StepContext
 from engines.steps.confirm import ConfirmParams
-from engines.steps.cost import Kind, Plan, Size, Work, rows
 from engines.steps.extract import ExtractParams
-from engines.steps.latency import TIMED
-from engines.steps.layerwise import ALONE, PARTS, LayerwiseParams, batches, markable
+from engines.steps.layerwise import ALONE, PARTS, LayerwiseParams
 from engines.steps.nondeterminism import NondeterminismParams
 from engines.steps.precision import PrecisionParams
-from engines.steps.prepare import all_feeds
-from engines.steps.ranking import MOST_EFFECTS
-from engines.steps.reduce import HEAVIEST_GOOD, ReduceParams, weights
+from engines.steps.reduce import ReduceParams
 from engines.steps.repeat import RepeatParams
-from engines.steps.switches import switches
 from engines.steps.tactics import TacticsParams
 from engines.steps.workaround import SPREAD_BUDGET, WorkaroundParams
 

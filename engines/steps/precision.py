@@ -5,21 +5,24 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from engines.asking import Note, StepContext, StepRefused, Sub
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import by_sample, exceed, judge_whole, margin, worst
+from engines.findings import Findings, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.graph.quantized import layers, leavable
 from engines.probe import HUGE, Measurement
+from engines.search.ddmin import ddmin
+from engines.search.foretold import Place, foretold
+from engines.search.inquiry import Inquiry, inquiry
+from engines.search.latency import latency
+from engines.search.ranking import Ranked, prefixes, rank
+from engines.search.whole import all_feeds
 from engines.spec import unquantized
-from engines.steps.base import Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec, Sub, Workaround
-from engines.steps.ddmin import ddmin
-from engines.steps.foretold import Place, foretold
-from engines.steps.inquiry import Inquiry, inquiry
-from engines.steps.latency import latency
+from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.outcome import PrecisionOutcome
-from engines.steps.prepare import all_feeds, prepared
-from engines.steps.ranking import Ranked, prefixes, rank
+from engines.steps.prepare import prepared
 
 COARSE = 32  # nodes; larger sets are searched by modules first
 

@@ -11,18 +11,21 @@ from typing import Any
 
 import msgspec
 
+from engines.asking import Described, StepContext, StepRefused, Sub
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import worst
+from engines.findings import Findings, Workaround
 from engines.graph.index import GraphIndex
 from engines.graph.quantized import counted, in_themselves, layers, leavable, movable, stored
 from engines.probe import HUGE, Describe, Measurement
+from engines.search.inquiry import Inquiry, inquire
+from engines.search.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, prefixes, rank, scales
+from engines.search.whole import all_feeds, fed, whole
 from engines.spec import parse, unquantized
-from engines.steps.base import Described, Findings, Finish, StepContext, StepRefused, Steps, StepSpec, Sub, Workaround
-from engines.steps.inquiry import Inquiry, inquire
+from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.outcome import QuantizationOutcome
 from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher
-from engines.steps.prepare import all_feeds, fed, loaded, prepared, whole
-from engines.steps.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, prefixes, rank, scales
+from engines.steps.prepare import loaded, prepared
 
 
 class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

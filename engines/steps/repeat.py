@@ -4,16 +4,19 @@ from typing import Any
 
 import msgspec
 
+from engines.asking import Note, StepContext, StepRefused
 from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.compare.judge import judge, judge_check, judge_whole
+from engines.findings import Findings
 from engines.probe import Measure, Measurement
-from engines.steps.base import Findings, Finish, Note, StepContext, StepRefused, Steps, StepSpec
-from engines.steps.looks import Looks, builds_to_see, failed_runs, look_again
+from engines.search.looks import Looks, builds_to_see, failed_runs, look_again
+from engines.search.statistics import interval, looks_to_see, ruled_out, settling
+from engines.search.switches import switches
+from engines.search.whole import whole
+from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.outcome import RepeatOutcome
-from engines.steps.prepare import prepared, whole
-from engines.steps.statistics import interval, looks_to_see, ruled_out, settling
+from engines.steps.prepare import prepared
 from engines.steps.surroundings import TABLE, row
-from engines.steps.switches import switches
 
 
 class RepeatParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,13 +4,16 @@ from typing import Literal
 
 import msgspec
 
+from engines.asking import Note, StepContext, Sub
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import judge_check, judge_whole, worst
+from engines.compare.say import off_by
+from engines.findings import Findings
 from engines.probe import Measurement, Sanitize
-from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
+from engines.search.whole import lock, whole
+from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.outcome import SanitizeOutcome
-from engines.steps.prepare import lock, measured, prepared, whole
-from engines.steps.words import off_by
+from engines.steps.prepare import measured, prepared
 
 # Errors within a fifth of each other are called the same.
 SAME = 0.2

@@ -10,13 +10,14 @@ from typing import Any
 
 import msgspec
 
+from engines.asking import Note, StepContext
 from engines.compare.criterion import Verdict
 from engines.compare.judge import judge_check
 from engines.compare.tolerance import criterion
 from engines.data.sources import postprocess_script
 from engines.graph import ranges
 from engines.probe import AnyProbe, Check, LoadInputs, Measure, Measurement
-from engines.steps.base import Finish, Note, StepContext, Steps, StepSpec
+from engines.steps.base import Finish, Steps, StepSpec
 
 TABLE = "iterations"
 

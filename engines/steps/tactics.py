@@ -9,16 +9,19 @@ from collections.abc import Iterable
 
 import msgspec
 
+from engines.asking import Note, StepContext, Sub
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole
+from engines.findings import Findings
 from engines.probe import Measurement
-from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub
-from engines.steps.ddmin import ddmin
+from engines.search.ddmin import ddmin
+from engines.search.looks import repeated
+from engines.search.switches import Switches, switches
+from engines.search.whole import whole
+from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.kernels import kernels
-from engines.steps.looks import repeated
 from engines.steps.outcome import TacticsOutcome
-from engines.steps.prepare import prepared, whole
-from engines.steps.switches import Switches, switches
+from engines.steps.prepare import prepared
 
 MOST_GUILTY = 6  # switches that can each do the same harm
 

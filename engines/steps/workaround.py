@@ -4,18 +4,21 @@ from typing import Any
 
 import msgspec
 
+from engines.asking import Note, StepContext, Sub
 from engines.compare.judge import judge_whole, margin, worst
+from engines.findings import Findings, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import leavable
 from engines.probe import HUGE, Measurement
+from engines.search.inquiry import Inquiry, inquiry
+from engines.search.latency import latency
+from engines.search.switches import switches
+from engines.search.whole import all_feeds
 from engines.spec import parse
-from engines.steps.base import Findings, Finish, Note, StepContext, Steps, StepSpec, Sub, Workaround
-from engines.steps.inquiry import Inquiry, inquiry
-from engines.steps.latency import latency
+from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.outcome import WorkaroundOutcome
 from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher, say
-from engines.steps.prepare import all_feeds, prepared
-from engines.steps.switches import switches
+from engines.steps.prepare import prepared
 from engines.steps.tactics import tactics
 
 SPREAD_BUDGET = 60  # builds

@@ -18,7 +18,7 @@ from tables import show
 from test_decoder import decoder, generation
 from test_scale import gathered
 
-from engines.steps.cost import Cost
+from engines.search.cost import Cost
 from wizard.report.words import size
 
 HEAD = ("step", "times", "probes", "builds", "seconds", "off by", "more on disk", "left, half way", "memory MiB")

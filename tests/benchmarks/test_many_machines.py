@@ -18,8 +18,8 @@ from test_scale import indexed, inquiry, random_reads, scored
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Measurement
+from engines.search.search import Trials, minimise
 from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.search import Trials, minimise
 from wizard.runner.drive import Drive
 from wizard.session.events import ProbeFinished
 

@@ -24,16 +24,17 @@ from onnx import TensorProto, helper
 from tables import show
 from test_beside_reduce import REGEX, narrowdown
 
+from engines.asking import Note, StepContext
 from engines.compare.criterion import Criterion, Signature
 from engines.data.store import Store
+from engines.findings import Findings
 from engines.graph import external, load, ranges
 from engines.graph.cut import cut, feeds_of, outputs_of
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.load import StoredModel
 from engines.probe import Candidate, Measurement, SampleResult, Score
-from engines.steps.base import Findings, Note, StepContext
-from engines.steps.inquiry import Inquiry, inquire
-from engines.steps.search import Trials, minimise
+from engines.search.inquiry import Inquiry, inquire
+from engines.search.search import Trials, minimise
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
 

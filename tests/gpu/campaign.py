@@ -251,9 +251,10 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
     def run(folder: Path) -> dict[str, Any]:
         import msgspec
 
+        from engines.asking import Note, StepContext
         from engines.data.store import Store
+        from engines.findings import Findings
         from engines.probe import Inspect, Measure
-        from engines.steps.base import Findings, Note, StepContext
         from engines.steps.registry import STEPS
         from engines.workers import operations
 
@@ -304,7 +305,8 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
                     return end.value
                 answer = None if isinstance(asked, Note) else ask(asked)
 
-        from engines.steps.prepare import prepared, whole
+        from engines.search.whole import whole
+        from engines.steps.prepare import prepared
 
         def scout() -> Any:
             findings = yield from prepared(context)

@@ -10,10 +10,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from engines.data.store import Store
+from engines.findings import Case, Findings
 from engines.graph import load
 from engines.probe import HUGE, Candidate
 from engines.steps import outcome as outcomes
-from engines.steps.base import Case, Findings
 from engines.workers import files
 from wizard.cli.arguments import STEPS
 from wizard.cli.exits import BAD_USAGE, Refusal

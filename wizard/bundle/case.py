@@ -5,10 +5,10 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from engines.findings import Culprit
 from engines.graph import ranges
 from engines.probe import Candidate
 from engines.spec import parse
-from engines.steps.base import Culprit
 from wizard.bundle.check import Asked, script
 from wizard.bundle.commands import commands
 from wizard.machine import ask

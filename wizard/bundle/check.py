@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from engines.compare.criterion import Criterion
+from engines.findings import Culprit
 from engines.spec import parse
-from engines.steps.base import Culprit
 from wizard.bundle.runtime import runtime
 from wizard.report.words import elide, listing
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from engines.steps.base import Case, Findings
+from engines.findings import Case, Findings
 from wizard.session.state import Visit
 
 Table = list[dict[str, Any]]

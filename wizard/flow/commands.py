@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from engines.findings import Findings
 from engines.spec import EngineSpec, parse
-from engines.steps.base import Findings
 from wizard.bundle.commands import RTX, typed_as
 from wizard.bundle.runtime import runtime
 from wizard.flow.model import FlowNode

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterable
 
-from engines.steps.base import Culprit as Found
+from engines.findings import Culprit as Found
 from wizard.report.document import Culprit
 
 

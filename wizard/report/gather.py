@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
+from engines import findings as base
 from engines.compare.values import Values
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Check, Measure
 from engines.spec import parse
-from engines.steps import base
 from wizard.bundle.commands import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem

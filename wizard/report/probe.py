@@ -4,6 +4,7 @@ from typing import Literal
 
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge, judge_check, judge_whole
+from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import (
     AnyProbe,
@@ -18,7 +19,6 @@ from engines.probe import (
     Sanitize,
 )
 from engines.spec import parse
-from engines.steps.base import Findings
 from wizard.report.vicinity import ids
 from wizard.report.words import count, elide, number
 

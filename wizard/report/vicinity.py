@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from engines.findings import Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Tensor
-from engines.steps.base import Findings
 
 
 class Spot(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ import re
 import unicodedata
 
 from engines.probe import HUGE, SILENT_DB
-from engines.steps.cost import Cost
+from engines.search.cost import Cost
 
 LONGEST = (
     8_000  # characters of one word: a command's list of layers may be thousands long, a name of a megabyte is an attack

@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 
+from engines.asking import StepContext
+from engines.findings import Findings
 from engines.spec import parse
-from engines.steps.base import Findings, StepContext, StepSpec
+from engines.steps.base import StepSpec
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.runner.settings import applied, settings_on, with_settings

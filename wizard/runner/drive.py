@@ -10,11 +10,13 @@ from typing import Any
 
 import msgspec
 
+from engines.asking import Described, Note, StepContext
 from engines.compare.judge import judge, judge_check
 from engines.data.store import Store
+from engines.findings import Findings
 from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Check, Describe, Inspect, Measure, Measurement, key
-from engines.steps.base import Described, Findings, Finish, Note, StepContext, StepSpec
+from engines.steps.base import Finish, StepSpec
 from engines.workers.executor import ExecutorLost, Prober
 from wizard import trust
 from wizard.problem import Problem

@@ -13,11 +13,12 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from engines.asking import Note, StepContext, StepRefused
 from engines.data.sources import scripts
 from engines.probe import AnyProbe, Check, LoadInputs, Measure, key
+from engines.search.cost import Cost
 from engines.spec import parse
-from engines.steps.base import Finish, Note, StepContext, StepRefused, StepSpec
-from engines.steps.cost import Cost
+from engines.steps.base import Finish, StepSpec
 from engines.workers.executor import Prober
 from wizard.flow.model import Flow
 from wizard.problem import Problem

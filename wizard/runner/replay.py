@@ -11,15 +11,17 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from engines.asking import StepRefused
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import badness, judge, judge_check, judge_whole, over
 from engines.data import copying, sound
 from engines.data.scratch import scratch
 from engines.data.store import Damaged, Store, digest_file
+from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import HUGE, AnyProbe, Check, Measure, Measurement, key
 from engines.spec import EngineSpec, parse
-from engines.steps.base import Findings, StepRefused, StepSpec
+from engines.steps.base import StepSpec
 from engines.workers.executor import LOCAL, Executor, ExecutorLost, Prober
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow

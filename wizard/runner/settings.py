@@ -10,9 +10,9 @@ import msgspec
 
 from engines.compare.criterion import METRICS, Criterion
 from engines.compare.tolerance import criterion
+from engines.findings import Findings
 from engines.nearest import suggestion
 from engines.probe import SampleInfo
-from engines.steps.base import Findings
 from wizard.problem import Problem
 from wizard.session.state import Visit
 

@@ -9,8 +9,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
+from engines.asking import Note
 from engines.probe import AnyProbe, Check, Measure, Measurement
-from engines.steps.base import Note, Steps
+from engines.steps.base import Steps
 
 _Verdict: TypeAlias = Literal["fail", "pass"]
 _ASSUMED: dict[_Verdict, Measurement] = {"fail": Measurement(assumed="fail"), "pass": Measurement(assumed="pass")}

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from engines.probe import AnyProbe, Measurement
-from engines.steps.cost import Cost
+from engines.search.cost import Cost
 
 VERSION = 1
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from engines.findings import Findings
 from engines.probe import AnyProbe, Describe, Import, Inspect, LoadInputs, Measure, Measurement
-from engines.steps.base import Findings
 from wizard.session.events import (
     AnyEvent,
     Exported,

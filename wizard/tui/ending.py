@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from engines.steps.base import Workaround
+from engines.findings import Workaround
 from wizard.report.document import Report
 from wizard.report.gather import gather, summary
 from wizard.report.words import count, listing, switch

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.steps.cost import Cost
+from engines.search.cost import Cost
 from wizard.flow.commands import Command, by_hand, known_versions, values
 from wizard.flow.model import Flow, FlowNode
 from wizard.problem import Problem

@@ -60,7 +60,7 @@ def beside(path: Path) -> ModuleType:
     return module
 
 
-FAILURES = beside(TESTS / "engines" / "steps" / "failures.py")
+FAILURES = beside(TESTS / "engines" / "search" / "failures.py")
 KNOWN = [f for f in FAILURES.TABLE if f.build is not None]
 
 

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from engines.asking import StepContext
 from engines.compare.criterion import Criterion
+from engines.findings import Findings
 from engines.probe import Import, LoadInputs, Measurement, SampleInfo, SampleResult, Score
-from engines.steps.base import Findings, StepContext
 
 RULE = Criterion(tolerance=0.01, precision="fp16")
 REAL, RANDOM = SampleInfo("real:0", "in.npz", rows=3), SampleInfo("random:0", "random by role")

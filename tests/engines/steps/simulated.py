@@ -7,14 +7,15 @@ from typing import Any
 
 import msgspec
 
+from engines.asking import Described, StepContext
 from engines.compare.criterion import Criterion
 from engines.compare.judge import over
+from engines.findings import Findings
 from engines.graph import ranges
 from engines.graph.cut import node_ids, outputs_of, severed_of
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Describe, Measure, Measurement, SampleInfo, SampleResult, Score
-from engines.steps.base import Described, Findings, StepContext
-from engines.steps.prepare import sign
+from engines.search.whole import sign
 
 RULE = Criterion(tolerance=0.01, precision="fp16")
 PRESENT = {"present": True, "reason": ""}

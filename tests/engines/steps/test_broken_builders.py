@@ -10,11 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from engines.asking import Note, StepContext
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import judge_whole
 from engines.data.tactic_replay import canonical
+from engines.findings import Findings
 from engines.probe import Measure, Measurement, SampleInfo, SampleResult, Score
-from engines.steps.base import Findings, Finish, Note, StepContext
+from engines.steps.base import Finish
 from engines.steps.kernels import kernels
 
 from .simulated import BROKEN

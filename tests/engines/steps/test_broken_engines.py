@@ -13,11 +13,11 @@ from engines.compare.criterion import Signature
 from engines.compare.judge import judge_whole
 from engines.graph import ranges
 from engines.probe import Measure, Measurement
+from engines.search.looks import builds_to_see
+from engines.search.statistics import looks_to_see
 from engines.spec import parse
 from engines.steps import layerwise
 from engines.steps.layerwise import ALIKE
-from engines.steps.looks import builds_to_see
-from engines.steps.statistics import looks_to_see
 
 from . import answers
 from .conftest import walk

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from engines.asking import Described, StepRefused
+from engines.findings import Findings
 from engines.probe import HUGE, Check, Describe, Import, LoadInputs, Measure, Measurement, SampleResult, Score
-from engines.steps.base import Described, Findings, StepRefused
 from engines.steps.compare import explain
 
 from .simulated import graph

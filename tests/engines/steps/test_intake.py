@@ -2,10 +2,10 @@
 
 import pytest
 
+from engines.asking import StepRefused
 from engines.compare.criterion import Criterion
 from engines.probe import Measurement, SampleInfo
 from engines.steps import intake
-from engines.steps.base import StepRefused
 
 TIMEOUT = Measurement(status="timeout", message="The probe did not finish within 3 s and was stopped.")
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from engines.asking import Described, Note
 from engines.compare.criterion import Signature
+from engines.findings import Case, Culprit
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Candidate, Describe, Measure, Measurement
-from engines.steps.base import Case, Culprit, Described, Note
+from engines.search.inquiry import Inquiry
 from engines.steps.confirm import _cured
-from engines.steps.inquiry import Inquiry
 from engines.steps.layerwise import PARTS, _is_spread
 
 Open = Callable[..., Any]

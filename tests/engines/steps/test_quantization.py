@@ -12,11 +12,11 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from engines.asking import StepRefused
 from engines.data.scaled_apart import READERS, WRITERS, quantize, scale_apart
 from engines.graph import ranges
 from engines.probe import Measure
 from engines.spec import of_the_same, unquantized
-from engines.steps.base import StepRefused
 from engines.steps.quantization import quantization
 
 from .conftest import Session

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.steps.base import Described
+from engines.asking import Described
 
 Open = Callable[..., Any]
 

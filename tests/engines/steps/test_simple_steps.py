@@ -5,12 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from engines.asking import Described, StepRefused
 from engines.compare.criterion import Signature
+from engines.findings import Case
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.ranges import decode
 from engines.probe import Candidate, Check, Describe, Measure, Measurement, SampleResult, Sanitize, Score
 from engines.spec import parse
-from engines.steps.base import Case, Described, StepRefused
 
 LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01)
 

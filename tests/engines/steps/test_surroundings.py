@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from engines.findings import Findings
 from engines.probe import Candidate, Check, Measure, key
-from engines.steps.base import Findings, Finish
+from engines.steps.base import Finish
 from engines.steps.registry import STEPS
 from engines.steps.surroundings import surrounded
 

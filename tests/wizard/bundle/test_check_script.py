@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from engines.compare.criterion import Criterion, Signature
+from engines.findings import Case, Culprit
 from engines.probe import Candidate
-from engines.steps.base import Case, Culprit
 from wizard.bundle.check import Asked, ascii_only, script
 
 NAME = "out'\"\n\x1b[0mé"

@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from engines.compare.criterion import Criterion, Signature
 from engines.data.withheld import alike, withhold
+from engines.findings import Case, Culprit
 from engines.probe import Candidate
-from engines.steps.base import Case, Culprit
 from wizard.bundle.check import Asked, script
 from wizard.bundle.export import withheld
 from wizard.machine import ask

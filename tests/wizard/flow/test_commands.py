@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from engines.compare.criterion import Criterion, Signature
+from engines.findings import Case, Findings, Workaround
 from engines.probe import Candidate
 from engines.spec import parse
-from engines.steps.base import Case, Findings, Workaround
 from wizard.cli.arguments import parse as parse_words
 from wizard.flow.commands import FIELDS, Tool, by_hand, flags, installed, options, values
 from wizard.flow.load import load

@@ -7,10 +7,12 @@ import msgspec
 import pytest
 from house import ENGINE, PROBLEM, Oracle, SearchOutcome, flow, measure, search, spec
 
+from engines.asking import Note, StepContext
 from engines.compare.criterion import Criterion, Signature
+from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import Measure, SampleInfo
-from engines.steps.base import Findings, Finish, Note, StepContext
+from engines.steps.base import Finish
 from wizard.runner.context import step_context
 from wizard.runner.settings import applied, fault, settings_on, with_settings
 from wizard.runner.speculation import Foresight, speculable

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, external_data_helper, helper
 
 from engines.probe import Import, Inspect
+from engines.search.cost import LINE, Cost, Plan, Seen, Work
 from engines.steps.base import StepSpec
-from engines.steps.cost import LINE, Cost, Plan, Seen, Work
 from wizard.runner.estimate import Estimate, left, model_bytes
 from wizard.runner.options import Options
 from wizard.session.events import NoteAdded, SessionClosed, StepStarted

@@ -23,8 +23,8 @@ from house import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engines.asking import StepRefused
 from engines.probe import Check, Inspect, LoadInputs, Measurement
-from engines.steps.base import StepRefused
 from engines.workers.pool import Slot
 from wizard.report.gather import earlier
 from wizard.runner import loop as loops

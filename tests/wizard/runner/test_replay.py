@@ -8,11 +8,13 @@ import pytest
 from house import PROBLEM, STEPS, LookOutcome, Params, measure, walk
 from house import Oracle as Search
 
+from engines.asking import StepContext
 from engines.compare.criterion import Criterion, Signature
 from engines.data.store import Store, digest_file
+from engines.findings import Case, Culprit, Findings
 from engines.graph import ranges
 from engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult, Score
-from engines.steps.base import Case, Culprit, Findings, Finish, StepContext, Steps, StepSpec
+from engines.steps.base import Finish, Steps, StepSpec
 from wizard.flow.load import load
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.problem import Problem

@@ -9,9 +9,11 @@ import msgspec
 import pytest
 from house import PROBLEM, STEPS, Oracle, decisions, measure, spec, state, walk
 
+from engines.asking import StepContext
 from engines.data.store import Store
+from engines.findings import Findings
 from engines.probe import AnyProbe, Check, Describe, Measure, Measurement
-from engines.steps.base import Findings, Finish, StepContext, Steps
+from engines.steps.base import Finish, Steps
 from wizard.runner import loop, room
 from wizard.runner.drive import lost, made_again
 from wizard.runner.options import Options

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engines.findings import Findings
 from engines.probe import Import, Inspect, Measure, Measurement
-from engines.steps.base import Findings
 from wizard.flow.load import parse
 from wizard.flow.model import Answer, Detour, End, Flow, FlowNode, StepUse
 from wizard.session import events as e

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from engines.compare.criterion import Criterion, Signature
+from engines.findings import Case, Culprit, Findings, Workaround
 from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
-from engines.steps.base import Case, Culprit, Findings, Workaround
 from engines.steps.outcome import LayerwiseOutcome
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.problem import Problem

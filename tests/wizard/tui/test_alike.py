@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engines.steps.base import Findings
+from engines.findings import Findings
 from wizard.report.gather import culprit, headline
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.session import events as e

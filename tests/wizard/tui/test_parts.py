@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.compare.criterion import Criterion
+from engines.findings import Findings
 from engines.probe import Inspect, Measurement
-from engines.steps.base import Findings
 from wizard.cli.exits import Refusal
 from wizard.report.probe import verdict
 from wizard.session import events as e

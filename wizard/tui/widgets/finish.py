@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
+from engines.findings import Case, Culprit, Findings, Workaround
 from engines.graph import ranges
-from engines.steps.base import Case, Culprit, Findings, Workaround
 from wizard.flow.model import Flow
 from wizard.report.alike import groups, kind, others
 from wizard.report.words import count, duration, listing, margin, number

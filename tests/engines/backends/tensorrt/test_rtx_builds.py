@@ -57,7 +57,7 @@ def beside(path: Path) -> Any:
 
 
 TESTS = Path(__file__).parents[3]
-failures, tiny = beside(TESTS / "engines" / "steps" / "failures.py"), beside(TESTS / "e2e" / "tiny.py")
+failures, tiny = beside(TESTS / "engines" / "search" / "failures.py"), beside(TESTS / "e2e" / "tiny.py")
 # What TensorRT-RTX 1.7 does not take, and what it says of it.
 REFUSED = {
     "NonMaxSuppression of scores 2e-5 apart": "has no runners that implement it",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.steps.statistics import interval, looks_to_see, ruled_out, settling, unseen_rate
+from engines.search.statistics import interval, looks_to_see, ruled_out, settling, unseen_rate
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from engines.asking import Described
 from engines.graph import ranges
 from engines.probe import Candidate, Describe, Measure, Measurement, Score
-from engines.steps.base import Described
 
 
 def norms(tiny: Any, folder: Path, gains: list[float]) -> tuple[Path, Path]:

@@ -11,18 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.asking import Note, StepContext
 from engines.compare.criterion import Criterion, Signature
+from engines.findings import Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Measure, Measurement, SampleResult, Score
-from engines.steps.base import Findings, Note, StepContext
-from engines.steps.inquiry import Inquiry
-from engines.steps.reduce import HEAVIEST_GOOD
-from engines.steps.search import Trials, minimise, one_minimal
-from engines.steps.statistics import CONFIDENCE, looks_to_see
+from engines.search.inquiry import Inquiry
+from engines.search.search import Trials, minimise, one_minimal
+from engines.search.settle import HEAVIEST_GOOD
+from engines.search.statistics import CONFIDENCE, looks_to_see
 
-from . import simulated
-from .conftest import walk
+from ..steps import simulated
+from ..steps.conftest import walk
 
 Oracle = Callable[[frozenset[int]], Measurement]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
+from engines.asking import Sub
 from engines.compare.criterion import Verdict
-from engines.steps.base import Sub
 
 Item = TypeVar("Item", bound=Hashable)
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.asking import Sub
 from engines.compare.criterion import Verdict
-from engines.steps.base import Sub
-from engines.steps.ddmin import ddmin
+from engines.search.ddmin import ddmin
 
 Answer = Callable[[tuple[int, ...]], str]
 

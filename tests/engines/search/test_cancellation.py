@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from engines.findings import Case, Findings
 from engines.probe import Score
-from engines.steps.base import Case, Findings
-from engines.steps.cause import Inner, name_cause
+from engines.search.cause import Inner, name_cause
 
 
 def variance(folder: Path, spread: float) -> tuple[Path, Path]:

@@ -6,13 +6,14 @@ from typing import Literal
 
 import msgspec
 
+from engines.asking import Described, StepContext, StepRefused, Sub
 from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.compare.judge import judge, judge_check, unpatched, worst, worst_run
+from engines.findings import Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Candidate, Check, Describe, Edit, Measure, Measurement, SampleResult
-from engines.steps.base import Described, Findings, StepContext, StepRefused, Sub
-from engines.steps.looks import repeated
+from engines.search.looks import repeated
 
 
 class Inquiry(msgspec.Struct, frozen=True):

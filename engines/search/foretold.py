@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from engines.asking import Note, Sub
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Measurement
-from engines.steps.base import Note, Sub
-from engines.steps.cause import largest_of
-from engines.steps.inquiry import Inquiry
-from engines.steps.layerwise import batches
-from engines.steps.prepare import all_feeds
+from engines.search.cause import largest_of
+from engines.search.inquiry import Inquiry
+from engines.search.marks import batches
+from engines.search.whole import all_feeds
 
 BATCH_BYTES = 512 << 20  # of tensors looked at in one run of the reference
 RINGS = 4  # readers of readers whose inputs are beyond the storage type, too

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from engines.asking import Note, Sub
 from engines.probe import Measurement
-from engines.steps.base import Note, Sub
-from engines.steps.inquiry import Inquiry
+from engines.search.inquiry import Inquiry
 
 TIMED = 10  # runs
 

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engines.asking import StepContext
 from engines.compare.criterion import Criterion, Signature
+from engines.findings import Case, Findings, Suspect
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Candidate, Check, Describe, Import, Inspect, Measure, Measurement, SampleInfo
-from engines.steps.base import Case, Findings, StepContext, Suspect
-from engines.steps.cost import BESIDE, Cost, Kind, Plan, Seen, Size, Work, cost, kind, price, rows, seen
+from engines.search.cost import BESIDE, Cost, Kind, Plan, Seen, Size, Work, cost, kind, price, rows, seen
 from engines.steps.plans import PLANS
 from engines.steps.registry import STEPS
 

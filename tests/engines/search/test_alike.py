@@ -1,13 +1,13 @@
 """What a culprit takes along of the nodes that are like it, and how that is said."""
 
+from engines.findings import Case, Culprit
 from engines.graph import ranges
 from engines.probe import Candidate
-from engines.steps.alike import Alike, kept_along, wider
-from engines.steps.base import Case, Culprit
+from engines.search.alike import Alike, kept_along, wider
+from engines.search.foretold import Place
 from engines.steps.confirm import joined
-from engines.steps.foretold import Place
 
-from .simulated import graph
+from ..steps.simulated import graph
 
 
 def culprit(*nodes: int, cause: str = "overflow") -> Culprit:

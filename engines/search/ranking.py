@@ -4,14 +4,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from engines.asking import Note, Sub
 from engines.compare.judge import badness
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.graph.quantized import Layer, stored
 from engines.probe import SILENT_DB, Candidate, Measurement, Score
-from engines.steps.base import Note, Sub
-from engines.steps.inquiry import Inquiry
-from engines.steps.layerwise import batches
+from engines.search.inquiry import Inquiry
+from engines.search.marks import batches
 
 BATCH_BYTES = 256 << 20  # of layer outputs in one build
 MOST_EFFECTS = 48  # layers whose effect is measured, the lowest SQNR first

@@ -2,15 +2,16 @@
 
 import msgspec
 
+from engines.asking import Sub
 from engines.compare.criterion import Verdict
+from engines.findings import Culprit
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.steps.base import Culprit, Sub
-from engines.steps.foretold import Place, foretold
-from engines.steps.fresh import Seen, looked
-from engines.steps.inquiry import Inquiry
-from engines.steps.reduce import ReduceParams, settle
-from engines.steps.search import Trials
+from engines.search.foretold import Place, foretold
+from engines.search.fresh import Seen, looked
+from engines.search.inquiry import Inquiry
+from engines.search.search import Trials
+from engines.search.settle import settle
 
 
 class Another(msgspec.Struct, frozen=True):
@@ -64,8 +65,9 @@ def alike(ask: Inquiry, first: Culprit, beyond: str, *, room: int, shrink_probes
             silent.append(place)
         if not verdict.failed:
             continue
-        params = ReduceParams(verify=0, shrink_probes=shrink_probes)
-        case, _, _ = yield from settle(lowered, trials, frozenset({place.node}), True, params)
+        case, _, _ = yield from settle(
+            lowered, trials, frozenset({place.node}), True, verify=0, shrink_probes=shrink_probes
+        )
         seen: Seen = yield from looked(lowered, msgspec.structs.replace(case, found_by="confirm"), repeats)
         if seen.failures:
             found.append(Another(seen, place.keep))

@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 import msgspec
 
+from engines.asking import Note, Sub
 from engines.compare.criterion import Verdict
 from engines.probe import Measurement
-from engines.steps.base import Note, Sub
-from engines.steps.ddmin import ddmin
-from engines.steps.inquiry import Inquiry
+from engines.search.ddmin import ddmin
+from engines.search.inquiry import Inquiry
 
 NodeIds: TypeAlias = frozenset[int]
 Test: TypeAlias = Callable[[NodeIds], Sub]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from engines.findings import Case, Findings, Suspect
 from engines.probe import HUGE, Score
-from engines.steps.base import Case, Findings, Suspect
 
 # Largest finite value of each storage type: IEEE 754 binary16; bfloat16 has the exponent range of binary32.
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895314e38, "float32": 3.4028235e38}

@@ -4,12 +4,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from engines.asking import Note, Sub
 from engines.compare.judge import over
+from engines.findings import Case
 from engines.graph import ranges
 from engines.probe import Measurement
-from engines.steps.base import Case, Note, Sub
-from engines.steps.cause import Cause, Inner, name_cause
-from engines.steps.inquiry import Inquiry
+from engines.search.cause import Cause, Inner, name_cause
+from engines.search.inquiry import Inquiry
 
 
 class Seen(msgspec.Struct, frozen=True):

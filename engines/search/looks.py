@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 import msgspec
 
+from engines.asking import Note, StepContext, Sub
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole
+from engines.findings import Findings
 from engines.probe import AnyProbe, Measurement, SampleResult
-from engines.steps.base import Findings, Note, StepContext, Sub
-from engines.steps.prepare import all_feeds, lock, whole
-from engines.steps.statistics import looks_to_see
+from engines.search.statistics import looks_to_see
+from engines.search.whole import all_feeds, lock, whole
 
 # Fresh builds a verdict at most, however rare the failure is among them.
 MOST_BUILDS = 20

@@ -11,8 +11,8 @@ from engines import options
 from engines.backends import make
 from engines.compare.criterion import Signature
 from engines.probe import Measurement
+from engines.search.switches import switches
 from engines.spec import parse
-from engines.steps.switches import switches
 
 NAMES = ("DivMulFusion", "GeluFusionL1", "Pad_Fusion")
 ENGINE = "onnxruntime:execution=parallel,optimization=all,threads=4"

@@ -1,0 +1,75 @@
+"""How steps and searches ask: generators of probes, which the runner answers.
+
+They see ids, names and numbers; never a model, an array, a clock, a random source or the number of jobs. Given the same answers
+they ask the same questions in the same order: resume is running them again with the answers known.
+"""
+
+from collections.abc import Generator, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from engines.findings import Findings
+from engines.graph.index import GraphIndex
+from engines.probe import AnyProbe, Measurement
+
+
+class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Progress for people: what is being tried, the smallest failing node count so far. ``expected``: probes still to come until
+    the step ends, the one that is announced among them; -1: as planned."""
+
+    text: str
+    expected: int = -1
+    best: int = -1
+
+
+class StepContext(msgspec.Struct, frozen=True, dict=True):
+    """All that a step may know. ``params`` are the flow's ``with`` values, checked against the step's ``params`` struct.
+    ``engine_info`` is the engine's ``EngineInfo`` as plain data."""
+
+    engine: str
+    reference: str
+    findings: Findings
+    params: Mapping[str, Any] = {}
+    engine_info: Mapping[str, Any] = {}
+    reference_info: Mapping[str, Any] = {}
+    check: str = ""  # the external check command, "" when outputs are compared
+    seed: int = 1
+    visit: int = 1  # how many times this node was entered
+    settings: Mapping[str, Any] = {}  # what double-check changed for the next visit
+    problem: Mapping[str, Any] = {}  # the PROBLEM as plain data (inputs, seed, shapes, ranges, metric, ...)
+
+    @property
+    def storage(self) -> str:
+        """What the engine holds values in between nodes, as numpy calls it."""
+        return str(self.engine_info.get("storage", "float32"))
+
+    def can(self, what: str, *, untold: bool = False) -> bool:
+        """Whether the engine has a capability; ``untold``: what an engine that says nothing of it is taken for."""
+        return bool(self.engine_info.get("capabilities", {}).get(what, {"present": untold})["present"])
+
+    def reason(self, what: str) -> str:
+        """Why it has not; "" where it does not say."""
+        return str(self.engine_info.get("capabilities", {}).get(what, {}).get("reason", ""))
+
+
+Sub: TypeAlias = Generator[AnyProbe | Note, Any, Any]  # a part of a step, used with ``yield from``
+
+
+class StepRefused(Exception):
+    """The step cannot run here; the message is a sentence for the user (what, why, what to do).
+
+    ``code``: the exit code it ends with when it stops the session: 2 bad input, 4 an engine, file or checker is missing or
+    cannot do this, 6 nothing can be proven.
+    """
+
+    def __init__(self, message: str, code: int = 4) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Described(msgspec.Struct, frozen=True):
+    """The runner's answer to a Describe probe."""
+
+    index: GraphIndex
+    measurement: Measurement

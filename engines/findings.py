@@ -1,0 +1,106 @@
+"""What a session establishes on its way, as plain data that is journalled: the case, its culprits, whom layerwise accuses, and
+what cures it."""
+
+import msgspec
+
+from engines.compare.criterion import Criterion, Signature
+from engines.probe import Candidate, SampleInfo
+
+
+class Case(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A failing part of the model, as the search left it."""
+
+    candidate: Candidate
+    sample: str
+    nodes: tuple[str, ...] = ()  # display names, topological
+    node_ids: str = ""
+    ops: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    own: float = 0.0
+    effect: float | None = None
+    feed: str = "stored"
+    needs_higher_inputs: bool = False  # passes fed exactly, fails fed as stored
+    good: Candidate | None = None  # the largest passing neighbour
+    verified: str = ""  # "k/n"
+    signature: Signature | None = None  # the case's own
+    minimal: bool = False  # 1-minimality was proven
+    found_by: str = ""  # step name
+
+
+class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One named cause with its minimal case. ``dir`` below the session folder holds its bundle once confirmed."""
+
+    case: Case
+    # overflow | epsilon-underflow | cancellation | mask-constant | accumulation | optimizer | option | rounding |
+    # index-overflow | integer-narrowing | quantization | reference | nondeterminism | fusion | kernel | build-failure | unknown
+    cause: str
+    evidence: str = ""  # one sentence with the numbers that show it
+    patches: str = ""  # tensor ids that cut this culprit off when fed with reference values
+    keep: str = ""  # node ids from the case to those patches: where a precision workaround starts
+    dir: str = ""
+    # Nodes whose true values are as far beyond the storage type, and which have no case of their own: ``keep`` has them too.
+    also: tuple[str, ...] = ()
+
+
+class Suspect(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node that layerwise accuses, worst first. ``nodes`` is where the cut should start."""
+
+    node: int
+    tensor: int
+    nodes: str
+    own: float
+    effect: float
+    name: str = ""  # for people
+    inherited: float = 0.0
+    added: float = 0.0
+    added_exact: float | None = None
+    nonfinite: bool = False
+
+
+class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What makes the model right here. ``kind``: precision (nodes kept in FP32), optimizer, threads, option, tactic."""
+
+    kind: str
+    engine: str  # the engine spec that applies it (the same spec where only ``keep`` changes)
+    keep: str = ""  # node ids
+    keep_names: tuple[str, ...] = ()
+    switched_off: tuple[str, ...] = ()
+    samples_ok: int = 0
+    samples_n: int = 0
+    error: float = 0.0
+    margin: float = 0.0  # tolerance / error, >= 1 when it holds
+    cost: str = ""
+    minimal: bool = False
+    forbid: dict[str, tuple[str, ...]] = {}  # tactics that layers may not choose
+    tried: str = ""  # what casts in the model do, where the engine is free to ignore them: one sentence
+
+
+class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the steps so far have established. A step returns the whole, changed; rewind folds back to an earlier one."""
+
+    model: str = ""  # digest of the working model (the sanitized one once accepted)
+    original: str = ""
+    inputs: str = ""  # digest of the inputs
+    samples: tuple[SampleInfo, ...] = ()
+    criterion: Criterion | None = None
+    signature: Signature | None = None
+    round_signature: Signature | None = None  # with earlier culprits patched: what the next round looks for
+    sample: str = ""  # the sample that the search works on
+    emulated: float | None = None  # badness of a faultless engine of that precision on the same sample
+    looks: int = 1  # looks per verdict where the fault is intermittent
+    builds: int = 1  # fresh builds (or external checks) per verdict where these differ
+    suspects: tuple[Suspect, ...] = ()
+    spread: bool = False
+    optimizers: tuple[str, ...] = ()  # guilty, necessary and sufficient
+    options: tuple[str, ...] = ()  # guilty, as ``engines.search.switches`` names them
+    enablers: tuple[str, ...] = ()
+    tactics: dict[str, str] = {}  # guilty: layer -> choice, as engines.data.tactic_replay writes it
+    case: Case | None = None  # of the culprit being worked on
+    culprits: tuple[Culprit, ...] = ()
+    # Earlier culprits, cured for the next round: tensor ids fed with reference values, and nodes kept in FP32 where their values
+    # could not be fed (an overflowing sum does not fit into a patch).
+    patches: str = ""
+    keep: str = ""
+    workaround: Workaround | None = None
+    notes: tuple[str, ...] = ()  # sentences for the report

@@ -1,0 +1,35 @@
+"""Which tensors can be watched, and how many of them in one build."""
+
+from collections.abc import Sequence
+
+from engines.graph.index import GraphIndex
+
+UNKNOWN_BYTES = 1 << 20
+
+
+UNWATCHED = ("", "sequence", "optional")
+
+
+def batches(index: GraphIndex, tensors: Sequence[int], limit_bytes: int, most: int = 0) -> list[tuple[int, ...]]:
+    """Tensors in order, packed so that no batch but a single tensor exceeds the bytes. Unknown sizes count 1 MiB. ``most``:
+    tensors of a batch; 0: any number."""
+    packed: list[list[int]] = []
+    room = 0
+    for t in tensors:
+        size = index.tensors[t].bytes
+        size = size if size >= 0 else UNKNOWN_BYTES
+        if not packed or size > room or len(packed[-1]) == most > 0:
+            packed.append([])
+            room = limit_bytes
+        packed[-1].append(t)
+        room -= size
+    return [tuple(b) for b in packed]
+
+
+def markable(index: GraphIndex) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(tensors that can be watched, tensors that cannot: sequences, strings and unknown types). The model's outputs are
+    left out."""
+    final = set(index.outputs)
+    made = [t for t in index.tensors if t.kind == "node" and t.name and t.id not in final]
+    can = tuple(t.id for t in made if t.dtype not in (*UNWATCHED, "string"))
+    return can, tuple(t.id for t in made if t.id not in set(can))

@@ -1,0 +1,202 @@
+"""From a failing node set to a case: fed exactly beside as stored, made simpler, in fresh builds, with a passing neighbour."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from engines.asking import Note, Sub
+from engines.compare.criterion import Signature, Verdict
+from engines.compare.judge import badness, over
+from engines.findings import Case
+from engines.graph import ranges
+from engines.graph.index import GraphIndex
+from engines.graph.shapelike import deciding
+from engines.probe import HUGE, Candidate, Edit, Measurement
+from engines.search.inquiry import Inquiry
+from engines.search.search import NodeIds, Trials
+
+# Values that a fed tensor is filled with, to see whether the fault needs its own: the last one squares past what FP16 holds.
+SIMPLE = (1.0, -1.0, 300.0)
+
+
+# Edits that are tried on what is left of a case, unless told: a bound for cases that hold many shapes and attributes.
+SHRINK_PROBES = 32
+CODES = ("int8", "uint8")  # of quantized weights; other integers are indices and shapes
+
+
+# Bytes of weights that the passing neighbour is kept with: it only stands beside the case, which is kept whatever it weighs.
+HEAVIEST_GOOD = 256 << 20
+
+
+def settle(
+    ask: Inquiry, trials: Trials, nodes: NodeIds, minimal: bool, *, verify: int, shrink_probes: int = SHRINK_PROBES
+) -> Sub:
+    """Turn a failing node set into a case: exact feed beside stored, shrinks, k of n fresh builds, a passing
+    neighbour, files. ``verify``: fresh builds; ``shrink_probes``: how many go into making it simpler at most."""
+    spent = 0
+    candidate = ask.candidate(nodes)
+    first = trials.known[nodes]
+    needs_higher = False
+    if ask.feed == "stored" and not ask.ctx.check and ask.signature.kind == "accuracy":
+        yield Note("what is left, fed values that were not rounded", best=len(nodes))
+        exact: Measurement = yield ask.ask(candidate, feed="exact")
+        spent += 1
+        needs_higher = ask.verdict(exact).passed
+    signature = _own_signature(ask, trials.measured[nodes], first)
+    if shrink_probes and not ask.ctx.check and signature is not None and signature.kind == "accuracy":
+        candidate, shrunk = yield from shrink(ask, candidate, nodes, signature, shrink_probes)
+        spent += shrunk
+    files: list[dict[str, Any]] = []
+    failures = 0
+    # Where builds differ, more of them, and none that the search has seen.
+    looks, seen = max(verify, ask.findings.builds) if verify else 0, ask.findings.builds
+    for attempt in range(seen, seen + looks):
+        yield Note(f"what is left in fresh builds, {attempt - seen + 1} of {looks}", best=len(nodes))
+        again: Measurement = yield ask.ask(candidate, attempt=attempt, save="case" if attempt == seen else "")
+        failures += _still(ask, again, candidate, signature)
+        spent += 1
+        if attempt == seen:
+            files.append({"role": "case", "files": dict(again.artifacts)})
+    good = trials.good(nodes)
+    good_candidate = ask.candidate(good) if good else None
+    if good_candidate is not None:
+        yield Note("the largest part that passes, once more", best=len(nodes))
+        heavy = weights(ask.index, ranges.decode(good_candidate.nodes)) > HEAVIEST_GOOD
+        kept: Measurement = yield ask.ask(good_candidate, attempt=seen, save="" if heavy else "good")
+        spent += 1
+        if ask.verdict(kept).passed:
+            files.append({"role": "good", "files": {} if heavy else dict(kept.artifacts)})
+        else:
+            good_candidate = None
+    feeds, leaves = ask.index.boundary(nodes)
+    case = Case(
+        candidate=candidate,
+        sample=ask.findings.sample,
+        nodes=ask.names(sorted(nodes)),
+        node_ids=ranges.encode(nodes),
+        ops=ask.ops(sorted(nodes)),
+        inputs=tuple(ask.index.tensors[t].name for t in feeds),
+        outputs=tuple(ask.index.tensors[t].name for t in leaves),
+        own=first.own or 0.0,
+        effect=first.effect,
+        feed=ask.feed,
+        needs_higher_inputs=needs_higher,
+        good=good_candidate,
+        verified=f"{failures}/{looks}",
+        signature=signature,
+        minimal=minimal,
+        found_by="reduce",
+    )
+    return case, tuple(files), spent
+
+
+def shrink(ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signature, budget: int) -> Sub:
+    """Simplify what is left of a case, one edit at a time, as long as it keeps failing like itself. Returns (candidate,
+    probes)."""
+    spent = 0
+    for edit_set in _edits(ask, nodes):
+        if spent >= budget:
+            break
+        done = {(e.kind, e.tensor, e.axis, e.node, e.attribute) for e in candidate.edits}
+        if done.intersection((e.kind, e.tensor, e.axis, e.node, e.attribute) for e in edit_set):
+            continue  # a stronger edit of the same thing has held
+        trial = msgspec.structs.replace(candidate, edits=(*candidate.edits, *edit_set))
+        yield Note("can what is left be made simpler?", best=len(nodes))
+        m: Measurement = yield ask.ask(trial)
+        spent += 1
+        if _still(ask, m, trial, signature):
+            candidate = trial
+    return candidate, spent
+
+
+def _edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
+    """Shrinks worth trying, most worth first: dimensions that fed tensors and weights share, down to 1 (then by half), then
+    simple values for what is fed and for weights, then attributes left to their defaults.
+
+    Of a batch the rows around the one that fails are kept."""
+    index = ask.index
+    row = ask.signature.sample.partition("/")[2] if "/" not in ask.findings.sample else ""
+    forming = deciding(index, nodes)  # of other values a result may not fit into memory
+    feeds = tuple(t for t in index.boundary(nodes)[0] if t not in forming)
+    read = sorted({t for n in nodes for t in index.nodes[n].reads if index.tensors[t].kind == "weight"} - forming)
+    weights = [t for t in read if index.tensors[t].floating or index.tensors[t].dtype in CODES]
+    edits: list[tuple[Edit, ...]] = []
+    # Sizes that are equal mostly are one dimension of the graph: of what is fed and of weights, else of what is fed alone.
+    all_axes, fed_axes = _axes(index, (*feeds, *weights)), _axes(index, feeds)
+    for size, places in sorted(all_axes.items(), key=lambda item: -item[0]):
+        for of in dict.fromkeys((tuple(places), tuple(fed_axes.get(size, ())))):
+            edits += [
+                tuple(
+                    _rows(t, axis, n, min(int(row or 0), size - n) if t in feeds and not axis else 0) for t, axis in of
+                )
+                for n in dict.fromkeys((1, size // 2) if of else ())
+            ]
+    large = [t for t in read if math.prod(index.tensors[t].shape or ()) > 1]
+    floating = [t for t in (*feeds, *large) if index.tensors[t].floating]
+    edits += [(Edit("fill", tensor=t, value=value),) for t in floating for value in SIMPLE]
+    edits += [(Edit("drop-attribute", node=n, attribute=a),) for n in sorted(nodes) for a in index.nodes[n].attributes]
+    return edits
+
+
+def _axes(index: GraphIndex, tensors: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
+    """Size -> (tensor, axis) of all dimensions of that size; 1 is left out."""
+    axes: dict[int, list[tuple[int, int]]] = {}
+    for t in tensors:
+        for axis, size in enumerate(index.tensors[t].shape or ()):
+            if size > 1:
+                axes.setdefault(size, []).append((t, axis))
+    return axes
+
+
+def _rows(tensor: int, axis: int, kept: int, start: int) -> Edit:
+    return Edit("keep-rows", tensor=tensor, axis=axis, value=float(kept), start=start)
+
+
+def _own_signature(ask: Inquiry, m: Measurement, verdict: Verdict) -> Signature | None:
+    """The case's own signature: its outputs and its error; what check.py and every shrink must keep. What crashes or does not
+    build has no errors: there it is the whole model's."""
+    if ask.signature.kind in ("build", "crash"):
+        return ask.signature
+    if not isinstance(m, Measurement) or not m.results:
+        return None
+    scores = ask.row(m).outputs
+    failing = {s.name: badness(s, ask.criterion) for s in scores if over(s, ask.criterion)}
+    return (
+        Signature(
+            kind="accuracy",
+            sample=ask.findings.sample,
+            outputs=tuple(failing),
+            errors=failing,
+            nonfinite=any(s.new_nonfinite for s in scores),
+            metric=ask.criterion.metric,
+            tolerance=ask.criterion.tolerance,
+        )
+        if verdict.failed
+        else None
+    )
+
+
+def _still(ask: Inquiry, m: Measurement, candidate: Candidate, signature: Signature | None) -> bool:
+    """Whether a case fails like itself: by own error and effect, or, once edited, by its own signature."""
+    if not candidate.edits or signature is None:
+        return ask.verdict(m).failed
+    if m.status != "ok" or not m.results:
+        return False
+    scores = {s.name: s for s in ask.row(m).outputs}
+    same = [scores[n] for n in signature.outputs if n in scores]
+    errors = [badness(s, ask.criterion) for s in same]
+    worst = max(errors, default=0.0)
+    return (
+        any(over(s, ask.criterion) for s in same)
+        and worst >= min(signature.error, 1.0) / 10
+        and any(s.new_nonfinite > 0 for s in same) == signature.nonfinite
+        and (worst >= HUGE) == (signature.error >= HUGE)  # a reference of zeros makes any error infinitely large
+    )
+
+
+def weights(index: GraphIndex, nodes: Iterable[int]) -> int:
+    """Bytes of the weights that the nodes read, each counted once."""
+    read = {t for n in nodes for t in index.nodes[n].reads}
+    return sum(max(0, index.tensors[t].bytes) for t in read if index.tensors[t].kind == "weight")

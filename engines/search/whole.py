@@ -1,0 +1,111 @@
+"""The whole model on the session's samples: the probe that asks for it, and the failure that its answer shows."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from engines.asking import Note, StepContext, Sub
+from engines.compare.criterion import Criterion, Signature
+from engines.compare.judge import badness, exceed, judge_check, judge_whole, limit, worst
+from engines.findings import Findings
+from engines.graph import ranges
+from engines.probe import AnyProbe, Candidate, Check, Measure, Measurement, SampleResult
+
+
+def whole(
+    ctx: StepContext,
+    findings: Findings,
+    *,
+    samples: Iterable[str] = (),
+    engine: str = "",
+    reference: str = "",
+    **rest: object,
+) -> AnyProbe:
+    """The whole working model on samples (default: all feeds), or under the user's check."""
+    if ctx.check:
+        first = findings.samples[0].id if findings.samples else ""
+        return Check(
+            model=findings.model,
+            command=ctx.check,
+            inputs=findings.inputs,
+            sample=findings.sample or first,
+            reference=ctx.reference,
+        )
+    probe = Measure(
+        model=findings.model,
+        inputs=findings.inputs,
+        samples=tuple(samples) or tuple(s.id for s in findings.samples),
+        engine=engine or ctx.engine,
+        reference=reference or ctx.reference,
+        candidate=Candidate(severed=ranges.encode(())),
+    )
+    if not ctx.can("run", untold=True):
+        rest = {**rest, "runs": 0}
+    return msgspec.structs.replace(probe, **rest)
+
+
+def lock(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub:
+    """Findings with the signature of this failure and the sample to search on; unchanged where the measurement passes.
+
+    The worst sample: new non-finite values first, then the highest score, then the lowest index; real inputs before random
+    ones. Its row is searched alone where rows can be fed alone and the row still fails by itself.
+    """
+    rule = findings.criterion or Criterion()
+    if ctx.check:
+        verdict = judge_check(measurement, rule)
+        sample = findings.samples[0].id if findings.samples else ""
+        signature = Signature(kind="check", sample=sample) if verdict.failed else None
+        return msgspec.structs.replace(findings, signature=signature, sample=sample)
+    if measurement.status in ("crash", "build-failed", "unsupported", "invalid-model"):
+        sample = findings.samples[0].id
+        signature = Signature(kind="crash" if measurement.status == "crash" else "build", sample=sample)
+        return msgspec.structs.replace(findings, signature=signature, sample=sample)
+    if measurement.status != "ok" or not judge_whole(measurement, rule).failed:
+        return findings
+    # An intermittent failure may sit in any run of the build.
+    chosen = next(over for run in measurement.each_run if (over := failing(run, rule)))
+    name = worst(chosen, rule)[0]
+    result = next(r for r in chosen if r.sample == name)
+    feed, _, row = name.partition("/")
+    fed = feed
+    # Rows that fail now and then may be failing together: they are not told apart.
+    if row and not measurement.runs and any(s.id == feed and s.rows for s in findings.samples):
+        yield Note(f"does {name} fail alone?")
+        alone: Measurement = yield whole(ctx, findings, samples=(name,))
+        if judge_whole(alone, rule).failed and worst(alone.results, rule)[2] >= worst((result,), rule)[2] / 2:
+            fed, result = name, alone.results[0]
+    return msgspec.structs.replace(findings, signature=sign(result, rule, name), sample=fed)
+
+
+def fed(findings: Findings, sample: str) -> str:
+    """What to feed for a scored sample: its row alone where the feed's rows can be fed alone, else the whole feed."""
+    feed, _, row = sample.partition("/")
+    return sample if row and any(s.id == feed and s.rows for s in findings.samples) else feed
+
+
+def all_feeds(findings: Findings) -> tuple[str, ...]:
+    """The real feeds, or the random one where none were given."""
+    real = tuple(s.id for s in findings.samples if s.id.startswith("real:"))
+    return real or tuple(s.id for s in findings.samples)
+
+
+def failing(results: Iterable[SampleResult], rule: Criterion) -> tuple[SampleResult, ...]:
+    """The results over tolerance: the real ones where any real one fails, else the random ones."""
+    over = [r for r in results if exceed((r,), rule)]
+    real = [r for r in over if r.sample.startswith("real:")]
+    return tuple(real or over)
+
+
+def sign(result: SampleResult, rule: Criterion, sample: str) -> Signature:
+    """The signature of one failing result: its outputs that are over tolerance, their errors, non-finite or not."""
+    errors = {s.name: badness(s, rule) for s in result.outputs}
+    over = {s.name: errors[s.name] for s in result.outputs if errors[s.name] > limit(rule, s.name)}
+    return Signature(
+        kind="accuracy",
+        sample=sample,
+        outputs=tuple(over),
+        errors=over,
+        nonfinite=any(s.new_nonfinite for s in result.outputs),
+        metric=rule.metric,
+        tolerance=rule.tolerance,
+    )
