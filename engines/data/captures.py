@@ -21,7 +21,7 @@ import numpy as np
 from engines import backends, spec
 from engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
 from engines.backends.builds import Kept, outside_bytes, shut
-from engines.data import originals, samples
+from engines.data import originals, regular, samples
 from engines.data.sound import Sealed
 from engines.data.store import Store, boot
 from engines.graph import load
@@ -334,7 +334,7 @@ def write(target: Path, value: Array) -> None:
 def read(path: Path) -> Array | None:
     """The array, read-only and memory-mapped where large; None where it is not there."""
     try:
-        size = path.stat().st_size
+        size = regular.size(path)
         os.utime(path)
         value: Array = np.load(path, mmap_mode="r" if size >= _MAP_FROM else None, allow_pickle=False)
     except (OSError, ValueError, EOFError):

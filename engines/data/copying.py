@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from engines.data import regular
+
 _FICLONE = 0x40049409  # Linux: share all blocks (Btrfs, XFS)
 _AT_ONCE = 1 << 30  # bytes
 
@@ -36,9 +38,7 @@ def tree(source: Path, target: Path, ignore: Callable[[str, list[str]], Iterable
 
 def copy(source: str | Path, target: str | Path) -> None:
     """Copy a regular file with its times and mode. Raises ``OSError``."""
-    if not Path(source).is_file() and Path(source).exists():  # a pipe would be waited for
-        raise OSError(errno.EINVAL, "it is no regular file", str(source))
-    with Path(source).open("rb") as reader, Path(target).open("wb") as writer:
+    with regular.opened(source) as reader, Path(target).open("wb") as writer:
         shared = False
         with contextlib.suppress(OSError):
             fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from engines.data import packed, polygraphy, scripting
+from engines.data import packed, polygraphy, regular, scripting
 from engines.data.problem import InputProblem
 from engines.data.sources import split_function
 from engines.nearest import nearest
@@ -47,6 +47,8 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
     path, function = split_function(path)
     file = Path(path)
     kind = file.suffix.lower()
+    if wrong_kind := regular.fault(path):
+        raise InputProblem(f"'{path}' {wrong_kind}.")
     if not file.exists():
         wrong, equals, rest = path.partition("=")
         if equals and Path(rest).exists():
@@ -116,7 +118,7 @@ def _unread(file: Path, kind: str, error: Exception) -> str:
         return f"'{file.name}' cannot be read: {error.strerror}."
     if not file.stat().st_size:
         return f"'{file.name}' is empty (0 bytes); save the arrays again."
-    with file.open("rb") as opened:
+    with regular.opened(file) as opened:
         pickled = opened.read(1) == b"\x80"
     if pickled or any(word in str(error) for word in ("Object arrays", "Python objects")):
         return (

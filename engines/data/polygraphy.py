@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from engines.data import packed
+from engines.data import packed, regular
 from engines.data.problem import InputProblem
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -122,8 +122,7 @@ def _parts(path: Path) -> Iterable[Path]:
 
 def _read(path: Path) -> Any:
     try:
-        with path.open(encoding="utf-8") as file:
-            return json.load(file, object_hook=_decode)
+        return json.loads(regular.read(path, min(packed.most(), regular.LARGEST)).decode("utf-8"), object_hook=_decode)
     except OSError as error:
         raise InputProblem(f"'{path.name}' cannot be read: {error.strerror or error}.") from error
     except json.JSONDecodeError as error:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from engines.data import draws, files, roles, sources
+from engines.data import decoding, draws, files, regular, roles, sources
 from engines.data.problem import InputProblem
 from engines.data.store import Damaged, Store, digest_file
 from engines.graph.index import Tensor
@@ -467,7 +467,7 @@ def _read(folder: Path, kept: _Kept) -> Array:
     if path.parent != folder:
         raise Damaged(f"inputs/{folder.name}/index.json", "is damaged: it names a file that lies elsewhere")
     try:
-        value: Array = np.load(path, mmap_mode="r" if path.stat().st_size >= _MAP_FROM else None, allow_pickle=False)
+        value: Array = np.load(path, mmap_mode="r" if regular.size(path) >= _MAP_FROM else None, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         why = "is gone" if isinstance(error, FileNotFoundError) else f"is damaged: {error}"
         raise Damaged(f"inputs/{folder.name}/{kept.file}", why) from error
@@ -481,8 +481,8 @@ def _read(folder: Path, kept: _Kept) -> Array:
 @functools.lru_cache(maxsize=16)
 def _index(folder: Path) -> _Index:
     try:
-        return msgspec.json.decode((folder / "index.json").read_bytes(), type=_Index)
-    except (OSError, msgspec.MsgspecError) as error:
+        return decoding.decode(regular.read(folder / "index.json"), _Index)
+    except (OSError, ValueError) as error:
         why = "is gone" if isinstance(error, FileNotFoundError) else f"is damaged: {error}"
         raise Damaged(f"inputs/{folder.name}/index.json", why) from error
 

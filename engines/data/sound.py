@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from engines.data import decoding, regular
 from engines.data.store import Store, digest_file
 
 SEAL = b"\0crc-32\0"  # before the checksum, four bytes, the lowest first
@@ -66,20 +67,20 @@ def faults(store: Store, most: int = 0) -> Faults:
 
 def weights_of(model: Path) -> tuple[str, ...]:
     """The weights files, below the session's folder, that a stored model points to. Raises ``OSError``."""
-    names = dict.fromkeys(_WEIGHTS.findall(model.read_bytes()))
+    names = dict.fromkeys(_WEIGHTS.findall(regular.read(model, regular.MODEL)))
     return tuple(f"models/weights/{name.decode()}.bin" for name in names)
 
 
 def arrays_of(inputs: Path) -> tuple[str, ...]:
     """Names of the files that the index of a folder of inputs speaks of; none where it cannot be read."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        return tuple(_arrays((inputs / "index.json").read_bytes()))
+        return tuple(_arrays(regular.read(inputs / "index.json")))
     return ()
 
 
 def _arrays(index: bytes) -> dict[str, str]:
     """File -> sha256. Raises what a wrong form leads to."""
-    kept = [kept for feed in msgspec.json.decode(index)["feeds"] for kept in feed["arrays"].values()]
+    kept = [kept for feed in decoding.decode(index)["feeds"] for kept in feed["arrays"].values()]
     return {str(k["file"]): str(k["sha256"]) for k in kept}
 
 
@@ -106,7 +107,7 @@ def _held(path: Path) -> bool:
     """Whether an array of the inputs is what their index says, or the index what its folder's name says. Files that no index
     speaks of are nobody's."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        index = (path.parent / "index.json").read_bytes()
+        index = regular.read(path.parent / "index.json")
         whole = hashlib.sha256(index).hexdigest() == path.parent.name
         if path.name == "index.json" or not whole:
             return whole
@@ -117,7 +118,7 @@ def _held(path: Path) -> bool:
 
 def _sealed(path: Path) -> bool:
     """Whether the checksum behind the file's data is that of its data."""
-    with contextlib.suppress(OSError), path.open("rb") as file:
+    with contextlib.suppress(OSError), regular.opened(path) as file:
         left, crc = _size(path) - _TRAILER, 0
         while left > 0 and (piece := file.read(min(left, _CHUNK))):
             left -= len(piece)

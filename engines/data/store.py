@@ -7,12 +7,15 @@ import contextlib
 import errno
 import functools
 import hashlib
+import io
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
+from engines.data import regular
 from engines.data.scratch import scratch
 
 
@@ -41,9 +44,9 @@ def atomic(target: Path) -> Iterator[Path]:
 
 
 def digest_file(path: Path) -> str:
-    """sha256 of a file's bytes. Raises ``OSError``."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """sha256 of a file's bytes. Raises ``OSError``, of which ``regular.Unfit`` for what is no regular file."""
+    with regular.opened(path) as file:
+        return hashlib.file_digest(cast(io.BufferedReader, file), "sha256").hexdigest()
 
 
 class Damaged(Exception):
@@ -85,7 +88,7 @@ class Store:
     def get(self, digest: str) -> bytes:
         """The artifact's bytes. Raises ``FileNotFoundError``; ``OSError`` where they are not what was stored."""
         path = self.path(digest)
-        data = path.read_bytes()
+        data = regular.read(path)
         if hashlib.sha256(data).hexdigest() != digest:
             raise OSError(errno.EIO, "its bytes are not those that were written", str(path))
         return data
@@ -94,7 +97,7 @@ class Store:
 def keep(target: Path, data: bytes) -> None:
     """Make sure that the file holds these bytes; one that does is left alone, one that was damaged is replaced."""
     with contextlib.suppress(OSError):
-        if target.stat().st_size == len(data) and target.read_bytes() == data:
+        if target.stat().st_size == len(data) and regular.read(target, len(data)) == data:
             return
     with atomic(target) as temporary:
         temporary.write_bytes(data)

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from engines.data import regular
+
 _MARKER = "polygraphy_class"
 _LEGACY = "__polygraphy_encoded_"
 _TENSOR: Mapping[str, tuple[type, ...]] = {
@@ -46,7 +48,7 @@ def canonical(algorithm: Mapping[str, Any]) -> str:
 def read(path: Path) -> Replay:
     """The choices of one replay file. Raises ``ReplayProblem``."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(regular.read(path))
     except OSError as error:
         raise ReplayProblem(f"'{path}' cannot be read: {error.strerror or error}.") from error
     except (ValueError, RecursionError) as error:

@@ -8,6 +8,7 @@ import msgspec
 
 from engines.data.tactic_replay import Replay, Suspect, described, gather, suspects
 from wizard.cli.exits import BAD_USAGE, FOUND, UNRESOLVED, Refusal
+from wizard.cli.problem import refuse_strange
 from wizard.report.words import visible
 
 
@@ -47,6 +48,7 @@ def replays(place: str | None, folder: str, kind: str) -> list[Replay]:
     """The replays of one kind; a folder in which none were sorted so far holds none. Raises Refusal (exit 2) where the place is
     not there."""
     path = Path(place) if place else Path(folder) / kind
+    refuse_strange(path)
     other = Path(folder) / ("bad" if kind == "good" else "good")
     if not place and not path.exists() and other.exists():
         return []

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from engines import options
 from engines.compare.criterion import METRICS
+from engines.data import regular
 from engines.data.sources import paths, postprocess_script, split_function, top_k
 from engines.data.store import digest_file
 from engines.graph import filekind
@@ -27,6 +28,7 @@ DEBUG_MODEL = (
 )
 _INTERPRETERS = ("python", "pypy", "sh", "bash", "dash", "zsh", "ruby", "perl", "node")
 _COMPARED = ("tolerance", "atol", "rtol", "metric", "postprocess")  # options of the comparison
+_EACH_ITS_OWN = ("/dev/fd/", "/dev/std", "/proc/")
 INPUT_KINDS = (".json", ".npz", ".npy", ".py", ".png", ".jpg", ".jpeg")
 
 
@@ -121,6 +123,7 @@ def model_file(text: str) -> Path:
     """The model's absolute path. Raises Refusal (exit 2) naming the nearest file of that folder, or what the file is instead of
     a model."""
     path = Path(text).expanduser()
+    refuse_strange(path)
     if path.is_file():
         if complaint := filekind.complaint(path):
             raise Refusal(BAD_USAGE, complaint)
@@ -129,9 +132,16 @@ def model_file(text: str) -> Path:
         inside = _names(path, "*.onnx")
         named = f", '{Path(text) / inside[0]}' for example" if inside else ""
         raise Refusal(BAD_USAGE, f"'{text}' is a folder; name the ONNX file inside it{named}.")
-    if path.exists():
-        raise Refusal(BAD_USAGE, f"'{text}' is no regular file; name an ONNX file.")
     raise Refusal(BAD_USAGE, f"There is no model '{text}'.{_near(path, '*.onnx')}")
+
+
+def refuse_strange(path: Path, said: str = "") -> None:
+    """Raise Refusal (exit 2) for what is no file (a pipe, a device) or an endless one, before anybody waits for it, and for a
+    name that means something else in the worker that would read it. ``said`` comes before the sentence."""
+    if fault := regular.fault(path):
+        raise Refusal(BAD_USAGE, f"{said}'{path}' {fault}.")
+    if str(path).startswith(_EACH_ITS_OWN):
+        raise Refusal(BAD_USAGE, f"{said}'{path}' is another file in every process; name the file itself.")
 
 
 def input_source(text: str) -> str:
@@ -142,6 +152,7 @@ def input_source(text: str) -> str:
         return f"{given}={input_source(rest)}"
     name, function = split_function(text)
     path = Path(name).expanduser()
+    refuse_strange(path)
     if not path.exists():
         raise Refusal(BAD_USAGE, f"There is no inputs file '{name}'.{_near(path, '*')}")
     if path.is_file() and path.suffix.lower() not in INPUT_KINDS:
@@ -169,6 +180,7 @@ def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
             BAD_USAGE,
             f"--postprocess: '{given[0]}' is neither SCRIPT.py[:function] nor [output:]top-K[,axis=A], for example top-5.",
         )
+    refuse_strange(path, "--postprocess: ")
     if not path.is_file():
         raise Refusal(BAD_USAGE, f"There is no postprocess script '{name}'.{_near(path, '*.py')}")
     return (f"{path.absolute()}:{function}" if function else str(path.absolute()),)
@@ -195,6 +207,7 @@ def engine_spec(text: str, option: str) -> str:
         raise Refusal(MISSING, f"{option}: {spec.name} is not installed here; {declared.install} brings it.")
     for name in spec_files(spec):
         path = Path(spec.get(name)).expanduser()
+        refuse_strange(path, f"{option}: ")
         if not path.is_file():
             near = nearest(path.name, _names(path.parent, "*.onnx"))
             raise Refusal(
@@ -202,8 +215,10 @@ def engine_spec(text: str, option: str) -> str:
             )
         spec = spec.with_option(name, str(path.absolute()))
     for name in LIBRARIES:  # a worker runs in a folder of its own
-        paths = filter(None, spec.get(name).split("+"))
-        spec = spec.with_option(name, "+".join(str(Path(path).expanduser().absolute()) for path in paths))
+        paths = [Path(path).expanduser().absolute() for path in filter(None, spec.get(name).split("+"))]
+        for path in paths:
+            refuse_strange(path, f"{option}: ")
+        spec = spec.with_option(name, "+".join(map(str, paths)))
     return str(spec)
 
 
@@ -344,6 +359,7 @@ def flow_name(text: str) -> str:
     """A shipped flow's name as it is; a file's path made absolute."""
     path = Path(text).expanduser()
     if path.suffix in (".yaml", ".yml") or "/" in text:
+        refuse_strange(path)
         if not path.is_file():
             if path.is_dir():
                 raise Refusal(BAD_USAGE, f"'{text}' is a folder; name the flow file inside it.")

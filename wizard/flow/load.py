@@ -4,6 +4,7 @@ YAML 1.2's core schema: ``yes`` and ``no`` are text, ``1e-3`` is a number. No al
 """
 
 import difflib
+import errno
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -14,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import yaml
 
+from engines.data import regular
 from wizard.flow.model import Answer, Detour, End, Flow, FlowNode, StepUse
 
 FORMAT: Final = 1
@@ -112,9 +114,11 @@ def load_texts(path: str, what: str = "answers file", maps: str = "nodes to answ
 
 def _text(path: Path, name: str, what: str) -> str:
     try:
-        if path.stat().st_size > LARGEST:
-            raise FlowProblem(name, 0, 0, f"the file is larger than {LARGEST:,} bytes, which no {what} is.")
-        return path.read_bytes().decode("utf-8-sig")
+        return regular.read(path, LARGEST).decode("utf-8-sig")
+    except regular.Unfit as problem:
+        if problem.errno == errno.EFBIG:
+            raise FlowProblem(name, 0, 0, f"the file is larger than {LARGEST:,} bytes, which no {what} is.") from None
+        raise FlowProblem(name, 0, 0, f"the {what} cannot be read: {problem.strerror}.") from None
     except UnicodeDecodeError as problem:
         raise FlowProblem(name, 0, 0, f"the file is not UTF-8 text (byte {problem.start}); save it as UTF-8.") from None
     except OSError as problem:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from engines.data import decoding
 from engines.data.store import Store
 from engines.graph.index import GraphIndex
 from wizard.flow.load import load as load_flow
@@ -26,16 +27,16 @@ class Reading(msgspec.Struct, frozen=True):
     def table(self, digest: str) -> Table:
         """The rows of a step's table; none where its artifact is gone."""
         try:
-            rows: Any = msgspec.json.decode(Store(self.folder).get(digest))
-        except (OSError, ValueError, RecursionError):
+            rows: Any = decoding.decode(Store(self.folder).get(digest))
+        except (OSError, ValueError):
             return []
         return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
     def graph(self, digest: str) -> GraphIndex | None:
         """The index of a model; None where its artifact is gone."""
         try:
-            return msgspec.json.decode(Store(self.folder).get(digest), type=GraphIndex)
-        except (OSError, ValueError, RecursionError):
+            return decoding.decode(Store(self.folder).get(digest), GraphIndex)
+        except (OSError, ValueError):
             return None
 
     def report(self) -> Report:

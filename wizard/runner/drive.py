@@ -12,6 +12,7 @@ import msgspec
 
 from engines.asking import Described, Note, StepContext
 from engines.compare.judge import judge, judge_check
+from engines.data import decoding
 from engines.data.store import Store
 from engines.findings import Findings
 from engines.graph.index import GraphIndex
@@ -125,7 +126,7 @@ def made_again(probe: AnyProbe, before: Measurement, again: Measurement, gone: t
 @functools.lru_cache(maxsize=8)
 def index_of(root: Any, digest: str) -> GraphIndex:
     """A graph index among the artifacts of a session. Raises OSError where its file is gone."""
-    return msgspec.json.decode(Store(root).get(digest), type=GraphIndex)
+    return decoding.decode(Store(root).get(digest), GraphIndex)
 
 
 class Drive:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from engines.asking import StepContext
+from engines.data import regular
 from engines.data.store import Store
 from engines.graph.index import GraphIndex
 from engines.probe import LoadInputs, Measurement, SampleInfo
@@ -123,10 +124,10 @@ def _size(ctx: StepContext, state: State, store: Store) -> Size:
 def model_bytes(path: Path) -> int:
     """Bytes of an ONNX file and of the weights files that it names, none of them read; -1 where it cannot be looked at."""
     try:
-        total = path.stat().st_size
-        if not path.is_file() or not 0 < total <= _SCANNED:
-            return total if path.is_file() else -1
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        total = regular.size(path)
+        if not 0 < total <= _SCANNED:
+            return total
+        with regular.opened(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             names = set()
             for found in _LOCATION.finditer(data):
                 short, low, high = found.groups()

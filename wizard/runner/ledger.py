@@ -3,8 +3,7 @@
 import contextlib
 from typing import cast
 
-import msgspec
-
+from engines.data import decoding
 from engines.data.store import Store
 from engines.probe import AnyProbe, Measurement
 from wizard.session.events import AnyEvent
@@ -44,7 +43,7 @@ def known_measurement(state: State, key: str, store: Store) -> Measurement | Non
     if known is None or known.measurement is not None:
         return known.measurement if known else None
     with contextlib.suppress(OSError, ValueError):
-        return msgspec.json.decode(store.get(known.blob), type=Measurement)
+        return decoding.decode(store.get(known.blob), Measurement)
     return None
 
 
@@ -54,5 +53,5 @@ def asked_probe(state: State, key: str, store: Store) -> AnyProbe | None:
     if asked is None or asked.probe is not None:
         return asked.probe if asked else None
     with contextlib.suppress(OSError, ValueError):
-        return cast(AnyProbe, msgspec.json.decode(store.get(asked.blob), type=AnyProbe))
+        return cast(AnyProbe, decoding.decode(store.get(asked.blob), AnyProbe))
     return None

@@ -8,7 +8,10 @@ from typing import Any
 
 import msgspec
 
+from engines.data import decoding, regular
+
 NAME = "progress.json"
+_LARGEST = 4 << 20  # bytes
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -58,7 +61,6 @@ def write(folder: Path, snapshot: Snapshot) -> None:
 
 def read(folder: Path) -> dict[str, Any] | None:
     """The latest snapshot as plain data; None where there is none."""
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        found: dict[str, Any] = msgspec.json.decode((folder / NAME).read_bytes(), type=dict[str, Any])
-        return found
+    with contextlib.suppress(OSError, ValueError):
+        return decoding.decode(regular.read(folder / NAME, _LARGEST, links=False), dict[str, Any])
     return None

@@ -14,7 +14,7 @@ import msgspec
 from engines.asking import StepRefused
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import badness, judge, judge_check, judge_whole, over
-from engines.data import copying, sound
+from engines.data import copying, decoding, sound
 from engines.data.scratch import scratch
 from engines.data.store import Damaged, Store, digest_file
 from engines.findings import Findings
@@ -282,8 +282,8 @@ def _only(measurement: Measurement, samples: tuple[str, ...]) -> Measurement:
 
 def _decisive_rows(rec: Recording, visit: Visit, store: Store) -> Iterator[dict[str, Any]]:
     if "decisive" in visit.tables:
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            for row in msgspec.json.decode(store.get(visit.tables["decisive"])):
+        with contextlib.suppress(OSError, ValueError):
+            for row in decoding.decode(store.get(visit.tables["decisive"])):
                 yield {**row, "probe": msgspec.convert(row["probe"], AnyProbe)}
             return
     for role, keys in visit.decisive.items():

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from engines.data import decoding, regular
 from engines.data.store import Store
 from engines.probe import Describe, Measurement
 from wizard.report.words import count, listing, size
@@ -73,7 +74,7 @@ def within(store: Store, state: State, budget: int) -> Evicted:
 def free(store: Store, state: State, wanted: int) -> Evicted:
     """Make room for so many bytes, as far as files can be spared. No probe may be at work. Raises as ``within``."""
     path = store.root / journal.NAME
-    events = journal.scan(path.read_bytes(), path).events
+    events = journal.scan(journal.whole(path), path).events
     return _evict((*_unneeded(store, state, events), *_logs(store, state)), wanted)
 
 
@@ -119,7 +120,7 @@ def _named(visit: Visit, store: Store) -> set[str]:
     texts = [msgspec.json.encode((visit.outcome, visit.findings, visit.settings, visit.tables, visit.params))]
     for table in visit.tables.values():
         with contextlib.suppress(OSError):
-            texts.append(store.path(table).read_bytes())
+            texts.append(regular.read(store.path(table)))
     return {digest for text in texts for digest in _DIGEST.findall(text.decode(errors="replace"))}
 
 
@@ -160,7 +161,7 @@ def _answer(event: ProbeFinished, store: Store) -> Measurement:
     if event.measurement is not None:
         return event.measurement
     with contextlib.suppress(OSError, ValueError):
-        return msgspec.json.decode(store.get(event.blob), type=Measurement)
+        return decoding.decode(store.get(event.blob), Measurement)
     return Measurement()
 
 

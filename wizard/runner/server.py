@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from engines.data import decoding
 from wizard.session.problems import SessionProblem
 
 LINE_LIMIT = 1 << 20
@@ -124,8 +125,8 @@ class Server:
 
     async def _reply(self, line: bytes, client: Client) -> Reply:
         try:
-            request = msgspec.json.decode(line, type=dict[str, Any])
-        except (ValueError, RecursionError) as error:
+            request: Request = decoding.decode(line, dict[str, Any])
+        except ValueError as error:
             return {"ok": False, "error": f"That is not a request: {error}."}
         if request.get("do") == "hello":
             return self._hello(request, client)

@@ -1,6 +1,7 @@
 """Session folders: made, found, listed."""
 
 import contextlib
+import errno
 import hashlib
 import itertools
 import os
@@ -9,6 +10,7 @@ import secrets
 import shlex
 import shutil
 import socket
+import stat
 import time
 import zlib
 from collections.abc import Iterator, Mapping
@@ -19,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from engines.data import copying, sound
+from engines.data import copying, decoding, regular, sound
 from engines.data.store import Store, atomic
 from wizard.problem import Problem
 from wizard.session import journal, lock
@@ -37,6 +39,7 @@ from wizard.session.state import State, fold
 
 FORMAT = 1
 DESCRIPTION = "session.json"
+_LARGEST = 16 << 20  # bytes of it
 FLOW = "flow.yaml"
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like something else
 _PACKAGES = ("narrowdown", "onnx", "onnxruntime", "numpy", "openvino", "tensorrt", "tensorrt-rtx", "polygraphy")
@@ -171,7 +174,7 @@ def describe(folder: Path) -> Description:
     """The session's description, once its folder is known to hold no links and the flow that it was begun with. Raises
     NoSuchSession, NewerSession, SessionProblem."""
     about = _described(folder)
-    _refuse_links(folder)
+    _refuse_strange(folder)
     if not _own_flow(folder, about):
         advice = "Take it from a backup, or begin a new session."
         if _known_flow(folder, about):
@@ -185,19 +188,19 @@ def describe(folder: Path) -> Description:
 def _described(folder: Path) -> Description:
     path = folder / DESCRIPTION
     try:
-        data = path.read_bytes()
+        data = regular.read(path, _LARGEST, links=False)
     except (FileNotFoundError, NotADirectoryError):
         raise NoSuchSession(f"'{folder}' is not a session: it has no {DESCRIPTION}.") from None
+    except regular.Unfit as error:
+        raise _strange(path, error) from None
     except OSError as error:
-        raise SessionProblem(of_system(error, path)) from None
+        raise _linked(path) if error.errno == errno.ELOOP else SessionProblem(of_system(error, path)) from None
     try:
-        head = msgspec.json.decode(data, type=dict[str, Any])
+        head = decoding.decode(data, dict[str, Any])
         if isinstance(head.get("format"), int) and head["format"] > FORMAT:
             raise NewerSession(path, head["format"], FORMAT)
-        about = msgspec.json.decode(data, type=Description)
+        about: Description = decoding.decode(data, Description)
         why = "" if about.crc in ("", checksum(head)) else "its checksum does not match"
-    except RecursionError:
-        why = "it is nested too deeply"
     except ValueError as error:
         why = str(error)
     if why:
@@ -205,23 +208,57 @@ def _described(folder: Path) -> Description:
     return about
 
 
-def _refuse_links(folder: Path) -> None:
-    """Raise SessionProblem for a link anywhere in the folder; but for those to the user's own files that a killed checker has
-    left in its folder, which is swept."""
-    for place, folders, names in os.walk(folder):
-        if link := next((path for name in (*folders, *names) if (path := Path(place, name)).is_symlink()), None):
-            raise SessionProblem(
-                f"'{link}' is a link, and no session holds any: what is written to it would land outside of the session. Nothing "
-                "was changed; use a copy of the session without links."
-            )
-        if Path(place) == folder and "checks" in folders:
-            folders.remove("checks")
+def _refuse_strange(folder: Path) -> None:
+    """Raise SessionProblem for what is no file of a session, anywhere in the folder: a link (but for those to the user's own
+    files that a killed checker has left in its folder, which is swept), a pipe, a device, a file with a hole of a terabyte."""
+    places = [folder]
+    while places:
+        place = places.pop()
+        try:
+            with os.scandir(place) as found:
+                entries = [(entry, entry.stat(follow_symlinks=False).st_mode) for entry in found]
+        except FileNotFoundError:  # a runner is at work, and clears up
+            continue
+        except OSError as error:
+            raise SessionProblem(of_system(error, place)) from None
+        for entry, mode in entries:
+            if stat.S_ISLNK(mode):
+                raise _linked(entry.path)
+            if stat.S_ISDIR(mode):
+                if place != folder or entry.name != "checks":
+                    places.append(Path(entry.path))
+                continue
+            try:
+                regular.size(entry.path, links=False)
+            except regular.Unfit as error:
+                raise _strange(entry.path, error) from None
+            except FileNotFoundError:
+                continue
+
+
+def _linked(path: Path | str) -> SessionProblem:
+    """What to say of a link in a session's folder."""
+    return SessionProblem(
+        f"'{path}' is a link, and no session holds any: what is written to it would land outside of the session. Nothing "
+        "was changed; use a copy of the session without links."
+    )
+
+
+def _strange(path: Path | str, error: regular.Unfit) -> SessionProblem:
+    """What to say of a thing in a session's folder that is no file, or an endless one."""
+    if error.errno == errno.EFBIG:
+        said = f"has {error.what.partition(', and')[0]}, more than any session writes"
+    else:
+        said = f"is {error.what.partition(',')[0]}, and no session holds any"
+    return SessionProblem(
+        f"'{path}' {said}: it is not looked at. Nothing was changed; use a copy of the session that holds its files alone."
+    )
 
 
 def _own_flow(folder: Path, about: Description) -> bool:
     """Whether ``flow.yaml`` is what was pinned; also where there is none, which its reader will say."""
     try:
-        return hashlib.sha256((folder / FLOW).read_bytes()).hexdigest() == about.flow
+        return hashlib.sha256(regular.read(folder / FLOW, links=False)).hexdigest() == about.flow
     except OSError:
         return True
 
@@ -248,7 +285,7 @@ def load(folder: Path) -> State:
 def find(name: str, root: Path | None = None) -> Path:
     """The session that a path, an id or the beginning of an id names. Raises NoSuchSession, AmbiguousSession."""
     path = Path(name).expanduser()
-    if (path / DESCRIPTION).is_file():
+    if _is_session(path):
         return path.absolute()
     place = root or home()
     entries = sorted(_folders(place)) if "/" not in name else []
@@ -308,7 +345,9 @@ def summary(folder: Path) -> Summary:
     path = folder / journal.NAME
     try:
         state = fold(journal.outline(path)) if path.exists() else State(last=about.created)
-    except (SessionProblem, OSError, ValueError) as problem:
+    except OSError as problem:
+        return Summary(**basics, age=_age(path), problem=of_system(problem, path))
+    except (SessionProblem, ValueError) as problem:
         return Summary(**basics, age=_age(path), problem=str(problem))
     here = state.here
     closed = state.closed
@@ -330,7 +369,7 @@ def repair(folder: Path) -> tuple[Path, tuple[str, ...]]:
     not be kept are in the copy's ``journal.lost``. Raises SessionProblem, OSError.
     """
     about = _described(folder)
-    _refuse_links(folder)
+    _refuse_strange(folder)
     flow = b"" if _own_flow(folder, about) else _known_flow(folder, about)
     if not flow:
         describe(folder)  # raises where another flow than the session's own lies there
@@ -338,7 +377,7 @@ def repair(folder: Path) -> tuple[Path, tuple[str, ...]]:
     while (target := folder.with_name(f"{folder.name}-repaired-{number}")).exists():
         number += 1
     path = folder / journal.NAME
-    kept, lost = journal.repair(path.read_bytes() if path.exists() else b"", path)
+    kept, lost = journal.repair(journal.whole(path) if path.exists() else b"", path)
     faults = sound.faults(Store(folder))
     left = {folder / name for name in (*faults.kept, *faults.made)}
 
@@ -381,9 +420,19 @@ def _verdict(folder: Path, end: str) -> str:
 
 def _folders(root: Path) -> Iterator[Path]:
     try:
-        yield from (entry for entry in root.iterdir() if (entry / DESCRIPTION).is_file())
+        yield from (entry for entry in root.iterdir() if _is_session(entry))
     except OSError:
         return
+
+
+def _is_session(folder: Path) -> bool:
+    """Whether there is a description, be it one that cannot be read: its reader says why."""
+    try:
+        return not (folder / DESCRIPTION).is_dir() and bool((folder / DESCRIPTION).lstat())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError:
+        return True
 
 
 def _unborn(folder: Path) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from engines.data import decoding, regular
 from engines.data.store import Store, atomic
 from wizard.session.events import (
     VERSION,
@@ -32,6 +33,7 @@ from wizard.session.events import (
 from wizard.session.problems import MENDING, DamagedJournal, LostPart, NewerSession
 
 LINE_LIMIT = 64 << 10  # bytes of one line, its newline included
+LARGEST = 1 << 30  # bytes of a journal that is read: some hundred thousand probes
 NAME = "journal.jsonl"
 
 _CRC = len(',"crc":"00000000"}')
@@ -39,16 +41,12 @@ _KEPT = 4 << 10  # a field of this size or more moves to an artifact when its li
 # msgspec leaves a default out where it is that very object, so this float and no other.
 _UNSTAMPED = NoteAdded(text="").ts
 _encoder = msgspec.json.Encoder(order="deterministic")
-_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 
 
 class _Head(msgspec.Struct):
     v: int
     seq: int
     kind: str
-
-
-_head = msgspec.json.Decoder(_Head)
 
 
 def encode(event: AnyEvent) -> bytes:
@@ -67,12 +65,13 @@ def _whole(line: bytes) -> bool:
 def decode(line: bytes, number: int, path: Path) -> AnyEvent:
     """A line whose checksum holds, as an event. Raises NewerSession, DamagedJournal."""
     try:
-        head = _head.decode(line)
+        head = decoding.decode(line, _Head)
         if head.v > VERSION:
             raise NewerSession(path, head.v, VERSION)
-        return _decoder.decode(line)
-    except (ValueError, RecursionError) as error:
+        event: AnyEvent = decoding.decode(line, AnyEvent)
+    except ValueError as error:
         raise DamagedJournal(path, number, f"it is no event that this version knows ({error})") from None
+    return event
 
 
 class Contents(msgspec.Struct, frozen=True):
@@ -114,15 +113,20 @@ def _lines(data: bytes) -> Iterator[tuple[int, int, bytes]]:
         start = end
 
 
+def whole(path: Path) -> bytes:
+    """The bytes of a journal. Raises OSError, of which ``regular.Unfit`` for what is no regular file or too large."""
+    return regular.read(path, LARGEST, links=False)
+
+
 def read(path: Path) -> tuple[AnyEvent, ...]:
     """The events of a journal; a torn tail is left alone and ignored. Raises OSError and what ``scan`` raises."""
     store = Store(path.parent)
-    return tuple(resolve(event, store) for event in scan(path.read_bytes(), path).events)
+    return tuple(resolve(event, store) for event in scan(whole(path), path).events)
 
 
 def outline(path: Path) -> tuple[AnyEvent, ...]:
     """The events that are no probes, for lists of sessions: much less to decode. Damaged lines are passed over."""
-    data = path.read_bytes()
+    data = whole(path)
     lines = (line[:-1] for _, _, line in _lines(data) if b'"kind":"probe.' not in line[:120])
     return tuple(decode(line, 0, path) for line in lines if _whole(line))
 
@@ -133,8 +137,8 @@ def resolve(event: AnyEvent, store: Store) -> AnyEvent:
     if not isinstance(event, StepFinished) or not event.blobs:
         return event
     try:
-        fields = {name: msgspec.json.decode(store.get(digest)) for name, digest in event.blobs.items()}
-    except (OSError, ValueError, RecursionError) as error:
+        fields = {name: decoding.decode(store.get(digest)) for name, digest in event.blobs.items()}
+    except (OSError, ValueError) as error:
         raise LostPart(f"A part of event {event.seq} is gone or damaged: {error}. {MENDING}") from None
     return msgspec.structs.replace(event, **fields, blobs={})
 
@@ -170,14 +174,14 @@ class Journal:
         self._path, self._clock, self._store = path, clock, Store(path.parent)
         contents = Contents((), 0)
         self.torn: Path | None = None
-        if path.exists():
-            data = path.read_bytes()
+        if os.path.lexists(path):
+            data = whole(path)
             contents = scan(data, path)
             if contents.torn:
                 self.torn = _set_aside(path, data[contents.good :])
         self.events = tuple(resolve(event, self._store) for event in contents.events)
         self._seq = len(contents.events)
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         os.ftruncate(self._fd, contents.good)
         _sync_folder(path.parent)
 
@@ -248,7 +252,7 @@ class Tail:
         Raises DamagedJournal, NewerSession.
         """
         try:
-            with self._path.open("rb") as file:
+            with regular.opened(self._path, LARGEST, links=False) as file:
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import msgspec
 
+from engines.data import decoding, regular
 from wizard.session.problems import Held, SessionProblem
 
 NAME = "lock"
+_NOTE = 64 << 10  # bytes of the note, at most
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -39,7 +41,7 @@ class Lock:
 
         ``patience``: seconds to try: someone may be looking at the lock just now.
         """
-        fd = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         end = time.monotonic() + patience
         while not _try(fd, folder):
             if time.monotonic() >= end:
@@ -66,15 +68,12 @@ class Lock:
 def holder(folder: Path) -> Holder | None:
     """Who holds the session now; None when nobody does, whatever a dead holder has left behind."""
     try:
-        fd = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+        with regular.opened(folder / NAME, _NOTE, links=False) as file:
+            free = _try(file.fileno(), folder, fcntl.LOCK_SH)
     except OSError:
         return None
-    try:
-        free = _try(fd, folder, fcntl.LOCK_SH)
     except SessionProblem:
         free = True
-    finally:
-        os.close(fd)
     return None if free else (_read(folder) or Holder(0, ""))
 
 
@@ -91,6 +90,6 @@ def _try(fd: int, folder: Path, kind: int = fcntl.LOCK_EX) -> bool:
 
 
 def _read(folder: Path) -> Holder | None:
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        return msgspec.json.decode((folder / NAME).read_bytes(), type=Holder)
+    with contextlib.suppress(OSError, ValueError):
+        return decoding.decode(regular.read(folder / NAME, _NOTE, links=False), Holder)
     return None

@@ -4,6 +4,8 @@ codes)."""
 import errno
 import re
 
+from engines.data import regular
+
 _TEMPORARY = re.compile(r"\.([^/]+?)\.\d+-[0-9a-f]{8}\.tmp$")  # engines.data.store.atomic's own names
 
 
@@ -11,6 +13,8 @@ def of_system(error: OSError, place: object = "") -> str:
     """The sentence for a request that the system refused. ``place``: what to name where the error names nothing."""
     name = _TEMPORARY.sub(r"\1", str(error.filename or place or ""))
     at = f" of '{name}'" if name else ""
+    if isinstance(error, regular.Unfit):
+        return f"'{name}' cannot be read: {error.strerror}."
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             return f"The disk{at} is full. Make room there, or name another place, and try again; what was measured is kept."

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from engines.data import decoding
 from engines.data.store import Store
 from engines.probe import AnyProbe, Inspect, Measurement
 from wizard.report.probe import Outcome, size, tried, verdict
@@ -136,6 +137,6 @@ class Board:
         if not blob:
             return None
         try:
-            return msgspec.json.decode(self._store.get(blob), type=kind)
-        except (OSError, ValueError, msgspec.MsgspecError):
+            return decoding.decode(self._store.get(blob), kind)
+        except (OSError, ValueError):
             return None

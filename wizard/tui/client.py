@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import msgspec
 from textual.message import Message
 
+from engines.data import regular
 from engines.data.store import Store
 from wizard.cli.exits import OUR_FAULT
 from wizard.flow.model import Flow
@@ -179,7 +180,7 @@ def _ours(state: State) -> bool:
 
 def tail(path: Path) -> tuple[str, ...]:
     """The lines in the last 64 KiB of a file; none where it cannot be read."""
-    with contextlib.suppress(OSError), path.open("rb") as file:
+    with contextlib.suppress(OSError), regular.opened(path, links=False) as file:
         file.seek(0, 2)
         file.seek(max(0, file.tell() - LOG_BYTES))
         return tuple(file.read().decode("utf-8", "replace").splitlines())

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from engines.data import decoding
 from engines.data.store import Store
 from engines.graph.index import GraphIndex
 from wizard.report.vicinity import Vicinity, at_work, ids, suspected, vicinity
@@ -62,8 +63,8 @@ class Eye:
         if not digest:
             return []
         try:
-            return msgspec.json.decode(self._store.get(digest), type=list[dict[str, Any]])
-        except (OSError, ValueError, msgspec.MsgspecError):
+            return decoding.decode(self._store.get(digest), list[dict[str, Any]])
+        except (OSError, ValueError):
             return []
 
     def _graph(self, digest: str) -> GraphIndex | None:
@@ -71,8 +72,8 @@ class Eye:
             return None
         if self._index is None or self._index[0] != digest:
             try:
-                self._index = digest, msgspec.json.decode(self._store.get(digest), type=GraphIndex)
-            except (OSError, ValueError, msgspec.MsgspecError):
+                self._index = digest, decoding.decode(self._store.get(digest), GraphIndex)
+            except (OSError, ValueError):
                 return None
         return self._index[1]
 

@@ -1,0 +1,35 @@
+"""JSON from a session's files, which somebody else may have written: decoded here and nowhere else, so that all that may be wrong
+with it is one kind of error."""
+
+import functools
+import re
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+T = TypeVar("T")
+
+_LONG = re.compile(rb"[0-9]{19}")  # digits of the smallest number that 64 bits may not hold
+
+
+@overload
+def decode(data: bytes, kind: type[T]) -> T: ...
+@overload
+def decode(data: bytes, kind: object = Any) -> Any: ...
+def decode(data: bytes, kind: Any = Any) -> Any:
+    """The value, of the type ``kind``. Raises ``ValueError``, whose text ends a sentence, for what is not JSON, not of that type,
+    nested too deeply, or holds a number that JSON as we write it cannot hold."""
+    try:
+        made = _decoder(kind).decode(data)
+        if _LONG.search(data):
+            msgspec.json.encode(made)  # a longer integer is read, and could never be written again
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except OverflowError:
+        raise ValueError("it holds a number of more than 64 bits") from None
+    return made
+
+
+@functools.cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
