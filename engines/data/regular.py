@@ -13,10 +13,10 @@ MODEL = 1 << 31  # bytes that protobuf takes
 TEXT = 1 << 30  # bytes of a file that is read into memory whole: a journal, an artifact, a description
 _KINDS = {
     stat.S_IFIFO: "a pipe, and what comes out of one can be read only once; save that in a file and name the file",
-    stat.S_IFCHR: "a device and no file",
-    stat.S_IFBLK: "a device and no file",
-    stat.S_IFSOCK: "a socket and no file",
-    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a device and no file; name a file",
+    stat.S_IFBLK: "a device and no file; name a file",
+    stat.S_IFSOCK: "a socket and no file; name a file",
+    stat.S_IFDIR: "a folder; name a file in it",
 }
 
 

@@ -8,6 +8,7 @@ digests: equal content, equal digest.
 import functools
 import hashlib
 import itertools
+import math
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +23,9 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
+from engines.data import regular
 from engines.data.store import Damaged, Store, keep
-from engines.graph import external, filekind, names, schema, versions, wire
+from engines.graph import external, filekind, functions, names, schema, versions, wire
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.problem import ModelProblem
 from engines.graph.shapelike import is_sink, shape_like
@@ -34,7 +36,7 @@ __all__ = [
 
 Ceiling = Callable[[int, int], tuple[int, int]]
 
-MOST_NODES = 1_000_000  # of a main graph; each costs about a KiB of every worker
+MOST_NODES = 1_000_000  # functions inlined, bodies included; each costs about a KiB of every worker
 _CACHE_SIZE = 6
 _cache: OrderedDict[tuple[str, str], "StoredModel"] = OrderedDict()
 
@@ -113,6 +115,7 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None) -> Im
     notes: list[str] = []
     _check_header(proto, path, notes)
     _refuse_compiled(proto, path.name)
+    _refuse_expanding(proto, path.name)
     warnings = _restated(proto, ceiling) if ceiling else ()
     _check_external(proto, path)
     if shortened := names.shorten(proto):
@@ -185,13 +188,16 @@ def load(store: Store, digest: str) -> StoredModel:
     path = store.models / f"{digest}.onnx"
     name = f"models/{path.name}"
     try:
-        data = path.read_bytes()
+        data = regular.read(path, regular.MODEL)
+    except regular.Unfit as error:
+        raise Damaged(name, f"cannot be read: {error.strerror}") from error
     except OSError as error:
         raise Damaged(name, "is gone") from error
     if hashlib.sha256(data).hexdigest() != digest:
         raise Damaged(name, "is damaged: its bytes are not those that were written")
     model = StoredModel(digest, ModelProto.FromString(data), str(store.models.resolve()), path)
     _refuse_compiled(model.proto, name)
+    _refuse_expanding(model.proto, name)
     _weights_reach(model)
     _cache[memo] = model
     if len(_cache) > _CACHE_SIZE:
@@ -293,13 +299,13 @@ def _parse(path: Path) -> ModelProto:
         raise ModelProblem(f"There is no file '{path}'.")
     if path.is_dir():
         raise ModelProblem(f"'{path}' is a folder; name the .onnx file in it.")
-    if not path.is_file():
-        raise ModelProblem(f"'{path}' is no regular file; name the .onnx file.")
     try:
+        if regular.size(path) > regular.MODEL:
+            raise ModelProblem(f"'{path.name}' is over 2 GB; save it again with its weights as external data.")
         if complaint := filekind.complaint(path):
             raise ModelProblem(complaint)
         _refuse_endless(path)
-        data = path.read_bytes()
+        data = regular.read(path, regular.MODEL)
     except OSError as error:
         raise ModelProblem(f"'{path}' cannot be read: {error.strerror}.") from error
     try:
@@ -318,6 +324,16 @@ def _refuse_endless(path: Path) -> None:
     if wire.nodes(path, MOST_NODES) > MOST_NODES:
         raise ModelProblem(
             f"'{path.name}' has more than {MOST_NODES:,} nodes, and no more can be searched. Cut a part out of it first."
+        )
+
+
+def _refuse_expanding(proto: ModelProto, name: str) -> None:
+    """Raise ``ModelProblem`` for a model whose functions, once they are inlined, are more nodes than a worker can hold."""
+    if proto.functions and (many := functions.expanded(proto)) > MOST_NODES:
+        told = f"{many:,}" if many < 10**15 else f"about 10^{math.log10(many):.0f}"
+        raise ModelProblem(
+            f"'{name}' has {told} nodes once its own functions are inlined, and no more than {MOST_NODES:,} can be searched. "
+            "Cut a part out of it first."
         )
 
 

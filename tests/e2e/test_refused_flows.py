@@ -193,6 +193,6 @@ def test_a_fault_in_an_answers_file(
 
 
 def test_an_answers_file_that_cannot_be_read(inside, model: Path, tmp_path: Path) -> None:
-    for path, said in ((tmp_path, "Is a directory"), (tmp_path / "none.yaml", "No such file")):
+    for path, said in ((tmp_path, "it is a folder"), (tmp_path / "none.yaml", "No such file")):
         ran = inside("run", model, "--answers", path)
         assert (ran.code, f"{path}: the file cannot be read: {said}" in ran.err) == (2, True), ran.err

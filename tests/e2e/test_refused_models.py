@@ -74,7 +74,7 @@ def test_a_path_that_is_no_file(inside, model: Path, tmp_path: Path) -> None:
         (folder / "faultles.onnx", "Did you mean 'faultless.onnx'?"),
         (tmp_path / "gone.onnx", "It is a link to a file that is gone."),
         (tmp_path / "none" / "x.onnx", "Check the path."),
-        (Path("/dev/null"), "'/dev/null' is no regular file"),
+        (Path("/dev/null"), "'/dev/null' is a device and no file; name a file"),
     ):
         ran = inside("run", path)
         assert ran.code == 2

@@ -118,7 +118,7 @@ def _text(path: Path, name: str, what: str) -> str:
     except regular.Unfit as problem:
         if problem.errno == errno.EFBIG:
             raise FlowProblem(name, 0, 0, f"the file is larger than {LARGEST:,} bytes, which no {what} is.") from None
-        raise FlowProblem(name, 0, 0, f"the {what} cannot be read: {problem.strerror}.") from None
+        raise FlowProblem(name, 0, 0, f"the file cannot be read: {problem.strerror}.") from None
     except UnicodeDecodeError as problem:
         raise FlowProblem(name, 0, 0, f"the file is not UTF-8 text (byte {problem.start}); save it as UTF-8.") from None
     except OSError as problem:

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import os
 import platform
+import re
 import secrets
 import shlex
 import shutil
@@ -249,7 +250,7 @@ def _strange(path: Path | str, error: regular.Unfit) -> SessionProblem:
     if error.errno == errno.EFBIG:
         said = f"has {error.what.partition(', and')[0]}, more than any session writes"
     else:
-        said = f"is {error.what.partition(',')[0]}, and no session holds any"
+        said = f"is {re.split('[,;]', error.what)[0]}, and no session holds any"
     return SessionProblem(
         f"'{path}' {said}: it is not looked at. Nothing was changed; use a copy of the session that holds its files alone."
     )

@@ -12,8 +12,8 @@ from engines.data import regular
 
 SPECIAL: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pipe": (os.mkfifo, "it is a pipe, and what comes out of one can be read only once"),
-    "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "it is a device and no file"),
-    "a link to a full device": (lambda path: path.symlink_to("/dev/full"), "it is a device and no file"),
+    "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "it is a device and no file; name a file"),
+    "a link to a full device": (lambda path: path.symlink_to("/dev/full"), "it is a device and no file; name a file"),
     "a socket": (lambda path: socket.socket(socket.AF_UNIX).bind(str(path)), "it is a socket and no file"),
     "a folder": (lambda path: path.mkdir(), "it is a folder"),
     "a terabyte of nothing": (

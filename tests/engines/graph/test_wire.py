@@ -1,5 +1,6 @@
 """Nodes counted in a file's bytes: as many as the parsed model has, and quickly."""
 
+import itertools
 from pathlib import Path
 
 import onnx
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto
 
 from engines.data.store import Store
-from engines.graph import load, wire
+from engines.graph import functions, load, wire
 from engines.graph.problem import ModelProblem
 
 MODELS = sorted((Path(__file__).parents[2] / "models").glob("*.onnx"))
@@ -40,7 +41,83 @@ def test_whatever_the_bytes_are(tmp_path_factory: pytest.TempPathFactory, data: 
         model = ModelProto.FromString(raw)
     except DecodeError:
         return
-    assert found == len(model.graph.node)
+    assert found == sum(1 for _ in functions._all([*model.graph.node, *(n for f in model.functions for n in f.node)]))
+
+
+def test_bodies_and_functions_count(tmp_path: Path) -> None:
+    """Nodes in the branches of an If, in the body of a Loop inside a branch, and in functions that nobody calls."""
+    node = onnx.helper.make_node
+    inner = onnx.helper.make_graph([node("Relu", ["h"], ["a"]), node("Neg", ["a"], ["b"])], "inner", [], [])
+    loop = node("Loop", ["n", "yes", "h"], ["c"], body=inner)
+    branch = onnx.helper.make_graph([loop, node("Abs", ["c"], ["d"])], "branch", [], [])
+    graph = onnx.helper.make_graph([node("If", ["yes"], ["y"], then_branch=branch, else_branch=branch)], "g", [], [])
+    imports = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("own", 1)]
+    function = onnx.helper.make_function("own", "F", ["a"], ["b"], [node("Neg", ["a"], ["b"])], imports[:1])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(onnx.helper.make_model(graph, functions=[function], opset_imports=imports).SerializeToString())
+    assert wire.nodes(path, 100) == 1 + 2 * (2 + 2) + 1
+    assert wire.nodes(path, 9) == 10
+
+
+@pytest.mark.timeout(60)
+def test_a_graph_of_fields_that_are_no_nodes(tmp_path: Path) -> None:
+    """It is not read to its end: a hole of a gigabyte is none of ours, and numbers without end are too many."""
+    for piece, said in ((b"\0" * 1000, 0), (b"\x10\x01" * 1000, 11)):
+        path = tmp_path / "m.onnx"
+        path.write_bytes(b"\x3a" + bytes([0x80 | 1000 * len(piece) & 0x7F, 0x80 | 1000 * len(piece) >> 7 & 0x7F,
+                                          1000 * len(piece) >> 14]) + piece * 1000)  # fmt: skip
+        assert wire.nodes(path, 10) == said
+
+
+def chain(path: Path, calls: int, count: int, *, round_: bool = False) -> Path:
+    """``count`` functions, each of which calls the one before it ``calls`` times; ``round_``: and the first one the last."""
+    imports = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("own", 1)]
+
+    def function(i: int) -> onnx.FunctionProto:
+        op, domain = (f"F{i - 1}", "own") if i else (f"F{count - 1}", "own") if round_ else ("Neg", "")
+        tensors = ["a", *(f"t{n}" for n in range(1, calls)), "b"]
+        nodes = [onnx.helper.make_node(op, [a], [b], domain=domain) for a, b in itertools.pairwise(tensors)]
+        return onnx.helper.make_function("own", f"F{i}", ["a"], ["b"], nodes, imports)
+
+    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4]) for name in "xy"]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node(f"F{count - 1}", ["x"], ["y"], domain="own")], "g", [info[0]], [info[1]]
+    )
+    functions = [function(i) for i in range(count)]
+    model = onnx.helper.make_model(graph, functions=functions, opset_imports=imports, ir_version=9)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("calls", "count", "round_", "said"),
+    [
+        (
+            2,
+            40,
+            False,
+            "has 1,099,511,627,776 nodes once its own functions are inlined, and no more than 1,000,000 can be",
+        ),
+        (9, 99, False, r"has about 10\^94 nodes once its own functions are inlined"),
+        (1, 101, False, "more than 100 call one another in a row \\('F100' does\\); inline some"),
+        (2, 3, True, "The model's own function 'F0' calls itself"),
+    ],
+)
+def test_functions_count_as_what_they_hold(tmp_path: Path, calls: int, count: int, round_: bool, said: str) -> None:
+    path = chain(tmp_path / "m.onnx", calls, count, round_=round_)
+    with pytest.raises(ModelProblem, match=said):
+        load.import_model(path, Store(tmp_path))
+    store = Store(tmp_path / "stored")
+    digest = load.save(store, onnx.load(path))
+    with pytest.raises(ModelProblem, match=said):
+        load.load(store, digest)
+
+
+def test_functions_that_are_not_too_much(tmp_path: Path) -> None:
+    path = chain(tmp_path / "m.onnx", 2, 10)
+    assert functions.expanded(onnx.load(path)) == 1 << 10
+    assert load.import_model(path, Store(tmp_path)).nodes == 1
 
 
 def endless(path: Path, count: int) -> Path:

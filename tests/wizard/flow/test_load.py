@@ -221,7 +221,7 @@ def test_files_that_cannot_be_read_are_sentences(tmp_path: Path) -> None:
         load("acuracy")
     with pytest.raises(FlowProblem, match="cannot be read: No such file"):
         load(tmp_path / "none.yaml")
-    with pytest.raises(FlowProblem, match="the flow cannot be read: it is a folder"):
+    with pytest.raises(FlowProblem, match="the file cannot be read: it is a folder"):
         load(tmp_path)
     (tmp_path / "bytes.yaml").write_bytes(b"a: \xff")
     with pytest.raises(FlowProblem, match=r"not UTF-8 text \(byte 3\)"):
