@@ -1,4 +1,5 @@
-"""``python -P -m engines.workers SESSION``: one worker process.
+"""``python -P -m engines.workers SESSION PARENT-PID NAME...``: one worker process. NAME: a variable that checkers get beside the
+usual ones.
 
 The pool starts this file by its path, so that it works from a checkout, an editable install and a wheel alike, and so that
 a folder ``engines`` of the user is never taken for ours. Nothing but the standard library is imported before file
@@ -38,12 +39,13 @@ def _pin_package() -> None:
 
 def main() -> None:
     if len(sys.argv) < 2:
-        sys.exit("A worker is started by the pool: python -P -m engines.workers SESSION [PARENT_PID]")
+        sys.exit("A worker is started by the pool: python -P -m engines.workers SESSION [PARENT_PID [NAME...]]")
     incoming, outgoing = _claim_protocol()
     _pin_package()
     from engines.workers.worker import serve
 
-    serve(Path(sys.argv[1]), incoming, outgoing, parent=int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    parent = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    serve(Path(sys.argv[1]), incoming, outgoing, parent, handed=tuple(sys.argv[3:]))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,13 @@ from collections import deque
 
 import msgspec
 
+from engines.checker import keeper
 from engines.probe import AnyProbe, Measure
-from engines.workers import processes, watchdog
+from engines.workers import watchdog
 from engines.workers.protocol import FromWorker, Work
 
 TERM_GRACE = 0.3  # seconds between TERM and KILL
+_KEEPERS = 2.0  # seconds that these may take to clear up
 _LINE_LIMIT = 256 << 20  # bytes of one message
 _LOADED = 2  # models that a worker is taken to hold
 _BUILT = 4  # and builds
@@ -101,7 +103,7 @@ class Child:
     async def end(self, grace: float = TERM_GRACE) -> int:
         """TERM, then KILL, to the whole group and to whatever else it has started; reap; close the pipes. The return code as
         ``subprocess`` gives it."""
-        started = processes.descendants(self.pid)
+        started, keepers = keeper.descendants(self.pid), keeper.keepers(self.pid)
         try:
             if grace > 0 and not self.gone():
                 self.signal_group(signal.SIGTERM)
@@ -109,7 +111,12 @@ class Child:
         finally:
             # Also after a death of its own: what it started may still run.
             self.signal_group(signal.SIGKILL)
-            processes.kill(started)
+            # A keeper ends what its checker has started as soon as the worker is gone, and then itself; only then is it ended.
+            keeper.kill([process for process in started if process not in keepers])
+            until = time.monotonic() + _KEEPERS
+            while any(map(keeper.alive, keepers)) and time.monotonic() < until:
+                await asyncio.sleep(0.005)
+            keeper.kill(keepers)
             if self.worked:
                 # And what has left the group and lost its parents.
                 watchdog.sweep(self.mark)

@@ -1,18 +1,20 @@
 """What a worker does with each kind of probe. Every failure becomes a measurement that says, in one sentence, what happened."""
 
 import errno
+import os
 import shutil
+import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
-from engines.backends import command
 from engines.backends.base import EngineFault, EngineMissing
+from engines.checker import command, environment
 from engines.data import captures, polygraphy, samples
 from engines.data.captures import ReferenceFailed
 from engines.data.postprocess import PostprocessProblem
@@ -31,11 +33,13 @@ _LONGEST = 2000  # and of all of it
 _STATUSES = frozenset(get_args(Status))
 
 
-def execute(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
-    """Answer the probe. Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the log. A disk
-    that is full is no answer: ``facts["errno"]`` says so; nor is a file of the session that is gone or damaged:
-    ``facts["damaged"]`` is its path."""
-    answer = _answered(probe, store, progress)
+def execute(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str] = ()) -> Measurement:
+    """Answer the probe. ``handed``: names of variables that a checker gets beside the usual ones.
+
+    Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the log. A disk that is full is no
+    answer: ``facts["errno"]`` says so; nor is a file of the session that is gone or damaged: ``facts["damaged"]`` is its path.
+    """
+    answer = _answered(probe, store, progress, handed)
     return msgspec.structs.replace(answer, message=_readable(answer.message))
 
 
@@ -48,7 +52,7 @@ def _readable(message: str) -> str:
     return " ".join(words)[:_LONGEST]
 
 
-def _answered(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
+def _answered(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
     begun = time.monotonic()
     try:
         match probe:
@@ -65,7 +69,7 @@ def _answered(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
             case Measure():
                 return measure.measure(probe, store, progress)
             case Check():
-                return _check(probe, store, progress)
+                return _check(probe, store, progress, handed)
     except EngineFault as error:
         status: Any = error.status if error.status in _STATUSES else "error"
         return Measurement(status=status, message=str(error), run_seconds=time.monotonic() - begun)
@@ -145,7 +149,7 @@ def _describe(probe: Describe, store: Store, progress: Say) -> Measurement:
 # -- the external checker
 
 
-def _check(probe: Check, store: Store, progress: Say) -> Measurement:
+def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
     """Write the candidate, and what the command asks for beside it, into a fresh folder; run the command there."""
     progress("cutting")
     store.root.joinpath("checks").mkdir(exist_ok=True)
@@ -174,8 +178,10 @@ def _check(probe: Check, store: Store, progress: Say) -> Measurement:
         hidden = hidden if store.root.resolve().parent == user.resolve() else hidden[1:]
         whole = command.show(folder, user, hidden) if probe.folder else True
         progress("checking")
-        ran = command.run_check(probe.command, path, inputs, expected, folder, probe.timeout)
-        measurement = _checked(probe, ran, store, folder, nodes=sum(n >= 0 for n in piece.node_ids))
+        ran = command.run_check(probe.command, path, inputs, expected, folder, probe.timeout, handed)
+        if ran.status == "lost":
+            return Measurement(status="crash", message=ran.message, signal=signal.SIGKILL)
+        measurement = _checked(probe, ran, store, folder, handed, nodes=sum(n >= 0 for n in piece.node_ids))
         missing = () if whole else (f"'{user}' holds too many files for the checker to see them all.",)
         return msgspec.structs.replace(measurement, notes=missing)
     except ValueError as error:
@@ -200,8 +206,11 @@ def _feed_for_check(part: Part, sample: str, asked: frozenset[str]) -> Feed:
         return Feed()
 
 
-def _checked(probe: Check, ran: command.CheckResult, store: Store, folder: Path, nodes: int) -> Measurement:
-    """How the checker ended. Not started: it is no answer; out of time: ``timeout``; all else is the judge's to read."""
+def _checked(
+    probe: Check, ran: command.CheckResult, store: Store, folder: Path, handed: Collection[str], nodes: int
+) -> Measurement:
+    """How the checker ended. Not started: it is no answer; out of time: ``timeout``; all else is the judge's to read.
+    ``facts["missed"]``: variables that it spoke of and was not given, where it did not pass."""
     facts = {
         "started": ran.status != "not-started",
         "timed_out": ran.status == "timeout",
@@ -212,6 +221,8 @@ def _checked(probe: Check, ran: command.CheckResult, store: Store, folder: Path,
         "left_out": ran.left_out,
         "command": list(ran.words),
     }
+    if ran.status != "exited" or ran.returncode:
+        facts["missed"] = environment.missed((ran.stdout, ran.stderr), os.environ, handed)
     status: Status = "unsupported" if ran.status == "not-started" else "timeout" if ran.status == "timeout" else "ok"
     artifacts = {"output": store.put(f"{ran.stdout}\n{ran.stderr}".encode())} if ran.stdout or ran.stderr else {}
     for name in probe.artifacts:

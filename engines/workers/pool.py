@@ -137,7 +137,8 @@ class Pool:
     ``sweeps``       clear away what killed workers left half done; not where other pools use the same folder.
     ``gpus``         ids of the GPUs that the slots share out, in turn, where there are several (as in ``CUDA_VISIBLE_DEVICES``).
     ``tell``         takes sentences for the user: a GPU that is not used.
-    ``command``      the worker's command line, for tests; the session folder and this process's id are appended.
+    ``handed``       names of variables that a checker gets beside the usual ones.
+    ``command``      the worker's command line, for tests; the session folder, this process's id and ``handed`` are appended.
     """
 
     def __init__(
@@ -152,6 +153,7 @@ class Pool:
         sweeps: bool = True,
         gpus: Sequence[str] = (),
         tell: Callable[[str], None] = lambda _: None,
+        handed: Sequence[str] = (),
         command: Sequence[str] = (),
     ) -> None:
         self._root = store_root.absolute()
@@ -164,6 +166,7 @@ class Pool:
         self._sweeps = sweeps
         self._scratch: Scratch | None = None
         self._tell = tell
+        self._handed = tuple(handed)
         self._taking: dict[str, bool] = {}  # engine spec -> whether it takes a GPU, as an Inspect has said
         self._left_out: set[int] = set()  # GPUs on which an engine is another one
         self._asking: set[asyncio.Task[None]] = set()
@@ -442,7 +445,7 @@ class Pool:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as errors:
             popen = subprocess.Popen(
-                [*self._command, str(self._root), str(os.getpid())],
+                [*self._command, str(self._root), str(os.getpid()), *self._handed],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

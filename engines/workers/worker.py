@@ -22,6 +22,7 @@ from typing import NoReturn
 
 import msgspec
 
+from engines.checker import keeper
 from engines.probe import Measurement
 from engines.workers import memory
 from engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
@@ -83,9 +84,12 @@ def _leave() -> NoReturn:
 
 
 def _die_with(parent: int) -> None:
-    """Ask the kernel for SIGKILL when the parent's thread ends (Linux); leave at once if it already has."""
+    """Ask the kernel for SIGKILL when the parent's thread ends (Linux), and for what loses its parents below this process, so
+    that the pool finds it there; leave at once if the parent already has ended."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        prctl = ctypes.CDLL(None, use_errno=True).prctl
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if parent and os.getppid() != parent:
         _leave()
 
@@ -142,9 +146,10 @@ def _one_sentence(error: BaseException) -> str:
 class Worker:
     """Answers probes of one session."""
 
-    def __init__(self, root: Path, protocol: Protocol) -> None:
+    def __init__(self, root: Path, protocol: Protocol, handed: tuple[str, ...] = ()) -> None:
         self._root = root
         self._protocol = protocol
+        self._handed = handed
         self._reported, self._phrase = 0.0, ""
 
     def answer(self, work: Work) -> None:
@@ -163,7 +168,8 @@ class Worker:
             from engines.data.store import Store
             from engines.workers import operations
 
-            return operations.execute(work.probe, Store(self._root), lambda text: self._progress(work.id, text))
+            store = Store(self._root)
+            return operations.execute(work.probe, store, lambda text: self._progress(work.id, text), self._handed)
         except BaseException as error:  # a user's script may raise SystemExit, or worse
             traceback.print_exc()
             return Measurement(status="error", message=f"The probe failed inside the worker. {_one_sentence(error)}")
@@ -198,8 +204,9 @@ def _line(done: Done) -> bytes:
     return line
 
 
-def serve(root: Path, incoming: int, outgoing: int, parent: int = 0) -> NoReturn:
-    """The life of a worker. ``root``: the session folder; ``parent``: the pool's pid, to notice that it has already gone."""
+def serve(root: Path, incoming: int, outgoing: int, parent: int = 0, handed: tuple[str, ...] = ()) -> NoReturn:
+    """The life of a worker. ``root``: the session folder; ``parent``: the pool's pid, to notice that it has already gone;
+    ``handed``: names of variables that a checker gets beside the usual ones."""
     faulthandler.enable(file=2)
     with contextlib.suppress(
         OSError, ValueError
@@ -215,6 +222,6 @@ def serve(root: Path, incoming: int, outgoing: int, parent: int = 0) -> NoReturn
     # The heavy imports happen while the pool is still deciding what to ask.
     with contextlib.suppress(Exception):  # the first probe will say it
         from engines.workers import operations  # noqa: F401
-    worker = Worker(root, protocol)
+    worker = Worker(root, protocol, handed)
     while True:
         worker.answer(protocol.work.get())

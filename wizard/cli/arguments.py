@@ -137,6 +137,7 @@ def parser() -> Parser:
     replayed.add_argument("--json", action="store_true", help="the table as JSON on stdout")
     replayed.add_argument("--jobs", type=_count, metavar="N", default=0, help="probes at a time")
     _where(replayed)
+    _handed(replayed)
     replayed.add_argument(
         "--yes-run-scripts",
         metavar="SHA256|all",
@@ -364,6 +365,16 @@ def _where(made: argparse._ActionsContainer) -> None:
     )
 
 
+def _handed(made: Any) -> None:
+    made.add_argument(
+        "--pass-env",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a variable of your environment that the checker of --check gets, too (repeatable)",
+    )
+
+
 def _running(made: Parser, *, folder: bool = True) -> None:
     group = made.add_argument_group("session")
     _display(group)
@@ -375,6 +386,7 @@ def _running(made: Parser, *, folder: bool = True) -> None:
         "--jobs", type=_count, default=0, metavar="N", help="probes at a time; default: what the device allows"
     )
     _where(group)
+    _handed(group)
     group.add_argument("--detach", action="store_true", help="leave the runner at work when this program ends")
     group.add_argument(
         "--no-disk-check", action="store_true", help="start a step also where the disk may be too small for it"

@@ -6,6 +6,7 @@ import sys
 import msgspec
 
 from engines.workers.executor import LOCAL
+from wizard import handed
 from wizard.cli.exits import BAD_USAGE, DIFFERS, FOUND, MISSING, Refusal
 from wizard.cli.problem import engine_under_test
 from wizard.cli.run import executor, may_run
@@ -32,12 +33,14 @@ def replay(arguments: argparse.Namespace) -> int:
                 told(row)
         else:
             may_run(folders.describe(place).problem, arguments.yes_run_scripts)
+            passed = handed.chosen(place, arguments.pass_env, where)
             if arguments.search:
                 found = replays.search(
                     place,
                     engine=engine,
                     jobs=arguments.jobs,
                     executor=where,
+                    handed=passed,
                     keep_going=arguments.keep_going,
                     told=told,
                 )
@@ -48,7 +51,7 @@ def replay(arguments: argparse.Namespace) -> int:
                     expect=arguments.expect,
                     keep_going=arguments.keep_going,
                     told=told,
-                    make_pool=lambda folder: replays.executor(folder, place, where, _noted),
+                    make_pool=lambda folder: replays.executor(folder, place, where, _noted, passed),
                 )
     except FlowProblem as problem:
         raise Refusal(

@@ -10,7 +10,7 @@ import msgspec
 
 from engines.spec import parse
 from engines.workers.executor import LOCAL
-from wizard import trust
+from wizard import handed, trust
 from wizard.cli import terminal
 from wizard.cli.answers import Script, read_answers
 from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, STOPPED, Refusal
@@ -47,7 +47,9 @@ def resume(arguments: argparse.Namespace) -> int:
     """``narrowdown resume SESSION``."""
     place = folders.find(arguments.session)
     if arguments.repair:
+        whole = place
         place, damaged = folders.repair(place)
+        arguments.pass_env = arguments.pass_env or handed.remembered(whole, folders.describe(place).problem) or []
         print(f"narrowdown: working on a repaired copy in {place}", file=sys.stderr)
         print(f"narrowdown: damaged: {listing(damaged)}", file=sys.stderr)
     about = folders.describe(place)
@@ -114,6 +116,7 @@ def start(problem: Problem, arguments: argparse.Namespace, *, person: bool) -> i
         problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
     display_name(arguments, person=person)  # refuses before a session exists
     script = scripted(arguments, loaded.flow)
+    handed.refuse(problem, arguments.pass_env, executor(arguments))
     place = session_folder(problem, loaded.text, arguments.session)
     terms.pin(loaded.flow, loaded.folder, place)
     agreed(problem)
@@ -141,13 +144,16 @@ def scripted(arguments: argparse.Namespace, flow: Flow) -> Script:
 def walk(place: Path, flow: Flow, arguments: argparse.Namespace, script: Script, *, person: bool) -> int:
     """Start the runner, or attach to the one at work, and follow it to its end; then write what is handed on."""
     name = display_name(arguments, person=person)
+    where = executor(arguments)
+    passed = handed.chosen(place, arguments.pass_env, where)
     policy: Policy = "person" if person else "script" if script.answers else "recommended"
     options = Options(
         policy=policy,
         answers=script.answers,
         settings=script.settings,
         jobs=arguments.jobs,
-        executor=executor(arguments),
+        executor=where,
+        handed=passed,
         offers=person and name == "tui",
         retry_unresolved=getattr(arguments, "retry_unresolved", False),
         any_room=arguments.no_disk_check,

@@ -10,6 +10,7 @@ import msgspec
 
 from engines.data.store import Store, atomic
 from engines.steps.surroundings import TABLE
+from wizard import handed
 from wizard.cli import artifacts, run
 from wizard.cli.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, Refusal, nearest
 from wizard.cli.flow import writable
@@ -37,12 +38,19 @@ def step(arguments: argparse.Namespace) -> int:
     problem = msgspec.structs.replace(problem_from(arguments), flow=PREFIX + arguments.name)
     if arguments.output:
         not_onto_itself(writable(arguments.output), problem)
+    handed.refuse(problem, arguments.pass_env, arguments.executor)
     text = single_flow(arguments.name, params)
     place = run.session_folder(problem, text, arguments.session)
     run.agreed(problem)
     flow = run.flow_of(place)
     since = folders.load(place).seq
-    options = Options(jobs=arguments.jobs, executor=run.executor(arguments), any_room=arguments.no_disk_check)
+    where = run.executor(arguments)
+    options = Options(
+        jobs=arguments.jobs,
+        executor=where,
+        handed=handed.chosen(place, arguments.pass_env, where),
+        any_room=arguments.no_disk_check,
+    )
     client = Client.open(place, options, name=f"narrowdown step {arguments.name}")
     try:
         code = Follower(client, _display(arguments, flow), since=since, name=folders.spoken(place)).run()

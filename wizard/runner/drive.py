@@ -11,16 +11,18 @@ from typing import Any
 import msgspec
 
 from engines.asking import Described, Note, StepContext
+from engines.compare.criterion import Criterion
 from engines.compare.judge import judge, judge_check
 from engines.data import decoding
 from engines.data.store import Store
 from engines.findings import Findings
 from engines.graph.index import GraphIndex
-from engines.probe import AnyProbe, Check, Describe, Inspect, Measure, Measurement, key
+from engines.probe import AnyProbe, Candidate, Check, Describe, Inspect, Measure, Measurement, key
 from engines.steps.base import Finish, StepSpec
 from engines.workers.executor import ExecutorLost, Prober
 from wizard import trust
 from wizard.problem import Problem
+from wizard.runner import remarks
 from wizard.runner.ledger import Ledger, known_measurement
 from wizard.runner.speculation import Foresight, speculable
 from wizard.session.events import ProbeFinished, ProbeStarted
@@ -207,6 +209,15 @@ class Drive:
         """Probes of this run so far that ended in no measurement."""
         return sum(self._unresolved(name) for name in self.asked)
 
+    def checked(self, findings: Findings) -> list[str]:
+        """The checker's verdicts on the different candidates that this run asked about, one for each."""
+        kinds: dict[Candidate, str] = {}
+        for name, probe in self.asked.items():
+            measurement = self._ledger.measurement(name) if isinstance(probe, Check) else None
+            if measurement is not None and isinstance(probe, Check):
+                kinds.setdefault(probe.candidate, judge_check(measurement, findings.criterion or Criterion()).kind)
+        return list(kinds.values())
+
     def _unresolved(self, name: str) -> bool:
         known = self._ledger.state.known.get(name)
         return known is not None and not known.resolved
@@ -294,6 +305,8 @@ class Drive:
         seconds = round(time.monotonic() - began, 6)
         written = self._ledger.emit(ProbeFinished(key=name, run=self._run, measurement=measurement, seconds=seconds))
         self.measured.add(name)
+        if said := remarks.missed(measurement):
+            self._ledger.note_once(said)
         # As JSON has it, so that the step sees now what it would see after a resume.
         plain = written.measurement if isinstance(written, ProbeFinished) else None
         return plain or self._ledger.measurement(name) or measurement

@@ -27,7 +27,15 @@ def executor(
     capture_bytes = description.problem.capture_bytes
     if options.executor == LOCAL:
         slots = options.jobs or max(1, min(8, (os.cpu_count() or 1) // 2))
-        return Pool(folder, slots, on_death=died, capture_bytes=capture_bytes, gpus=shared_out(slots, tell), tell=tell)
+        return Pool(
+            folder,
+            slots,
+            on_death=died,
+            capture_bytes=capture_bytes,
+            gpus=shared_out(slots, tell),
+            tell=tell,
+            handed=options.handed,
+        )
     from engines.cluster.executor import Cluster
 
     return Cluster(

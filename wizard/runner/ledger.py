@@ -6,7 +6,7 @@ from typing import cast
 from engines.data import decoding
 from engines.data.store import Store
 from engines.probe import AnyProbe, Measurement
-from wizard.session.events import AnyEvent
+from wizard.session.events import AnyEvent, NoteAdded
 from wizard.session.journal import Journal
 from wizard.session.problems import SessionProblem
 from wizard.session.state import State, advance, fold
@@ -31,6 +31,11 @@ class Ledger:
         written = self.journal.append(event)
         self.state = advance(self.state, written)
         return written
+
+    def note_once(self, text: str, node: str = "") -> None:
+        """Add a note, unless the session says so already."""
+        if all(note.text != text for note in self.state.notes):
+            self.emit(NoteAdded(text=text, node=node))
 
     def measurement(self, key: str) -> Measurement | None:
         """The known answer to a probe; None where it is not known, or its file is gone."""

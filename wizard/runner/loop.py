@@ -22,7 +22,7 @@ from engines.steps.base import Finish, StepSpec
 from engines.workers.executor import Prober
 from wizard.flow.model import Flow
 from wizard.problem import Problem
-from wizard.runner import progress
+from wizard.runner import progress, remarks
 from wizard.runner.context import step_context
 from wizard.runner.drive import Drive, Fingerprints, Guarded, Stopped
 from wizard.runner.estimate import Estimate, Experience, estimate, left
@@ -552,6 +552,8 @@ class Runner:
                 name = key(probe, self._fingerprints.known)
                 decisive.setdefault(role, []).append(name)
                 rows.append({"role": role, "key": name, "probe": msgspec.to_builtins(probe)})
+        if said := remarks.never_passed(drive.checked(finish.findings)):
+            self._ledger.note_once(said, started.node)
         tables = {**finish.tables, **({"decisive": rows} if rows else {})}
         self._emit(
             _counted(

@@ -14,6 +14,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     ``settings`` (script): node -> for each visit, the values that the answer carries
     ``offers``           wait before each step for ``go`` or ``skip`` (a person sees what it will cost first)
     ``jobs``             probes at a time; 0: what the device allows
+    ``handed``           names of variables that a checker gets beside the usual ones
     ``executor``         ``local``, or the address of a cluster's scheduler
     ``retry_unresolved`` ask again what ended unresolved
     ``any_room``         start a step also where the disk may be too small for it
@@ -27,6 +28,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     offers: bool = False
     jobs: int = 0
     executor: str = "local"
+    handed: tuple[str, ...] = ()
     retry_unresolved: bool = False
     any_room: bool = False
     detach: bool = False

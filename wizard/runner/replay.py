@@ -325,13 +325,20 @@ def real(
         return asyncio.run(_real(rec, chosen, place, engine, expect, keep_going, told, made))
 
 
-def executor(place: Path, session: Path, url: str = LOCAL, tell: Callable[[str], None] = lambda _: None) -> Executor:
+def executor(
+    place: Path,
+    session: Path,
+    url: str = LOCAL,
+    tell: Callable[[str], None] = lambda _: None,
+    handed: tuple[str, ...] = (),
+) -> Executor:
     """Who measures a session's probes again in the folder ``place``: this machine, or a cluster, where the hosts go first that
-    have the recorded engine. Not started. ``tell`` takes sentences about hosts. Raises ``ImportError`` without the extra."""
+    have the recorded engine. Not started. ``tell`` takes sentences about hosts; ``handed``: variables for a checker. Raises
+    ``ImportError`` without the extra."""
     if url == LOCAL:
         from engines.workers.pool import Pool
 
-        return Pool(place, 1)
+        return Pool(place, 1, handed=handed)
     from engines.cluster.executor import Cluster
 
     fingerprints = recording(session).state.fingerprints
@@ -512,6 +519,7 @@ def search(
     engine: str = "",
     jobs: int = 0,
     executor: str = LOCAL,
+    handed: tuple[str, ...] = (),
     keep_going: bool = False,
     told: Callable[[Row], None] = lambda _: None,
 ) -> Replay:
@@ -537,7 +545,9 @@ def search(
     text = (folder / folders.FLOW).read_text(encoding="utf-8")
     with scratch(SCRATCH) as made:
         place = folders.create(problem, text, folder=made / "session")
-        options = Options(policy="script", answers=answers, settings=settings, jobs=jobs, executor=executor)
+        options = Options(
+            policy="script", answers=answers, settings=settings, jobs=jobs, executor=executor, handed=handed
+        )
         client = Client.start(place, options, name="narrowdown replay --search")
         try:
             rows = _followed(client, rec, keep_going, told)

@@ -9,7 +9,7 @@ import msgspec
 
 from engines.data.store import atomic
 from wizard import demo as demos
-from wizard import trust
+from wizard import handed, trust
 from wizard.cli.exits import BAD_USAGE, MISSING, NEEDS_PERSON, Refusal
 from wizard.flow import terms
 from wizard.flow.load import FlowProblem
@@ -134,7 +134,10 @@ class Sessions:
                 return Client.attach(folder, "watch" if self._watch else "controller")
             if unknown := trust.strangers(about.problem, self._yes):
                 raise Refusal(NEEDS_PERSON, trust.sentence(unknown))
-            return Client.open(folder, msgspec.structs.replace(self._options, first=tuple(map(dict, first))))
+            passed = handed.chosen(folder, executor=self._options.executor)
+            return Client.open(
+                folder, msgspec.structs.replace(self._options, first=tuple(map(dict, first)), handed=passed)
+            )
         except (SessionProblem, FlowProblem) as error:
             raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
 

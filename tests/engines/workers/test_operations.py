@@ -262,7 +262,7 @@ def test_a_checker_does_not_see_the_session_that_it_works_for(opened) -> None:
 
 
 def test_a_folder_too_full_to_be_shown_is_said(opened, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("engines.backends.command._MOST_LINKS", 2)
+    monkeypatch.setattr("engines.checker.command._MOST_LINKS", 2)
     session = opened("shapes_cnn")
     for i in range(3):
         (tmp_path / f"{i}.txt").touch()

@@ -206,6 +206,101 @@ def test_what_a_checker_started_ends_with_it(opened: Any) -> None:
     assert not any(map(alive, pids))
 
 
+# Forks twice, into a session of its own with an empty environment, and waits.
+HIDES = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        lives = "import os, sys, time; open(sys.argv[1] + '.part', 'w').write(str(os.getpid())); "
+        lives += "os.rename(sys.argv[1] + '.part', sys.argv[1]); time.sleep(600)"
+        os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", lives, sys.argv[1]], {})
+    os._exit(0)
+time.sleep(600)
+"""
+CHECKING = """
+import asyncio, sys
+sys.path.insert(0, {packages!r})
+from pathlib import Path
+from engines.probe import Check
+from engines.workers.pool import Pool
+
+async def main():
+    pool = Pool(Path(sys.argv[1]), 1)
+    asking = asyncio.create_task(pool.run(Check(model=sys.argv[2], command=sys.argv[3])))
+    while not pool.snapshot()[0].pid or not Path(sys.argv[4]).exists():
+        await asyncio.sleep(0.01)
+    print(pool.snapshot()[0].pid, pool._dog.pid, flush=True)
+    await asking
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("killed", ["worker", "owner", "all"])
+def test_a_daemon_that_hides_ends_whatever_is_killed(opened: Any, tmp_path: Path, killed: str) -> None:
+    """The worker alone, the process that owns the pool, or these and the watchdog at one time."""
+    session, place = opened("shapes_cnn"), tmp_path / "daemon"
+    (tmp_path / "hides.py").write_text(HIDES)
+    command = f"{sys.executable} -I -S {tmp_path}/hides.py {place} {{model}}"
+    code = CHECKING.format(packages=PACKAGES)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code, str(session.root), session.model, command, str(place)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert owner.stdout is not None
+        worker, dog = map(int, owner.stdout.readline().split())
+        daemon = int(place.read_text())
+        assert alive(daemon)
+        place.unlink()
+        victims = {"worker": [worker], "owner": [owner.pid], "all": [owner.pid, dog, worker]}[killed]
+        for pid in victims:
+            os.kill(pid, signal.SIGSTOP)  # none of them may do anything about the others' end
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        end = time.monotonic() + 10
+        while alive(daemon) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not alive(daemon)
+    finally:
+        owner.kill()
+        owner.communicate(timeout=30)
+
+
+def test_a_checker_whose_keeper_is_killed_is_asked_again(opened: Any, tmp_path: Path) -> None:
+    """That somebody killed it says nothing about the model."""
+    session, marks = opened("shapes_cnn"), tmp_path / "marks"
+    checks = tmp_path / "checks.sh"
+    checks.write_text(f"echo $PPID $$ >> {marks}; [ $(wc -l < {marks}) = 2 ] || sleep 600; exit 7\n")
+
+    async def work(pool: Pool) -> Measurement:
+        task = asyncio.create_task(pool.run(Check(model=session.model, command=f"sh {checks} {{model}}")))
+        while not marks.exists() or not marks.read_text().endswith("\n"):
+            await asyncio.sleep(0.01)
+        os.kill(int(marks.read_text().split()[0]), signal.SIGKILL)
+        return await task
+
+    answer = use(session.root, work)
+    assert (answer.status, answer.facts.get("returncode")) == ("ok", 7), answer.message
+    assert not alive(int(marks.read_text().split()[1]))
+
+
+def test_a_checker_gets_what_the_pool_was_told_to_hand_on(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = opened("shapes_cnn")
+    for name in ("HF_TOKEN", "WANDB_API_KEY", "KUBECONFIG"):
+        monkeypatch.setenv(name, f"planted {name};")
+    command = "sh -c 'env; echo it wants KUBECONFIG and HF_TOKEN; exit 1' checker"
+
+    async def work(pool: Pool) -> Measurement:
+        return await pool.run(Check(model=session.model, command=command))
+
+    answer = use(session.root, work, handed=("HF_TOKEN",))
+    assert answer.facts["stdout"].count("planted") == answer.facts["stdout"].count("planted HF_TOKEN;") == 1
+    assert answer.facts["missed"] == ["KUBECONFIG"]
+
+
 def test_a_warm_worker_keeps_what_it_built(opened: Any) -> None:
     session = opened("sort_tf_massive_m4")
 

@@ -3,16 +3,20 @@
 import contextlib
 import os
 import re
+import select
 import selectors
 import shlex
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import IO, Literal
 
 import msgspec
+
+from engines.checker import environment, keeper
 
 PLACEHOLDERS = ("model", "inputs", "expected", "dir")
 # The name that Polygraphy's reducer gives each candidate: checkers written for it find the model under this name too.
@@ -23,26 +27,15 @@ _GRACE = 2.0  # seconds between TERM and KILL after a timeout
 _MOST_LINKS = 10_000  # entries of the user's folder that a checker is shown
 _SCRIPT = 1 << 20  # bytes; larger files are not read as scripts
 _LINGER = 0.5  # seconds to wait for the last output once the checker itself has ended
-_PR_SET_PDEATHSIG = 1
-# Names, separated by commas, of variables that a checker gets although they look secret.
-HANDED = "NARROWDOWN_CHECK_ENV"
-_OURS = frozenset({HANDED, "NARROWDOWN_CAPTURE_BYTES"})
-# Words of a variable's name that say that its value is a secret; names that begin so; an address with a password in it.
-_SECRET = re.compile(
-    r"(^|_)(\w*(TOKEN|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)|(API|ACCESS)?KEYS?|AUTH|PAT|COOKIE)(_|$)|_PASS$",
-    re.IGNORECASE,
-)
-_SERVICES = ("AWS_", "AZURE_")
-_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """How a checker ended: ``exited`` with ``returncode``, ``signalled`` by ``signal``, ``timeout``, or ``not-started`` with a
-    sentence in ``message``. ``stdout`` and ``stderr`` are its first and last ``KEEP`` bytes as text, ``left_out`` the bytes
-    between them; ``seconds`` wall clock.
+    """How a checker ended: ``exited`` with ``returncode``, ``signalled`` by ``signal``, ``timeout``, ``not-started`` with a
+    sentence in ``message``, or ``lost``: what watched over it was killed, and nobody knows. ``stdout`` and ``stderr`` are its
+    first and last ``KEEP`` bytes as text, ``left_out`` the bytes between them; ``seconds`` wall clock.
     """
 
-    status: Literal["exited", "signalled", "timeout", "not-started"]
+    status: Literal["exited", "signalled", "timeout", "not-started", "lost"]
     returncode: int = 0
     signal: int = 0
     stdout: str = ""
@@ -122,67 +115,71 @@ def _split(command: str) -> list[str]:
     return split
 
 
-def environment(held: Mapping[str, str]) -> dict[str, str]:
-    """What a checker gets of an environment: all but what looks secret (by name, or an address with a password in it) and is
-    not named in ``NARROWDOWN_CHECK_ENV``."""
-    named = {name.strip() for name in held.get(HANDED, "").split(",")}
-    return {
-        name: value for name, value in held.items() if name not in _OURS and (name in named or not _secret(name, value))
-    }
-
-
-def _secret(name: str, value: str) -> bool:
-    return name.startswith(_SERVICES) or bool(_SECRET.search(name) or _PASSWORD.search(value))
-
-
 def run_check(
-    command: str, model_path: Path, inputs_path: Path | None, expected_path: Path | None, folder: Path, timeout: float = 0.0
+    command: str, model_path: Path, inputs_path: Path | None, expected_path: Path | None, folder: Path, timeout: float = 0.0,
+    handed: Collection[str] = (),
 ) -> CheckResult:  # fmt: skip
-    """Run the checker in ``folder``, with no shell, no input, no secrets in its environment and a process group of its own, for
-    ``timeout`` seconds (0: no limit).
+    """Run the checker in ``folder``, with no shell, no input, a small environment and a process group of its own, for ``timeout``
+    seconds (0: no limit). ``handed``: names of variables that it gets beside those of ``engines.environment``.
 
-    After a timeout, and for what it leaves behind when it ends, the whole group is killed. Never raises for what the
+    After a timeout, and for what it leaves behind when it ends, all that it has started is killed. Never raises for what the
     checker does; raises ``ValueError`` for a command that cannot be split or asks for what was not made.
     """
     line = words(command, model_path, inputs_path, expected_path, folder)
     begun = time.monotonic()
+    given = environment.for_checker(os.environ, handed)
+    mark = given.pop("NARROWDOWN_WORKER", "")
+    reading, writing = os.pipe()
     try:
-        process = subprocess.Popen(
-            line,
+        keeping = subprocess.Popen(
+            [sys.executable, "-I", "-S", keeper.__file__, str(writing), mark, *line],
             cwd=folder,
-            env=environment(os.environ),
-            stdin=subprocess.DEVNULL,
+            env=given,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            pass_fds=(writing,),
             start_new_session=True,
-            preexec_fn=_die_with_parent(),  # noqa: PLW1509 - one system call, resolved beforehand
+            preexec_fn=_inherit_orphans(),  # noqa: PLW1509 - one system call, resolved beforehand
         )
     except (OSError, ValueError) as error:
+        os.close(reading)
         return CheckResult("not-started", message=_why(line[0], folder, error), words=tuple(line))
-    assert process.stdout is not None
-    assert process.stderr is not None
-    out, err = _Bounded(process.stdout), _Bounded(process.stderr)
+    finally:
+        os.close(writing)
+    assert keeping.stdin is not None
+    assert keeping.stdout is not None
+    assert keeping.stderr is not None
+    out, err, told = _Bounded(keeping.stdout), _Bounded(keeping.stderr), _Told(reading)
     deadline = begun + timeout if timeout > 0 else None
     in_time = True
     try:
-        in_time = _follow(process, (out, err), deadline)
+        in_time = _follow(told, (out, err), deadline)
         seconds = time.monotonic() - begun
         if not in_time:
-            _end(process)
+            _end(told)
     finally:
-        _kill(process.pid, signal.SIGKILL)
-        process.wait()
+        keeping.stdin.close()
+        keeping.wait()
         for stream in (out, err):
             stream.drain()
+        told.close()
+    if told.errno:
+        message = _why(line[0], folder, OSError(told.errno, os.strerror(told.errno)))
+        return CheckResult("not-started", message=message, words=tuple(line))
+    if told.ended is None and in_time:
+        keeper.sweep()
+        return CheckResult("lost", message="The process that watched over the checker was killed.", words=tuple(line))
     status: Literal["exited", "signalled", "timeout"] = "exited"
+    code = told.ended or 0
     if not in_time:
         status = "timeout"
-    elif process.returncode < 0:
+    elif code < 0:
         status = "signalled"
     return CheckResult(
         status,
-        returncode=max(0, process.returncode),
-        signal=max(0, -process.returncode) if in_time else 0,
+        returncode=max(0, code),
+        signal=max(0, -code) if in_time else 0,
         stdout=out.text(),
         stderr=err.text(),
         left_out=out.left_out + err.left_out,
@@ -190,6 +187,36 @@ def run_check(
         message="" if in_time else f"The checker gave no verdict within {timeout:g} s and was stopped.",
         words=tuple(line),
     )
+
+
+class _Told:
+    """What the keeper has said so far: the checker's process id, why it could not be started, how it ended (as ``subprocess``
+    gives it). ``open``: it may say more."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.pid, self.errno = 0, 0
+        self.ended: int | None = None
+        self.open = True
+        self._text = b""
+
+    def read(self) -> None:
+        """Wait for more, and take it."""
+        piece = os.read(self.fd, 1 << 10)
+        self.open = bool(piece)
+        *lines, self._text = (self._text + piece).split(b"\n")
+        for line in lines:
+            what, _, number = line.partition(b" ")
+            match what:
+                case b"pid":
+                    self.pid = int(number)
+                case b"errno":
+                    self.errno = int(number)
+                case b"exit":
+                    self.ended = os.waitstatus_to_exitcode(int(number))
+
+    def close(self) -> None:
+        os.close(self.fd)
 
 
 class _Bounded:
@@ -240,55 +267,48 @@ class _Bounded:
         return bytes(self._head + gap + self._tail).decode(errors="replace")
 
 
-def _follow(process: subprocess.Popen[bytes], streams: tuple[_Bounded, _Bounded], deadline: float | None) -> bool:
+def _follow(told: _Told, streams: tuple[_Bounded, _Bounded], deadline: float | None) -> bool:
     """Read until the checker has ended; False when the deadline came first. Something that it started and left behind may
     hold its streams open: its own end counts."""
     until = deadline
-    ended = False
     with selectors.DefaultSelector() as selector:
         for stream in streams:
             selector.register(stream.file, selectors.EVENT_READ, stream)
-        while selector.get_map() or not ended:
-            if not ended and process.poll() is not None:
-                ended, until = True, time.monotonic() + _LINGER
+        selector.register(told.fd, selectors.EVENT_READ, told)
+        while selector.get_map():
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
-                return ended
-            # Its end is noticed by its streams closing, or by looking every so often.
-            for key, _ in selector.select(min(0.05, left) if left is not None else 0.05):
+                return told.ended is not None or not told.open
+            for key, _ in selector.select(left):
                 key.data.read()
-                if not key.data.open:
+                # Having said how the checker ended the keeper says no more, but lives on until it is let go.
+                if not key.data.open or (key.data is told and told.ended is not None):
                     selector.unregister(key.fileobj)
-            if not selector.get_map() and not ended:
-                try:
-                    process.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
-                except subprocess.TimeoutExpired:
-                    return False
-                ended = True
+                    if key.data is told:
+                        until = time.monotonic() + _LINGER
     return True
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask the group to end, then insist."""
-    _kill(process.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_GRACE)
+def _end(told: _Told) -> None:
+    """Ask the checker's group to end, and wait a while for it; its keeper insists."""
+    if told.pid:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(told.pid, signal.SIGTERM)
+    until = time.monotonic() + _GRACE
+    while told.open and told.ended is None and (left := until - time.monotonic()) > 0:
+        if select.select([told.fd], [], [], left)[0]:
+            told.read()
 
 
-def _kill(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
-
-
-def _die_with_parent() -> Callable[[], None] | None:
-    """On Linux: a function for the child that lets it die with the process that started it, which may be killed at any time."""
+def _inherit_orphans() -> Callable[[], None] | None:
+    """On Linux: a function for the keeper that lets it inherit what loses its parents below it."""
     import ctypes
 
     try:
         prctl = ctypes.CDLL(None).prctl
     except (AttributeError, OSError):
         return None
-    return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    return lambda: prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _why(executable: str, folder: Path, error: Exception) -> str:

@@ -1,8 +1,10 @@
 """The external checker: how it is called, how it ends, and that nothing of it is left behind."""
 
 import os
+import re
 import shlex
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.backends.command import KEEP, CheckResult, environment, needs, run_check, words
+from engines.checker import environment, keeper
+from engines.checker.command import KEEP, CheckResult, needs, run_check, words
 
 PYTHON = shlex.quote(sys.executable)
 
@@ -37,15 +40,17 @@ def alive(pid: int) -> bool:
 
 
 def gone(pid: int, within: float = 5.0) -> bool:
+    """Looks once at least."""
     until = time.monotonic() + within
-    while time.monotonic() < until:
+    while True:
         try:
             if not alive(pid):
                 return True
         except FileNotFoundError:
             return True
+        if time.monotonic() >= until:
+            return False
         time.sleep(0.02)
-    return False
 
 
 # -- words
@@ -188,11 +193,9 @@ def test_output_written_just_before_the_end_is_not_lost(tmp_path: Path) -> None:
 def test_the_checker_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     command = script(tmp_path, "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)")
     code = (
-        "import sys; from pathlib import Path; from engines.backends.command import run_check;"
+        "import sys; from pathlib import Path; from engines.checker.command import run_check;"
         "run_check(sys.argv[1], Path('m'), None, None, Path(sys.argv[2]), 60)"
     )
-    import subprocess
-
     parent = subprocess.Popen([sys.executable, "-P", "-c", code, command, str(tmp_path)])
     until = time.monotonic() + 20
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
@@ -234,6 +237,89 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert "folder" in got.message
 
 
+# -- what it starts and lets go
+
+# Forks twice, into a session of its own, with an empty environment and closed streams, and says where it is: nothing that a
+# process can do to be forgotten is left out.
+DAEMON = """
+import os, sys, time
+place = sys.argv[1]
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.chdir("/")
+        for fd in range(3):
+            os.close(fd)
+        lives = "import os, sys, time; open(sys.argv[1] + '.part', 'w').write(str(os.getpid())); "
+        lives += "os.rename(sys.argv[1] + '.part', sys.argv[1]); time.sleep(600)"
+        os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", lives, place], {})
+    os._exit(0)
+while not os.path.exists(place):
+    time.sleep(0.01)
+"""
+
+
+def daemon(folder: Path, after: str = "") -> tuple[str, Path]:
+    """A checker that leaves a daemon behind, and the file that will hold its process id. ``after``: what it does then."""
+    command = script(folder, DAEMON + after, "leaves.py")
+    return f"{command} {shlex.quote(str(folder / 'daemon'))}", folder / "daemon"
+
+
+@pytest.mark.parametrize("after", ["", "sys.exit(3)", "os.kill(os.getpid(), 9)", "time.sleep(600)"])
+def test_a_daemon_that_hides_is_ended_however_the_checker_ends(tmp_path: Path, after: str) -> None:
+    command, place = daemon(tmp_path, after)
+    got = check(command, tmp_path, timeout=1.5 if "600" in after else 60.0)
+    assert got.status == {"": "exited", "sys.exit(3)": "exited", "time.sleep(600)": "timeout"}.get(after, "signalled")
+    pid = int(place.read_text())
+    assert gone(pid, within=0.0), "it is gone before the answer comes"
+
+
+@pytest.mark.parametrize("victim", ["worker", "keeper"])
+def test_a_daemon_is_ended_when_what_watches_over_it_is_killed(tmp_path: Path, victim: str) -> None:
+    command, place = daemon(tmp_path, "time.sleep(600)")
+    code = (
+        "import ctypes, sys; from pathlib import Path; from engines.checker import command, keeper;"
+        "ctypes.CDLL(None).prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);"
+        "print(command.run_check(sys.argv[1], Path('m'), None, None, Path(sys.argv[2]), 60).status)"
+    )
+    words = [sys.executable, "-P", "-c", code, command, str(tmp_path)]
+    worker = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 30
+        while not place.exists():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        pid = int(place.read_text())
+        assert alive(pid)
+        os.kill(worker.pid if victim == "worker" else keeper.keepers(worker.pid)[0][0], signal.SIGKILL)
+        said, _ = worker.communicate(timeout=30)
+    finally:
+        worker.kill()
+    assert said.strip() == ("" if victim == "worker" else "lost"), "no answer of the checker's"
+    assert gone(pid)
+
+
+def test_what_breeds_is_ended(tmp_path: Path) -> None:
+    """Each of its processes starts another one in a session of its own and ends: there is always one, never the same."""
+    breeds = (
+        "import os, sys, time\n"
+        "if os.fork() == 0:\n"
+        "    for n in range(4000):\n"
+        "        os.setsid() if os.getpid() != os.getsid(0) else None\n"
+        "        if os.fork():\n"
+        "            os._exit(0)\n"
+        "        open(sys.argv[1], 'w').write(str(os.getpid()))\n"
+        "    os._exit(0)\n"
+        "time.sleep(0.3)\n"
+    )
+    place = tmp_path / "latest"
+    got = check(f"{script(tmp_path, breeds)} {shlex.quote(str(place))}", tmp_path)
+    assert got.status == "exited"
+    latest = place.read_text()
+    time.sleep(0.1)
+    assert place.read_text() == latest, "nothing of it writes any more"
+
+
 # -- what it sees of the environment
 
 NEEDED = {
@@ -247,50 +333,71 @@ NEEDED = {
     "VIRTUAL_ENV": "/v",
     "CONDA_PREFIX": "/c",
     "CUDA_VISIBLE_DEVICES": "0,1",
-    "NVIDIA_DRIVER_CAPABILITIES": "all",
-    "TRT_ROOT": "/trt",
+    "CUDA_MODULE_LOADING": "LAZY",
+    "NVIDIA_TF32_OVERRIDE": "0",
     "POLYGRAPHY_AUTOINSTALL_DEPS": "0",
     "OMP_NUM_THREADS": "4",
-    "TOKENIZERS_PARALLELISM": "false",
-    "KEYBOARD": "us",
-    "PWD": "/w",
-    "OLDPWD": "/o",
-    "SSH_TTY": "/dev/pts/0",
-    "MODEL_URL": "https://example.org/m.onnx",
     "NARROWDOWN_WORKER": "mark.1",
 }
-SECRET = {
-    "HF_TOKEN": "t",
-    "GITHUB_TOKEN": "t",
-    "CI_JOB_TOKEN": "t",
-    "OPENAI_API_KEY": "k",
-    "NGC_APIKEY": "k",
-    "my_secret": "s",
-    "CLIENT_SECRET_ID": "s",
-    "PGPASSWORD": "p",
-    "DB_PASS": "p",
-    "AWS_ACCESS_KEY_ID": "a",
-    "AWS_SESSION": "a",
-    "AZURE_CLIENT": "a",
-    "GOOGLE_APPLICATION_CREDENTIALS": "/c.json",
-    "SSH_AUTH_SOCK": "/s",
-    "PIP_INDEX_URL": "https://me:word@example.org/simple",
-}
+# Names as they are found on desks, in shells of clusters and in CI, with a value of each that must not be seen.
+SECRET = (
+    "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "GITHUB_TOKEN", "GH_PAT", "CI_JOB_JWT", "OPENAI_API_KEY", "NGC_API_KEY",
+    "NGC_CLI_API_KEY", "NVIDIA_API_KEY", "WANDB_API_KEY", "COMET_KEY", "MLFLOW_TRACKING_PASSWORD", "DATABASE_URL",
+    "REDIS_URL", "SENTRY_DSN", "PGPASSWORD", "PGPASSFILE", "MYSQL_PWD", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+    "AWS_PROFILE", "AZURE_STORAGE_CONNECTION_STRING", "GOOGLE_APPLICATION_CREDENTIALS", "KUBECONFIG",
+    "DOCKER_AUTH_CONFIG", "VAULT_ADDR", "SSH_AUTH_SOCK", "GPG_AGENT_INFO", "KRB5CCNAME", "NETRC", "PIP_INDEX_URL",
+    "UV_EXTRA_INDEX_URL", "HTTP_PROXY", "https_proxy", "SLACK_WEBHOOK", "STRIPE_SK", "JWT", "my_secret", "LC_DEPLOY",
+    "BASH_FUNC_deploy%%",
+)  # fmt: skip
 
 
-def test_a_checker_gets_all_but_the_secrets() -> None:
-    assert environment({**NEEDED, **SECRET, "NARROWDOWN_CAPTURE_BYTES": "1"}) == NEEDED
-
-
-def test_a_secret_that_is_named_is_handed_on() -> None:
-    held = {**NEEDED, **SECRET, "NARROWDOWN_CHECK_ENV": "HF_TOKEN, PIP_INDEX_URL"}
-    assert environment(held) == {**NEEDED, "HF_TOKEN": "t", "PIP_INDEX_URL": SECRET["PIP_INDEX_URL"]}
+def test_a_checker_gets_what_it_needs_and_none_of_the_secrets() -> None:
+    held = {**NEEDED, **{name: f"planted {n}" for n, name in enumerate(SECRET)}}
+    assert len(SECRET) >= 20
+    assert environment.for_checker(held) == NEEDED
+    assert environment.for_checker(held, ["HF_TOKEN", "KUBECONFIG"]).keys() - NEEDED.keys() == {
+        "HF_TOKEN",
+        "KUBECONFIG",
+    }
 
 
 def test_a_checker_that_is_run_sees_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_TOKEN", "do not tell")
+    """Nor does what it starts; nor lies one in the environment of the process between, which any process of the user can read."""
+    for n, name in enumerate(SECRET):
+        monkeypatch.setenv(name, f"planted {n};")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    got = check(script(tmp_path, "import os; print(dict(os.environ))"), tmp_path)
-    assert got.returncode == 0
-    assert "do not tell" not in got.stdout
+    looks = (
+        "import os, subprocess\n"
+        "print(dict(os.environ)); print(subprocess.run(['env'], capture_output=True, text=True).stdout)\n"
+        "print(open(f'/proc/{os.getppid()}/environ').read())"
+    )
+    got = check(script(tmp_path, looks), tmp_path)
+    assert (got.status, got.returncode, got.stderr) == ("exited", 0, "")
+    assert "planted" not in got.stdout
     assert "'CUDA_VISIBLE_DEVICES': '3'" in got.stdout
+    named = run_check(script(tmp_path, looks), tmp_path / "m", None, None, tmp_path, 30.0, ["JWT"])
+    assert set(re.findall(r"planted \d+;", named.stdout)) == {f"planted {SECRET.index('JWT')};"}
+
+
+def test_every_name_has_its_reason() -> None:
+    assert all(environment.HANDED.values())
+    assert not [name for name in environment.HANDED if name.count("*") != name.endswith("*")]
+
+
+def test_what_a_checker_missed_is_named() -> None:
+    held = {"HF_TOKEN": "t", "HOME": "/h", "EDITOR": "vi", "n_words": "1", "plain": "1"}
+    said = ["KeyError: 'HF_TOKEN'", "HOME is set; plain n_words; HF_TOKENS and THE_EDITOR are others"]
+    assert environment.missed(said, held) == ["HF_TOKEN", "n_words"]
+    assert environment.missed(said, held, ["HF_TOKEN"]) == ["n_words"]
+    assert environment.missed(["HF_TOKEN" + "." * (1 << 20)], held) == [], "of a flood the end is looked at"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("HF_TOKEN", ""), ("NONE", "is not set here"), ("A=1", "is no name"), ("", "is no name")]
+)
+def test_what_can_be_handed_on(name: str, said: str) -> None:
+    assert (
+        (said in environment.fault(name, {"HF_TOKEN": "t"}))
+        if said
+        else environment.fault(name, {"HF_TOKEN": "t"}) == ""
+    )

@@ -1,0 +1,85 @@
+"""What of the user's environment a checker gets: a short list of names, and those of ``--pass-env``. The standard library only.
+
+A list of what is kept back cannot be complete: secrets have names of all kinds. What is needed can be listed: it lets a
+program be found, loaded and run on its device. Which further names a checker gets is said by whoever starts it, never by a
+session.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+# Each name with why a checker gets it. A name that ends in * stands for all that begin so.
+HANDED: Mapping[str, str] = {
+    "PATH": "finds programs",
+    "HOME": "finds the user's own packages, caches and settings",
+    "USER": "some programs do not start without it",
+    "LOGNAME": "the same by its older name",
+    "LANG": "in which language and encoding it speaks",
+    "LANGUAGE": "the same for messages",
+    # By name and not as LC_*: ssh servers take any LC_ name from a client, so people send secrets under such names.
+    **dict.fromkeys(
+        ("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"), "the same by category"
+    ),
+    "TZ": "what time it prints",
+    "TERM": "some programs do not start without it",
+    "TMPDIR": "a folder that goes with the session",
+    "LD_LIBRARY_PATH": "finds the libraries of engines and of CUDA",
+    "LD_PRELOAD": "an allocator or a sanitizer that the engine was told to use",
+    "DYLD_LIBRARY_PATH": "finds libraries on macOS",
+    "CUDA_*": "which devices, which toolkit, how kernels are loaded",
+    "CUBLAS_WORKSPACE_CONFIG": "decides whether sums come out the same twice",
+    "NVIDIA_VISIBLE_DEVICES": "which devices, in a container",
+    "NVIDIA_DRIVER_CAPABILITIES": "what of the driver there is, in a container",
+    "NVIDIA_TF32_OVERRIDE": "decides in which precision FP32 is computed",
+    "HIP_VISIBLE_DEVICES": "which devices of AMD's",
+    "ROCR_VISIBLE_DEVICES": "the same below HIP",
+    "HSA_OVERRIDE_GFX_VERSION": "for which device of AMD's is compiled",
+    "ONEAPI_DEVICE_SELECTOR": "which devices of Intel's",
+    "ZE_AFFINITY_MASK": "the same below oneAPI",
+    "OMP_NUM_THREADS": "how many threads share out a sum, which decides its last digits",
+    "MKL_NUM_THREADS": "the same for MKL",
+    "OPENBLAS_NUM_THREADS": "the same for OpenBLAS, which numpy uses",
+    "POLYGRAPHY_*": "settings of the tool that most checkers are written for",
+    "PYTHONPATH": "finds modules",
+    "PYTHONHOME": "finds Python's own modules",
+    "PYTHONUSERBASE": "finds the user's own packages",
+    "PYTHONNOUSERSITE": "leaves these out",
+    "PYTHONSAFEPATH": "leaves out the folder that it runs in",
+    "PYTHONDONTWRITEBYTECODE": "writes nothing beside modules that may be read-only",
+    "PYTHONHASHSEED": "in which order sets are walked",
+    "PYTHONIOENCODING": "in which encoding it prints",
+    "PYTHONUTF8": "the same",
+    "VIRTUAL_ENV": "which environment of Python",
+    "CONDA_PREFIX": "the same of conda's",
+    "CONDA_DEFAULT_ENV": "its name",
+    "NARROWDOWN_WORKER": "our own mark, by which what a checker leaves running is found",
+}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_EVERY = tuple(name[:-1] for name in HANDED if name.endswith("*"))
+_SHELL_S = frozenset(
+    {"PWD", "OLDPWD", "SHLVL", "SHELL", "COLUMNS", "LINES"}
+)  # it sets them itself, so they say nothing
+_SEARCHED = 1 << 16  # characters from the end of what a checker printed: what it fails for want of, it says last
+
+
+def for_checker(held: Mapping[str, str], named: Collection[str] = ()) -> dict[str, str]:
+    """What a checker gets of an environment. ``named``: the names of ``--pass-env``."""
+    return {n: value for n, value in held.items() if n in HANDED or n.startswith(_EVERY) or n in named}
+
+
+def missed(texts: Iterable[str], held: Mapping[str, str], named: Collection[str] = ()) -> list[str]:
+    """Names, sorted, of variables that a checker did not get and that it speaks of: what to hand on where it failed for want of
+    one. ``texts``: what it printed, or its own source."""
+    kept = held.keys() - for_checker(held, named).keys() - _SHELL_S
+    words = {word for text in texts for word in _NAME.findall(text[-_SEARCHED:])}
+    return sorted(word for word in words & kept if word.isupper() or "_" in word)
+
+
+def fault(name: str, held: Mapping[str, str] = os.environ) -> str:
+    """Why ``--pass-env`` cannot hand on this name, in a sentence; "" where it can."""
+    if not _NAME.fullmatch(name):
+        return f"'{name}' is no name of a variable; give the name alone, such as HF_TOKEN, and its value in the environment."
+    if name not in held:
+        return f"The variable '{name}' is not set here; set it (export {name}=...), or leave it out."
+    return ""

@@ -1,0 +1,205 @@
+"""``python -I -S keeper.py STATUS-FD MARK COMMAND...``: runs a checker, and ends whatever it has started, however it ends.
+
+What a checker starts may leave its process group and its session, lose its parents and empty its environment: neither group nor
+parents nor a mark finds it then. On Linux this process is made the one that inherits orphans (a "child subreaper") before it
+begins, so that all of them stay below it. It kills them when the checker's time is over: when standard input closes, as whoever
+asked for the check has what it wants, or is gone. The standard library only, and little of it: it starts in some 15 milliseconds.
+
+MARK goes into the checker's environment and not into this process's: who looks for the mark of a killed worker must not end what
+is about to clear up behind it. Says on STATUS-FD, a line each: ``pid N`` or ``errno N`` (the checker runs, or could not be
+started), ``exit N`` (as ``waitpid`` says).
+"""
+
+import os
+import select
+import signal
+import sys
+import time
+
+Born = tuple[int, str]  # a process id and when it was started: an id alone may be used again
+PR_SET_CHILD_SUBREAPER = 36
+_LONGEST = 10.0  # seconds of killing: what outlasts it is another user's, or held up inside the kernel
+_PAUSE = 0.0005  # seconds between two rounds, in which the killed die
+_LOOK = 0.02  # seconds between two looks where the system cannot wait for an end and a pipe at once
+
+
+def descendants(pid: int) -> list[Born]:
+    """Children of the process, their children and so on, as far as they have not been orphaned. Linux's /proc; nothing is found
+    elsewhere."""
+    parents: dict[int, list[Born]] = {}
+    for number in _running():
+        if fields := _stat(number):
+            parents.setdefault(int(fields[1]), []).append((number, fields[19]))
+    found: list[Born] = []
+    todo = [pid]
+    while todo:
+        children = parents.get(todo.pop(), [])
+        found.extend(children)
+        todo.extend(child for child, _ in children)
+    return found
+
+
+def alive(process: Born) -> bool:
+    """Whether it still is who it was, and more than a dead one that nobody has waited for. One whose first thread has ended looks
+    dead and is not."""
+    fields = _stat(process[0])
+    return bool(fields) and fields[19] == process[1] and (fields[0] not in "ZX" or int(fields[17]) > 1)
+
+
+def kill(processes: list[Born]) -> None:
+    """SIGKILL to those that still are who they were."""
+    for process in processes:
+        if alive(process):
+            try:
+                os.kill(process[0], signal.SIGKILL)
+            except OSError:  # gone meanwhile, or another user's
+                continue
+
+
+def sweep() -> None:
+    """SIGKILL to all that is below this process, until there is none, or for ten seconds.
+
+    It is enough to look at its own children: what one of them leaves becomes a child in turn, as this process inherits orphans.
+    When the system says that there is no child left, dead or alive, nothing can have slipped through between two looks.
+    """
+    end = time.monotonic() + _LONGEST
+    while time.monotonic() < end:
+        for pid in _children():
+            try:
+                os.kill(pid, signal.SIGKILL)  # its number is its own until we have waited for it
+            except OSError:  # another user's
+                continue
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(_PAUSE)
+
+
+def _children() -> list[int]:
+    """Of this process, of all its threads, dead ones that nobody has waited for included."""
+    try:
+        with os.scandir("/proc/self/task") as tasks:
+            files = [f"{task.path}/children" for task in tasks]
+    except OSError:
+        return []
+    if os.access(files[0], os.R_OK):
+        return [int(pid) for file in files for pid in _read(file).split()]
+    # A kernel without that list: all processes are looked at, which is slower.
+    return [pid for pid in _running() if (fields := _stat(pid)) and int(fields[1]) == os.getpid()]
+
+
+def keepers(pid: int) -> list[Born]:
+    """Those of the process's children that are such keepers."""
+    found = []
+    for process in descendants(pid):
+        if os.fsencode(__file__) in _read(f"/proc/{process[0]}/cmdline").split(b"\0")[:4]:
+            found.append(process)
+    return found
+
+
+def _running() -> list[int]:
+    try:
+        with os.scandir("/proc") as entries:
+            return [int(entry.name) for entry in entries if entry.name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat behind the name: state, parent, ..., start time at 19."""
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
+
+
+def _read(path: str) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 1 << 16)
+    except OSError:  # it went meanwhile
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _end_group(pid: int) -> None:
+    """All that there is to do where there is no /proc."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except OSError:
+        return
+
+
+def _say(fd: int, line: str) -> None:
+    try:
+        os.write(fd, f"{line}\n".encode())
+    except OSError:  # whoever asked is gone, which standard input says as well
+        return
+
+
+def _spawn(mark: str, words: list[str]) -> int:
+    """Start the checker in a session of its own, as if nobody stood between it and who asked for it. Raises OSError."""
+    ours = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in ours:
+        signal.signal(number, signal.SIG_IGN)
+    environment = {**os.environ, "NARROWDOWN_WORKER": mark} if mark else dict(os.environ)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    pid = os.posix_spawnp(
+        words[0],
+        words,
+        environment,
+        setsid=True,
+        setsigmask=(),
+        setsigdef=(*ours, signal.SIGPIPE, signal.SIGXFSZ),
+        file_actions=((os.POSIX_SPAWN_DUP2, nothing, 0),),
+    )
+    away = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(away, 1)  # its streams end with it, and not with us
+    os.dup2(away, 2)
+    return pid
+
+
+def _keep(status: int, pid: int) -> None:
+    """Until standard input closes. Says when the checker has ended."""
+    waiting = select.poll()
+    waiting.register(0, select.POLLIN)
+    end = -1
+    try:
+        end = os.pidfd_open(pid)
+        waiting.register(end, select.POLLIN)
+    except (AttributeError, OSError):  # not Linux, or an old one
+        end = -1
+    running = True
+    while True:
+        ready = {fd for fd, _ in waiting.poll(round(_LOOK * 1000) if running and end < 0 else None)}
+        if running and (end < 0 or end in ready):
+            done, how = os.waitpid(pid, os.WNOHANG)
+            if done:
+                _say(status, f"exit {how}")
+                running = False
+                if end >= 0:
+                    waiting.unregister(end)
+        if 0 in ready and not os.read(0, 1 << 10):
+            return
+
+
+def main() -> None:
+    """Run the checker; end it with all that is its."""
+    status = int(sys.argv[1])
+    os.set_inheritable(status, False)
+    try:
+        pid = _spawn(sys.argv[2], sys.argv[3:])
+    except OSError as error:
+        _say(status, f"errno {error.errno}")
+        return
+    _say(status, f"pid {pid}")
+    _keep(status, pid)
+    _end_group(pid)
+    sweep()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Variables that the user hands to a session's checker beside the few that every checker gets (``--pass-env``).
+
+Which these are is told when a session is begun and kept on this machine, for this user, beside what may run: a session itself
+cannot ask for a variable. It is remembered for the session in its folder, so that a resume measures in the surroundings that the
+session has had from the start.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from engines.checker import environment
+from engines.data.store import atomic
+from engines.workers.executor import LOCAL
+from wizard import trust
+from wizard.problem import Problem
+from wizard.session import folder as folders
+from wizard.session.problems import SessionProblem, of_system
+
+
+class HandedProblem(SessionProblem):
+    """``--pass-env`` cannot be done as it was said."""
+
+    code = 2
+
+
+class Handed(msgspec.Struct, frozen=True):
+    """What one session's checker is given. ``folder``: the session's."""
+
+    folder: str
+    names: tuple[str, ...] = ()
+
+
+def chosen(place: Path, named: Sequence[str] = (), executor: str = LOCAL) -> tuple[str, ...]:
+    """The names for the session in this folder: those that were said now, else those of before. They are remembered.
+
+    Raises HandedProblem as ``refuse`` does, and where the session's checker has been asked already and was given others;
+    SessionProblem where they cannot be remembered.
+    """
+    problem = folders.describe(place).problem
+    names, before = tuple(dict.fromkeys(named)), remembered(place, problem)
+    if names and before is not None and set(names) != set(before) and folders.load(place).known:
+        gave = ", ".join(before) or "none"
+        raise HandedProblem(
+            f"The checker of this session has answered with other variables handed on ({gave}), and answers of two kinds cannot "
+            f"be mixed. Begin a new session with --pass-env {' --pass-env '.join(names)}."
+        )
+    names = names or before or ()
+    refuse(problem, names, executor)
+    if problem.check and names != before:
+        _remember(place, problem, names)
+    return names
+
+
+def refuse(problem: Problem, names: Sequence[str], executor: str = LOCAL) -> None:
+    """Raise HandedProblem where a name cannot be handed on, or there is nobody here to hand it to."""
+    if names and not problem.check:
+        raise HandedProblem("--pass-env hands variables to an external checker: give its command with --check, too.")
+    if names and executor != LOCAL:
+        raise HandedProblem(
+            "--pass-env hands on variables of this machine, and --executor asks others: leave one of them out."
+        )
+    for name in names:
+        if said := environment.fault(name):
+            raise HandedProblem(f"--pass-env: {said}")
+
+
+def remembered(place: Path, problem: Problem) -> tuple[str, ...] | None:
+    """The names that the checker of this session was given here; None where none was ever started here."""
+    found = _all().get(_key(place, problem))
+    return None if found is None else found.names
+
+
+def file() -> Path:
+    """Where they are kept; only the user may read it (0600)."""
+    return trust.trust_file().with_name("pass-env.json")
+
+
+def _key(place: Path, problem: Problem) -> str:
+    """Another command, or the same one started elsewhere, is another checker, and another folder another session."""
+    return hashlib.sha256("\0".join((str(place.resolve()), problem.folder, problem.check)).encode()).hexdigest()
+
+
+def _all() -> dict[str, Handed]:
+    """A file that cannot be read, or that others could write, hands on nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        if not file().stat().st_mode & 0o022:
+            return msgspec.json.decode(file().read_bytes(), type=dict[str, Handed])
+    return {}
+
+
+def _remember(place: Path, problem: Problem, names: tuple[str, ...]) -> None:
+    known = {key: entry for key, entry in _all().items() if Path(entry.folder).is_dir()}
+    known[_key(place, problem)] = Handed(str(place.resolve()), names)
+    try:
+        with atomic(file()) as temporary:
+            temporary.touch(mode=0o600)
+            temporary.write_bytes(msgspec.json.format(msgspec.json.encode(known)))
+    except OSError as error:
+        if names:
+            raise SessionProblem(f"What --pass-env names could not be remembered. {of_system(error, file())}") from None
