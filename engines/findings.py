@@ -104,3 +104,4 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     keep: str = ""
     workaround: Workaround | None = None
     notes: tuple[str, ...] = ()  # sentences for the report
+    twin: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.search.twin``)

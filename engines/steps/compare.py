@@ -13,6 +13,7 @@ from engines.findings import Findings
 from engines.probe import HUGE, Measurement, SampleResult
 from engines.search.looks import Looks, look_again
 from engines.search.statistics import interval, ruled_out, settling
+from engines.search.twin import find_twin
 from engines.search.whole import fed, lock, whole
 from engines.spec import of_the_same, parse, unquantized
 from engines.steps.base import Finish, Steps, StepSpec
@@ -64,6 +65,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     # In FP32 float64 tells what a right engine's rounding costs.
     in_fp32 = reference.error if rule.precision == "fp32" and reference.judge.startswith(JUDGE) else None
     findings = msgspec.structs.replace(findings, emulated=in_fp32 if emulated is None else emulated)
+    findings = yield from find_twin(ctx, findings, m)
     looks, failures = 1, int(findings.signature is not None)
     if findings.signature is None and not reference.suspect:
         findings, looks, failures = yield from look_again(ctx, findings, params.look_again)
@@ -313,7 +315,7 @@ def _allowed(rule: Criterion, output: str) -> str:
 
 SPEC = StepSpec(
     name="compare",
-    version=3,
+    version=4,
     summary="Run the whole model on every sample and compare its outputs with the reference.",
     run=compare,
     outcome=CompareOutcome,

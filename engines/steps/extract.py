@@ -14,6 +14,7 @@ from engines.search.foretold import Place, foretold
 from engines.search.inquiry import Inquiry, inquiry
 from engines.search.search import NodeIds, Trials, minimise, one_minimal
 from engines.search.settle import settle
+from engines.search.twin import as_given, asking_twin, without_twin
 from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.layerwise import layerwise
 from engines.steps.outcome import ExtractOutcome
@@ -72,7 +73,21 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     )
 
 
-def _first(ask: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str) -> Sub:
+def _first(given: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str) -> Sub:
+    """What ``_isolate`` gives for the first suspect that fails alone on the engine as it was given, else the last phrase."""
+    found = yield from _first_alone(asking_twin(given), tries, params, reason)
+    if isinstance(found, str) and not given.findings.twin:
+        return found
+    if not isinstance(found, str):
+        trials, nodes, grown = found
+        there: Trials | None = yield from as_given(given, trials, nodes)
+        if there is not None:
+            return there, nodes, grown
+    # On the twin none fails alone, or one that is right on the engine as it was given.
+    return (yield from _first_alone(without_twin(given), tries, params, reason))
+
+
+def _first_alone(ask: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str) -> Sub:
     """What ``_isolate`` gives for the first suspect that fails alone, else the last phrase. With each: how often it is grown."""
     for suspect, most_growth in tries:
         found = yield from _isolate(ask, suspect, params, most_growth)

@@ -23,6 +23,7 @@ from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Candidate, Measurement, Score
 from engines.search.inquiry import Inquiry, inquiry
 from engines.search.marks import UNWATCHED, batches, markable
+from engines.search.twin import asking_twin
 from engines.spec import parse
 from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.outcome import LayerwiseOutcome
@@ -77,7 +78,12 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     if ctx.check:
         raise StepRefused("An external check judges whole candidates and cannot watch single tensors; go on to reduce.")
 
+    given, ask = ask, asking_twin(ask)
     seen: _Watched = yield from _watch(ask, params)
+    if findings.twin and not seen.failing:
+        # The twin's kernels are others: watching may cure these and not the engine's own.
+        ask = given
+        seen = yield from _watch(ask, params)
     observer = "reproduces" if seen.failing else ("improves" if seen.ran else "cannot-run")
     rows: dict[int, dict[str, Any]] = {t: _row(ask, t, s) for t, s in seen.inherited.items()}
     suspects: tuple[Suspect, ...] = ()

@@ -12,6 +12,7 @@ from engines.compare.tolerance import criterion
 from engines.data.sources import paths, postprocess_script
 from engines.findings import Findings
 from engines.probe import Candidate, Import, LoadInputs, Measurement, SampleInfo
+from engines.search.twin import find_twin
 from engines.search.whole import all_feeds, fed, lock, sign, whole
 from engines.steps import intake
 
@@ -80,6 +81,7 @@ def prepared(ctx: StepContext) -> Sub:
         findings, measurement = yield from measured(ctx, findings)
         intake.refuse_unmeasured(measurement, findings.samples)
         locked = yield from lock(ctx, findings, measurement)
+        locked = yield from find_twin(ctx, locked, measurement)
         if locked.signature is None:
             intake.refuse_unresolved(measurement, _rule(findings), check=bool(ctx.check))
     if locked.signature is not None and (locked.patches or locked.keep):

@@ -15,6 +15,7 @@ from engines.probe import Measurement
 from engines.search.inquiry import Inquiry, inquiry
 from engines.search.search import NodeIds, Trials, minimise, one_minimal
 from engines.search.settle import SHRINK_PROBES, settle
+from engines.search.twin import as_given, asking_twin, without_twin
 from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.outcome import ReduceOutcome
 from engines.steps.prepare import prepared
@@ -78,10 +79,12 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
 
 def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) -> Sub:
     """Prove the ends, search from ``start`` (default the whole model), shrink, verify. Returns Reduced."""
-    trials = Trials(ask, known={}, measured={})
+    trials = Trials(asking_twin(ask), known={}, measured={})
     whole = frozenset(ask.everything)
     yield Note("the whole model must fail, and the reference must pass")
     verdict: Verdict = yield from trials.test(whole)
+    if ask.findings.twin and not verdict.failed:
+        return (yield from reduction(without_twin(ask), params, start))
     if not verdict.failed:
         if verdict.passed and ask.signature.kind == "crash":
             # It is no longer known whether its results are right: they never came.
@@ -102,12 +105,15 @@ def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) 
     fixed = ask.index.from_weights.intersection(t for n in nodes for t in ask.index.nodes[n].outputs)
     if fixed and len(nodes) > 1:
         # What makes constants is not needed where the engine is given these; fed as inputs they would not be folded and fused.
-        frozen = Trials(msgspec.structs.replace(ask, frozen=fixed), known={}, measured={})
+        frozen = Trials(msgspec.structs.replace(trials.ask, frozen=fixed), known={}, measured={})
         smaller: NodeIds = yield from minimise(frozen, nodes, cuts=False)
         probes += frozen.count
         if len(smaller) < len(nodes):
-            ask, trials, nodes = frozen.ask, frozen, smaller
-    searched = trials.count
+            trials, nodes = frozen, smaller
+    given: Trials | None = yield from as_given(ask, trials, nodes)
+    if given is None:  # a part that fails on the twin alone is no case of the engine's
+        return (yield from reduction(without_twin(ask), params, start))
+    ask, trials, searched = given.ask, given, given.count
     minimal: bool = yield from one_minimal(trials, nodes)
     verifications += trials.count - searched
     case, files, spent = yield from settle(

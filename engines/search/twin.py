@@ -1,0 +1,106 @@
+"""A cheap twin of the engine: the same one at an option value that builds several times faster, on which the whole model fails in
+the same way. A search asks the twin; what it ends with is built again on the engine as it was given, which alone decides.
+
+Measured on an H200 with TensorRT 10.6 (``sort_tf_massive_m4``, weakly typed FP16): 66 to 79 s for the first build of a process at
+the default level, 7 s at level 1, with the same error. At level 0 the model is right, so a twin is only one once it was tried.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from engines.asking import Note, StepContext, Sub
+from engines.compare.criterion import Criterion
+from engines.compare.judge import judge_whole
+from engines.findings import Findings
+from engines.probe import Measurement
+from engines.search.inquiry import Inquiry
+from engines.search.search import NodeIds, Trials
+from engines.search.whole import failing, sign, whole
+from engines.spec import parse
+
+# Seconds of the first build from which a twin is worth its own build: below, a whole search costs about as much as finding one.
+DEAR = 20.0
+# How many times faster the twin must have been built than the engine as given.
+CHEAPER = 3.0
+# Errors that differ by less than this factor, on the same outputs, are taken for the same failure: other kernels round otherwise.
+# A wrong guess costs time only, as what is found has to fail on the engine as given too.
+ALIKE = 2.0
+
+
+def twins(engine: str, info: Mapping[str, Any]) -> tuple[str, ...]:
+    """The engine's specs with one option at its ``twin`` value, where it has another one now. ``info``: its EngineInfo as plain
+    data."""
+    spec = parse(engine)
+    options = [o for o in info.get("options", ()) if o.get("twin", "")]
+    return tuple(
+        str(spec.with_option(o["name"], o["twin"])) for o in options if _differs(spec.get(o["name"]), o["twin"])
+    )
+
+
+def _differs(value: str, twin: str) -> bool:
+    """Whether the value is above the twin's; one at or below it builds as fast already."""
+    return not value or float(value) > float(twin)
+
+
+def find_twin(ctx: StepContext, findings: Findings, given: Measurement) -> Sub:
+    """Findings with the spec of a cheap twin, where there is one. ``given``: the whole model on the engine as it was given, whose
+    failure is locked. Costs a build of the whole model for each option that may make a twin; none where the build was cheap."""
+    signature, rule = findings.signature, findings.criterion
+    if signature is None or rule is None or signature.kind != "accuracy" or ctx.check or findings.twin:
+        return findings
+    if given.build_seconds < DEAR:
+        return findings
+    for engine in twins(ctx.engine, ctx.engine_info):
+        yield Note("does it fail alike where it builds faster?")
+        m: Measurement = yield whole(ctx, findings, samples=(findings.sample,), engine=engine)
+        if not alike(findings, rule, m) or m.build_seconds * CHEAPER > given.build_seconds:
+            continue
+        said = (
+            f"The whole model fails alike on {engine}, which is built in {m.build_seconds:.2g} s instead of "
+            f"{given.build_seconds:.2g}: the search asks that one, and what it finds is built again as it was given."
+        )
+        return msgspec.structs.replace(findings, twin=engine, notes=(*findings.notes, said))
+    return findings
+
+
+def alike(findings: Findings, rule: Criterion, m: Measurement) -> bool:
+    """Whether the whole model fails there as it did: the same outputs, non-finite or not, errors less than ``ALIKE`` apart."""
+    signature = findings.signature
+    if signature is None or m.status != "ok" or not judge_whole(m, rule).failed:
+        return False
+    results = failing(m.results, rule)
+    result = next((r for r in results if r.sample == signature.sample), None)
+    if result is None:
+        return False
+    there = sign(result, rule, result.sample)
+    if there.outputs != signature.outputs or there.nonfinite != signature.nonfinite:
+        return False
+    pairs = ((there.errors[name], signature.errors[name]) for name in signature.outputs)
+    return all(max(a, b) <= ALIKE * min(a, b) for a, b in pairs)
+
+
+def asking_twin(ask: Inquiry) -> Inquiry:
+    """The same questions to the twin; to the engine as it was given where there is none."""
+    if not ask.findings.twin:
+        return ask
+    return msgspec.structs.replace(ask, ctx=msgspec.structs.replace(ask.ctx, engine=ask.findings.twin))
+
+
+def without_twin(ask: Inquiry) -> Inquiry:
+    """The same questions with no twin to ask."""
+    return msgspec.structs.replace(ask, findings=msgspec.structs.replace(ask.findings, twin=""))
+
+
+def as_given(ask: Inquiry, found: Trials, nodes: NodeIds) -> Sub:
+    """Trials on the engine as it was given in which ``nodes`` fail; None where they do not. ``found``: those of the search on the
+    twin. The largest part that passes there is asked about too, as a case shows one."""
+    if found.ask.ctx.engine == ask.ctx.engine:
+        return found
+    given = Trials(msgspec.structs.replace(found.ask, ctx=ask.ctx, findings=ask.findings), known={}, measured={})
+    yield Note("what was found, on the engine as it was given", best=len(nodes))
+    if not (yield from given.test(nodes)).failed:
+        return None
+    yield from given.test(found.good(nodes))
+    return given
