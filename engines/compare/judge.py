@@ -141,6 +141,17 @@ def judge(measurement: Measurement, criterion: Criterion, signature: Signature) 
     return max(verdicts, key=lambda v: (v.kind == "fail", v.kind == "unresolved", v.effect or 0.0))
 
 
+def judge_shrunk(measurement: Measurement, criterion: Criterion, signature: Signature) -> Verdict:
+    """A shrunk case, which has no effect on the model's outputs to be judged by: the outputs of its own signature decide, in any
+    run."""
+    if measurement.assumed or measurement.status != "ok":
+        return judge_whole(measurement, criterion)
+    results = [r for run in measurement.each_run for r in run]
+    scores = [s for r in results for s in r.outputs if s.name in signature.outputs]
+    failed = any(over(s, criterion) for s in scores)
+    return Verdict("fail" if failed else "pass", own=max((badness(s, criterion) for s in scores), default=0.0))
+
+
 def judge_check(measurement: Measurement, criterion: Criterion) -> Verdict:
     """An external checker, by Polygraphy's rules: an ignored exit code passes; a listed one fails (with a regex: only if that
     matches too); a regex alone decides without the exit code; else any other exit code than 0 fails. Regexes search stdout with

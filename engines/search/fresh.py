@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from engines.asking import Note, Sub
-from engines.compare.judge import over
+from engines.compare.judge import judge_shrunk
 from engines.findings import Case
 from engines.graph import ranges
 from engines.probe import Measurement
@@ -76,7 +76,5 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
 
 def _fails(ask: Inquiry, case: Case, m: Measurement) -> bool:
     if case.candidate.edits and case.signature is not None:
-        results = [r for run in m.each_run for r in run]
-        scores = [s for r in results for s in r.outputs if s.name in case.signature.outputs]
-        return any(over(s, ask.criterion) for s in scores)
+        return judge_shrunk(m, ask.criterion, case.signature).failed
     return ask.verdict(m).failed

@@ -20,6 +20,20 @@ def interval(failures: int, looks: int, confidence: float = CONFIDENCE) -> tuple
     return low, high
 
 
+def chance(failures: int, looks: int, other_failures: int, other_looks: int) -> float:
+    """How often two samples of one rate differ as much as these, or more: p of Fisher's exact test, two-sided.
+
+    Exact for any rate, as it is taken over all ways to share out the same failures between the same looks. Source: Fisher, The
+    Design of Experiments (1935); two-sided as the sum of all that are no likelier than what was seen.
+    """
+    total, among = failures + other_failures, looks + other_looks
+    first, last = max(0, total - other_looks), min(total, looks)
+    whole = _ways(among, total)
+    ways = [math.exp(_ways(looks, k) + _ways(other_looks, total - k) - whole) for k in range(first, last + 1)]
+    seen = ways[failures - first] * (1 + 1e-7)  # equal ones must not be parted by rounding
+    return min(1.0, math.fsum(p for p in ways if p <= seen))
+
+
 def looks_to_see(rate: float, confidence: float = CONFIDENCE) -> int:
     """How many looks show a fault of this rate at least once with this confidence."""
     if rate >= 1:
@@ -52,16 +66,18 @@ def ruled_out(looks: int) -> str:
     )
 
 
+def _ways(n: int, k: int) -> float:
+    """The logarithm of n over k."""
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
 def _at_most(k: int, n: int, p: float) -> float:
     """P(X <= k) for X binomial(n, p), summed in logarithms so that n in the thousands stays exact enough."""
     if p <= 0:
         return 1.0
     if p >= 1:
         return 1.0 if k >= n else 0.0
-    terms = (
-        math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) + i * math.log(p) + (n - i) * math.log1p(-p)
-        for i in range(k + 1)
-    )
+    terms = (_ways(n, i) + i * math.log(p) + (n - i) * math.log1p(-p) for i in range(k + 1))
     return min(1.0, math.fsum(map(math.exp, terms)))
 
 

@@ -31,8 +31,8 @@ from wizard.cli.arguments import DEMOS, Parser, parser
 from wizard.problem import Problem
 from wizard.report import document
 from wizard.report.vicinity import Spot, Vicinity
-from wizard.runner import replay
 from wizard.runner.progress import Snapshot
+from wizard.runner.table import Compared, Row, Stand
 from wizard.session import events, folder
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -223,7 +223,7 @@ REPORT = {
     "layer": document.QuantizedLayer,
 }
 LISTED = {"summary": folder.Summary}
-REPLAYED = {"row": replay.Row}
+REPLAYED = {"compared": Compared, "stand": Stand, "row": Row}
 SUSPECTED = {"suspect": Suspect}
 
 

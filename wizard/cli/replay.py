@@ -13,6 +13,7 @@ from wizard.cli.run import executor, may_run
 from wizard.flow.load import FlowProblem
 from wizard.report.words import elide, visible
 from wizard.runner import replay as replays
+from wizard.runner.table import Compared, Row
 from wizard.session import folder as folders
 
 
@@ -25,12 +26,13 @@ def replay(arguments: argparse.Namespace) -> int:
         raise Refusal(BAD_USAGE, "--search compares routes, which are the same or not: leave --expect out.")
     engine = engine_under_test(arguments.engine) if arguments.engine else ""
     where = executor(arguments)
-    told = _silent if arguments.json else _told
+    teller = _Noting() if arguments.json else _Printing()
     try:
         if arguments.dry:
             found = replays.dry(place, keep_going=arguments.keep_going)
+            teller.engines(found.engines)
             for row in found.rows:
-                told(row)
+                teller.row(row)
         else:
             may_run(folders.describe(place).problem, arguments.yes_run_scripts)
             passed = handed.chosen(place, arguments.pass_env, where)
@@ -42,7 +44,7 @@ def replay(arguments: argparse.Namespace) -> int:
                     executor=where,
                     handed=passed,
                     keep_going=arguments.keep_going,
-                    told=told,
+                    teller=teller,
                 )
             else:
                 found = replays.real(
@@ -50,8 +52,8 @@ def replay(arguments: argparse.Namespace) -> int:
                     engine=engine,
                     expect=arguments.expect,
                     keep_going=arguments.keep_going,
-                    told=told,
-                    make_pool=lambda folder: replays.executor(folder, place, where, _noted, passed),
+                    teller=teller,
+                    make_pool=lambda folder: replays.executor(folder, place, where, teller.note, passed),
                 )
     except FlowProblem as problem:
         raise Refusal(
@@ -60,7 +62,13 @@ def replay(arguments: argparse.Namespace) -> int:
         ) from None
     code = found.exit_code(arguments.expect)
     if arguments.json:
-        whole = {"verdict": found.verdict, "expected": arguments.expect, "exit_code": code, "rows": found.rows}
+        whole = {
+            "verdict": found.verdict,
+            "expected": arguments.expect,
+            "exit_code": code,
+            "engines": found.engines,
+            "rows": found.rows,
+        }
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(whole)).decode() + "\n")
         return code
     outcome = {FOUND: "as expected", DIFFERS: "not as expected"}.get(code, "cannot tell")
@@ -68,17 +76,22 @@ def replay(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _told(row: replays.Row) -> None:
-    """One line of the table, as soon as it is known."""
-    where = f"{row.node}{f' #{row.visit}' if row.visit > 1 else ''}"
-    recorded, now = visible(elide(row.recorded, 32)), visible(elide(row.now, 32))
-    detail = f"  {visible(elide(row.detail, 120))}" if row.detail else ""
-    print(f"{where:18} {row.role:14} {recorded:32} | {now:32} {row.outcome}{detail}", flush=True)
+class _Noting(replays.Teller):
+    """Sentences on stderr; the table is for whoever reads JSON."""
+
+    def note(self, said: str) -> None:
+        print(f"narrowdown: {visible(said)}", file=sys.stderr, flush=True)
 
 
-def _noted(said: str) -> None:
-    print(f"narrowdown: {said}", file=sys.stderr)
+class _Printing(_Noting):
+    """The engines, then one line of the table as soon as it is known."""
 
+    def engines(self, compared: tuple[Compared, ...]) -> None:
+        for engine in compared:
+            print(f"{engine.role:18} {visible(str(engine))}", flush=True)
 
-def _silent(_row: replays.Row) -> None:
-    pass
+    def row(self, row: Row) -> None:
+        where = f"{row.node}{f' #{row.visit}' if row.visit > 1 else ''}"
+        recorded, now = visible(elide(row.recorded, 32)), visible(elide(row.now, 32))
+        detail = f"  {visible(elide(row.detail, 120))}" if row.detail else ""
+        print(f"{where:18} {row.role:14} {recorded:32} | {now:32} {row.outcome}{detail}", flush=True)

@@ -2,35 +2,33 @@
 written into it."""
 
 import asyncio
-import contextlib
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 
 from engines.asking import StepRefused
-from engines.compare.criterion import Criterion, Verdict
-from engines.compare.judge import badness, judge, judge_check, judge_whole, over
-from engines.data import copying, decoding, sound
+from engines.data import copying, sound
 from engines.data.scratch import scratch
 from engines.data.store import Damaged, Store, digest_file
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.probe import HUGE, AnyProbe, Check, Measure, Measurement, key
+from engines.probe import AnyProbe, Measure
 from engines.spec import EngineSpec, parse
 from engines.steps.base import StepSpec
-from engines.workers.executor import LOCAL, Executor, ExecutorLost, Prober
+from engines.workers.executor import LOCAL, Executor, ExecutorLost
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
 from wizard.problem import Problem
+from wizard.runner.again import Again
 from wizard.runner.client import Client
 from wizard.runner.context import step_context
+from wizard.runner.decisive import Decisive, decisive
 from wizard.runner.drive import Fingerprints, Guarded, replayed
-from wizard.runner.ledger import Ledger, asked_probe, known_measurement
+from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options
+from wizard.runner.table import FINE, Compared, Expect, Outcome, Replay, Row, Stand, summed
 from wizard.session import folder as folders
 from wizard.session.decide import Ask, decide
 from wizard.session.events import QuestionAnswered, QuestionAsked, StepFinished, StepStarted
@@ -38,58 +36,23 @@ from wizard.session.journal import NAME, Journal, read
 from wizard.session.problems import MENDING, SessionProblem
 from wizard.session.state import State, Visit, advance, fold
 
-Outcome: TypeAlias = Literal[
-    "fixed", "still fails", "fails differently", "still passes", "fails now", "same", "differs", "cannot tell",
-    "not possible",
-]  # fmt: skip
-Expect: TypeAlias = Literal["same", "fixed", "fails"]
-AS_EXPECTED, DIFFERS, CANNOT_TELL = 0, 5, 6
-
-_FINE: Mapping[Expect, tuple[Outcome, ...]] = {
-    "same": ("same", "still fails", "still passes", "not possible"),
-    "fixed": ("same", "fixed", "still passes", "not possible"),
-    "fails": ("same", "still fails", "fails differently", "still passes", "not possible"),
-}
-
 SCRATCH = "narrowdown-replay-"  # a session's model is copied there
 
 
-class Row(msgspec.Struct, frozen=True):
-    """One line of the table. ``role``: whole, case, good, workaround, ... of a measurement; step, question of a dry
-    replay."""
+class Teller:
+    """Who is told of a replay as it goes; nobody, unless a method is overridden."""
 
-    node: str
-    visit: int
-    role: str
-    recorded: str
-    now: str
-    outcome: Outcome
-    detail: str = ""
+    def engines(self, compared: tuple[Compared, ...]) -> None:
+        """What recorded, and what measures."""
+
+    def note(self, said: str) -> None:
+        """A sentence."""
+
+    def row(self, row: Row) -> None:
+        """One line of the table."""
 
 
-class Replay(msgspec.Struct, frozen=True):
-    """The table, and what it comes to: ``fixed``, ``still fails``, ``fails differently``, ``same``, ``differs`` or
-    ``cannot tell``."""
-
-    rows: tuple[Row, ...]
-    verdict: Outcome
-
-    def exit_code(self, expect: Expect = "same") -> int:
-        """0 as expected, 5 not, 6 cannot tell."""
-        outcomes = {row.outcome for row in self.rows}
-        if any(o != "cannot tell" and o not in _FINE[expect] for o in outcomes):
-            return DIFFERS
-        if "cannot tell" in outcomes or not outcomes:
-            return CANNOT_TELL
-        if expect == "fixed" and "fixed" not in outcomes:
-            return DIFFERS
-        if (
-            expect == "fails"
-            and "still passes" in outcomes
-            and not outcomes & {"still fails", "fails differently", "same"}
-        ):
-            return DIFFERS  # nothing of it fails
-        return AS_EXPECTED
+SILENT = Teller()
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -142,13 +105,15 @@ def dry(folder: Path, *, keep_going: bool = False, steps: Mapping[str, StepSpec[
         from engines.steps.registry import STEPS
 
         steps = STEPS
+    rec = recording(folder)
     rows: list[Row] = []
-    for row in _dry_rows(recording(folder), steps):
+    for row in _dry_rows(rec, steps):
         rows.append(row)
         if row.outcome != "same" and not keep_going:
             break
     verdict: Outcome = "differs" if any(r.outcome != "same" for r in rows) else "same"
-    return Replay(tuple(rows), verdict if rows else "cannot tell")
+    engines = _engines(rec, {}, parse(rec.problem.engine))
+    return Replay(tuple(rows), verdict if rows else "cannot tell", engines)
 
 
 def _dry_rows(rec: Recording, steps: Mapping[str, StepSpec[Any]]) -> Iterator[Row]:
@@ -223,94 +188,18 @@ def _described(probe: AnyProbe | None) -> str:
 # -- real: the decisive probes, measured again --------------------------------------------------------------------------
 
 
-class Decisive(msgspec.Struct, frozen=True):
-    """One probe that a replay measures again, and how to judge it. ``looks``: how many builds, where the fault comes
-    and goes."""
-
-    visit: Visit
-    role: str
-    probe: AnyProbe
-    recorded: Measurement | None
-    looks: int = 1
-
-
-def decisive(rec: Recording) -> list[Decisive]:
-    """The decisive probes of the recorded route, in its order."""
-    store = Store(rec.folder)
-    found = []
-    for visit in rec.state.route:
-        for row in _decisive_rows(rec, visit, store):
-            measurement = known_measurement(rec.state, row["key"], store) or _alike(rec.state, row["probe"], store)
-            found.append(
-                Decisive(visit, row["role"], row["probe"], measurement, _looks(visit) if row["role"] == "case" else 1)
-            )
-    return found
-
-
-def _alike(state: State, probe: AnyProbe, store: Store) -> Measurement | None:
-    """What the session measured of the same question asked in another manner: with its files kept, alone on the machine, in
-    several runs, or of more samples than these."""
-
-    def plain(other: AnyProbe) -> AnyProbe:
-        changes: dict[str, Any] = {
-            "attempt": 0, "exclusive": False, "timeout": 0.0, "save": "", "runs": 1, "samples": (),
-        }  # fmt: skip
-        return msgspec.structs.replace(other, **{k: v for k, v in changes.items() if hasattr(other, k)})
-
-    wanted = plain(probe)
-    for name, asked in state.asked.items():
-        other = asked.probe
-        if other is None or type(other) is not type(probe) or plain(other) != wanted:
-            continue
-        measurement = known_measurement(state, name, store)
-        if measurement is None or not isinstance(probe, Measure) or not isinstance(other, Measure):
-            found = measurement
-        elif set(probe.samples) <= set(other.samples):
-            found = _only(measurement, probe.samples)
-        else:
-            continue
-        if found is not None:
-            return found
-    return None
-
-
-def _only(measurement: Measurement, samples: tuple[str, ...]) -> Measurement:
-    """What it says of these samples, or of their rows."""
-    kept = tuple(r for r in measurement.results if r.sample in samples or r.sample.partition("/")[0] in samples)
-    return msgspec.structs.replace(measurement, results=kept)
-
-
-def _decisive_rows(rec: Recording, visit: Visit, store: Store) -> Iterator[dict[str, Any]]:
-    if "decisive" in visit.tables:
-        with contextlib.suppress(OSError, ValueError):
-            for row in decoding.decode(store.get(visit.tables["decisive"])):
-                yield {**row, "probe": msgspec.convert(row["probe"], AnyProbe)}
-            return
-    for role, keys in visit.decisive.items():
-        for name in keys:
-            if (probe := asked_probe(rec.state, name, store)) is not None:
-                yield {"role": role, "key": name, "probe": probe}
-
-
-def _looks(visit: Visit) -> int:
-    """n of a culprit's "k/n" where it failed in some builds only; one look is enough where it always fails."""
-    case = visit.findings.case if visit.findings else None
-    k, _, n = (case.verified if case else "").partition("/")
-    return int(n) if k.isdigit() and n.isdigit() and k != n else 1
-
-
 def real(
     folder: Path,
     *,
     engine: str = "",
     expect: Expect = "same",
     keep_going: bool = False,
-    told: Callable[[Row], None] = lambda _: None,
+    teller: Teller = SILENT,
     make_pool: Callable[[Path], Executor] | None = None,
 ) -> Replay:
     """Measure the decisive probes again, with today's engine or ``engine`` in its place. Raises SessionProblem."""
     rec = recording(folder)
-    chosen = decisive(rec)
+    chosen = decisive(rec.state, Store(folder))
     if not chosen:
         raise SessionProblem(f"The session {rec.state.id} has no finished measurement to replay yet.")
     bad = [name for name in sound.faults(Store(folder)).kept if name.startswith(("models/", "inputs/"))]
@@ -322,7 +211,7 @@ def real(
                 copying.tree(folder / part, place / part)
         (place / "logs").mkdir()
         made = make_pool(place) if make_pool else executor(place, folder)
-        return asyncio.run(_real(rec, chosen, place, engine, expect, keep_going, told, made))
+        return asyncio.run(_real(rec, chosen, place, engine, expect, keep_going, teller, made))
 
 
 def executor(
@@ -353,7 +242,7 @@ async def _real(
     engine: str,
     expect: Expect,
     keep_going: bool,
-    told: Callable[[Row], None],
+    teller: Teller,
     made: Executor,
 ) -> Replay:
     pool = Guarded(made, rec.problem, engine)
@@ -361,153 +250,48 @@ async def _real(
     fingerprints = Fingerprints(Ledger(journal, Store(place)), pool)
     base = parse(rec.problem.engine)
     other = parse(engine) if engine else base
+    reference = parse(rec.problem.reference)
     rows: list[Row] = []
-    known: dict[str, Measurement] = {}
+    compared: tuple[Compared, ...] = ()
     try:
         await made.start()
         if not rec.problem.check:
-            for spec in {str(other), str(parse(rec.problem.reference))}:
+            for spec in {str(other), str(reference)}:
                 inspected = await fingerprints.inspect(spec)
                 if inspected.status != "ok":
                     raise SessionProblem(inspected.message or f"The engine '{spec}' cannot be used here.")
-        for item in chosen:
-            row = await _again(item, base, other, pool, fingerprints, known)
+            now = {spec: m.facts for spec, m in fingerprints.inspected.items()}
+            compared = _engines(rec, now, other)
+            teller.engines(compared)
+        again = Again(base, other, rec.state.engines, pool, fingerprints)
+        rules, price = await again.rules(chosen)
+        if price:
+            teller.note(price)
+        for item, how in zip(chosen, rules, strict=True):
+            row = await again.row(item, how)
             rows.append(row)
-            told(row)
-            if row.outcome not in (*_FINE[expect], "cannot tell") and not keep_going:
+            teller.row(row)
+            if row.outcome not in (*FINE[expect], "cannot tell") and not keep_going:
                 break
     except ExecutorLost as lost:
         raise SessionProblem(str(lost)) from None
     finally:
         await pool.stop(hard=True)
         journal.close()
-    return Replay(tuple(rows), _summed(rows))
+    return Replay(tuple(rows), summed(rows), compared)
 
 
-async def _again(
-    item: Decisive,
-    base: EngineSpec,
-    other: EngineSpec,
-    pool: Prober,
-    fingerprints: Fingerprints,
-    known: dict[str, Measurement],
-) -> Row:
-    """Measure one decisive probe, in as many builds as the fault needs to show."""
-    node, visit = item.visit.node, item.visit.visit
-    recorded = _judged(item, item.recorded) if item.recorded else None
-    row = Row(node, visit, item.role, _said(recorded), "", "cannot tell")
-    probe = _with_engine(item.probe, base, other)
-    if probe is None:
-        why = f"{other.name} has other options than {base.name}"
-        return msgspec.structs.replace(row, now="not measured", outcome="not possible", detail=why)
-    verdicts: list[tuple[Verdict, Measurement]] = []
-    for look in range(item.looks):
-        asked = msgspec.structs.replace(probe, attempt=probe.attempt + look) if look else probe
-        await fingerprints.of(asked, 0)
-        name = key(asked, fingerprints.known)
-        if name not in known:
-            began = time.monotonic()
-            runs = asked.runs if isinstance(asked, Measure) else 1
-            known[name] = await pool.run(asked, getattr(asked, "timeout", 0.0) or item.visit.timeout * runs)
-            if known[name].status == "cancelled":
-                raise SessionProblem(f"The replay was stopped after {time.monotonic() - began:.0f} s of a probe.")
-        verdicts.append((_judged(item, known[name]), known[name]))
-        if verdicts[-1][0].failed:
-            break  # one failure of n settles it
-    verdict, measurement = verdicts[-1]
-    looks = f", {len(verdicts)} builds" if len(verdicts) > 1 else ""
-    outcome, detail = _compared(item, recorded, verdict, measurement)
-    return msgspec.structs.replace(row, now=_said(verdict) + looks, outcome=outcome, detail=detail)
+def _engines(rec: Recording, now: Mapping[str, Mapping[str, Any]], other: EngineSpec) -> tuple[Compared, ...]:
+    """Both engines of the session, as they recorded and as they are ``now`` (facts by spec)."""
+    if rec.problem.check:
+        return ()
+    base, reference = str(parse(rec.problem.engine)), str(parse(rec.problem.reference))
 
+    def compared(role: Literal["engine", "reference"], then: str, here: str) -> Compared:
+        after = Stand.of(here, now[here]) if here in now else Stand()
+        return Compared(role, Stand.of(then, rec.state.engines.get(then, {})), after)
 
-def _with_engine(probe: AnyProbe, base: EngineSpec, other: EngineSpec) -> AnyProbe | None:
-    """The probe on the other engine. What a probe changed about the recorded engine (an optimizer off) is changed there
-    too; None where that engine knows no such option."""
-    if base == other or not isinstance(probe, Measure):
-        return probe
-    mine = parse(probe.engine)
-    if mine == base:
-        return msgspec.structs.replace(probe, engine=str(other))
-    if mine.name != base.name:
-        return probe  # another engine on purpose: a judge, an emulation
-    if other.name != base.name:
-        return None
-    changed = {k: v for k, v in mine.options if base.get(k) != v}
-    for name, value in changed.items():
-        other = other.with_option(name, _joined(other.get(name), value))
-    return msgspec.structs.replace(probe, engine=str(other))
-
-
-def _joined(there: str, more: str) -> str:
-    """Lists (``a+b``) are united; any other value is replaced."""
-    if "+" not in there + more and not there:
-        return more
-    return "+".join(dict.fromkeys([*there.split("+"), *more.split("+")])) if there else more
-
-
-def _judged(item: Decisive, measurement: Measurement) -> Verdict:
-    """By the recorded findings: what counted as failing then counts now."""
-    findings = item.visit.findings or Findings()
-    criterion = findings.criterion or Criterion()
-    if isinstance(item.probe, Check):
-        return judge_check(measurement, criterion)
-    signature = findings.round_signature or findings.signature
-    whole = isinstance(item.probe, Measure) and item.probe.candidate.nodes == ranges.ALL
-    case = findings.case
-    if item.role == "case" and case is not None and case.candidate.edits and case.signature is not None:
-        # A shrunk case has no effect on the model's outputs to be judged by: its own signature decides.
-        if measurement.status != "ok":
-            return judge_whole(measurement, criterion)
-        names = case.signature.outputs
-        scores = [s for r in measurement.results for s in r.outputs if s.name in names]
-        failed = any(over(s, criterion) for s in scores)
-        return Verdict("fail" if failed else "pass", own=max((badness(s, criterion) for s in scores), default=0.0))
-    if signature is None or (whole and signature.kind == "accuracy"):
-        return judge_whole(measurement, criterion)
-    return judge(measurement, criterion, signature)
-
-
-def _said(verdict: Verdict | None) -> str:
-    if verdict is None:
-        return "not measured"
-    own = None if verdict.kind == "unresolved" else verdict.own
-    size = "" if own is None else " (not finite)" if own >= HUGE else f" ({own:.3g})"
-    return {"fail": "fails", "pass": "passes", "unresolved": verdict.reason or "unresolved"}[verdict.kind] + size
-
-
-def _compared(item: Decisive, recorded: Verdict | None, now: Verdict, measurement: Measurement) -> tuple[Outcome, str]:
-    if now.kind == "unresolved" or recorded is None:
-        same = recorded is not None and (recorded.kind, recorded.reason) == (now.kind, now.reason)
-        return ("same", "") if same else ("cannot tell", now.detail or measurement.message)
-    if recorded.kind == "unresolved":
-        return "differs", f"{recorded.reason or 'unresolved'} before"
-    if recorded.passed:
-        return ("still passes", "") if now.passed else ("fails now", now.detail)
-    if now.passed:
-        return "fixed", ""
-    before, after = _shape(item, item.recorded), _shape(item, measurement)
-    if before != after:
-        return "fails differently", f"{_shaped(before)} recorded, {_shaped(after)} now"
-    return "still fails", ""
-
-
-def _shape(item: Decisive, measurement: Measurement | None) -> tuple[tuple[str, ...], bool]:
-    """What a failure looks like: the outputs over tolerance, and whether values became non-finite."""
-    criterion = (item.visit.findings or Findings()).criterion or Criterion()
-    scores = [s for r in (measurement.results if measurement else ()) for s in r.outputs if over(s, criterion)]
-    return tuple(sorted({s.name for s in scores})), any(s.new_nonfinite for s in scores)
-
-
-def _shaped(shape: tuple[tuple[str, ...], bool]) -> str:
-    names, broken = shape
-    return (", ".join(names[:4]) or "no output") + (" not finite" if broken else " over tolerance")
-
-
-def _summed(rows: list[Row]) -> Outcome:
-    """What the table comes to: a case that is gone is fixed only when nothing else fails now."""
-    outcomes = {row.outcome for row in rows}
-    ranked: tuple[Outcome, ...] = ("cannot tell", "fails now", "differs", "fails differently", "still fails", "fixed")
-    return next((o for o in ranked if o in outcomes), "same")
+    return compared("engine", base, str(other)), compared("reference", reference, reference)
 
 
 # -- search: the whole flow again ---------------------------------------------------------------------------------------
@@ -521,7 +305,7 @@ def search(
     executor: str = LOCAL,
     handed: tuple[str, ...] = (),
     keep_going: bool = False,
-    told: Callable[[Row], None] = lambda _: None,
+    teller: Teller = SILENT,
 ) -> Replay:
     """Walk the whole flow again, by the recorded answers, in a session of its own. Raises SessionProblem."""
     rec = recording(folder)
@@ -550,15 +334,17 @@ def search(
         )
         client = Client.start(place, options, name="narrowdown replay --search")
         try:
-            rows = _followed(client, rec, keep_going, told)
+            rows = _followed(client, rec, keep_going, teller.row)
         finally:
             client.send({"do": "stop", "hard": True})
             client.wait(10.0)
             client.close()
-        rows += (
-            _cases(rec.state, folders.load(place), told) if keep_going or all(r.outcome == "same" for r in rows) else []
-        )
-    return Replay(tuple(rows), "same" if all(r.outcome == "same" for r in rows) else _summed(rows))
+        walked = folders.load(place)
+        if keep_going or all(r.outcome == "same" for r in rows):
+            rows += _cases(rec.state, walked, teller.row)
+    compared = _engines(rec, walked.engines, parse(engine or rec.problem.engine))
+    teller.engines(compared)
+    return Replay(tuple(rows), "same" if all(r.outcome == "same" for r in rows) else summed(rows), compared)
 
 
 def _followed(client: Client, rec: Recording, keep_going: bool, told: Callable[[Row], None]) -> list[Row]:

@@ -18,9 +18,9 @@ from engines.steps.base import Finish, Steps, StepSpec
 from wizard.flow.load import load
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.problem import Problem
-from wizard.runner import replay
 from wizard.runner.client import Client
-from wizard.runner.replay import AS_EXPECTED, CANNOT_TELL, DIFFERS, dry, real, search
+from wizard.runner.replay import dry, real, search
+from wizard.runner.table import AS_EXPECTED, CANNOT_TELL, DIFFERS, Replay
 from wizard.session import events as e
 from wizard.session import folder as folders
 from wizard.session.journal import NAME, Journal, read
@@ -139,7 +139,7 @@ def m(error: float, *, name: str = "y", nonfinite: int = 0) -> Measurement:
     return Measurement(results=(SampleResult("real:0", outputs=(score,), effect=(score,)),))
 
 
-CASE = Case(candidate=Candidate(nodes="3-4"), sample="real:0", verified="2/5", good=Candidate(nodes="3"))
+CASE = Case(candidate=Candidate(nodes="3-4"), sample="real:0", verified="5/5", good=Candidate(nodes="3"))
 FINDINGS = Findings(
     model="m",
     criterion=Criterion(tolerance=0.01),
@@ -185,7 +185,8 @@ class Engine:
         if isinstance(probe, Inspect):
             if self.how.get("missing") == probe.engine:
                 return Measurement(status="unsupported", message="It is not installed here.")
-            return Measurement(facts={"fingerprint": "1"})
+            version = self.how.get("version", "1.0")
+            return Measurement(facts={"fingerprint": f"e-{version}", "version": version, "device": "d"})
         assert isinstance(probe, Measure)
         if self.how.get("status"):
             return Measurement(status=self.how["status"], message="signal 11", signal=11)
@@ -223,12 +224,12 @@ def confirmed(tmp_path) -> Path:
     return place
 
 
-def again(place: Path, expect="same", engine: str = "", **how) -> replay.Replay:
+def again(place: Path, expect="same", engine: str = "", **how) -> Replay:
     keep = how.pop("keep_going", True)
     return real(place, engine=engine, expect=expect, keep_going=keep, make_pool=lambda _: Engine(**how))
 
 
-def outcomes(found: replay.Replay) -> list[str]:
+def outcomes(found: Replay) -> list[str]:
     return [row.outcome for row in found.rows]
 
 
@@ -269,13 +270,6 @@ def test_it_stops_at_the_first_difference_unless_told(confirmed):
     assert len(again(confirmed, "fixed", fixed=True, keep_going=False).rows) == 4
 
 
-def test_an_intermittent_case_gets_as_many_builds_as_it_was_verified_with(confirmed):
-    """2 of 5 builds failed: one build that passes says nothing."""
-    found = again(confirmed, every=4)
-    assert outcomes(found)[1] == "still fails"
-    assert outcomes(again(confirmed, fixed=True))[1] == "fixed"
-
-
 def test_another_engine_takes_the_recorded_ones_place(confirmed):
     engine = Engine(fixed=True)
     found = real(confirmed, engine="fake:off=b,precision=fp16", expect="fixed", make_pool=lambda _: engine)
@@ -288,6 +282,25 @@ def test_another_engine_takes_the_recorded_ones_place(confirmed):
     found = real(confirmed, engine="better", expect="fixed", make_pool=lambda _: other)
     assert outcomes(found)[-1] == "not possible"
     assert found.exit_code("fixed") == 0
+
+
+def test_it_says_which_engines_recorded_and_which_measured(confirmed):
+    found = again(confirmed, version="2.0")
+    engine, reference = found.engines
+    assert (engine.role, engine.recorded.version, engine.now.version) == ("engine", "1.0", "2.0")
+    assert str(engine) == "fake:precision=fp16 1.0 recorded, 2.0 now"
+    assert (reference.role, reference.recorded.spec) == ("reference", "reference")
+    assert str(again(confirmed).engines[0]) == "fake:precision=fp16 1.0 recorded and now"
+    assert str(dry(confirmed, steps={"confirm": CONFIRM}).engines[0]) == "fake:precision=fp16 1.0 recorded"
+    swapped = real(confirmed, engine="better", keep_going=True, make_pool=lambda _: Engine(version="9"))
+    assert str(swapped.engines[0]) == "fake:precision=fp16 1.0 recorded, better 9 now"
+
+
+def test_a_steady_fault_takes_one_look_at_each_question(confirmed):
+    engine = Engine()
+    found = real(confirmed, make_pool=lambda _: engine)
+    assert [(row.failures, row.looks) for row in found.rows] == [(1, 1), (1, 1), (0, 1), (0, 1)]
+    assert sum(isinstance(p, Measure) for p in engine.ran) == 4
 
 
 def test_a_missing_engine_is_a_sentence(confirmed):

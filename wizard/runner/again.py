@@ -1,0 +1,249 @@
+"""One decisive probe measured again: by one look, or, where the fault comes and goes, by as many as its rate takes."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from engines.compare.criterion import Verdict
+from engines.probe import HUGE, AnyProbe, Measure, Measurement, key
+from engines.search.statistics import unseen_rate
+from engines.spec import EngineSpec, parse
+from engines.workers.executor import Prober
+from wizard.runner.decisive import Decisive, Shape, counted, judged_as, recorded_count, shape
+from wizard.runner.drive import Fingerprints
+from wizard.runner.loop import minutes
+from wizard.runner.rates import MOST_LOOKS, Count, Rule, Tally, rule
+from wizard.runner.table import Outcome, Row, Stand
+from wizard.session.problems import SessionProblem
+
+_UNANSWERED = 3  # looks that were no answer (a crash, a refusal), after which no more are taken
+
+
+class Again:
+    """Measures the decisive probes of one session again, each question once. ``base``: the engine of the session; ``other``: the
+    one in its place; ``recorded``: what each engine spec was when it recorded."""
+
+    def __init__(
+        self,
+        base: EngineSpec,
+        other: EngineSpec,
+        recorded: Mapping[str, Mapping[str, Any]],
+        pool: Prober,
+        fingerprints: Fingerprints,
+        most: int = MOST_LOOKS,
+    ) -> None:
+        self._base, self._other, self._recorded = base, other, recorded
+        self._pool, self._fingerprints, self._most = pool, fingerprints, most
+        self._known: dict[str, Measurement] = {}
+
+    async def rules(self, items: Sequence[Decisive]) -> tuple[list[Rule | None], str]:
+        """How each item is judged, fixed before any look is taken (None: by one look), and what that may cost, in a sentence; ""
+        where one look is all."""
+        counts: list[tuple[str, Count, bool, float] | None] = []
+        for item in items:
+            counts.append(None)
+            probe = with_engine(item.probe, self._base, self._other)
+            if probe is None or not item.looks:
+                continue
+            if (then := recorded_count(item)).looks.looks == 0:
+                continue  # nothing of it was an answer
+            await self._fingerprints.of(probe, 0)
+            seconds = sum(m.build_seconds + m.run_seconds for m in item.looks) / len(item.looks)
+            counts[-1] = key(probe, self._fingerprints.known), then, self._unchanged(item.probe, probe), seconds
+        questions = len({told[0] for told in counts if told is not None})
+        rules = [t and rule(t[1], questions, most=self._most, unchanged=t[2]) for t in counts]
+        if not questions:
+            return rules, ""
+        each = {t[0]: (r, t[3]) for t, r in zip(counts, rules, strict=True) if t is not None and r is not None}
+        least = sum(1 if r.unchanged and r.then.runs.failures else r.ladder[0] for r, _ in each.values())
+        most, seconds = sum(r.ladder[-1] for r, _ in each.values()), sum(r.ladder[-1] * s for r, s in each.values())
+        return rules, (
+            f"The fault comes and goes, so its rates are compared: {least} to {most} looks, {minutes(seconds)} at most by what "
+            "looks took when it was recorded."
+        )
+
+    def _unchanged(self, then: AnyProbe, now: AnyProbe) -> bool:
+        """Whether the engine of this question is the one that recorded: the same spec, version and driver. Another machine is no
+        other engine."""
+        if not isinstance(then, Measure) or not isinstance(now, Measure) or then.engine != now.engine:
+            return False
+        before = Stand.of(then.engine, self._recorded.get(then.engine, {}))
+        inspected = self._fingerprints.inspected.get(now.engine)
+        here = Stand.of(now.engine, inspected.facts if inspected else {})
+        return not before.version or (before.version, before.driver) == (here.version, here.driver)
+
+    async def row(self, item: Decisive, how: Rule | None) -> Row:
+        """The item's line of the table. Raises SessionProblem where it was stopped."""
+        recorded = judged_as(item, item.recorded) if item.recorded else None
+        row = Row(
+            item.visit.node,
+            item.visit.visit,
+            item.role,
+            _said(recorded),
+            "",
+            "cannot tell",
+            **_one(recorded, "recorded_"),
+        )
+        probe = with_engine(item.probe, self._base, self._other)
+        if probe is None:
+            why = f"{self._other.name} has other options than {self._base.name}"
+            return msgspec.structs.replace(row, now="not measured", outcome="not possible", detail=why)
+        if how is not None:
+            return await self._by_rates(item, probe, how, row)
+        measurement = await self._look(item, probe)
+        verdict = judged_as(item, measurement)
+        outcome, detail = _compared(item, recorded, verdict, measurement)
+        return msgspec.structs.replace(row, now=_said(verdict), outcome=outcome, detail=detail, **_one(verdict))
+
+    async def _look(self, item: Decisive, probe: AnyProbe) -> Measurement:
+        """The answer, measured once however many lines ask for it."""
+        await self._fingerprints.of(probe, 0)
+        name = key(probe, self._fingerprints.known)
+        if name not in self._known:
+            began = time.monotonic()
+            runs = max(1, probe.runs) if isinstance(probe, Measure) else 1
+            limit = getattr(probe, "timeout", 0.0) or item.visit.timeout * runs
+            self._known[name] = await self._pool.run(probe, limit)
+            if self._known[name].status == "cancelled":
+                raise SessionProblem(f"The replay was stopped after {time.monotonic() - began:.0f} s of a probe.")
+        return self._known[name]
+
+    # -- by rates -----------------------------------------------------------------------------------------------------
+
+    async def _by_rates(self, item: Decisive, probe: AnyProbe, how: Rule, row: Row) -> Row:
+        """Look until the rule says what it is. A failure in another manner than any that was recorded counts as none of those."""
+        recorded = shape(item, item.looks)
+        known = recorded if recorded.outputs else None
+        now, fails, seen, unanswered = Count(), 0, list[Measurement](), 0
+        judged, attempt = "look on", 0
+        while judged == "look on" and unanswered < _UNANSWERED:
+            measurement = await self._look(item, msgspec.structs.replace(probe, attempt=attempt))
+            attempt += 1
+            told = counted(item, measurement, known)
+            if not told.looks.looks:
+                unanswered += 1
+                seen.append(measurement)
+                continue
+            seen.append(measurement)
+            fails += counted(item, measurement).looks.failures
+            now += told
+            judged = how.judge(now)
+        then, counts = (how.then.looks, now.looks) if how.by == "looks" else (how.then.runs, now.runs)
+        outcome, detail = _judged_by_rates(how, judged, now, fails, recorded, shape(item, seen))
+        if unanswered and judged == "look on":
+            last = judged_as(item, seen[-1])
+            outcome, detail = "cannot tell", last.detail or last.reason or seen[-1].message
+        return msgspec.structs.replace(
+            row,
+            recorded=_rate(then, how.by, _worst(item, item.looks)),
+            now=_rate(counts, how.by, _worst(item, seen)) if counts.looks else _said(judged_as(item, seen[-1])),
+            outcome=outcome,
+            detail=detail,
+            recorded_failures=then.failures,
+            recorded_looks=then.looks,
+            failures=counts.failures,
+            looks=counts.looks,
+            counted=how.by,
+        )
+
+
+def _judged_by_rates(
+    how: Rule, judged: str, now: Count, fails: int, recorded: Shape, shown: Shape
+) -> tuple[Outcome, str]:
+    """``fails``: looks that fail in any manner."""
+    then, looks, otherwise = how.then.runs.failures, now.looks.looks, fails - now.looks.failures
+    other = f"{recorded} recorded, {shown} now" if otherwise else ""
+    if judged == "same":
+        return ("still fails" if then else "still passes"), other
+    if judged == "differs" and not then:
+        return "fails now", other
+    if judged == "differs" and (now.looks.failures or otherwise):
+        return "fails differently", other or "another rate"
+    if judged == "differs":
+        return "fixed", f"a fault in fewer than {100 * unseen_rate(looks):.2g} % of the looks would not have shown"
+    if how.unchanged and then and otherwise:
+        return "still fails", other
+    if how.unchanged and then:
+        return (
+            "cannot tell",
+            "the engine is the one that recorded; where the load decides, look again on a busy machine",
+        )
+    return "cannot tell", f"{looks} looks do not tell these rates apart"
+
+
+def _rate(tally: Tally, by: str, worst: Verdict | None) -> str:
+    """``7 of 8 looks fail (0.3)``."""
+    return f"{tally.failures} of {tally.looks} {by} fail{_size(worst)}"
+
+
+def _worst(item: Decisive, looks: Iterable[Measurement]) -> Verdict | None:
+    """The worst of the verdicts that are answers."""
+    told = [verdict for m in looks if (verdict := judged_as(item, m)).kind != "unresolved"]
+    return max(told, key=lambda verdict: (verdict.failed, verdict.own or 0.0), default=None)
+
+
+# -- by one look --------------------------------------------------------------------------------------------------------
+
+
+def _one(verdict: Verdict | None, prefix: str = "") -> dict[str, Any]:
+    """The counts of one look."""
+    answered = verdict is not None and verdict.kind != "unresolved"
+    return {f"{prefix}failures": int(verdict is not None and verdict.failed), f"{prefix}looks": int(answered)}
+
+
+def _said(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return "not measured"
+    said = {"fail": "fails", "pass": "passes", "unresolved": verdict.reason or "unresolved"}[verdict.kind]
+    return said + ("" if verdict.kind == "unresolved" else _size(verdict))
+
+
+def _size(verdict: Verdict | None) -> str:
+    own = verdict.own if verdict else None
+    return "" if own is None else " (not finite)" if own >= HUGE else f" ({own:.3g})"
+
+
+def _compared(item: Decisive, recorded: Verdict | None, now: Verdict, measurement: Measurement) -> tuple[Outcome, str]:
+    if now.kind == "unresolved" or recorded is None:
+        same = recorded is not None and (recorded.kind, recorded.reason) == (now.kind, now.reason)
+        return ("same", "") if same else ("cannot tell", now.detail or measurement.message)
+    if recorded.kind == "unresolved":
+        return "differs", f"{recorded.reason or 'unresolved'} before"
+    if recorded.passed:
+        return ("still passes", "") if now.passed else ("fails now", now.detail)
+    if now.passed:
+        return "fixed", ""
+    before, after = shape(item, [item.recorded]), shape(item, [measurement])
+    if before != after:
+        return "fails differently", f"{before} recorded, {after} now"
+    return "still fails", ""
+
+
+# -- another engine -----------------------------------------------------------------------------------------------------
+
+
+def with_engine(probe: AnyProbe, base: EngineSpec, other: EngineSpec) -> AnyProbe | None:
+    """The probe on the other engine. What a probe changed about the recorded engine (an optimizer off) is changed there
+    too; None where that engine knows no such option."""
+    if base == other or not isinstance(probe, Measure):
+        return probe
+    mine = parse(probe.engine)
+    if mine == base:
+        return msgspec.structs.replace(probe, engine=str(other))
+    if mine.name != base.name:
+        return probe  # another engine on purpose: a judge, an emulation
+    if other.name != base.name:
+        return None
+    changed = {k: v for k, v in mine.options if base.get(k) != v}
+    for name, value in changed.items():
+        other = other.with_option(name, _joined(other.get(name), value))
+    return msgspec.structs.replace(probe, engine=str(other))
+
+
+def _joined(there: str, more: str) -> str:
+    """Lists (``a+b``) are united; any other value is replaced."""
+    if "+" not in there + more and not there:
+        return more
+    return "+".join(dict.fromkeys([*there.split("+"), *more.split("+")])) if there else more

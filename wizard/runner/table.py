@@ -1,0 +1,104 @@
+"""The table of a replay: recorded against now, line by line, and what it comes to."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+Outcome: TypeAlias = Literal[
+    "fixed", "still fails", "fails differently", "still passes", "fails now", "same", "differs", "cannot tell",
+    "not possible",
+]  # fmt: skip
+Expect: TypeAlias = Literal["same", "fixed", "fails"]
+AS_EXPECTED, DIFFERS, CANNOT_TELL = 0, 5, 6
+
+FINE: Mapping[Expect, tuple[Outcome, ...]] = {
+    "same": ("same", "still fails", "still passes", "not possible"),
+    "fixed": ("same", "fixed", "still passes", "not possible"),
+    "fails": ("same", "still fails", "fails differently", "still passes", "not possible"),
+}
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One line of the table. ``role``: whole, case, good, workaround, ... of a measurement; step, question of a dry
+    replay. The counts are 0 where nothing was measured."""
+
+    node: str
+    visit: int
+    role: str
+    recorded: str
+    now: str
+    outcome: Outcome
+    detail: str = ""
+    recorded_failures: int = 0
+    recorded_looks: int = 0
+    failures: int = 0
+    looks: int = 0
+    counted: Literal["looks", "runs"] = "looks"
+
+
+class Stand(msgspec.Struct, frozen=True):
+    """An engine, as it was or is. All empty where it was not looked at."""
+
+    spec: str = ""
+    version: str = ""
+    device: str = ""
+    driver: str = ""
+    fingerprint: str = ""
+
+    @classmethod
+    def of(cls, spec: str, facts: Mapping[str, Any]) -> "Stand":
+        """``facts``: those of an ``EngineInfo``."""
+        told = (str(facts.get(name) or "") for name in ("version", "device", "driver", "fingerprint"))
+        return cls(spec, *told)
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """One of the session's two engines: what recorded, and what measured now (nothing, in a dry replay)."""
+
+    role: Literal["engine", "reference"]
+    recorded: Stand
+    now: Stand
+
+    def __str__(self) -> str:
+        then, now = self.recorded, self.now
+        before = then.version or "unknown"
+        if not now.fingerprint:
+            return f"{then.spec} {before} recorded"
+        if now.spec != then.spec:
+            return f"{then.spec} {before} recorded, {now.spec} {now.version} now"
+        if now.version != then.version:
+            return f"{then.spec} {before} recorded, {now.version} now"
+        more = "" if now.fingerprint == then.fingerprint else ", on another device, driver or machine"
+        return f"{then.spec} {before} recorded and now{more}"
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """The table, and what it comes to: ``fixed``, ``still fails``, ``fails differently``, ``same``, ``differs`` or
+    ``cannot tell``."""
+
+    rows: tuple[Row, ...]
+    verdict: Outcome
+    engines: tuple[Compared, ...] = ()
+
+    def exit_code(self, expect: Expect = "same") -> int:
+        """0 as expected, 5 not, 6 cannot tell."""
+        outcomes = {row.outcome for row in self.rows}
+        if any(o != "cannot tell" and o not in FINE[expect] for o in outcomes):
+            return DIFFERS
+        if expect == "fails" and outcomes & {"still fails", "fails differently"}:
+            return AS_EXPECTED  # whatever cannot be told besides
+        if "cannot tell" in outcomes or not outcomes:
+            return CANNOT_TELL
+        if expect == "fixed" and "fixed" not in outcomes:
+            return DIFFERS
+        if expect == "fails" and "still passes" in outcomes and "same" not in outcomes:
+            return DIFFERS  # nothing of it fails
+        return AS_EXPECTED
+
+
+def summed(rows: Iterable[Row]) -> Outcome:
+    """What the table comes to: a case that is gone is fixed only when nothing else fails now."""
+    outcomes = {row.outcome for row in rows}
+    ranked: tuple[Outcome, ...] = ("cannot tell", "fails now", "differs", "fails differently", "still fails", "fixed")
+    return next((o for o in ranked if o in outcomes), "same")
