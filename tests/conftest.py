@@ -2,10 +2,22 @@
 reaches the programs that are tested, also where a shell has begun the tests in the background and told them to ignore it."""
 
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runners listen in a folder of the tests' own, and not below the sessions of who runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        place = tmp_path_factory.mktemp("runtime")
+        place.chmod(0o700)
+        patch.setenv("XDG_RUNTIME_DIR", str(place))
+        yield

@@ -265,7 +265,8 @@ import asyncio, os, sys, time
 from pathlib import Path
 from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
 from wizard.runner import progress
-from wizard.runner.server import Server, socket_path
+from wizard.runner.address import socket_path
+from wizard.runner.server import Server
 from wizard.session.events import (
     Offered, ProbeFinished, ProbeStarted, QuestionAsked, SessionOpened, StepFinished, StepStarted)
 from wizard.session.journal import NAME, Journal

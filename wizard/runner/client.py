@@ -19,8 +19,8 @@ import msgspec
 
 from wizard.flow.model import Flow
 from wizard.runner import progress
+from wizard.runner.address import listening, short
 from wizard.runner.options import Options
-from wizard.runner.server import socket_path
 from wizard.session import lock
 from wizard.session.events import AnyEvent, SessionClosed
 from wizard.session.folder import FLOW, describe
@@ -227,13 +227,13 @@ class Client:
             self._connect_locked(role, patience)
 
     def _connect_locked(self, role: Role, patience: float) -> None:
-        path = str(socket_path(self.folder))
         end = time.monotonic() + patience
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.settimeout(_REPLY)
             try:
-                connection.connect(path)
+                with short(listening(self.folder)) as name:
+                    connection.connect(name)
                 break
             except OSError:
                 connection.close()

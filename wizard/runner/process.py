@@ -21,13 +21,14 @@ from wizard.flow.load import FlowProblem
 from wizard.flow.load import load as load_flow
 from wizard.problem import Problem
 from wizard.runner import progress
+from wizard.runner.address import socket_path
 from wizard.runner.drive import Guarded, specs
 from wizard.runner.executors import AHEAD, executor
 from wizard.runner.ledger import Ledger
 from wizard.runner.loop import MISSING, OUR_FAULT, Runner
 from wizard.runner.options import Options
 from wizard.runner.restore import examine, make_again
-from wizard.runner.server import Server, socket_path
+from wizard.runner.server import Server
 from wizard.session.events import NoteAdded, WorkerDied
 from wizard.session.folder import FLOW, describe
 from wizard.session.journal import NAME, Journal

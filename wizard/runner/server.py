@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import socket
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,36 +12,13 @@ from typing import Any
 import msgspec
 
 from engines.data import decoding
-from wizard.session.problems import SessionProblem
+from wizard.runner.address import short
 
 LINE_LIMIT = 1 << 20
 _YOUNG = 60.0  # seconds
-_PATH_LIMIT = 100  # a socket's path may have 108 bytes
 
 Request = dict[str, Any]
 Reply = dict[str, Any]
-
-
-def socket_path(folder: Path) -> Path:
-    """Where the runner of this session listens: a short path that only this user can reach. Raises SessionProblem,
-    OSError."""
-    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:20] + ".sock"
-    places = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]  # noqa: S108 (a folder of our own in it)
-    for place in filter(None, places):
-        own = Path(place) / f"narrowdown-{os.getuid()}"
-        if len(os.fsencode(own / name)) > _PATH_LIMIT:
-            continue
-        try:
-            own.mkdir(mode=0o700, exist_ok=True)
-        except OSError:
-            continue
-        status = own.lstat()
-        if own.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o077:
-            continue  # somebody else's folder under our name
-        return own / name
-    raise SessionProblem(
-        f"No folder for the runner's socket: neither of {', '.join(filter(None, places))} can hold one."
-    )
 
 
 def sweep(folder: Path) -> None:
@@ -54,7 +29,8 @@ def sweep(folder: Path) -> None:
                 continue
             knock.settimeout(0.2)
             try:
-                knock.connect(str(path))
+                with short(path) as name:
+                    knock.connect(name)
             except ConnectionRefusedError:
                 path.unlink()
 
@@ -90,11 +66,14 @@ class Server:
         """Listen. The caller holds the session's lock, so a socket that is there already is a dead runner's."""
         sweep(self.path.parent)
         self.path.unlink(missing_ok=True)
+        ear = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(self._serve, path=str(self.path), limit=LINE_LIMIT)
+            with short(self.path) as name:
+                ear.bind(name)
         finally:
             os.umask(before)
+        self._server = await asyncio.start_unix_server(self._serve, sock=ear, limit=LINE_LIMIT)
 
     async def stop(self) -> None:
         if self._server is not None:

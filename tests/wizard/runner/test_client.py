@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -22,14 +23,15 @@ from engines.probe import Measure
 from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.runner import loop as loops
+from wizard.runner.address import listening, short, socket_path
 from wizard.runner.client import Client
 from wizard.runner.options import Options
-from wizard.runner.server import Server, socket_path
+from wizard.runner.server import Server
 from wizard.session import events as e
 from wizard.session import folder as folders
 from wizard.session.journal import NAME, read
 from wizard.session.lock import Lock
-from wizard.session.problems import DamagedJournal, Held
+from wizard.session.problems import DamagedJournal, Held, SessionProblem
 from wizard.session.single import single_flow
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -138,7 +140,8 @@ def test_garbage_on_the_socket_hurts_nobody(place):
         with socket.socket(socket.AF_UNIX) as controller, socket.socket(socket.AF_UNIX) as watcher:
             for wire, role in ((controller, "controller"), (watcher, "watch")):
                 wire.settimeout(10)
-                wire.connect(str(socket_path(place)))
+                with short(socket_path(place)) as name:
+                    wire.connect(name)
                 replies = wire.makefile("rb")
                 for line in (json.dumps({"do": "hello", "role": role}).encode(), *GARBAGE):
                     wire.sendall(line + b"\n")
@@ -194,26 +197,107 @@ def test_a_controller_that_never_comes_is_not_waited_for(place, monkeypatch):
     assert codes == [130]
 
 
-def test_the_socket_is_private_and_short(tmp_path, monkeypatch):
+# Plants folders and files under names that a runner might want, as another user, and holds them.
+PLANTER = """
+import os, sys
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+for path in sys.argv[1:]:
+    try:
+        os.mkdir(path, 0o777)
+    except OSError as error:
+        sys.exit(f"{path}: {error}")
+"""
+
+
+@pytest.fixture
+def everybodys():
+    """A folder as /tmp is: anybody may make something in it."""
+    with tempfile.TemporaryDirectory(prefix="nd-", dir="/tmp") as made:
+        Path(made).chmod(0o1777)
+        yield Path(made)
+
+
+def planted(*paths):
+    if os.getuid() != 0:
+        pytest.skip("becoming another user takes root")
+    subprocess.run([sys.executable, "-I", "-c", PLANTER, *map(str, paths)], check=True, timeout=30)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["planted", "not yet"])
+def test_another_user_is_not_in_the_way(tmp_path, place, everybodys, monkeypatch, before):
+    """Nor when what was planted comes only once the runner listens, or goes then."""
+    name = everybodys / f"narrowdown-{os.getuid()}"
+    for variable in ("XDG_RUNTIME_DIR", "TMPDIR"):
+        monkeypatch.setenv(variable, str(everybodys))
+    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
+    if before:
+        planted(name)
+    with at_work(place, Options(policy="person")):
+        if before:
+            name.rmdir()
+        else:
+            planted(name)
+        client = attached(place)
+        assert client.role == "controller"
+        client.send({"do": "stop", "hard": True})
+        client.wait(10)
+        client.close()
+    assert socket_path(place).is_relative_to(tmp_path / "home")
+
+
+def test_where_sessions_are_everybodys_too_the_users_own_folder_serves(tmp_path, place, everybodys, monkeypatch):
+    for variable in ("XDG_RUNTIME_DIR", "TMPDIR", "NARROWDOWN_HOME"):
+        monkeypatch.setenv(variable, str(everybodys))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    planted(everybodys / f"narrowdown-{os.getuid()}")
+    assert socket_path(place).is_relative_to(tmp_path / "state")
+    (tmp_path / "state" / "narrowdown").rename(tmp_path / "away")
+    (tmp_path / "state" / "narrowdown").write_text("in the way")
+    with pytest.raises(SessionProblem, match="Set XDG_RUNTIME_DIR to a folder that only you may write to"):
+        socket_path(place)
+
+
+def test_a_runner_started_in_other_surroundings_is_found(tmp_path, place, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    there = socket_path(place)
+    with at_work(place, Options(policy="person")):
+        while not there.exists():
+            time.sleep(0.01)
+        monkeypatch.delenv("XDG_RUNTIME_DIR")
+        assert not socket_path(place).is_relative_to(tmp_path / f"narrowdown-{os.getuid()}")
+        client = attached(place)
+        assert client.role == "controller"
+        client.send({"do": "stop", "hard": True})
+        client.wait(10)
+        client.close()
+
+
+def test_a_session_does_not_say_where_to_connect(tmp_path, place, monkeypatch):
+    """But for a folder of this user's alone and the name that belongs to the session."""
+    for said in ("/run/docker.sock", str(tmp_path / "other.sock"), "relative.sock"):
+        held = Lock.acquire(place, said)
+        assert listening(place) == socket_path(place)
+        held.release()
+
+
+def test_the_socket_is_private_and_its_path_may_be_long(tmp_path, place, monkeypatch):
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
-    path = socket_path(tmp_path)
-    assert len(os.fsencode(path)) <= 100
+    path = socket_path(place)
+    assert path.is_relative_to(deep)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert path == socket_path(tmp_path)
+    assert path == socket_path(place)
     assert path != socket_path(tmp_path / "other")
-    public = Path("/tmp") / f"nd-{os.getpid()}"
-    public.mkdir()
-    try:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", str(public))
-        own = socket_path(tmp_path).parent
-        assert own.parent == public
-        own.chmod(0o777)
-        assert socket_path(tmp_path).parent != own, "a folder that others can write to is not used"
-    finally:
-        own.rmdir()
-        public.rmdir()
+    with at_work(place, Options(policy="person")):
+        client = attached(place)
+        assert client.role == "controller"
+        client.send({"do": "stop", "hard": True})
+        client.wait(10)
+        client.close()
+    assert not path.exists()
+    path.parent.chmod(0o777)
+    assert not socket_path(place).is_relative_to(deep), "a folder that others can write to is not used"
 
 
 def test_several_slots_share_out_the_gpus_of_one_kind(monkeypatch):
