@@ -233,12 +233,13 @@ class SampleResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 Status = Literal[
     "ok", "crash", "timeout", "out-of-memory", "build-failed", "invalid-model", "unsupported", "refused", "reference-failed",
-    "error", "cancelled",
+    "error", "cancelled", "fault",
 ]  # fmt: skip
 
 
 class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to a probe. ``status`` other than ``ok``: ``message`` says in one sentence what happened.
+    """The answer to a probe. ``status`` other than ``ok``: ``message`` says in one sentence what happened. ``cancelled`` and
+    ``fault`` (the machine's own, ``engines.faults``) are no answers: nothing was learnt, and neither is ever journalled.
 
     ``results`` are those of run 0; ``runs`` holds the further runs of the same build that differed from it bitwise, in order
     (``varies``: there were any), and ``facts["runs"]`` counts all. ``facts`` is plain data whose keys each probe's docstring

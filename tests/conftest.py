@@ -2,7 +2,9 @@
 reaches the programs that are tested, also where a shell has begun the tests in the background and told them to ignore it."""
 
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -21,3 +23,21 @@ def _own_runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         place.chmod(0o700)
         patch.setenv("XDG_RUNTIME_DIR", str(place))
         yield
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """A disk of so many KiB, a tmpfs; asked again, the same one has another size."""
+    place = tmp_path / "small-disk"
+
+    def sized(kib: int) -> Path:
+        place.mkdir(exist_ok=True)
+        options = f"{'remount,' * place.is_mount()}size={kib}k"
+        made = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", place], capture_output=True, check=False)
+        if made.returncode:
+            pytest.skip(f"this machine mounts no tmpfs for us: {made.stderr.decode().strip()}")
+        return place
+
+    yield sized
+    if place.is_mount():
+        subprocess.run(["umount", "--lazy", place], check=True)

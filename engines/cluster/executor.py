@@ -379,6 +379,8 @@ class Cluster:
                 self._members.pop(member.address, None)
             elif answer.kind == "unfit":
                 unfit[member.address] = answer.reason
+            elif answer.measurement.status == "fault":  # of that machine: another one may do
+                unfit[member.address] = f"{member.greeting.name}: {answer.measurement.message.rstrip('.')}"
             elif answer.measurement.status != "cancelled" and await self._brought_home(member, answer):
                 return self._accepted(job, member, answer)
             else:  # its workers were ended, by nobody here, or it went while it handed over what it had made

@@ -219,7 +219,7 @@ def _judge_status(measurement: Measurement, signature: Signature) -> Verdict:
 
 def _unresolved(measurement: Measurement) -> Verdict:
     status = measurement.status
-    if status == "ok" or status == "cancelled":
+    if status == "ok" or status == "cancelled" or status == "fault":
         return Verdict("unresolved", "error", detail=measurement.message)
     return Verdict("unresolved", status, detail=measurement.message)
 

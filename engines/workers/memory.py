@@ -1,6 +1,7 @@
 """What processes and the machine say about memory. Linux's /proc; 0 wherever something cannot be known."""
 
 import contextlib
+import functools
 import os
 from pathlib import Path
 
@@ -17,20 +18,82 @@ def own(pid: int | str = "self") -> int:
 
 
 def machine() -> int:
-    """Bytes that all processes here may use: the machine's memory, or the control group's limit where that is smaller."""
+    """Bytes that all processes here may use: the machine's memory, or a control group's limit where that is smaller."""
     total = 0
     with contextlib.suppress(OSError, ValueError):
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+    for group in _groups():
         with contextlib.suppress(OSError, ValueError):
-            total = min(total, int(Path(limit).read_text())) or total
+            total = min(total, int((group / _LIMIT[_kind(group)]).read_text())) or total
     return total
 
 
+def room() -> int:
+    """Bytes that could still be had: of the machine, and of each control group that we are in. Pages of files that the kernel can
+    take back count as room."""
+    free = _number(Path("/proc/meminfo"), "MemAvailable:") * 1024
+    for group in _groups():
+        with contextlib.suppress(OSError, ValueError):
+            kind = _kind(group)
+            limit, used = (int((group / name).read_text()) for name in (_LIMIT[kind], _USED[kind]))
+            free = min(free, limit - used + _number(group / "memory.stat", _CACHE[kind]))
+    return max(0, free)
+
+
+def starved(held: int) -> bool:
+    """Whether a process that held so many bytes, and had no more, was in want of them because others hold the memory: it had less
+    than an eighth of it to itself, which is too little to say anything about what it was doing."""
+    total = machine()
+    return total > 0 and held + room() < total // 8
+
+
 def kernel_kills() -> int:
-    """How many processes the kernel has killed for want of memory since it started."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
+    """How many processes the kernel has killed for want of memory: in our control group where it keeps count, else since the
+    machine started."""
+    for group in _groups():
+        for name in ("memory.events", "memory.oom_control"):
+            with contextlib.suppress(OSError, ValueError):
+                return _counted(group / name, "oom_kill")
+    with contextlib.suppress(OSError, ValueError):
+        return _counted(Path("/proc/vmstat"), "oom_kill")
+    return 0
+
+
+# Of control groups of the second and of the first kind.
+_LIMIT = ("memory.max", "memory.limit_in_bytes")
+_USED = ("memory.current", "memory.usage_in_bytes")
+_CACHE = ("inactive_file", "total_inactive_file")
+_ROOT = Path("/sys/fs/cgroup")
+
+
+def _kind(group: Path) -> int:
+    return int((group / _LIMIT[1]).exists())
+
+
+@functools.cache
+def _groups() -> tuple[Path, ...]:
+    """The control groups that limit our memory, from our own up to the highest that can be seen."""
+    found: list[Path] = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers not in ("", "memory"):
+                continue
+            top = _ROOT / controllers
+            own = top / path.strip("/")
+            found += [group for group in (own, *own.parents) if group.is_relative_to(top) and group.is_dir()]
+    return tuple(found)
+
+
+def _counted(path: Path, name: str) -> int:
+    """Raises OSError, ValueError where the file, or the name in it, is not there."""
+    for line in path.read_text().splitlines():
+        if line.split()[:1] == [name]:
+            return int(line.split()[1])
+    raise ValueError(name)
+
+
+def _number(path: Path, name: str) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return _counted(path, name)
     return 0

@@ -1,6 +1,6 @@
 """What a worker does with each kind of probe. Every failure becomes a measurement that says, in one sentence, what happened."""
 
-import errno
+import contextlib
 import os
 import shutil
 import signal
@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from engines import faults
 from engines.backends.base import EngineFault, EngineMissing
 from engines.checker import command, environment
 from engines.data import captures, polygraphy, samples
@@ -24,7 +25,7 @@ from engines.graph import load, sanitize
 from engines.graph.problem import ModelProblem
 from engines.graph.ranges import ALL
 from engines.probe import AnyProbe, Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Sanitize, Status
-from engines.workers import files, measure
+from engines.workers import files, measure, memory
 from engines.workers.part import Feed, Part, named
 
 Say = Callable[[str], None]
@@ -36,10 +37,10 @@ _STATUSES = frozenset(get_args(Status))
 def execute(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str] = ()) -> Measurement:
     """Answer the probe. ``handed``: names of variables that a checker gets beside the usual ones.
 
-    Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the log. A disk that is full is no
-    answer: ``facts["errno"]`` says so; nor is a file of the session that is gone or damaged: ``facts["damaged"]`` is its path.
+    Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the log. What the machine refused is
+    no answer: status ``fault``; nor is a file of the session that is gone or damaged: ``facts["damaged"]`` is its path.
     """
-    answer = _answered(probe, store, progress, handed)
+    answer = _judged_by_the_disk(_answered(probe, store, progress, handed), store)
     return msgspec.structs.replace(answer, message=_readable(answer.message))
 
 
@@ -52,47 +53,74 @@ def _readable(message: str) -> str:
     return " ".join(words)[:_LONGEST]
 
 
+def _judged_by_the_disk(answer: Measurement, store: Store) -> Measurement:
+    """The answer; where it failed and the disk is full, or an engine says that something of the kind was refused to it, none."""
+    if answer.status in ("ok", "fault", "cancelled") or "damaged" in answer.facts:
+        return answer
+    fault = faults.told(answer.message) or faults.full(faults.written(store.root))
+    return answer if fault is None else faults.unanswered(fault, store.root)
+
+
 def _answered(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
     begun = time.monotonic()
     try:
-        match probe:
-            case Inspect():
-                return Measurement(facts=msgspec.to_builtins(captures.engine(probe.engine).info))
-            case Import():
-                return _import(probe, store)
-            case Describe():
-                return _describe(probe, store, progress)
-            case Sanitize():
-                return _sanitize(probe, store)
-            case LoadInputs():
-                return Measurement(facts=samples.load_inputs(probe, load.load(store, probe.model), store))
-            case Measure():
-                return measure.measure(probe, store, progress)
-            case Check():
-                return _check(probe, store, progress, handed)
-    except EngineFault as error:
-        status: Any = error.status if error.status in _STATUSES else "error"
-        return Measurement(status=status, message=str(error), run_seconds=time.monotonic() - begun)
-    except EngineMissing as error:
-        return Measurement(status="unsupported", message=str(error))
-    except ReferenceFailed as error:
-        return Measurement(status="reference-failed", message=str(error))
-    except PostprocessProblem as error:
-        return Measurement(status="refused", message=str(error), facts={"script": "postprocess"})
-    except (ModelProblem, InputProblem) as error:
-        return Measurement(status="refused", message=str(error))
-    except Damaged as error:
-        return Measurement(status="error", message=str(error), facts={"damaged": error.path})
-    except MemoryError as error:
-        traceback.print_exc()
-        return Measurement(
-            status="out-of-memory", message=f"The machine has no memory left for this probe. {error}".strip()
-        )
+        return _asked(probe, store, progress, handed)
     except Exception as error:
+        if (fault := faults.behind(error)) is not None:
+            _trace()
+            return faults.unanswered(fault, store.root)
+        if isinstance(error, MemoryError) and memory.starved(memory.own()):
+            _trace()
+            return faults.unanswered(faults.no_memory(), store.root)
+        return _failed(error, time.monotonic() - begun)
+
+
+def _asked(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
+    match probe:
+        case Inspect():
+            return Measurement(facts=msgspec.to_builtins(captures.engine(probe.engine).info))
+        case Import():
+            return _import(probe, store)
+        case Describe():
+            return _describe(probe, store, progress)
+        case Sanitize():
+            return _sanitize(probe, store)
+        case LoadInputs():
+            return Measurement(facts=samples.load_inputs(probe, load.load(store, probe.model), store))
+        case Measure():
+            return measure.measure(probe, store, progress)
+        case Check():
+            return _check(probe, store, progress, handed)
+
+
+def _failed(error: Exception, seconds: float) -> Measurement:
+    """What the exception says of the candidate."""
+    match error:
+        case EngineFault():
+            status: Any = error.status if error.status in _STATUSES else "error"
+            return Measurement(status=status, message=str(error), run_seconds=seconds)
+        case EngineMissing():
+            return Measurement(status="unsupported", message=str(error))
+        case ReferenceFailed():
+            return Measurement(status="reference-failed", message=str(error))
+        case PostprocessProblem():
+            return Measurement(status="refused", message=str(error), facts={"script": "postprocess"})
+        case ModelProblem() | InputProblem():
+            return Measurement(status="refused", message=str(error))
+        case Damaged():
+            return Measurement(status="error", message=str(error), facts={"damaged": error.path})
+        case MemoryError():
+            _trace()
+            said = f"The machine has no memory left for this probe. {error}".strip()
+            return Measurement(status="out-of-memory", message=said)
+    _trace()
+    return Measurement(status="error", message=_unexpected(error))
+
+
+def _trace() -> None:
+    """The exception at hand, into the probe's log; a log that cannot be written must not become the answer."""
+    with contextlib.suppress(OSError):
         traceback.print_exc()
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        facts = {"errno": error.errno} if full and isinstance(error, OSError) else {}
-        return Measurement(status="error", message=_unexpected(error), facts=facts)
 
 
 def forget() -> None:
@@ -178,9 +206,12 @@ def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -
         hidden = hidden if store.root.resolve().parent == user.resolve() else hidden[1:]
         whole = command.show(folder, user, hidden) if probe.folder else True
         progress("checking")
+        kills = memory.kernel_kills()
         ran = command.run_check(probe.command, path, inputs, expected, folder, probe.timeout, handed)
         if ran.status == "lost":
             return Measurement(status="crash", message=ran.message, signal=signal.SIGKILL)
+        if (no_verdict := _no_verdict(ran, store, folder, kills)) is not None:
+            return no_verdict
         measurement = _checked(probe, ran, store, folder, handed, nodes=sum(n >= 0 for n in piece.node_ids))
         missing = () if whole else (f"'{user}' holds too many files for the checker to see them all.",)
         return msgspec.structs.replace(measurement, notes=missing)
@@ -204,6 +235,24 @@ def _feed_for_check(part: Part, sample: str, asked: frozenset[str]) -> Feed:
         if must:
             raise
         return Feed()
+
+
+def _no_verdict(ran: command.CheckResult, store: Store, folder: Path, kills: int) -> Measurement | None:
+    """What a checker's end says of the machine rather than of the candidate; None where it is the candidate's. A checker that
+    failed is asked for what it says, and for room to write down once more what it was given. ``kills``: how many processes the
+    system had killed for want of memory before it ran."""
+    if ran.signal == signal.SIGKILL:
+        held = memory.kernel_kills() > kills
+        if held and memory.starved(0):
+            return faults.unanswered(faults.no_memory(), store.root)
+        said = "The system killed the checker for want of memory." if held else "The checker was killed (SIGKILL)."
+        return Measurement(status="out-of-memory" if held else "crash", message=said, signal=ran.signal)
+    fault, room = None, faults.FULL
+    if ran.returncode or ran.signal:
+        fault = faults.told(f"{ran.stdout}\n{ran.stderr}")
+        room += sum(path.stat().st_size for path in folder.iterdir() if path.is_file() and not path.is_symlink())
+    fault = fault or faults.full(faults.written(store.root), room)
+    return None if fault is None else faults.unanswered(fault, store.root)
 
 
 def _checked(

@@ -3,11 +3,14 @@
 It runs in the runner's process, on one asyncio loop, and imports no native engine, no numpy, no onnx. What it promises:
 
 - ``run`` always answers with a Measurement, whatever happens to the worker: its death is a ``crash``, its silence a ``timeout``.
+- What the machine did is no answer (``fault``, see ``engines.faults``): a disk that is full when a worker dies, a worker that is
+  killed from outside again and again, that others left no memory for, or that could not be started.
 - An exclusive probe has the machine to itself: it starts when every slot is idle, and nothing starts beside it. Where the slots
   share out several GPUs and its engine takes one, it has a GPU to itself: it starts when all slots of one are idle.
 - Load never decides: a crash, timeout or out-of-memory that happened while another probe ran is tried once more, alone. (A crash
   on a GPU of its own is no matter of load.)
-- Nor does a signal from outside: no engine sends its own process SIGKILL or SIGTERM, so such a probe is tried once more.
+- Nor does a signal from outside: no engine sends its own process SIGKILL or SIGTERM, so such a probe is tried once more, and the
+  next time it is a ``fault``.
 - Nothing outlives it: ``stop`` is bounded, workers die with this process, each has a process group of its own, and a watchdog
   ends what they have started.
 """
@@ -30,6 +33,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from engines import faults
 from engines.data import scratch
 from engines.data.scratch import Scratch
 from engines.probe import AnyProbe, Inspect, Measurement, Status
@@ -49,6 +53,7 @@ _CHECK_SLACK = 120.0  # a check stops its own command; this is for the rest
 _LOAD_SENSITIVE = ("crash", "timeout", "out-of-memory")
 _TRIALS = 4  # workers for one probe, where one dies before it has the probe
 _FROM_OUTSIDE = ("SIGKILL", "SIGTERM")
+_SHARED = Path("/dev", "shm")  # what libraries share memory in; a small one in many containers
 _Interrupt = Literal["cancelled", "memory", "stopped"]
 _Alone = Literal["", "device", "machine"]  # what a probe has to itself
 
@@ -99,6 +104,7 @@ class _Job:
         self.alone = alone
         self.device = device  # the GPU that it is meant for; 0: any
         self.retried = False
+        self.killed = False  # from outside, once
         self.crowded = False  # another probe ran during this one
 
     @property
@@ -119,6 +125,7 @@ class _Slot:
         self.interrupt: asyncio.Future[_Interrupt] | None = None
         self.started = 0.0
         self.text = ""
+        self.held = 0  # bytes, when it was last looked at
         self.died = False  # its last worker died of a signal before it could answer at all
 
     def stop(self, why: _Interrupt) -> None:
@@ -367,8 +374,12 @@ class Pool:
         measurement, begun = _cancelled(), time.monotonic()
         try:
             measurement = await self._attempt(slot, job)
-        except Exception as error:  # our own fault: say it, keep the pool alive
-            measurement = Measurement(status="error", message=f"The pool failed: {type(error).__name__}: {error}")
+        except OSError as error:  # no descriptor, no process, no room for a log or for a line of the journal
+            measurement = faults.unanswered(error, self._root)
+            await self._discard(slot)
+        except Exception as error:  # our own fault: nothing was learnt; keep the pool alive
+            _log.exception("the pool failed")
+            measurement = Measurement(status="fault", message=f"The pool failed: {type(error).__name__}: {error}")
             await self._discard(slot)
         finally:
             slot.job, slot.task, slot.interrupt, slot.text = None, None, None, ""
@@ -377,10 +388,15 @@ class Pool:
                 _log.info("GPU %d, worker %d: %s in %.3f s", slot.device, slot.number, about, took)
             if isinstance(job.probe, Inspect) and measurement.status == "ok" and not job.device:
                 self._met(job.probe, measurement, slot.device, job.timeout)
-            again = (measurement.status in job.sensitive and job.crowded) or _killed_from_outside(measurement)
-            if again and not job.retried and not job.future.done() and not self._stopping:
-                job.retried, job.alone = True, "machine"
+            killed = _killed_from_outside(measurement)
+            again = (
+                not job.killed if killed else measurement.status in job.sensitive and job.crowded and not job.retried
+            )
+            if again and not job.future.done() and not self._stopping:
+                job.retried, job.killed, job.alone = True, job.killed or killed, "machine"
                 self._queue.appendleft(job)
+            elif killed and not job.future.done():
+                job.future.set_result(Measurement(status="fault", message=_killed_again(measurement)))
             elif not job.future.done():
                 job.future.set_result(measurement)
             self._dispatch()
@@ -514,6 +530,9 @@ class Pool:
     async def _dead(self, slot: _Slot, process: Child, job: _Job, why: str, kills: int) -> Measurement:
         """End what is left of the worker, tell ``on_death``, and say what happened as a measurement."""
         held, text, seconds = memory.own(process.pid), slot.text, time.monotonic() - slot.started
+        held = max(held, slot.held)
+        # Before anything of it is cleared away. A file in memory that grows where there is no room is a SIGBUS.
+        fault = faults.full(faults.written(self._root)) if why == "died" else None
         if why == "died":
             await process.gone_within(1.0)
         code = await process.end(0.0 if why in ("died", "garbage", "memory") else TERM_GRACE)
@@ -524,6 +543,7 @@ class Pool:
         log = job.log if (self._root / job.log).is_file() else ""
         doing = f" while {text}" if text and text not in ("starting", "started") else ""
         status: Status = "crash"
+        facts: dict[str, Any] = {}
         if why == "timeout":
             status, message = "timeout", f"The probe did not finish within {seconds:.0f} s and was stopped{doing}."
         elif why == "memory":
@@ -533,6 +553,14 @@ class Pool:
             )
         elif why == "garbage":
             message = f"The worker process wrote something that is no message{doing} and was stopped."
+        elif fault := fault or (faults.full([_SHARED], 0) if number == signal.SIGBUS else None):
+            facts["errno"] = fault.errno
+            status, message = "fault", f"{faults.sentence(fault)} The worker process ended{doing} meanwhile."
+        elif number == signal.SIGKILL and memory.kernel_kills() > kills and memory.starved(held):
+            status, message = (
+                "fault",
+                f"{faults.sentence(faults.no_memory())} The system killed the worker process{doing}.",
+            )
         elif number == signal.SIGKILL and memory.kernel_kills() > kills:
             status, message = "out-of-memory", f"The system killed the worker process for want of memory{doing}."
         elif number:
@@ -541,7 +569,7 @@ class Pool:
             message = f"The worker process ended by itself with exit status {code}{doing}."
         if self._on_death is not None:
             self._on_death(Death(slot.number, process.pid, number, code, job.probe, message))
-        return Measurement(status=status, message=message, signal=number, log=log)
+        return Measurement(status=status, message=message, signal=number, facts=facts, log=log)
 
     async def _discard(self, slot: _Slot) -> None:
         """End a worker that is not to be used again; the next probe of its slot starts another."""
@@ -554,7 +582,9 @@ class Pool:
         lines = log.read_text(errors="replace").split("\n")[-4:] if log.is_file() else []
         last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
         text = f"A worker process could not be started: {last[:300]} (see {log.relative_to(self._root)})."
-        return Measurement(status="error", message=text, log=str(log.relative_to(self._root)))
+        fault = faults.full(faults.written(self._root))
+        text = text if fault is None else f"{faults.sentence(fault)} {text}"
+        return Measurement(status="fault", message=text, log=str(log.relative_to(self._root)))
 
     # -- memory, logs -----------------------------------------------------------------------------------------------
 
@@ -564,6 +594,8 @@ class Pool:
         while any(s.job is not None for s in self._slots):
             await asyncio.sleep(_WATCH_EVERY)
             held = {s.number: memory.own(s.process.pid) for s in self._slots if s.process is not None}
+            for slot in self._slots:
+                slot.held = held.get(slot.number, 0)
             if limit and sum(held.values()) > limit:
                 fattest = max(self._slots, key=lambda s: held.get(s.number, 0))
                 if fattest.job is not None:
@@ -610,6 +642,13 @@ def _cancelled() -> Measurement:
 
 def _killed_from_outside(measurement: Measurement) -> bool:
     return measurement.status == "crash" and _signal_name(measurement.signal) in _FROM_OUTSIDE
+
+
+def _killed_again(measurement: Measurement) -> str:
+    return (
+        f"{measurement.message} It was the second time in one probe: something else on this machine does it (a guard of its "
+        f"memory, a batch system's limit). Find out what, and resume: {faults.KEPT}, and this probe is measured then."
+    )
 
 
 def _signal_name(number: int) -> str:

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 import msgspec
 
+from engines import faults
 from engines.checker import keeper
 from engines.probe import Measurement
 from engines.workers import memory
@@ -156,12 +157,16 @@ class Worker:
         """Run one probe and send its ``Done``. Never raises for what the probe does."""
         self._protocol.send(Progress(work.id, "started"))
         self._phrase = "started"
-        with _logged(self._root, work.log):
-            measurement = self._measure(work)
+        try:
+            with _logged(self._root, work.log):
+                measurement = self._measure(work)
+        except OSError as error:  # its log cannot be written: neither could what it would have kept
+            measurement = faults.unanswered(error, self._root)
         log = work.log if work.log and (self._root / work.log).exists() else ""
         measurement = msgspec.structs.replace(measurement, log=log)
         poisoned = measurement.status != "ok" and bool(_POISONED.search(measurement.message))
-        self._protocol.send_line(_line(Done(work.id, measurement, recycle=poisoned or self._grown())))
+        spent = poisoned or measurement.status == "fault" or self._grown()
+        self._protocol.send_line(_line(Done(work.id, measurement, recycle=spent)))
 
     def _measure(self, work: Work) -> Measurement:
         try:
@@ -171,7 +176,10 @@ class Worker:
             store = Store(self._root)
             return operations.execute(work.probe, store, lambda text: self._progress(work.id, text), self._handed)
         except BaseException as error:  # a user's script may raise SystemExit, or worse
-            traceback.print_exc()
+            with contextlib.suppress(OSError):
+                traceback.print_exc()
+            if (fault := faults.behind(error)) is not None:
+                return faults.unanswered(fault, self._root)
             return Measurement(status="error", message=f"The probe failed inside the worker. {_one_sentence(error)}")
 
     def _progress(self, work: int, text: str) -> None:

@@ -269,7 +269,8 @@ def test_a_full_disk_that_becomes_free_again(
     assert done.stdout.split() == (["4", "ballast", "s", "10"] if begun else ["4", "ballast"]), (
         done.stdout + done.stderr
     )
-    assert f"The disk of '{disk}/s' is full. Make room there" in said.read_text()
+    assert f"The disk of '{disk}/s' is full: " in said.read_text()
+    assert f"of 600 KiB at '{disk}' are free. Make room there" in said.read_text()
 
 
 @pytest.mark.slow
@@ -340,8 +341,8 @@ def test_a_worker_that_finds_the_disk_full_says_nothing_of_the_candidate(
     limited = ["sh", "-c", 'ulimit -f 200; exec "$0" "$@"', str(SCRIPT), "run", str(model), "--session", str(session)]
     done = subprocess.run(limited, env=surroundings, capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr
-    assert f"The session in {session} cannot be written: " in done.stderr
-    assert "File too large" in done.stderr
+    assert f"The file of '{session}" in done.stderr
+    assert "may not grow any further (a limit of the shell, see ulimit -f)" in done.stderr
     finished = [event for event in read(session / "journal.jsonl") if isinstance(event, ProbeFinished)]
     assert all(event.measurement is None or event.measurement.status == "ok" for event in finished)
     assert inside("resume", session, "--display", "none").code == 10

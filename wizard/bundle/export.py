@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from engines import faults
 from engines.data.scratch import scratch
 from engines.data.store import Store, atomic, digest_file
 from wizard.bundle import postprocess
@@ -54,7 +55,15 @@ def export(reading: Reading, target: Path, weights: Weights = "keep") -> Path:
 
     Raises NothingToExport, SessionProblem, OSError, MachineProblem.
     """
-    target = target.absolute()
+    try:
+        return _exported(reading, target.absolute(), weights)
+    except OSError as error:
+        if error.errno in faults.OURS:  # whatever file it was, the disk is the target's
+            raise OSError(error.errno, error.strerror, str(target)) from None
+        raise
+
+
+def _exported(reading: Reading, target: Path, weights: Weights) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with scratch(f".{target.name}.narrowdown-", target.parent) as folder:
         made = folder / FIRST

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from engines import faults
 from wizard.flow.model import Flow
 from wizard.runner import progress
 from wizard.runner.address import listening, short
@@ -28,7 +29,6 @@ from wizard.session.journal import NAME, Tail, read
 from wizard.session.problems import SessionProblem, of_system
 
 _REPLY = 30.0  # seconds that a reply may take; an export takes longest
-_FULL = 64 << 10  # bytes that are left of a disk on which a session cannot go on
 _START = 20.0  # seconds that a new runner may take to listen
 
 Role = Literal["controller", "watch"]
@@ -191,14 +191,14 @@ class Client:
     # -- below --------------------------------------------------------------------------------------------------------
 
     def _last_words(self) -> str:
-        """What a runner of ours would have said that ended with 4 and could not write even that: its disk is full."""
+        """What a runner of ours would have said that ended with 4 and could not write even that: its disk is full, or takes
+        nothing any more."""
         if self._process is None or self._process.poll() != SessionProblem.code:
             return ""
-        with contextlib.suppress(OSError):
-            disk = os.statvfs(self.folder)
-            if disk.f_bavail * disk.f_frsize < _FULL:
-                return of_system(OSError(errno.ENOSPC, "", str(self.folder)))
-        return ""
+        fault = faults.full([self.folder])
+        if fault is None and not os.access(self.folder, os.W_OK):
+            fault = OSError(errno.EROFS, os.strerror(errno.EROFS), str(self.folder))
+        return of_system(fault) if fault else ""
 
     def _spawn(self, options: Options) -> None:
         text = msgspec.json.encode(options).decode()

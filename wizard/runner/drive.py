@@ -26,7 +26,7 @@ from wizard.runner import remarks
 from wizard.runner.ledger import Ledger, known_measurement
 from wizard.runner.speculation import Foresight, speculable
 from wizard.session.events import ProbeFinished, ProbeStarted
-from wizard.session.problems import MENDING, SessionProblem
+from wizard.session.problems import MENDING, Faulted, SessionProblem
 from wizard.session.state import fingerprint
 
 LOOK = 600.0  # seconds to look at an engine: to load its libraries, to find its device
@@ -44,9 +44,12 @@ class Guarded:
         if sentence := trust.foreign(probe, self._problem, self._engine):
             return Measurement(status="refused", message=sentence)
         try:
-            return await self._pool.run(probe, timeout, log)
+            measurement = await self._pool.run(probe, timeout, log)
         except ExecutorLost as lost:
             raise SessionProblem(str(lost)) from None
+        if measurement.status == "fault":  # nothing was learnt, so nothing is written down
+            raise Faulted(measurement.message, int(measurement.facts.get("errno", 0)))
+        return measurement
 
     async def stop(self, hard: bool = False) -> None:
         await self._pool.stop(hard)
@@ -295,9 +298,7 @@ class Drive:
         measurement = await self._pool.run(probe, self._timeout(probe), self.log(name, probe))
         if measurement.status == "cancelled":
             return None
-        # A worker that found the disk full, or the session's own files damaged, has learnt nothing about the candidate.
-        if full := measurement.facts.get("errno"):
-            raise OSError(full, measurement.message)
+        # A worker that found the session's own files damaged has learnt nothing about the candidate.
         if measurement.facts.get("damaged"):
             raise SessionProblem(f"{measurement.message} {MENDING}")
         if (before := self._ledger.measurement(name)) is not None:

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from engines import faults
 from engines.asking import Note, StepContext, StepRefused
 from engines.data.sources import scripts
 from engines.probe import AnyProbe, Check, LoadInputs, Measure, key
@@ -22,6 +23,7 @@ from engines.steps.base import Finish, StepSpec
 from engines.workers.executor import Prober
 from wizard.flow.model import Flow
 from wizard.problem import Problem
+from wizard.report.words import size
 from wizard.runner import progress, remarks
 from wizard.runner.context import step_context
 from wizard.runner.drive import Drive, Fingerprints, Guarded, Stopped
@@ -46,7 +48,7 @@ from wizard.session.events import (
     StepStarted,
 )
 from wizard.session.folder import versions
-from wizard.session.problems import SessionProblem
+from wizard.session.problems import Faulted, SessionProblem
 from wizard.session.state import State
 
 STOPPED, NEEDS_PERSON, MISSING, BAD_INPUT, OUR_FAULT = 130, 3, 4, 2, 70
@@ -166,14 +168,24 @@ class Runner:
             return close.code, close.reason, close.end
         except Stopped:
             return STOPPED, self._reason or "stopped", ""
+        except Faulted as refused:
+            return refused.code, f"{refused}{self._still_to_write() if refused.errno == errno.ENOSPC else ''}", ""
         except (SessionProblem, StepRefused) as problem:
             return getattr(problem, "code", MISSING), str(problem), ""
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG):
-                raise
-            return self._our_fault(error)
         except Exception as error:
+            if isinstance(error, MemoryError):
+                raise faults.no_memory() from error
+            if (fault := faults.behind(error)) is not None:
+                raise fault from None
             return self._our_fault(error)
+
+    def _still_to_write(self) -> str:
+        """How much room the step at work may need besides, as far as that can be told; "" where it cannot."""
+        needed, most = self._estimate.needed, self._estimate.cost.disk
+        if not isinstance(self._here, RunStep) or most <= 0:
+            return ""
+        least = f", at least {size(needed)} of it" if needed > 0 else ""
+        return f" The step '{self._here.step}' may write up to {size(most)} in all{least}."
 
     def _our_fault(self, error: Exception) -> tuple[int, str, str]:
         _log.exception("the runner failed")
@@ -455,6 +467,8 @@ class Runner:
         except (OSError, SessionProblem):
             raise
         except Exception as error:
+            if isinstance(error, MemoryError) or faults.behind(error) is not None:
+                raise
             _log.exception("step %s failed", spec.name)
             said = f"The step {spec.name} failed inside narrowdown ({type(error).__name__}); the trace is in logs/runner.log."
             self._finished(started, "failed", said, drive=drive)

@@ -2,7 +2,6 @@
 are a log."""
 
 import asyncio
-import errno
 import logging
 import os
 import signal
@@ -13,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from engines import faults
 from engines.data.store import Store
 from engines.probe import AnyProbe, key
 from engines.workers.executor import LOCAL, Executor, ExecutorLost
@@ -33,7 +33,7 @@ from wizard.session.events import NoteAdded, WorkerDied
 from wizard.session.folder import FLOW, describe
 from wizard.session.journal import NAME, Journal
 from wizard.session.lock import Lock
-from wizard.session.problems import Held, SessionProblem
+from wizard.session.problems import Held, SessionProblem, of_system
 
 _log = logging.getLogger(__name__)
 
@@ -52,18 +52,14 @@ def serve(folder: Path, options_text: str) -> int:
     except (SessionProblem, FlowProblem) as problem:
         return _refuse(folder, getattr(problem, "code", 2), str(problem))
     except OSError as error:
-        return _refuse(folder, MISSING, _disk(error, folder))
+        return _refuse(folder, MISSING, of_system(error, folder))
     except Exception as error:
+        if (fault := faults.behind(error)) is not None:
+            return _refuse(folder, MISSING, of_system(fault, folder))
         _log.exception("the runner failed")
         return _refuse(
             folder, OUR_FAULT, f"Narrowdown itself failed ({type(error).__name__}); the trace is in logs/runner.log."
         )
-
-
-def _disk(error: OSError, folder: Path) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"The disk of {folder} is full. Make room and resume; everything measured so far is kept."
-    return f"The session in {folder} cannot be written: {error.strerror or error}."
 
 
 def _refuse(folder: Path, code: int, sentence: str) -> int:

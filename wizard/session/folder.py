@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from engines import faults
 from engines.data import copying, decoding, regular, sound
 from engines.data.store import Store, atomic
 from wizard.problem import Problem
@@ -105,7 +106,7 @@ def create(problem: Problem, flow_text: str, root: Path | None = None, *, folder
         with contextlib.suppress(OSError):
             for part in [target] if fresh else list(target.iterdir()):
                 shutil.rmtree(part) if part.is_dir() else part.unlink()
-        if error.filename is None:  # a write that failed names nothing
+        if error.filename is None or error.errno in faults.OURS:  # whatever file of it that was
             error.filename = str(target)
         raise
     return target

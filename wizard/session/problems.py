@@ -2,24 +2,19 @@
 codes)."""
 
 import errno
-import re
 
+from engines import faults
 from engines.data import regular
-
-_TEMPORARY = re.compile(r"\.([^/]+?)\.\d+-[0-9a-f]{8}\.tmp$")  # engines.data.store.atomic's own names
 
 
 def of_system(error: OSError, place: object = "") -> str:
     """The sentence for a request that the system refused. ``place``: what to name where the error names nothing."""
-    name = _TEMPORARY.sub(r"\1", str(error.filename or place or ""))
-    at = f" of '{name}'" if name else ""
+    name = faults.named(error, place)
     if isinstance(error, regular.Unfit):
         return f"'{name}' cannot be read: {error.strerror}."
+    if error.errno in faults.OURS:
+        return faults.sentence(error, place)
     match error.errno:
-        case errno.ENOSPC | errno.EDQUOT:
-            return f"The disk{at} is full. Make room there, or name another place, and try again; what was measured is kept."
-        case errno.EROFS:
-            return f"The file system{at} is read-only. Name another place."
         case errno.EACCES | errno.EPERM:
             return f"There is no permission for '{name}'. Change its owner or mode, or name another place."
         case errno.ENOTDIR | errno.EEXIST:
@@ -28,11 +23,7 @@ def of_system(error: OSError, place: object = "") -> str:
             return f"'{name}' is a folder. Name a file."
         case errno.ENOENT:
             return f"There is no '{name}'. Check the path."
-        case errno.EFBIG:
-            return (
-                f"The file{at} may not grow any further (a limit of the shell, see ulimit -f). Raise it and try again."
-            )
-    return f"The system refused{at.replace(' of', '')}: {error.strerror or error}."
+    return faults.sentence(error, place)
 
 
 MENDING = "Nothing was changed; 'narrowdown resume SESSION --repair' goes on with a copy that keeps everything that can be kept."
@@ -42,6 +33,14 @@ class SessionProblem(Exception):
     """Something about a session stops the command. The message says what happened, to what, and what to do next."""
 
     code = 4
+
+
+class Faulted(SessionProblem):
+    """The machine refused something (``engines.faults``): nothing was learnt, and a resume asks again. ``errno`` 0: unknown."""
+
+    def __init__(self, message: str, errno: int = 0) -> None:
+        super().__init__(message)
+        self.errno = errno
 
 
 class DamagedJournal(SessionProblem):

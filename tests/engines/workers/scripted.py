@@ -1,11 +1,12 @@
 """A worker that does what an Inspect probe's ``engine`` says: the pool's rules are tested against it in milliseconds.
 
 ``sleep=S`` answers after S seconds; ``die=N`` kills itself with signal N; ``exit=N``; ``garbage``; ``hang``; ``busy=S``: leaves a
-mark in the session folder for S seconds; ``die-if-busy``: dies if there is one;
+mark in the session folder for S seconds; ``die-if-busy``: dies if there is one; ``map=KIB``: fills a file through memory;
 ``eat=MIB``; ``env=NAME``; ``gpus=N``: says that the engine takes so many; ``tell=NAME``: that an
 environment variable is its fingerprint; ``idle-death``: answers, then dies.
 """
 
+import mmap
 import os
 import signal
 import sys
@@ -67,6 +68,11 @@ def main() -> None:
                 facts["gpus"] = int(value)
             elif word == "tell":
                 facts["fingerprint"] = os.environ.get(value)
+            elif word == "map":  # so many KiB of a file that grows as it is written to
+                with (root / "mapped").open("w+b") as file:
+                    file.truncate(int(value) << 10)
+                    with mmap.mmap(file.fileno(), 0) as mapped:
+                        mapped[:: mmap.PAGESIZE] = b"x" * len(mapped[:: mmap.PAGESIZE])
             elif word == "eat":
                 kept.append(bytearray(int(value) << 20))
         facts["begun"], facts["ended"] = begun, time.monotonic()

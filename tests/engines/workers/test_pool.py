@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -178,7 +179,7 @@ def test_a_crash_alone_is_not_tried_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_worker_killed_from_outside_costs_one_try(tmp_path: Path, number: signal.Signals, times: int) -> None:
-    """No engine sends itself these signals; a second time in the same probe it is believed."""
+    """No engine sends itself these signals: twice in the same probe, nothing is said of it."""
     deaths: list[Death] = []
 
     async def work(pool: Pool) -> Measurement:
@@ -192,7 +193,8 @@ def test_a_worker_killed_from_outside_costs_one_try(tmp_path: Path, number: sign
         return await asking
 
     answer = use(tmp_path, 1, work, on_death=deaths.append)
-    assert answer.status == ("ok" if times == 1 else "crash")
+    assert answer.status == ("ok" if times == 1 else "fault")
+    assert ("second time in one probe" in answer.message) == (times == 2)
     assert [d.signal for d in deaths] == [number] * times
 
 
@@ -301,8 +303,71 @@ def test_a_worker_that_cannot_start_says_its_last_words(tmp_path: Path) -> None:
         return await pool.run(ask("sleep=0"))
 
     answer = use(tmp_path, 1, work)
-    assert answer.status == "error"
+    assert answer.status == "fault", "it says nothing of the candidate"
     assert "no libengine.so here" in answer.message
+
+
+def test_a_worker_that_dies_of_a_full_disk_says_nothing_of_the_candidate(small_disk: Callable[[int], Path]) -> None:
+    """SIGBUS, of a file that cannot grow: the engine's own where there is room."""
+    root = small_disk(400)
+
+    async def work(pool: Pool) -> Measurement:
+        return await pool.run(ask("map=600"))
+
+    answer = use(root, 1, work)
+    assert (answer.status, answer.signal) == ("fault", signal.SIGBUS)
+    assert f"The disk of '{root}' is full: " in answer.message
+    assert f" of 400 KiB at '{root}' are free. Make room there" in answer.message
+    small_disk(4000)
+    assert use(root, 1, work).status == "ok"
+    (root / "mapped").unlink()
+
+    async def bus(pool: Pool) -> Measurement:
+        return await pool.run(ask(f"die={int(signal.SIGBUS)}"))
+
+    assert use(root, 1, bus).status == "crash"
+
+
+def test_a_death_on_a_full_disk_is_no_answer(small_disk: Callable[[int], Path]) -> None:
+    root = small_disk(100)
+    (root / "ballast").write_bytes(bytes(96 << 10))
+
+    async def work(pool: Pool) -> Measurement:
+        return await pool.run(ask("exit=1"))
+
+    answer = use(root, 1, work)
+    assert (answer.status, "is full" in answer.message) == ("fault", True), answer.message
+
+
+def test_no_file_descriptors_are_no_answer(tmp_path: Path) -> None:
+    async def work(pool: Pool) -> tuple[Measurement, Measurement]:
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 2, limits[1]))
+        try:
+            none = await pool.run(ask("sleep=0"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        return none, await pool.run(ask("sleep=0"))
+
+    none, after = use(tmp_path, 1, work)
+    assert (none.status, after.status) == ("fault", "ok")
+    assert "No further file may be opened" in none.message
+
+
+@pytest.mark.parametrize(("others", "status"), [(True, "fault"), (False, "out-of-memory")])
+def test_a_worker_killed_for_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: bool, status: str) -> None:
+    """The kernel's own count and what is free are told here: whether a probe has had room enough decides whose memory it was."""
+    counted = iter([0, *[1] * 20])
+    monkeypatch.setattr("engines.workers.memory.kernel_kills", lambda: next(counted))
+    monkeypatch.setattr("engines.workers.memory.machine", lambda: 64 << 30)
+    monkeypatch.setattr("engines.workers.memory.room", lambda: (1 if others else 60) << 30)
+
+    async def work(pool: Pool) -> Measurement:
+        return await pool.run(ask("die=9"))
+
+    answer = use(tmp_path, 1, work)
+    assert answer.status == status
+    assert "memory" in answer.message
 
 
 def test_the_snapshot_tells_who_does_what(tmp_path: Path) -> None:

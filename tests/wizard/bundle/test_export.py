@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -37,7 +38,7 @@ from wizard.session.events import (
     StepStarted,
 )
 from wizard.session.journal import Journal
-from wizard.session.problems import SessionProblem
+from wizard.session.problems import SessionProblem, of_system
 
 FLOW = """\
 schema: 1
@@ -276,6 +277,17 @@ def test_export_to_a_zip(session: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(export(read(session), tmp_path / "k.zip")) as archive:
         assert {"case/check.py", "case/culprit-2/model.onnx"} <= set(archive.namelist())
         assert archive.testzip() is None
+
+
+@pytest.mark.parametrize("name", ["case", "case.zip"])
+def test_a_full_disk_is_the_targets(session: Path, small_disk: Callable[[int], Path], name: str) -> None:
+    target = small_disk(16) / name
+    with pytest.raises(OSError, match="No space left") as refused:
+        export(read(session), target)
+    assert of_system(refused.value).startswith(f"The disk of '{target}' is full: ")
+    assert list(target.parent.iterdir()) == [], "nothing is left of it"
+    small_disk(4000)
+    export(read(session), target)
 
 
 def test_a_gone_artifact_is_one_sentence(session: Path, tmp_path: Path) -> None:

@@ -217,10 +217,10 @@ def test_a_model_that_cannot_be_read_is_exit_2_and_is_read_again(tmp_path):
 
 
 def test_a_worker_that_finds_the_disk_full_is_no_answer(tmp_path):
-    full = Measurement(status="error", message="No space left on device.", facts={"errno": errno.ENOSPC})
-    with pytest.raises(OSError, match="No space left") as refused:
-        walk(tmp_path, Oracle(odd={"import": full}))
-    assert refused.value.errno == errno.ENOSPC
+    full = Measurement(status="fault", message="The disk of '/x' is full.")
+    assert walk(tmp_path, Oracle(odd={"import": full})) == 4
+    assert state(tmp_path).closed.reason == "The disk of '/x' is full."
+    assert not finished(tmp_path), "nothing is journalled as measured"
     assert not [k for k in state(tmp_path).known.values() if not k.resolved], "nothing is journalled as measured"
     assert walk(tmp_path, Oracle()) == 0, "with room again it goes on"
 

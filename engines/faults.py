@@ -1,0 +1,151 @@
+"""Faults of the machine: what the system refuses to us. No room on a disk, no memory, no file descriptors, no further process.
+
+They say nothing about a model or an engine, so a probe that meets one is not answered (``status`` ``fault``, never journalled):
+the session stops with a sentence, and a resume measures the probe.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from engines.data.regular import Unfit
+from engines.probe import Measurement
+
+# What a system call ends with for want of something that is ours to provide. A file that is not there, or that may not be read,
+# is none of them: that may be the user's own word for a path.
+OURS = frozenset(
+    {
+        errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOLCK,
+        errno.ESTALE,
+    }
+)  # fmt: skip
+_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+# A native library and a checker say it in words alone.
+_SAID = {os.strerror(n): n for n in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE)}
+_WORDS = re.compile("|".join(map(re.escape, _SAID)))
+FULL = 64 << 10  # bytes, all that is left of a disk that is full: a line of the journal may be as long
+_TEMPORARY = re.compile(r"\.([^/]+?)\.\d+-[0-9a-f]{8}\.tmp$")  # engines.data.store.atomic's own names
+KEPT = "what was measured is kept"
+
+
+def behind(error: BaseException | None) -> OSError | None:
+    """The fault of the machine that this exception is, or was raised for; None where there is none."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, OSError) and error.errno in OURS and not isinstance(error, Unfit):
+            return error
+        if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+            return OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def told(text: str) -> OSError | None:
+    """The fault that a library or a checker speaks of in this text."""
+    found = _WORDS.search(text)
+    return OSError(_SAID[found[0]], found[0]) if found else None
+
+
+def unanswered(error: OSError, root: Path) -> Measurement:
+    """What a probe that met the fault is answered with; facts: ``errno``. ``root``: of the session, named where the error names
+    no path and no other disk that a worker writes to is full."""
+    if error.errno == errno.ENOSPC and not error.filename:
+        error = full(written(root)) or error
+    return Measurement(status="fault", message=sentence(error, root), facts={"errno": error.errno})
+
+
+def full(places: Iterable[Path], room: int = FULL) -> OSError | None:
+    """The first of the places whose disk has no more than ``room`` bytes free for us."""
+    for place in places:
+        with contextlib.suppress(OSError):
+            disk = os.statvfs(place)
+            if disk.f_blocks and disk.f_bavail * disk.f_frsize <= room:
+                return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
+    return None
+
+
+def written(root: Path) -> tuple[Path, ...]:
+    """The places that a worker writes to: the session's folder and that of temporary files."""
+    with contextlib.suppress(OSError):  # none can be found where all disks are full
+        return (root, Path(tempfile.gettempdir()))
+    return (root,)
+
+
+def no_memory() -> OSError:
+    """The fault that nothing is left for us."""
+    return OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+
+def named(error: OSError, place: object = "") -> str:
+    """The path that the error is about: of two, the one that was written to; the file itself where it is our temporary one."""
+    written_to = error.filename2 if error.errno in _WRITING else None
+    return _TEMPORARY.sub(r"\1", str(written_to or error.filename or place or ""))
+
+
+def sentence(error: OSError, place: object = "") -> str:
+    """What the system refused, to what, and what to do. ``place``: what to name where the error names no path."""
+    name = named(error, place)
+    at = f" of '{name}'" if name else ""
+    match error.errno:
+        case errno.ENOSPC:
+            return f"The disk{at} is full{_free(name)}. Make room there, or name another place, and try again; {KEPT}."
+        case errno.EDQUOT:
+            return f"The quota on the disk{at} is used up: it is full for you. Make room there, or name another place; {KEPT}."
+        case errno.EROFS:
+            return f"The file system{at} is read-only. Name another place."
+        case errno.EMFILE:
+            return (
+                f"No further file may be opened (a limit of the shell, see ulimit -n). Raise it and try again; {KEPT}."
+            )
+        case errno.ENFILE:
+            return (
+                f"The machine can open no further file (see fs.file-max). Close other programs and try again; {KEPT}."
+            )
+        case errno.ENOMEM:
+            return f"The machine has no memory left for narrowdown. Close other programs and try again; {KEPT}."
+        case errno.EAGAIN:
+            return (
+                f"No further process or thread may be started (see ulimit -u). Raise that limit and try again; {KEPT}."
+            )
+        case errno.ENOLCK:
+            return f"The file system{at} cannot lock files. Keep sessions on a local disk."
+        case errno.EIO | errno.ESTALE:
+            said = error.strerror or os.strerror(error.errno)
+            return f"The disk{at} cannot be read or written: {said}. See what the system says of it (dmesg); {KEPT}."
+        case errno.EFBIG:
+            return (
+                f"The file{at} may not grow any further (a limit of the shell, see ulimit -f). Raise it and try again."
+            )
+    return f"The system refused{at.replace(' of', '')}: {error.strerror or error}."
+
+
+def _free(name: str) -> str:
+    """``: 4 KiB of 600 KiB at '/mnt' are free``; what is full where there is room enough: the table of files."""
+    place = Path(name) if name else None
+    while place is not None and not place.exists() and place != place.parent:
+        place = place.parent
+    if place is None:
+        return ""
+    with contextlib.suppress(OSError):
+        disk = os.statvfs(place)
+        mount = place.absolute()
+        while not os.path.ismount(mount) and mount != mount.parent:
+            mount = mount.parent
+        if disk.f_files and not disk.f_favail:
+            return f": '{mount}' takes no further file, however small"
+        free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+        return f": {_size(free)} of {_size(size)} at '{mount}' are free"
+    return ""
+
+
+def _size(bytes_: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if bytes_ < 1024:
+            return f"{bytes_:.0f} {unit}"
+        bytes_ /= 1024
+    return f"{bytes_:.1f} GiB"
