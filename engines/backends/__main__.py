@@ -4,13 +4,13 @@ import json
 import os
 import sys
 
-from engines.backends import describe, survey
-from engines.options import DECLARED
+from engines import discovery
+from engines.backends.survey import describe, survey
 
 
 def main(names: list[str]) -> int:
     """Print the answer as the last line; what native libraries print meanwhile goes to stderr."""
-    if unknown := [name for name in names if name not in DECLARED]:
+    if unknown := [name for name in names if name not in discovery.engines()]:
         print(f"There is no engine '{unknown[0]}'.", file=sys.stderr)
         return 2
     answer = os.dup(1)

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import onnx
 
-from engines.options import Option
+from engines.declaration import Option
 
 __all__ = [
     "BuildRequest", "Built", "Capability", "Engine", "EngineFault", "EngineInfo", "EngineMissing", "Option",

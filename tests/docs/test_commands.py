@@ -23,7 +23,7 @@ from typing import get_args
 import pytest
 from packaging.requirements import Requirement
 
-from engines import options
+from engines import discovery, options
 from engines.spec import parse as parse_spec
 from wizard.cli.arguments import parse
 from wizard.runner.progress import Snapshot
@@ -160,7 +160,7 @@ def test_whatever_else_is_only_named_is_no_program_of_ours() -> None:
 
 def test_every_engine_that_is_spelt_out_is_one() -> None:
     """``NAME:key=value,...`` between backticks or behind ``--engine`` in a block: every option and value is one."""
-    names = "|".join(options.DECLARED)
+    names = "|".join(discovery.ours())
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for spec in re.findall(rf"(?:`|--(?:engine|reference) )((?:{names}):[\w=+,.:/-]+)", text):

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import engines
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -22,11 +20,15 @@ def put(path: Path, before: str, text: str) -> None:
 def test_the_engine_on_the_page_keeps_the_contract(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
     declaration, module = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    copied = tmp_path / "engines"
-    shutil.copytree(Path(engines.__file__).parent, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    put(copied / "options.py", "DECLARED: Mapping", declaration)
-    put(copied / "options.py", "        _OPENVINO,\n", "        _EVALUATOR,\n")
-    (copied / "backends" / "evaluator.py").write_text(module, encoding="utf-8")
+    (point,) = re.findall(r'`(evaluator = "evaluator:DECLARATION")`', page)
+    package, known = tmp_path / "evaluator", tmp_path / "evaluator-1.0.dist-info"
+    package.mkdir()
+    (package / "__init__.py").write_text(declaration, encoding="utf-8")
+    (package / "engine.py").write_text(module, encoding="utf-8")
+    known.mkdir()
+    (known / "METADATA").write_text("Metadata-Version: 2.1\nName: evaluator\nVersion: 1.0\n", encoding="utf-8")
+    entry = f"[narrowdown.engines]\n{point}\n".replace('"', "")
+    (known / "entry_points.txt").write_text(entry, encoding="utf-8")
     suite = tmp_path / "suite"
     suite.mkdir()
     for name in ("conftest.py", "test_contract.py"):

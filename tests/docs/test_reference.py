@@ -18,12 +18,13 @@ import pytest
 
 import engines as engine_room
 import wizard
+from engines import discovery
 from engines.backends.base import EngineInfo
 from engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION
 from engines.compare.tolerance import ULPS
 from engines.compare.values import Values
 from engines.data.tactic_replay import Suspect
-from engines.options import DECLARED, Option
+from engines.declaration import Option
 from engines.steps.registry import STEPS
 from engines.workers.pool import Slot
 from wizard.cli import exits
@@ -122,7 +123,7 @@ def default(option: Option) -> str:
 
 def engines() -> str:
     parts = []
-    for declared in DECLARED.values():
+    for declared in discovery.ours().values():
         if declared.hidden or declared.refusal:
             continue
         rows = [(f"`{o.name}`", values(o), default(o), o.help) for o in declared.options]

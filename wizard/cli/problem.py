@@ -187,10 +187,11 @@ def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def engine_under_test(text: str) -> str:
-    """The spec of ``--engine``. ONNX Runtime under test means ONNX Runtime as it comes, with its optimizers, unless told."""
+    """The spec of ``--engine``, with what its declaration says of an engine under test unless told otherwise."""
     spec = parse(engine_spec(text, "--engine"))
-    if spec.name == "onnxruntime" and not spec.get("optimization"):
-        spec = spec.with_option("optimization", "all")
+    for option, value in options.declared_as(spec.name).under_test:
+        if not spec.get(option):
+            spec = spec.with_option(option, value)
     return str(spec)
 
 
@@ -198,11 +199,11 @@ def engine_spec(text: str, option: str) -> str:
     """The canonical spec. Raises Refusal: exit 2 for an unknown name, key or value, exit 4 where the engine is not installed."""
     try:
         spec = options.check(text)
+    except options.BrokenEngine as problem:
+        raise Refusal(MISSING, f"{option}: {problem}") from None
     except ValueError as problem:
         raise Refusal(BAD_USAGE, f"{option}: {problem}") from None
-    declared = options.DECLARED[spec.name]
-    if declared.refusal:
-        raise Refusal(MISSING, f"{option}: {declared.refusal}; 'narrowdown engines' lists what there is.")
+    declared = options.declared_as(spec.name)
     if declared.package and importlib.util.find_spec(declared.package) is None:
         raise Refusal(MISSING, f"{option}: {spec.name} is not installed here; {declared.install} brings it.")
     for name in spec_files(spec):
@@ -224,7 +225,7 @@ def engine_spec(text: str, option: str) -> str:
 
 def spec_files(spec: EngineSpec) -> list[str]:
     """Names of the options that the spec gives and that are files."""
-    return [o.name for o in options.DECLARED[spec.name].options if o.type == "file" and spec.get(o.name)]
+    return [o.name for o in options.declared_as(spec.name).options if o.type == "file" and spec.get(o.name)]
 
 
 def checker(command: str) -> str:

@@ -4,8 +4,8 @@ files; imports no engine."""
 import functools
 import importlib.util
 
-from engines import options
-from engines.options import Declaration
+from engines import discovery
+from engines.declaration import Declaration
 from wizard.flow.load import load, shipped
 from wizard.problem import Problem
 from wizard.tui.narrative import Entry
@@ -30,7 +30,7 @@ def here(declared: Declaration) -> bool:
 def engines(*, reference: bool = False) -> list[Entry]:
     """Every engine with the precisions that it declares; those that are not installed come last and say what brings them."""
     found, missing = [], []
-    for name, declared in options.DECLARED.items():
+    for name, declared in discovery.engines().items():
         if declared.hidden or declared.refusal:
             continue
         if not here(declared):

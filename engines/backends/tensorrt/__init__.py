@@ -1,100 +1,95 @@
-"""NVIDIA TensorRT and TensorRT-RTX: one engine in two libraries.
+"""NVIDIA TensorRT and TensorRT-RTX, one engine in two libraries: what is known of them without loading either.
 
-``library`` finds what the installed version can do, ``settings`` what is asked of it, ``network`` parses the model, ``configure``
-makes the builder's configuration, ``choices`` records and forces what the builder chooses, ``layers`` reads back what it built,
-``execution`` runs it.
+``make`` says whether it can be had here, ``library`` finds what the installed version can do, ``settings`` what is asked of it,
+``network`` parses the model, ``configure`` makes the builder's configuration, ``choices`` records and forces what the builder
+chooses, ``layers`` reads back what it built, ``execution`` runs it.
 """
 
-from typing import Any
+from engines.declaration import Declaration, Option
 
-from engines import options
-from engines.backends import machine
-from engines.backends.base import Capability, EngineInfo, EngineMissing
-from engines.backends.tensorrt import cuda, library
-from engines.backends.tensorrt.engine import Engine
-from engines.backends.tensorrt.settings import COMPUTED, STORED, Settings, strongly_typed
-from engines.spec import EngineSpec
+_SHARED = (
+    Option("workspace", "int", 0, "Most scratch memory of a layer, in MiB; 0: all of the GPU's memory.", least=0),
+    Option(
+        "optimization_level",
+        "int",
+        None,
+        "Builder optimization level; default: the version's own.",
+        least=0,
+        most=5,
+        plain="0",
+        twin="1",
+    ),
+    Option("plugins", "list", (), "Libraries of plugins, joined with +."),
+    Option(
+        "observe",
+        "str",
+        "outputs",
+        "How inner tensors are read: as outputs of the engine; debug: by a listener; unfused: so, layers fused as ever.",
+        ("outputs", "debug", "unfused"),
+    ),
+    Option(
+        "timing_cache",
+        "str",
+        "shared",
+        "Whether builds share what they timed; repeated builds never do.",
+        ("shared", "off"),
+    ),
+    Option("min_shapes", "list", (), "Smallest shapes of dynamic inputs, as x:1x3x64x64+y:1; default: as fed."),
+    Option("opt_shapes", "list", (), "Usual shapes, for which kernels are chosen; default: as fed."),
+    Option("max_shapes", "list", (), "Largest shapes; default: as fed."),
+)
 
-__all__ = ["make"]
-
-_INSTALL = "NVIDIA's driver and a GPU are needed"
-
-
-def make(spec: EngineSpec) -> Engine:
-    """The engine of a spec. Raises ``EngineMissing`` where the library or the GPU that it needs is not here, ``ValueError``
-    for a wrong spec or for an option that the installed version lacks, with the reason."""
-    chosen = options.values(spec)
-    gpu, why_no_gpu = cuda.device()
-    if gpu is None and spec.name == "tensorrt":
-        # TensorRT ends the whole process where its builder finds no GPU, so it is not even asked.
-        raise EngineMissing(
-            f"TensorRT is installed, but finds no GPU here ({why_no_gpu}). {_INSTALL}: its engines are built on the GPU. With "
-            "neither, tensorrt_rtx builds, which shows what is refused."
-        )
-    try:
-        found = library.load(spec.name)
-    except (ImportError, OSError) as error:
-        install = options.DECLARED[spec.name].install
-        said = " ".join(str(error).split()).rstrip(".")
-        raise EngineMissing(
-            f"{spec.name} is installed but does not load here: {said}. Its libraries are a package of their own, or lie where "
-            f"the loader does not look (LD_LIBRARY_PATH); install it again: {install}."
-        ) from error
-    settings = Settings.of(spec.name, chosen, found, gpu)
-    strong = strongly_typed(settings, found)
-    runnable = _runs(spec.name, gpu, why_no_gpu, settings)
-    low = settings.precision in ("fp16", "bf16", "int8", "fp8")
-    device = (
-        f"{gpu.name} (compute capability {gpu.capability})" if gpu else f"no GPU, building for {settings.capability}"
-    )
-    facts: dict[str, Any] = {**chosen, "capability": settings.capability}
-    info = EngineInfo(
-        name=spec.name,
-        spec=str(spec),
-        version=found.version,
-        device=device,
-        precision=COMPUTED[settings.precision],
-        storage=STORED[settings.precision] if strong or settings.precision in ("fp16", "bf16") else "float32",
-        fingerprint=machine.fingerprint(
-            spec.name, found.version, facts, device, driver=gpu.driver if gpu else "", strong=str(strong)
+DECLARATION = Declaration(
+    "tensorrt",
+    "NVIDIA TensorRT on a GPU.",
+    "engines.backends.tensorrt.make",
+    package="tensorrt",
+    install="pip install 'narrowdown[tensorrt]'",
+    needs="It needs an NVIDIA GPU and its driver; with neither, tensorrt_rtx builds, which shows what is refused.",
+    options=(
+        Option(
+            "precision", "str", "tf32",
+            "What layers may compute in. tf32: TensorRT's own default; int8, fp8: where the model's Q/DQ nodes say so; model: "
+            "exactly the model's types (strongly typed).",
+            ("tf32", "fp32", "fp16", "bf16", "int8", "fp8", "model"),
         ),
-        capabilities={
-            "build": Capability(True),
-            "run": runnable,
-            "mark": runnable if not runnable.present else Capability(True),
-            "keep": Capability(low, "" if low else _nothing_to_keep(settings)),
-            "optimizers": Capability(False, "TensorRT has no switches for its single fusions."),
-            "tactics": found.tactics,
-            "rebuild": Capability(True),
-            "threads": Capability(False, "TensorRT computes on the GPU."),
-            "strongly-typed": Capability(found.strong, "" if found.strong else found.lacks("strongly typed networks")),
-            "weakly-typed": Capability(found.weak, "" if found.weak else found.lacks("weakly typed precision flags")),
-            "layers": runnable,
-            "debug-tensors": found.debug_tensors if runnable.present else runnable,
-            "unfused-debug-tensors": found.unfused_tensors if runnable.present else runnable,
-            "editable-timing-cache": found.editable,
-        },
-        options=options.DECLARED[spec.name].options,
-        slots=1,
-        gpus=int(runnable.present),
-    )  # fmt: skip
-    return Engine(info, found, settings, strong, runnable)
-
-
-def _nothing_to_keep(settings: Settings) -> str:
-    return (
-        f"with precision={settings.precision} no layer computes below the model's own types; with precision=fp16 there is "
-        "something to keep."
-    )
-
-
-def _runs(name: str, gpu: "cuda.Device | None", why: str, settings: Settings) -> Capability:
-    if gpu is None:
-        return Capability(
-            False, f"there is no GPU here ({why}); engines can be built here, neither run nor looked into."
-        )
-    if name == "tensorrt_rtx" and not cuda.is_rtx(gpu):
-        return Capability(False, f"TensorRT-RTX runs on RTX GPUs only, and this is {gpu.name}; use --engine tensorrt.")
-    if settings.capability not in ("current", f"sm{gpu.capability.replace('.', '')}"):
-        return Capability(False, f"the engine is built for {settings.capability}, and this GPU is {gpu.capability}.")
-    return Capability(True)
+        Option(
+            "typing", "str", "auto",
+            "weak: precision is a flag and TensorRT chooses for each layer; strong: the model is converted, casts and all. "
+            "auto: weak where the installed version has it.",
+            ("auto", "weak", "strong"),
+        ),
+        Option(
+            "constraints", "str", "obey", "Whether layers kept in FP32 must be, in weakly typed builds.",
+            ("obey", "prefer", "none"),
+        ),
+        Option("tactic_sources", "list", (), "Where kernels come from, joined with +, such as CUBLAS+CUDNN; default: its own."),
+        Option(
+            "tactics", "str", "auto",
+            "How choices of kernels are recorded and forced. auto: the algorithm selector, where the version has it.",
+            ("auto", "selector", "cache"),
+        ),
+        Option("calibration", "file", "", "int8: a calibration cache of TensorRT's, for models without Q/DQ nodes."),
+        *_SHARED,
+    ),
+)  # fmt: skip
+RTX = Declaration(
+    "tensorrt_rtx",
+    "NVIDIA TensorRT-RTX: builds on any machine, runs on RTX GPUs.",
+    "engines.backends.tensorrt.make",
+    package="tensorrt_rtx",
+    install="pip install 'narrowdown[rtx]'",
+    needs="It builds on any machine, and runs on RTX GPUs.",
+    options=(
+        Option(
+            "precision", "str", "model", "model: exactly the model's types; fp16 and bf16: the model is converted first.",
+            ("model", "fp32", "tf32", "fp16", "bf16"),
+        ),
+        Option(
+            "compute_capability", "str", "current", "What to build for; current with no GPU: sm89 (Ada).",
+            ("current", "sm75", "sm80", "sm86", "sm89", "sm120", "sm121"),
+        ),
+        *_SHARED,
+    ),
+)  # fmt: skip
+BY_NAME = {declared.name: declared for declared in (DECLARATION, RTX)}

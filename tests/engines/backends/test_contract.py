@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from engines import options
 from engines.backends import importable, make
 from engines.backends.base import BuildRequest, Engine, EngineFault, EngineInfo
-from engines.options import DECLARED
 
 node = helper.make_node
 FLOAT, INT64, BOOL, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING
@@ -40,7 +40,7 @@ STATUSES = {"build-failed", "invalid-model", "unsupported", "out-of-memory", "re
 @pytest.fixture(scope="module", params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Engine:
     name = request.param.partition(":")[0]
-    if not importable(DECLARED[name].package):
+    if not importable(options.declared_as(name).package):
         pytest.skip(f"{name} is not installed")
     return make(request.param)
 
@@ -84,7 +84,9 @@ def test_the_info_is_complete_and_plain(engine: Engine) -> None:
 
 def test_the_fingerprint_is_stable_and_follows_the_options(engine: Engine) -> None:
     assert make(engine.info.spec).info.fingerprint == engine.info.fingerprint
-    others = {s: make(s).info.fingerprint for s in ENGINES if importable(DECLARED[s.partition(":")[0]].package)}
+    others = {
+        s: make(s).info.fingerprint for s in ENGINES if importable(options.declared_as(s.partition(":")[0]).package)
+    }
     assert len(set(others.values())) == len(others)
 
 
@@ -92,7 +94,7 @@ def test_a_default_written_out_changes_no_fingerprint(engine: Engine) -> None:
     from engines.spec import parse
 
     spec = parse(engine.info.spec)
-    for option in DECLARED[spec.name].options:
+    for option in options.declared_as(spec.name).options:
         if option.type in ("int", "str") and not spec.get(option.name):
             assert make(spec.with_option(option.name, str(option.default))).info.fingerprint == engine.info.fingerprint
 

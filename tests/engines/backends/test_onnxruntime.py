@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from engines.backends import make
 from engines.backends.base import BuildRequest, EngineFault, EngineMissing
-from engines.backends.onnxruntime import pack, unpack
+from engines.backends.onnxruntime.engine import pack, unpack
 from engines.graph import external
 
 node = helper.make_node

@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 import pytest
 
-from engines import optimizers
+from engines.backends.onnxruntime import optimizers
 
 # Runs at one level per line of stdin, with the names that it holds switched off; prints what ONNX Runtime logs about itself.
 LISTENER = """

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from engines import options
 from engines.backends import make
+from engines.backends.onnxruntime import DECLARATION
 from engines.compare.criterion import Signature
 from engines.probe import Measurement
 from engines.search.switches import switches
@@ -17,7 +18,7 @@ from engines.spec import parse
 NAMES = ("DivMulFusion", "GeluFusionL1", "Pad_Fusion")
 ENGINE = "onnxruntime:execution=parallel,optimization=all,threads=4"
 DECLARED = [
-    {"name": o.name, "default": o.default, "plain": o.plain} for o in options.DECLARED["onnxruntime"].options
+    {"name": o.name, "default": o.default, "plain": o.plain} for o in DECLARATION.options
 ]  # fmt: skip
 INFO = {"optimizers": NAMES, "options": DECLARED, "capabilities": {"optimizers": {"present": True, "reason": ""}}}
 CAN = switches(ENGINE, INFO)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from engines import discovery
 from engines.asking import Note, StepContext
 from engines.findings import Findings
 from engines.graph import ranges
-from engines.options import DECLARED
 from engines.probe import Measure, Measurement
 from engines.search.twin import CHEAPER, DEAR, find_twin, twins
 
@@ -132,10 +132,10 @@ def test_a_twin_is_one_that_was_seen_to_fail_alike_and_to_be_faster(
 
 
 def test_which_option_may_make_a_twin_is_the_declaration_s_to_say() -> None:
-    options = msgspec.to_builtins(DECLARED["tensorrt"].options)
+    options = msgspec.to_builtins(discovery.ours()["tensorrt"].options)
     level = "tensorrt:optimization_level={},precision=fp16"
     assert twins("tensorrt:precision=fp16", {"options": options}) == (level.format(1),)
     assert twins(level.format(5), {"options": options}) == (level.format(1),)
     assert twins(level.format(1), {"options": options}) == ()
     assert twins(level.format(0), {"options": options}) == ()
-    assert twins("onnxruntime", {"options": msgspec.to_builtins(DECLARED["onnxruntime"].options)}) == ()
+    assert twins("onnxruntime", {"options": msgspec.to_builtins(discovery.ours()["onnxruntime"].options)}) == ()

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.backends import emulate
+from engines.backends.emulate import engine as emulate
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import judge
 from engines.data import captures, magika_inputs

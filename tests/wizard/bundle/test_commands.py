@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engines import options
+from engines import discovery, options
 from engines.compare import metrics
 from engines.compare.criterion import Criterion
 from engines.compare.judge import over
@@ -173,7 +173,7 @@ def test_names_that_trtexec_cannot_be_told_are_left_out(name: str) -> None:
 
 
 def test_every_engine_has_commands() -> None:
-    for name, declared in options.DECLARED.items():
+    for name, declared in discovery.ours().items():
         if declared.package:
             assert lines(name)[1] == "python check.py"
             assert parse(name).name == name

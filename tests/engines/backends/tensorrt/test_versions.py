@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from engines import backends, options
-from engines.backends import tensorrt
 from engines.backends.base import EngineMissing
+from engines.backends.tensorrt import make as tensorrt
 from engines.backends.tensorrt.cuda import Device
 from engines.backends.tensorrt.library import Library
 from engines.backends.tensorrt.settings import Settings, strongly_typed

@@ -16,10 +16,11 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from engines import optimizers, options
+from engines import options
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing
 from engines.backends.marks import with_outputs
+from engines.backends.onnxruntime import DECLARATION, optimizers
 from engines.graph import external, schema, versions
 from engines.spec import EngineSpec
 
@@ -191,8 +192,7 @@ def make(spec: EngineSpec) -> Engine:
             "threads": Capability(True),
         },
         options=tuple(
-            msgspec.structs.replace(o, default=prepacking) if o.name == "prepacking" else o
-            for o in options.DECLARED[spec.name].options
+            msgspec.structs.replace(o, default=prepacking) if o.name == "prepacking" else o for o in DECLARATION.options
         ),
         optimizers=optimizers.of_level(settings.optimization),
         slots=machine.slots(settings.threads),

@@ -20,8 +20,9 @@ import onnxruntime as ort
 from engines import options
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
+from engines.backends.fake import DECLARATION
 from engines.backends.marks import with_outputs
-from engines.backends.onnxruntime import Session, Settings
+from engines.backends.onnxruntime.engine import Session, Settings
 from engines.data.tactic_replay import canonical
 from engines.graph import names, schema
 from engines.spec import EngineSpec
@@ -159,7 +160,7 @@ def make(spec: EngineSpec) -> Engine:
             "rebuild": Capability(rebuild, "" if rebuild else "this fake engine builds the same each time."),
             "threads": absent,
         },
-        options=options.DECLARED[spec.name].options,
+        options=DECLARATION.options,
         slots=machine.slots(1),
         gpus=fault.gpus,
     )

@@ -17,6 +17,7 @@ from engines import options
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing
 from engines.backends.marks import with_outputs
+from engines.backends.openvino import DECLARATION
 from engines.graph import external
 from engines.graph.problem import ModelProblem
 from engines.graph.typed import to_precision
@@ -168,7 +169,7 @@ def make(spec: EngineSpec) -> Engine:
             "rebuild": Capability(False, "OpenVINO compiles the same model in the same way."),
             "threads": Capability(device == "CPU", "" if device == "CPU" else "only the CPU device has threads."),
         },
-        options=options.DECLARED[spec.name].options,
+        options=DECLARATION.options,
         slots=machine.slots(chosen["threads"]),
         gpus=int(device.startswith("GPU")),
         copies=1.0,

@@ -66,3 +66,9 @@ def check(names: tuple[str, ...]) -> None:
                 f"ONNX Runtime {VERIFIED} has no optimizer '{name}' and would ignore the name without a word."
                 f"{suggestion(name, KNOWN)}"
             )
+
+
+def canonical(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names sorted: their order means nothing. Raises ``ValueError`` as ``check`` does."""
+    check(names)
+    return tuple(sorted(names))

@@ -9,8 +9,9 @@ import onnxruntime as ort
 from engines import options
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
+from engines.backends.emulate import DECLARATION
 from engines.backends.marks import with_outputs
-from engines.backends.onnxruntime import Session, Settings
+from engines.backends.onnxruntime.engine import Session, Settings
 from engines.graph import schema
 from engines.graph.emulate import emulate
 from engines.graph.problem import ModelProblem
@@ -88,7 +89,7 @@ def make(spec: EngineSpec) -> Engine:
             "latency": Capability(False, "how long it takes to compute this way says nothing about a real engine."),
             "threads": Capability(False, "the emulation runs on one thread, so that its numbers never vary."),
         },
-        options=options.DECLARED[spec.name].options,
+        options=DECLARATION.options,
         slots=machine.slots(1),
         copies=0.25,
     )

@@ -15,6 +15,7 @@ from engines import options
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
 from engines.backends.marks import with_outputs
+from engines.backends.reference import DECLARATION
 from engines.graph import external, names
 from engines.graph.problem import ModelProblem
 from engines.graph.typed import to_float64, to_precision
@@ -132,7 +133,7 @@ def make(spec: EngineSpec) -> Engine:
             "latency": Capability(False, "how long it takes to compute this way says nothing about a real engine."),
             "threads": Capability(False, "the evaluator's threads are numpy's own."),
         },
-        options=options.DECLARED[spec.name].options,
+        options=DECLARATION.options,
         slots=machine.slots(1),
     )  # fmt: skip
     return Engine(info)

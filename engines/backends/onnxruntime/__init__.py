@@ -1,0 +1,37 @@
+"""ONNX Runtime: what is known of it without loading it."""
+
+from engines.backends.onnxruntime import optimizers
+from engines.declaration import QUANTIZATION, Declaration, Option
+
+DECLARATION = Declaration(
+    "onnxruntime",
+    "ONNX Runtime: the reference in FP32 with its optimizers off, or an engine under test.",
+    "engines.backends.onnxruntime.engine",
+    package="onnxruntime",
+    install="pip install onnxruntime",
+    options=(
+        Option("optimization", "str", "disabled", "Graph optimization level.", optimizers.LEVELS),
+        Option("disabled_optimizers", "list", (), "Optimizers to switch off, joined with +."),
+        Option("threads", "int", 1, "Threads inside one operator; 0: one a core.", least=0, most=1024, plain="1"),
+        Option("inter_threads", "int", 1, "Operators at once, with execution=parallel; 0: one a core.", least=0, most=1024),
+        Option(
+            "execution", "str", "sequential", "Whether independent operators run at once.", ("sequential", "parallel"),
+            plain="sequential",
+        ),
+        Option(
+            "provider", "str", "cpu", "Execution provider; what it does not take falls back to the CPU.",
+            ("cpu", "cuda", "tensorrt", "openvino", "dnnl", "coreml", "directml", "rocm", "migraphx", "xnnpack", "qnn"),
+            plain="cpu",
+        ),
+        Option(
+            "prepacking", "bool", None,
+            "Repack weights for speed: copies them, changes last digits. Default: off with optimization=disabled, else on.",
+            plain="false",
+        ),
+        Option("deterministic", "bool", False, "Ask for deterministic kernels where there is a choice."),
+        Option("custom_ops", "list", (), "Libraries of custom operators, joined with +."),
+        *QUANTIZATION,
+    ),
+    under_test=(("optimization", "all"),),  # as it comes, with its optimizers: what people run
+    lists={"disabled_optimizers": optimizers.canonical},
+)  # fmt: skip

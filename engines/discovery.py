@@ -1,0 +1,152 @@
+"""Finds the engines: ours, and those of other packages, each by the entry point that names its declaration.
+
+The entry points of ours stand here too, as ``pyproject.toml`` has them (a test holds the two equal): a checkout that is merely on
+``PYTHONPATH`` has no entry points, and a spec that names one of ours is checked without a look at what is installed. That look
+is made once a process, when another name is given or a list is asked for.
+"""
+
+import contextlib
+import functools
+import importlib
+import io
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import get_args
+
+import msgspec
+
+from engines.declaration import Declaration, Option
+
+GROUP = "narrowdown.engines"
+OURS: Mapping[str, str] = {
+    "onnxruntime": "engines.backends.onnxruntime:DECLARATION",
+    "reference": "engines.backends.reference:DECLARATION",
+    "emulate": "engines.backends.emulate:DECLARATION",
+    "openvino": "engines.backends.openvino:DECLARATION",
+    "tensorrt": "engines.backends.tensorrt:DECLARATION",
+    "tensorrt_rtx": "engines.backends.tensorrt:RTX",
+    "command": "engines.checker:DECLARATION",
+    "fake": "engines.backends.fake:DECLARATION",
+}
+_TEXTS = ("name", "summary", "module", "package", "install", "needs", "refusal")
+
+
+class Plugin(msgspec.Struct, frozen=True):
+    """An engine of another package. ``source``: that package and its version. Exactly one of ``declared`` and ``broken``, a
+    sentence on why it cannot be used, is there."""
+
+    name: str
+    source: str
+    declared: Declaration | None = None
+    broken: str = ""
+
+
+def find(name: str) -> Declaration | None:
+    """The declaration of an engine; None where there is none of that name that can be used."""
+    if name in OURS:
+        return _ours(name)
+    return next((plugin.declared for plugin in plugins() if plugin.name == name and plugin.declared), None)
+
+
+def ours() -> Mapping[str, Declaration]:
+    """Every engine of Narrowdown's own, by name."""
+    return {name: _ours(name) for name in OURS}
+
+
+def engines() -> Mapping[str, Declaration]:
+    """Every engine that can be used, by name: ours, then those of other packages."""
+    return {**ours(), **{p.name: p.declared for p in plugins() if p.declared}}
+
+
+@functools.cache
+def plugins() -> tuple[Plugin, ...]:
+    """The engines of other packages, sorted by name, broken ones too. Never raises ``Exception``."""
+    return _chosen(entry_points(group=GROUP))
+
+
+@functools.cache
+def _ours(name: str) -> Declaration:
+    module, _, attribute = OURS[name].partition(":")
+    declared: Declaration = getattr(importlib.import_module(module), attribute)
+    return declared
+
+
+def _chosen(points: Iterable[EntryPoint]) -> tuple[Plugin, ...]:
+    """A plug-in for each entry point that is not ours. An installation that is found twice counts once; of two packages that
+    bring the same name the first by name has it."""
+    found: list[Plugin] = []
+    owners = dict.fromkeys(OURS, "Narrowdown")
+    for point in sorted(set(points), key=lambda p: (p.name, _source(p), p.value)):
+        source = _source(point)
+        if OURS.get(point.name) == point.value or (point.name, source) in {(p.name, p.source) for p in found}:
+            continue
+        if owner := owners.get(point.name):
+            found.append(Plugin(point.name, source, broken=f"{owner} has an engine of that name already."))
+            continue
+        owners[point.name] = source
+        found.append(_loaded(point, source))
+    return tuple(found)
+
+
+def _source(point: EntryPoint) -> str:
+    """``drift-engine 0.1``."""
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "an unnamed package"
+
+
+def _loaded(point: EntryPoint, source: str) -> Plugin:
+    """Import a plug-in's declaration. What it prints goes nowhere: our own output may be read by a program."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            declared = point.load()
+            if fault := fault_of(declared, point.name):
+                return Plugin(point.name, source, broken=f"Its declaration {point.value} cannot be used: {fault}.")
+    except (Exception, SystemExit) as error:
+        said = " ".join(str(error).split())[:300]
+        why = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        return Plugin(point.name, source, broken=f"Its declaration {point.value} does not load ({why}).")
+    return Plugin(point.name, source, declared)
+
+
+def fault_of(declared: object, name: str) -> str:
+    """What is wrong with the declaration of an engine of this name, as the end of a sentence; "" where nothing is."""
+    if not isinstance(declared, Declaration):
+        return f"it is of the type {type(declared).__name__}, not an engines.declaration.Declaration"
+    if wrong := [field for field in _TEXTS if not isinstance(getattr(declared, field), str)]:
+        return f"its {wrong[0]} is not a text"
+    if declared.name != name:
+        return f"it is of '{declared.name}', and the entry point is named '{name}'"
+    if not _word(name):
+        return f"'{name}' is not a name; use letters, digits, - and _"
+    if missing := [field for field in ("summary", "module", "package", "install") if not getattr(declared, field)]:
+        return f"its {missing[0]} is empty"
+    options = declared.options if isinstance(declared.options, tuple) else (declared.options,)
+    for option in options:
+        if fault := _fault_of_option(option):
+            return fault
+    names = [option.name for option in options]
+    if twice := [option for option in names if names.count(option) > 1]:
+        return f"its option '{twice[0]}' is declared twice"
+    if strange := [key for key in (*dict(declared.under_test), *declared.lists) if key not in names]:
+        return f"it says something of '{strange[0]}', which is not among its options"
+    return ""
+
+
+def _fault_of_option(option: object) -> str:
+    if not isinstance(option, Option):
+        return f"its options hold a {type(option).__name__} where an engines.declaration.Option belongs"
+    if not isinstance(option.name, str) or not _word(option.name):
+        return f"{option.name!r} is not the name of an option; use letters, digits, - and _"
+    kinds = get_args(Option.__annotations__["type"])
+    if option.type not in kinds:
+        return f"its option '{option.name}' is of the type {option.type!r}, which is not one of {', '.join(kinds)}"
+    try:
+        msgspec.convert(msgspec.to_builtins(option), Option)
+    except (msgspec.ValidationError, TypeError) as error:
+        return f"its option '{option.name}' is not valid: {' '.join(str(error).split())}"
+    if option.choices and option.default not in (None, "", *option.choices):
+        return f"its option '{option.name}' has the default {option.default!r}, which is not one of its choices"
+    return ""
+
+
+def _word(text: str) -> bool:
+    return bool(text) and all(c.isalnum() or c in "_-" for c in text)
