@@ -2,7 +2,7 @@
 
 The rules are those of ``emulate``, written as types: tensors between two nodes of an island stay in their own type with no cast,
 casts stand at the island's borders only. An operator whose schema does not allow the target type at some input or output keeps
-its own type there. The main graph's inputs and outputs keep float32 for FP16 and BF16, and become double for FP64.
+its own type there. The main graph's inputs and outputs keep their types.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,18 +16,19 @@ from engines.graph.emulate import PRECISIONS, local_calls, note
 from engines.graph.problem import ModelProblem
 
 _DOUBLE = int(TensorProto.DOUBLE)
+_HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _CASTS = 13  # an opset whose Cast knows every type here
 
 
 class _Plan(NamedTuple):
-    """What a conversion does: ``sources`` element types become ``target``; with ``boundary`` also those of the main graph's
-    inputs and outputs. ``dtype`` is numpy's of ``target``; ``suffix`` names the second weights file."""
+    """What a conversion does: ``sources`` element types become ``target``. ``dtype`` is numpy's of ``target``; ``suffix`` names
+    the second weights file. ``rounds``: the model's own casts to a narrower type still round."""
 
     target: int
     dtype: np.dtype[Any]
     sources: frozenset[int]
     suffix: str
-    boundary: bool
+    rounds: bool
 
 
 def to_precision(model: ModelProto, weights_dir: str, precision: str, keep: Collection[int]) -> ModelProto:
@@ -40,7 +41,7 @@ def to_precision(model: ModelProto, weights_dir: str, precision: str, keep: Coll
     if precision not in PRECISIONS:
         raise ModelProblem(f"The precision '{precision}' is not one of fp16, bf16.")
     target, dtype = PRECISIONS[precision]
-    plan = _Plan(target, dtype, frozenset({int(TensorProto.FLOAT)}), f"typed-{precision}", boundary=False)
+    plan = _Plan(target, dtype, frozenset({int(TensorProto.FLOAT)}), f"typed-{precision}", rounds=False)
     version = schema.opsets(model).get("", 13)
     if precision == "bf16" and version < 13:
         raise ModelProblem(f"Typed BF16 needs opset 13 or newer; this model has opset {version}. Export it again.")
@@ -48,10 +49,15 @@ def to_precision(model: ModelProto, weights_dir: str, precision: str, keep: Coll
 
 
 def to_float64(model: ModelProto, weights_dir: str) -> ModelProto:
-    """A copy in which every float32, FP16 and BF16 tensor is a double: initializers, attributes, inputs, outputs, Cast targets. A
-    judge of the reference itself. Operators without doubles keep their own type, with casts. Raises ``ModelProblem``."""
+    """A copy that computes in double what the model computes in float32, FP16 and BF16: a judge of the reference itself, or the
+    reference.
+
+    Inputs and outputs of the graph, and so all that is read out of it, keep the model's own types: whoever is fed these values
+    next declares them so. A Cast that rounds (FP32 to FP16, INT64 to FP32) is part of what the model computes and stays as it is;
+    one that widens takes doubles. Operators without doubles keep their own type, with casts. Raises ``ModelProblem``.
+    """
     sources = frozenset({int(TensorProto.FLOAT), int(TensorProto.FLOAT16), int(TensorProto.BFLOAT16)})
-    return _convert(model, weights_dir, _Plan(_DOUBLE, np.dtype(np.float64), sources, "fp64", boundary=True), ())
+    return _convert(model, weights_dir, _Plan(_DOUBLE, np.dtype(np.float64), sources, "fp64", rounds=True), ())
 
 
 def _convert(model: ModelProto, weights_dir: str, plan: _Plan, keep: Collection[int]) -> ModelProto:
@@ -149,7 +155,7 @@ class _Scope:
     def convert(self, kept: frozenset[int], fed: Collection[str], outputs: Sequence[str]) -> None:
         """Convert the graph in place. ``fed``, ``outputs``: its inputs and outputs; in bodies these are of the target type."""
         self._new_weights: list[TensorProto] = []
-        inner = self.parent is not None or self.plan.boundary
+        inner = self.parent is not None
         for info in self.graph.input:
             if inner and info.name in fed:
                 self._retype_info(info.type, info.name)
@@ -219,7 +225,7 @@ class _Scope:
         if nested:
             self._control(node, keep, nested)
             return
-        if keep:
+        if keep or self._rounds(node):
             low_in: Sequence[bool] = (False,) * len(node.input)
             low_out: Sequence[bool] = (False,) * len(node.output)
         else:
@@ -234,6 +240,13 @@ class _Scope:
         ):
             self._retype_attributes(node)
         self.nodes.append(node)
+
+    def _rounds(self, node: NodeProto) -> bool:
+        """Whether it is a cast of the model's own that loses digits, which the conversion must not give back."""
+        if not self.plan.rounds or node.op_type not in ("Cast", "CastLike") or schema.domain_of(node):
+            return False
+        given, made = (self.original(name) for name in (node.input[0], node.output[0]))
+        return made in self.plan.sources and not (given == made or (given in _HALVES and made == TensorProto.FLOAT))
 
     def _low(self, node: NodeProto) -> tuple[list[bool], list[bool]]:
         """Which inputs and outputs take the target type: where the schema allows it, to all that share a type variable."""

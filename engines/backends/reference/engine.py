@@ -27,7 +27,7 @@ _STORAGE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "f
 # Bytes of weights, in the type that is evaluated: beyond it the model is copied and read for minutes before a single value. In
 # float64, which is written first and then held in memory three times, half of it.
 _LARGEST = 2 << 30
-_CONVERSION = "1"  # changes when the conversion, or an operator below, changes what is computed
+_CONVERSION = "2"  # changes when the conversion, or an operator below, changes what is computed
 
 
 class GlobalMaxPool(OpRun):  # type: ignore[misc]
