@@ -131,6 +131,9 @@ def one(trt: Any, logger: Any, builder: Any, build: dict[str, Any]) -> dict[str,
         config.set_flag(trt.BuilderFlag.DISABLE_TIMING_CACHE)
     if precision == "weak-fp16":
         config.set_flag(trt.BuilderFlag.FP16)
+    selector = _selector(trt) if build.get("selector") else None
+    if selector is not None:
+        config.algorithm_selector = selector
     if "level" in build:
         config.builder_optimization_level = build["level"]
     if build.get("keep") and not strong:
@@ -269,6 +272,22 @@ def one(trt: Any, logger: Any, builder: Any, build: dict[str, Any]) -> dict[str,
     return said
 
 
+def _selector(trt: Any) -> Any:
+    """A selector that leaves every choice to TensorRT, as ``step repeat`` records choices."""
+
+    class Selector(trt.IAlgorithmSelector):
+        def __init__(self) -> None:
+            trt.IAlgorithmSelector.__init__(self)
+
+        def select_algorithms(self, _context: Any, choices: list[Any]) -> list[int]:
+            return list(range(len(choices)))
+
+        def report_algorithms(self, contexts: list[Any], choices: list[Any]) -> None:
+            """Nothing is kept."""
+
+    return Selector()
+
+
 # -- all conditions
 
 
@@ -280,6 +299,7 @@ def jobs(folder: Path) -> list[dict[str, Any]]:
     cached = {**weak, "cache": True}
     found: list[dict[str, Any]] = [
         {"name": "with a timing cache, then without", "builds": [cached, weak, cached, weak]},
+        {"name": "with the selector", "builds": [weak, {**weak, "selector": True}, weak, {**weak, "selector": True}]},
         {"name": "level 1 alone", "builds": [level] * 6},
         {"name": "eager modules", "builds": [weak, weak], "environment": "eager"},
         {"name": "strong", "builds": [strong] * 3},
