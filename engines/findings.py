@@ -32,9 +32,7 @@ class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
     """One named cause with its minimal case. ``dir`` below the session folder holds its bundle once confirmed."""
 
     case: Case
-    # overflow | epsilon-underflow | cancellation | mask-constant | accumulation | optimizer | option | rounding |
-    # index-overflow | integer-narrowing | quantization | reference | nondeterminism | fusion | kernel | build-failure | unknown
-    cause: str
+    cause: str  # a name of ``engines.causes``
     evidence: str = ""  # one sentence with the numbers that show it
     patches: str = ""  # tensor ids that cut this culprit off when fed with reference values
     keep: str = ""  # node ids from the case to those patches: where a precision workaround starts

@@ -6,7 +6,10 @@ import msgspec
 
 from engines.probe import HUGE
 
-Metric = Literal["rel_l2", "rel_max", "max_abs", "max_rel", "cosine", "sqnr_db", "ulp", "mismatched", "elementwise"]
+Metric = Literal[
+    "rel_l2", "rel_max", "max_abs", "max_rel", "cosine", "sqnr_db", "ulp", "mismatched",
+    "elementwise",
+]  # fmt: skip
 METRICS: tuple[str, ...] = Metric.__args__  # type: ignore[attr-defined]
 
 # Relative L2 that a precision may cost before it counts as wrong, by the precision the engine computes in.

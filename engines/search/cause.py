@@ -40,7 +40,8 @@ STEP = 0.25  # of the whole error: where it grows with depth, no node adds more
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """``beyond``: the node whose true values the storage type cannot hold, by its name; empty for any other cause."""
+    """``name``: one of ``engines.causes``. ``beyond``: the node whose true values the storage type cannot hold, by its name;
+    empty for any other cause."""
 
     name: str
     evidence: str

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from engines import causes
 from engines.asking import StepContext
 from engines.graph import ranges
 from engines.graph.quantized import layers
@@ -46,7 +47,6 @@ FEW = 4  # and of all of them, in FP32, where rounding is far below what is allo
 # delta debugging leaves each out once or twice; else the set is grown first, and more samples join.
 FITTING, GROWING = 2, 12
 ANYWHERE = 3  # and for each node of the model, where many others share the blame with the culprits
-FITS = frozenset({"overflow", "epsilon-underflow", "mask-constant"})
 ROUNDING = {"fp16": 2**-11, "tf32": 2**-11, "bf16": 2**-8, "fp32": 2**-24}  # largest relative error of one rounding
 
 
@@ -222,7 +222,7 @@ def _kept(ctx: StepContext, size: Size, budget: int) -> Plan:
     findings = ctx.findings
     culprits = findings.culprits
     seeds = {n for c in culprits for n in ranges.decode(c.keep or c.case.node_ids)}
-    each = FITTING if all(c.cause in FITS for c in culprits) else GROWING
+    each = FITTING if all(causes.unfit(c.cause) for c in culprits) else GROWING
     wanted = 6 + (each * len(seeds) if seeds else size.nodes)
     if seeds and (findings.spread or _strict(ctx)):
         wanted = ANYWHERE * size.nodes

@@ -14,26 +14,6 @@ from wizard.report.words import count, listing, switch
 from wizard.session.folder import spoken
 from wizard.tui.scene import Scene, commands
 
-# Each cause in plain words.
-CAUSES: Mapping[str, str] = {
-    "optimizer": "an optimizer of the engine changes the answer",
-    "option": "an option of the engine changes the answer",
-    "kernel": "the engine computes this part wrongly",
-    "nondeterminism": "the same input gives another result from run to run",
-    "quantization": "small integers are too coarse for these values",
-    "fusion": "it is wrong only where the engine joins these nodes into one",
-    "mask-constant": "a huge constant of a mask does not fit into this precision",
-    "overflow": "values grow past the largest number of this precision",
-    "epsilon-underflow": "a tiny constant that guards a division becomes 0",
-    "accumulation": "many small rounding errors add up",
-    "rounding": "a rounded value tips a decision or an index",
-    "cancellation": "nearly equal values are subtracted, and what rounding did to them is left",
-    "integer-narrowing": "integers are larger than the type that the engine computes in can hold",
-    "unknown": "none of the causes that are known fits the numbers",
-}
-# The cards that explain a cause whose name is no card's.
-CARDS: Mapping[str, str] = {"epsilon-underflow": "epsilon", "option": "optimizer", "mask-constant": "overflow"}
-
 # What the files of a case are for; those that are not here are counted.
 FILES: Mapping[str, str] = {
     "check.py": "shows the fault again: it ends with 1 while the fault lasts, with 0 once it is gone",

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from engines import causes
 from wizard.flow import terms
 from wizard.report.probe import WORDS
 from wizard.report.words import count, duration
 from wizard.session.state import Visit
 from wizard.tui.board import Row
-from wizard.tui.ending import CARDS
 from wizard.tui.flowmap import title
 from wizard.tui.scene import Scene, answer_text, chosen_freely, offered
 
@@ -131,8 +131,8 @@ def words(scene: Scene) -> tuple[list[Entry], int]:
     others."""
     folder = str(scene.folder)
     node = scene.at or (scene.flow.nodes.get(scene.state.route[-1].node) if scene.state.route else None)
-    causes = [CARDS.get(c.cause, c.cause) for c in scene.state.findings.culprits] if scene.state.end else []
-    here = [name for name in dict.fromkeys(causes) if terms.card(name, folder)]
+    named = [causes.card(c.cause) for c in scene.state.findings.culprits] if scene.state.end else []
+    here = [name for name in dict.fromkeys(named) if name and terms.card(name, folder)]
     here += [name for name in (node.terms if node else ()) if name not in here]
     names = [*here, *(name for name in terms.known(folder) if name not in here)]
     return [_word(name, folder) for name in names], len(here)

@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+import flows
+from engines.causes import KINDS
+from engines.search import cause
+
 Open = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
 
@@ -62,6 +66,23 @@ def test_a_bad_tensor_that_reaches_no_output_is_called_harmless(
     assert done.outcome.first_nonfinite == harmless.removeprefix("/"), "it is the first that looks bad"
     assert (rows[harmless]["harmless"], rows[harmless]["effect"]) == (True, None)
     assert harmless not in [suspect.name for suspect in done.findings.suspects]
+
+
+def test_the_document_says_of_each_cause_what_the_catalogue_says() -> None:
+    rows = "".join(f"| {kind.name} | {kind.plain} | {kind.measured} |\n" for kind in KINDS)
+    assert f"|---|---|---|\n{rows}\n" in (ROOT / "docs" / "causes.md").read_text()
+
+
+def test_no_rule_names_what_is_not_in_the_catalogue() -> None:
+    source = Path(cause.__file__).read_text(encoding="utf-8")
+    named = set(re.findall(r"""Cause\(\s*"([a-z-]+)\"""", source))
+    assert len(named) > 10
+    assert named == {kind.name for kind in KINDS}
+
+
+def test_the_term_of_a_cause_has_a_card() -> None:
+    cards = {file.stem for file in Path(str(flows.__path__[0]), "terms").iterdir()}
+    assert {kind.card for kind in KINDS if kind.card} <= cards
 
 
 def test_the_document_holds_the_table() -> None:

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
+from engines import causes
 from engines.findings import Case, Culprit, Findings, Workaround
 from engines.graph import ranges
 from wizard.flow.model import Flow
 from wizard.report.alike import groups, kind, others
 from wizard.report.words import count, duration, listing, margin, number
 from wizard.session.state import Visit
-from wizard.tui.ending import CAUSES, Todo, remedy
+from wizard.tui.ending import Todo, remedy
 from wizard.tui.flowmap import title
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide, fit, literal
@@ -83,7 +84,7 @@ def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> l
         (f"{len(case.nodes)} nodes" if len(case.nodes) != 1 else "1 node", ops or "?"),
         ("named", named(case, width, glyphs)),
         ("fails", f"{looks}its own error {number(case.own)} ({metric}){effect}"),
-        ("cause", ": ".join(filter(None, (culprit.cause.replace("-", " "), CAUSES.get(culprit.cause, ""))))),
+        ("cause", ": ".join(filter(None, (culprit.cause.replace("-", " "), causes.plain(culprit.cause))))),
         *([("shown by", culprit.evidence)] if culprit.evidence else []),
     ]
     if case.good is not None:

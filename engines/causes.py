@@ -1,0 +1,101 @@
+"""The causes that can be named: the word, what it means, and what must have been measured before it is said.
+
+One entry a cause; its rule is a function in ``engines.search.cause``. Screens, plans and docs/causes.md read them here.
+"""
+
+import msgspec
+
+
+class CauseKind(msgspec.Struct, frozen=True):
+    """``plain``: what goes wrong, as the end of a sentence. ``measured``: what must have been seen. ``card``: the term (a file of
+    ``flows/terms``) that explains it. ``unfit``: the right values do not fit into the engine's storage type, so they cannot be
+    fed to it as a patch either."""
+
+    name: str
+    plain: str
+    measured: str
+    card: str = ""
+    unfit: bool = False
+
+
+KINDS: tuple[CauseKind, ...] = (
+    CauseKind(
+        "optimizer", "an optimizer of the engine changes the answer",
+        "with it off, the model passes; with nothing but it on, it fails", "optimizer",
+    ),
+    CauseKind(
+        "option", "an option of the engine changes the answer",
+        "at its plain value, the model passes; with nothing else of the engine's own, it fails", "optimizer",
+    ),
+    CauseKind(
+        "nondeterminism", "the same input gives another result from run to run", "runs of one build differ", "nondeterminism"
+    ),
+    CauseKind(
+        "quantization", "small integers are too coarse for these values",
+        "codes are right, and what they are worth is not: the SQNR of the pair", "quantization",
+    ),
+    CauseKind(
+        "fusion", "it is wrong only where the engine joins these nodes into one",
+        "with its inner tensors watched, the case is right", "fusion",
+    ),
+    CauseKind(
+        "mask-constant", "a huge constant of a mask does not fit into this precision",
+        "infinite where the reference holds 1e8 or more, past the end of the storage type", "overflow", unfit=True,
+    ),
+    CauseKind(
+        "overflow", "values grow past the largest number of this precision",
+        "infinite or NaN where the reference lies past the end of the storage type", "overflow", unfit=True,
+    ),
+    CauseKind(
+        "epsilon-underflow", "a tiny constant that guards a division becomes 0",
+        "0 where the reference is not, below the smallest number of the storage type, and nothing else wrong or a division by it",
+        "epsilon", unfit=True,
+    ),
+    CauseKind(
+        "accumulation", "many small rounding errors add up",
+        "the error grows over the whole case, and no node adds a quarter of it; or one sum is wrong where FP32 sums are right, "
+        "by half at most, or by more where it has so many terms that it stops growing",
+    ),
+    CauseKind(
+        "rounding", "a rounded value tips a decision or an index",
+        "a jump (TopK, ArgMax, NMS, a cast to integers) at least ten times larger than the difference that it reads; or a node "
+        "right when fed exactly and wrong when fed as stored, which takes no difference",
+    ),
+    CauseKind(
+        "cancellation", "nearly equal values are subtracted, and what rounding did to them is left",
+        "a difference at least 20 times smaller than its operands, wrong by more than they are; or a part with a difference that "
+        "is right only when fed exactly", "cancellation",
+    ),
+    CauseKind(
+        "integer-narrowing", "integers are larger than the type that the engine computes in can hold",
+        "other integers from equal inputs, where 64-bit values pass 2,147,483,647, or where values past 16,777,216 are off as "
+        "their rounding to float32 would be",
+    ),
+    CauseKind(
+        "kernel", "the engine computes this part wrongly",
+        "a tactic that, forced, makes good builds fail; or other integers from equal inputs; a wrong shape; or ten times worse "
+        "than a faultless engine of that precision (FP16 and BF16: the emulation; FP32: the reference's distance from float64)",
+    ),
+    CauseKind("build-failure", "the engine does not take this part", "it does not parse or build; its own words are shown"),
+    CauseKind(
+        "unknown", "none of the causes that are known fits the numbers", "none of these; where values begin to differ is said"
+    ),
+)  # fmt: skip
+
+_BY_NAME = {kind.name: kind for kind in KINDS}
+_OTHER = CauseKind("", "", "")  # a name that another version gave
+
+
+def plain(name: str) -> str:
+    """What goes wrong, in plain words; "" for a name that is not known."""
+    return _BY_NAME.get(name, _OTHER).plain
+
+
+def card(name: str) -> str:
+    """The term that explains it; "" where there is none."""
+    return _BY_NAME.get(name, _OTHER).card
+
+
+def unfit(name: str) -> bool:
+    """Whether the right values do not fit into the engine's storage type."""
+    return _BY_NAME.get(name, _OTHER).unfit

@@ -1,0 +1,96 @@
+"""The pages that tell how something is added, performed as they are written, in a copy of the project."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import engines
+import flows
+import wizard
+
+ROOT = Path(__file__).parents[2]
+INSERTED = re.compile(
+    r"^In `(?P<file>[^`]+)`, (?P<where>above|below) `(?P<line>[^`]+)`:\n\n```python\n(?P<text>.*?)```$", re.M | re.S
+)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the packages, as installed, and of their tests."""
+    for package in (wizard, engines, flows):
+        there = Path(str(package.__path__[0]))
+        shutil.copytree(there, tmp_path / there.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    return tmp_path
+
+
+def perform(page: str, root: Path) -> int:
+    """Make every insertion of the page; how many there were."""
+    insertions = list(INSERTED.finditer((ROOT / "docs" / page).read_text(encoding="utf-8")))
+    for insertion in insertions:
+        path = root / insertion["file"]
+        lines = path.read_text(encoding="utf-8").split("\n")
+        # The page shows the beginning of a line: what follows it, a comment or so, is of no interest there.
+        places = [n for n, line in enumerate(lines) if line.startswith(insertion["line"])]
+        assert len(places) == 1, f"{page}: {insertion['line']!r} is there {len(places)} times in {insertion['file']}"
+        at = places[0] + (insertion["where"] == "below")
+        lines[at:at] = insertion["text"].removesuffix("\n").split("\n")
+        path.write_text("\n".join(lines), encoding="utf-8")
+    return len(insertions)
+
+
+def python(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    surroundings = {**os.environ, "PYTHONPATH": str(root), "NARROWDOWN_HOME": str(root / "home")}
+    return subprocess.run(
+        [sys.executable, "-P", *words], cwd=root, env=surroundings, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_metric_is_added_as_its_page_says(copy: Path) -> None:
+    models = ROOT / "tests" / "models"
+    command = [
+        "-m",
+        "wizard",
+        "step",
+        "compare",
+        str(models / "shapes_cnn.onnx"),
+        "--inputs",
+        str(models / "shapes_cnn_in.npz"),
+    ]
+    compare = (*command, "--metric", "mean_abs", "--json")
+    before = python(copy, *compare)
+    assert (before.returncode, "'mean_abs' is not a metric" in before.stderr) == (2, True)
+    assert perform("add-a-metric.md", copy) == 5
+    passing, failing = python(copy, *compare, "--tolerance", "1e9"), python(copy, *compare, "--tolerance", "1e-9")
+    assert (passing.returncode, failing.returncode) == (10, 0), passing.stderr + failing.stderr
+    said = json.loads(failing.stdout)
+    scores = [score for sample in said["samples"] for score in sample["outputs"]]
+    assert any(score["mean_abs"] > 0 for score in scores), "the number is in the JSON"
+    assert all(score["mean_abs"] <= score["max_abs"] for score in scores)
+
+
+def test_a_cause_is_added_as_its_page_says(copy: Path) -> None:
+    suite = (
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--import-mode=importlib",
+        "tests/engines/search/test_causes.py",
+    )
+    never = ("-k", "never_written or never-written or (cause_is_named and written)")
+    assert perform("add-a-cause.md", copy) == 4
+    named = python(copy, *suite, *never)
+    assert re.search(r"\b1 passed", named.stdout), named.stdout
+    tables = python(copy, *suite, "-k", "document")
+    assert "2 failed" in tables.stdout, "the tables ask for the new rows"
+    rules = python(copy, *suite, "-k", "catalogue or card")
+    assert re.search(r"\b\d passed", rules.stdout), rules.stdout
