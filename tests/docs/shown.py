@@ -30,6 +30,8 @@ VERBS = (
 
 # Scene -> the test that runs every command of it.
 SCENES = {
+    "metric": "tests/docs/test_added.py::test_a_metric_is_added_as_its_page_says",
+    "cause": "tests/docs/test_added.py::test_a_cause_is_added_as_its_page_says",
     "tutorial": "tests/docs/test_commands.py::test_the_tutorial_does_what_it_says",
     "session": "tests/docs/test_commands.py::test_the_tutorial_does_what_it_says",
     "resume": "tests/docs/test_commands.py::test_a_session_is_resumed_in_every_way_that_is_shown",
@@ -50,6 +52,8 @@ RULES = (
     ("docs/tutorial.md", "", "tutorial"),
     ("docs/tolerance.md", "", "tolerance"),
     ("docs/ci.md", "", "ci"),
+    ("docs/add-a-metric.md", "narrowdown step compare", "metric"),
+    ("docs/add-a-cause.md", "python -m pytest", "cause"),
     ("docs/polygraphy.md", "narrowdown open", "parsed: a person at a terminal, as README's, which the scene 'routes' answers"),
     ("docs/polygraphy.md", "polygraphy run model.onnx --trt", "parsed: a GPU; Polygraphy makes the script of it"),
     ("docs/polygraphy.md", "polygraphy debug build", "parsed: a GPU"),
