@@ -246,7 +246,9 @@ def test_the_tutorial_does_what_it_says(shell: Shell) -> None:
             assert {row["kind"] for row in told} <= {e.__struct_config__.tag for e in get_args(AnyEvent)} | {"progress"}
             assert set(told[-1]) == {"kind", *Snapshot.__struct_fields__, "watching", "holder", "free"}
         if line == "narrowdown replay bug --json":
-            assert set(json.loads(done.stdout)) == {"verdict", "expected", "exit_code", "engines", "rows"}, "docs/json.md"
+            assert set(json.loads(done.stdout)) == {"verdict", "expected", "exit_code", "engines", "rows"}, (
+                "docs/json.md"
+            )
     listed = re.findall(r"`([\w.]+)`", re.sub(r"^(?!\|).*|\|[^|]*\|$", "", page_of("bundle"), flags=re.MULTILINE))
     files = set(listed) - {"keep_fp32.py"}  # this case's workaround is another one
     assert set(shell("ls case").stdout.split()) == files, "docs/bundle.md lists what a bundle holds"
