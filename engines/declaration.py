@@ -1,9 +1,11 @@
-"""The language in which an engine is declared: what the command line knows of it with nothing native loaded. Plain data."""
+"""The language in which an engine is declared: what is known of it with nothing native loaded. Plain data and pure functions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal
 
 import msgspec
+
+from engines.spec import EngineSpec
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -23,6 +25,58 @@ class Option(msgspec.Struct, frozen=True):
     twin: str = ""
 
 
+class Found(msgspec.Struct, frozen=True):
+    """An engine as it was when a fault was found: its spec, every option with its typed value, its version ("": not known)."""
+
+    spec: EngineSpec
+    chosen: Mapping[str, Any]
+    version: str = ""
+
+
+class CheckPart(msgspec.Struct, frozen=True):
+    """What a case's ``check.py`` takes to run the engine where there is no Narrowdown.
+
+    ``source``: Python that defines ``start()``, which builds the engine from the file ``HERE / MODEL`` and returns ``(run,
+    name)``: ``run(feeds)`` takes arrays by input name and gives arrays by output name, ``name`` says engine and version. Where
+    ``KIND`` is ``"build"`` it need not run. What the engine refuses is any exception, what is lacking here an ``OSError`` or
+    ``ImportError``. It may use ``HERE`` (the case's folder), ``MODEL``, ``SETTINGS``, ``KIND``, ``np``, ``sys``, ``Path`` and
+    ``cannot_tell(why)``, and whatever it imports itself; Python 3.8 must read it.
+
+    ``settings``: ``SETTINGS``, plain literals. ``model``: which file: ``engine.onnx``, what the engine really built, casts and
+    all, or ``model.onnx``, the part of the user's model.
+    """
+
+    source: str
+    settings: Mapping[str, Any] = {}
+    model: str = "engine.onnx"
+
+
+class CaseCommand(msgspec.Struct, frozen=True):
+    """What a command on a case says, whatever the tool. ``compare``: Polygraphy's words for inputs, expected values and
+    tolerances, quoted for the shell; ``inputs``: names of the case's inputs; ``part``: what check.py takes."""
+
+    compare: str
+    inputs: tuple[str, ...]
+    part: CheckPart
+
+
+class ByHand(msgspec.Struct, frozen=True):
+    """The engine through other tools; each value is quoted for the shell.
+
+    ``lines``: shell lines that show a case. ``flags``: what makes a tool compute in the engine's types, for Polygraphy and for
+    trtexec; without it ``--PRECISION``. ``fitted``: a command of a flow as the engine needs it. ``stands_for``: tool -> the
+    version of it that the engine is like, for commands that are for some versions alone. ``without``: tools that do not have the
+    engine. ``keep_script``: the script with which Polygraphy keeps these nodes in FP32, "" where it cannot.
+    """
+
+    lines: Callable[[Found, CaseCommand], list[str]] | None = None
+    flags: Callable[[Found], tuple[list[str], list[str]]] | None = None
+    fitted: Callable[[Found, str], str] | None = None
+    stands_for: Mapping[str, str] = {}
+    without: tuple[str, ...] = ()
+    keep_script: Callable[[Found, Collection[str]], str] | None = None
+
+
 class Declaration(msgspec.Struct, frozen=True):
     """An engine as the command line knows it.
 
@@ -32,6 +86,7 @@ class Declaration(msgspec.Struct, frozen=True):
 
     ``under_test``: options and values that hold where it is the engine under test, unless they are given; not of a reference.
     ``lists``: for options of type ``list``, by name, what makes a value canonical; raises ``ValueError`` with a sentence.
+    ``title``: its name as people write it. ``check_part``: what check.py takes to run it, which cannot tell without it.
     """
 
     name: str
@@ -45,6 +100,9 @@ class Declaration(msgspec.Struct, frozen=True):
     refusal: str = ""
     under_test: tuple[tuple[str, str], ...] = ()
     lists: Mapping[str, Callable[[tuple[str, ...]], tuple[str, ...]]] = {}
+    title: str = ""
+    check_part: Callable[[Found], CheckPart] | None = None
+    by_hand: ByHand = ByHand()
 
 
 # What a Q/DQ model was before it was quantized; ``engines.data.originals`` does it, whatever the engine.

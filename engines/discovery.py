@@ -10,12 +10,14 @@ import functools
 import importlib
 import io
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
 from engines.declaration import Declaration, Option
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "narrowdown.engines"
 OURS: Mapping[str, str] = {
@@ -61,6 +63,8 @@ def engines() -> Mapping[str, Declaration]:
 @functools.cache
 def plugins() -> tuple[Plugin, ...]:
     """The engines of other packages, sorted by name, broken ones too. Never raises ``Exception``."""
+    from importlib.metadata import entry_points  # some 20 ms, which no spec of ours need wait for
+
     return _chosen(entry_points(group=GROUP))
 
 
@@ -71,7 +75,7 @@ def _ours(name: str) -> Declaration:
     return declared
 
 
-def _chosen(points: Iterable[EntryPoint]) -> tuple[Plugin, ...]:
+def _chosen(points: "Iterable[EntryPoint]") -> tuple[Plugin, ...]:
     """A plug-in for each entry point that is not ours. An installation that is found twice counts once; of two packages that
     bring the same name the first by name has it."""
     found: list[Plugin] = []
@@ -88,12 +92,12 @@ def _chosen(points: Iterable[EntryPoint]) -> tuple[Plugin, ...]:
     return tuple(found)
 
 
-def _source(point: EntryPoint) -> str:
+def _source(point: "EntryPoint") -> str:
     """``drift-engine 0.1``."""
     return f"{point.dist.name} {point.dist.version}" if point.dist else "an unnamed package"
 
 
-def _loaded(point: EntryPoint, source: str) -> Plugin:
+def _loaded(point: "EntryPoint", source: str) -> Plugin:
     """Import a plug-in's declaration. What it prints goes nowhere: our own output may be read by a program."""
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):

@@ -99,7 +99,7 @@ def test_ours_are_found_with_nothing_installed(asked: Callable[[str], str]) -> N
 def test_a_spec_of_ours_reads_no_entry_points(asked: Callable[[str], str]) -> None:
     code = (
         "from engines import discovery, options\n"
-        "discovery.entry_points = None\n"
+        "discovery.plugins = None\n"
         "print(options.check('onnxruntime:optimization=all'), options.values(options.check('tensorrt'))['precision'])"
     )
     assert asked(code) == "onnxruntime:optimization=all tf32"

@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
+from engines import outside
 from engines.compare.criterion import Criterion
+from engines.declaration import CheckPart
 from engines.findings import Culprit
 from engines.spec import parse
-from wizard.bundle.runtime import runtime
 from wizard.report.words import elide, listing
 
 
@@ -28,28 +29,38 @@ class Asked(msgspec.Struct, frozen=True):
 
 def script(culprit: Culprit, asked: Asked) -> str:
     """The text of check.py for one culprit."""
+    part, why = engine_part(asked)
     values = [
         ("CASE", listing([elide(name, 60) for name in culprit.case.nodes])),
         ("ENGINE", asked.engine),
         ("FOUND_WITH", asked.found_with),
-        *judged(culprit, asked),
+        *judged(culprit, asked, part),
     ]
     block = "\n".join(f"{name} = {pprint.pformat(value, width=100, sort_dicts=False)}" for name, value in values)
-    return (files("wizard.bundle") / "check.py.txt").read_text(encoding="utf-8").replace("#VALUES#", ascii_only(block))
+    text = (files("wizard.bundle") / "check.py.txt").read_text(encoding="utf-8")
+    refusal = f"this check cannot run {asked.engine}, as {why}; commands.sh says what can"
+    engine = part.source if part else f"def start():\n    cannot_tell({refusal!a})\n"
+    return text.replace("#ENGINE#", ascii_only(engine).strip("\n") + "\n").replace("#VALUES#", ascii_only(block))
 
 
-def judged(culprit: Culprit, asked: Asked) -> list[tuple[str, Any]]:
+def engine_part(asked: Asked) -> tuple[CheckPart | None, str]:
+    """(What check.py takes to run the engine, or None, why it cannot)."""
+    if asked.check:
+        return None, "an external checker judges the case"
+    return outside.check_part(outside.found(parse(asked.engine), asked.version))
+
+
+def judged(culprit: Culprit, asked: Asked, part: CheckPart | None) -> list[tuple[str, Any]]:
     """The values that decide the verdict."""
     criterion, signature = asked.criterion, culprit.case.signature
     # A postprocess script may have named outputs that the model does not have.
     signed = [n for n in (signature.outputs if signature else ()) if n in culprit.case.outputs]
     outputs = signed or culprit.case.outputs
-    chosen = runtime(parse(asked.engine), asked.version)
     rows: list[tuple[str, Any]] = [
         ("KIND", signature.kind if signature else "accuracy"),
-        ("RUNTIME", "command" if asked.check else chosen.name),
-        ("MODEL", "model.onnx" if asked.check else chosen.model),
-        ("SETTINGS", chosen.settings),
+        ("RUNTIME", "command" if asked.check else "engine"),
+        ("MODEL", part.model if part else "model.onnx"),
+        ("SETTINGS", dict(part.settings) if part else {}),
         ("METRIC", criterion.metric),
         ("LIMITS", {name: limit(criterion, name) for name in outputs}),
         ("LOOKS", max(1, asked.looks)),

@@ -9,15 +9,15 @@ from typing import Literal
 
 import msgspec
 
-from engines import faults
+from engines import faults, outside
 from engines.data.scratch import scratch
 from engines.data.store import Store, atomic, digest_file
-from wizard.bundle import postprocess
+from engines.spec import parse
 from wizard.bundle.case import values_as_json, write_case
 from wizard.bundle.check import Asked
 from wizard.machine import ask
 from wizard.report import to_html, to_json, to_markdown
-from wizard.report.document import Report
+from wizard.report.document import Report, Workaround
 from wizard.report.gather import case_files, confirmed
 from wizard.report.portable import portable
 from wizard.report.read import Reading
@@ -25,6 +25,7 @@ from wizard.session import journal
 from wizard.session.problems import SessionProblem
 
 FIRST = "case"
+KEEP_SCRIPT = "keep_fp32.py"
 WITHHELD = "weights.txt"
 NO_FILES = (
     "The model of this case could not be kept when it was found: check.py and the commands have nothing to run here."
@@ -147,8 +148,16 @@ def _write(reading: Reading, folder: Path, weights: Weights) -> None:
             (place / WITHHELD).write_text(said + "\n", encoding="utf-8")
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
         _write_report(place, told)
-    if text := postprocess.script(report.workaround, asked.version):
-        (folder / postprocess.NAME).write_text(text, encoding="utf-8")
+    if text := keep_script(report.workaround, asked.version):
+        (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
+
+
+def keep_script(workaround: Workaround | None, version: str) -> str:
+    """A precision workaround as a script that Polygraphy runs over the network; empty where the workaround keeps no layers, or
+    not in an engine that is told by layer. ``version``: of the engine."""
+    if workaround is None or workaround.kind != "precision" or not workaround.keep_higher:
+        return ""
+    return outside.keep_script(outside.found(parse(workaround.engine), version), workaround.keep_higher)
 
 
 def _write_report(place: Path, report: Report) -> None:

@@ -1,7 +1,7 @@
 """A node's work by hand: the commands that a flow gives for other tools, filled in for the session and quoted for the shell.
 
-They fit what is here: a command for other versions of its tool, or of the session's TensorRT, is left out, and the flags are
-those that this TensorRT takes (weak typing ends with 10).
+They fit what is here: a command for other versions of its tool, or of the session's engine, is left out, and the flags are
+those that this version takes, as the engine's declaration says.
 """
 
 import contextlib
@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
+from engines import outside
+from engines.declaration import ByHand
 from engines.findings import Findings
-from engines.spec import EngineSpec, parse
-from wizard.bundle.commands import RTX, typed_as
-from wizard.bundle.runtime import runtime
+from engines.spec import parse
 from wizard.flow.model import FlowNode
 from wizard.flow.template import TemplateProblem, Words, render_command
 from wizard.problem import Problem
@@ -29,7 +29,6 @@ FIELDS: Final = (
 
 _TOOL = re.compile(r"([a-z][a-z0-9-]*)((?:\s*,?\s*(?:>=|<=|==|<|>)\s*[0-9]+(?:\.[0-9]+)*)*)")
 _BOUND = re.compile(r"(>=|<=|==|<|>)\s*([0-9.]+)")
-_FLAGS: Final = ("fp16", "bf16", "int8", "fp8", "tf32")
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -90,33 +89,19 @@ def by_hand(
     its version here; what is written for other versions of it is left out. ``engine``: the session's, whose ways the commands
     are fitted to."""
     made = []
-    spec = parse(engine) if engine else EngineSpec("")
-    if spec.name == "tensorrt_rtx":
-        have = {**(have or {}), "tensorrt": "11"}  # it has the ways of 11: always strongly typed, no layer precisions
+    chosen = outside.found(parse(engine)) if engine else None
+    ways = outside.by_hand(chosen) if chosen else ByHand()
+    have = {**(have or {}), **ways.stands_for}
     for key, template in node.commands.items():
         tool = Tool.parse(key)
-        if not tool.suits(have or {}) or (tool.name == "trtexec" and spec.name == "tensorrt_rtx"):
+        if not tool.suits(have) or tool.name in ways.without:
             continue
         try:
-            made.append(Command(key, _fitted(render_command(template, values).strip(), spec)))
+            text = render_command(template, values).strip()
+            made.append(Command(key, outside.fitted(chosen, text) if chosen else text))
         except TemplateProblem as problem:
             made.append(Command(key, "", str(problem)))
     return made
-
-
-def _fitted(text: str, engine: EngineSpec) -> str:
-    """A command as the engine needs it: Polygraphy drives TensorRT-RTX by a variable; a strongly typed network has the types of
-    its file, which must be written first."""
-    if engine.name == "tensorrt_rtx":
-        text = re.sub(r"^(?=polygraphy )", f"{RTX} ", text, flags=re.MULTILINE)
-    precision = engine.get("precision")
-    typed = re.search(r"--strongly-?typed", text, re.IGNORECASE) or ("--trt" in text and engine.name == "tensorrt_rtx")
-    if typed and precision in ("fp16", "bf16"):
-        return (
-            f"# TensorRT computes in the types of the file: for it convert the model to {precision.upper()} first and name that "
-            f"file;\n# the reference keeps the model as it is.\n{text}"
-        )
-    return text
 
 
 def known_versions(problem: Problem, engines: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -136,7 +121,7 @@ def values(problem: Problem, findings: Findings | None = None, have: Mapping[str
     failing = found.signature.outputs if found.signature else ()
     kept = found.workaround.keep_names if found.workaround else ()
     engine = parse(problem.engine)
-    polygraphy, trtexec = flags(engine, (have or {}).get(engine.name, ""))
+    polygraphy, trtexec = outside.flags(outside.found(engine, (have or {}).get(engine.name, "")))
     return {
         "model": problem.model,
         "engine": problem.engine,
@@ -153,18 +138,6 @@ def values(problem: Problem, findings: Findings | None = None, have: Mapping[str
         "cut_outputs": Words(f"{name}:auto" for name in (case.outputs if case else ("TENSOR",))),
         "kept_layers": Words(f"{name}:float32" for name in kept or ("LAYER",)),
     }
-
-
-def flags(engine: EngineSpec, version: str = "") -> tuple[list[str], list[str]]:
-    """What makes TensorRT compute in the engine's types: (for Polygraphy, for trtexec). ``version``: of the engine, where it is
-    known. TensorRT-RTX takes none: it computes in the types of the model."""
-    if engine.name == "tensorrt_rtx":
-        return [], []
-    if engine.name == "tensorrt":
-        return typed_as(runtime(engine, version).settings, engine.get("calibration") or "")
-    precision = engine.get("precision")
-    said = [f"--{precision}"] if precision in _FLAGS else []
-    return said, said if precision != "tf32" else []
 
 
 def options(problem: Problem) -> tuple[str, ...]:

@@ -1,6 +1,21 @@
 """The emulation of a precision: what is known of it without loading what it runs on."""
 
-from engines.declaration import Declaration, Option
+from engines.backends.onnxruntime import outside as onnxruntime
+from engines.backends.tensorrt import outside as tensorrt
+from engines.declaration import ByHand, CaseCommand, Declaration, Found, Option
+
+
+def lines(found: Found, command: CaseCommand) -> list[str]:
+    """What emulates it, then the engine that it is like."""
+    flag = f"--{found.chosen['precision']}"
+    return [
+        *onnxruntime.lines(found, command),
+        "",
+        f"# a real engine of that precision: TensorRT up to 10, which rounds {flag[2:].upper()} by itself",
+        f"polygraphy run model.onnx --trt {flag} {command.compare}",
+        *tensorrt.trtexec("model.onnx", [flag], command.inputs),
+    ]
+
 
 DECLARATION = Declaration(
     "emulate",
@@ -9,4 +24,7 @@ DECLARATION = Declaration(
     package="onnxruntime",
     install="pip install onnxruntime",
     options=(Option("precision", "str", "fp16", "The storage precision.", ("fp16", "bf16")),),
+    # The rounding is in the file, as pairs of casts; any optimizer could remove it.
+    check_part=lambda _: onnxruntime.literal(),
+    by_hand=ByHand(lines=lines, fitted=tensorrt.fitted, keep_script=tensorrt.keep_in_fp32),
 )

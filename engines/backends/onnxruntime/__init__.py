@@ -1,7 +1,7 @@
 """ONNX Runtime: what is known of it without loading it."""
 
-from engines.backends.onnxruntime import optimizers
-from engines.declaration import QUANTIZATION, Declaration, Option
+from engines.backends.onnxruntime import optimizers, outside
+from engines.declaration import QUANTIZATION, ByHand, Declaration, Option
 
 DECLARATION = Declaration(
     "onnxruntime",
@@ -20,8 +20,7 @@ DECLARATION = Declaration(
         ),
         Option(
             "provider", "str", "cpu", "Execution provider; what it does not take falls back to the CPU.",
-            ("cpu", "cuda", "tensorrt", "openvino", "dnnl", "coreml", "directml", "rocm", "migraphx", "xnnpack", "qnn"),
-            plain="cpu",
+            tuple(outside.PROVIDERS), plain="cpu",
         ),
         Option(
             "prepacking", "bool", None,
@@ -33,5 +32,8 @@ DECLARATION = Declaration(
         *QUANTIZATION,
     ),
     under_test=(("optimization", "all"),),  # as it comes, with its optimizers: what people run
+    title="ONNX Runtime",
+    check_part=outside.check_part,
+    by_hand=ByHand(lines=outside.lines),
     lists={"disabled_optimizers": optimizers.canonical},
 )  # fmt: skip

@@ -21,21 +21,12 @@ from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing
 from engines.backends.marks import with_outputs
 from engines.backends.onnxruntime import DECLARATION, optimizers
+from engines.backends.onnxruntime.outside import LEVELS, PLAIN_WEIGHTS, PROVIDERS
 from engines.graph import external, schema, versions
 from engines.spec import EngineSpec
 
 Array = np.ndarray[Any, Any]
 
-_LEVEL = {
-    "disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "layout": "ORT_ENABLE_LAYOUT",
-    "all": "ORT_ENABLE_ALL",
-}  # fmt: skip
-_PROVIDER = {
-    "cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider",
-    "openvino": "OpenVINOExecutionProvider", "dnnl": "DnnlExecutionProvider", "coreml": "CoreMLExecutionProvider",
-    "directml": "DmlExecutionProvider", "rocm": "ROCMExecutionProvider", "migraphx": "MIGraphXExecutionProvider",
-    "xnnpack": "XnnpackExecutionProvider", "qnn": "QNNExecutionProvider",
-}  # fmt: skip
 # Element types that ONNX Runtime's own numpy conversion gets right; all others go through their bytes.
 _PLAIN = frozenset(
     f"tensor({t})"
@@ -149,8 +140,8 @@ def make(spec: EngineSpec) -> Engine:
     prepacking = chosen["prepacking"] if chosen["prepacking"] is not None else chosen["optimization"] != "disabled"
     settings = msgspec.convert({**chosen, "prepacking": prepacking}, Settings)
     available = ort.get_available_providers()
-    if _PROVIDER[settings.provider] not in available:
-        here = ", ".join(name for name, full in _PROVIDER.items() if full in available)
+    if PROVIDERS[settings.provider] not in available:
+        here = ", ".join(name for name, full in PROVIDERS.items() if full in available)
         raise EngineMissing(
             f"This build of ONNX Runtime has no provider '{settings.provider}'; it has {here}. "
             "Install the build of ONNX Runtime that has it, such as onnxruntime-gpu for cuda."
@@ -205,7 +196,7 @@ def make(spec: EngineSpec) -> Engine:
 def _create(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any:
     config = ort.SessionOptions()
     config.log_severity_level = _ERRORS_ONLY
-    config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _LEVEL[settings.optimization])
+    config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[settings.optimization])
     config.intra_op_num_threads = settings.threads
     config.inter_op_num_threads = settings.inter_threads
     if settings.execution == "parallel":
@@ -215,8 +206,9 @@ def _create(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any
     if weights_dir:
         config.add_session_config_entry("session.model_external_initializers_file_folder_path", weights_dir)
     if not settings.prepacking:
-        config.add_session_config_entry("session.disable_prepacking", "1")
-    providers = list(dict.fromkeys((_PROVIDER[settings.provider], _PROVIDER["cpu"])))
+        for key, value in PLAIN_WEIGHTS.items():
+            config.add_session_config_entry(key, value)
+    providers = list(dict.fromkeys((PROVIDERS[settings.provider], PROVIDERS["cpu"])))
     try:
         for library in settings.custom_ops:
             config.register_custom_ops_library(library)

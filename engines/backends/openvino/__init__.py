@@ -1,6 +1,22 @@
 """OpenVINO: what is known of it without loading it."""
 
-from engines.declaration import QUANTIZATION, Declaration, Option
+from pathlib import Path
+
+from engines.declaration import QUANTIZATION, CheckPart, Declaration, Found, Option
+
+_SOURCE = Path(__file__).with_name("check.py.txt")
+
+
+def check_part(found: Found) -> CheckPart:
+    """The device and its configuration, as the session had them."""
+    chosen = found.chosen
+    config: dict[str, str] = {}
+    if chosen["precision"] != "default":
+        config["INFERENCE_PRECISION_HINT"] = chosen["precision"]
+    if chosen["threads"]:
+        config["INFERENCE_NUM_THREADS"] = str(chosen["threads"])
+    return CheckPart(_SOURCE.read_text(encoding="utf-8"), {"device": chosen["device"], "config": config})
+
 
 DECLARATION = Declaration(
     "openvino",
@@ -17,4 +33,6 @@ DECLARATION = Declaration(
         Option("threads", "int", 1, "Threads of the CPU device; 0: OpenVINO's own choice.", least=0, most=1024, plain="1"),
         *QUANTIZATION,
     ),
+    title="OpenVINO",
+    check_part=check_part,
 )  # fmt: skip

@@ -1,6 +1,16 @@
 """ONNX's own evaluator: what is known of it without loading it."""
 
-from engines.declaration import QUANTIZATION, Declaration, Option
+from pathlib import Path
+
+from engines.declaration import QUANTIZATION, CheckPart, Declaration, Found, Option
+
+_SOURCE = Path(__file__).with_name("check.py.txt")
+
+
+def check_part(_: Found) -> CheckPart:
+    """The types are in the file."""
+    return CheckPart(_SOURCE.read_text(encoding="utf-8"))
+
 
 DECLARATION = Declaration(
     "reference",
@@ -16,4 +26,6 @@ DECLARATION = Declaration(
         ),
         *QUANTIZATION,
     ),
+    title="ONNX's own evaluator",
+    check_part=check_part,
 )  # fmt: skip

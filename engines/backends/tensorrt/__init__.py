@@ -2,10 +2,11 @@
 
 ``make`` says whether it can be had here, ``library`` finds what the installed version can do, ``settings`` what is asked of it,
 ``network`` parses the model, ``configure`` makes the builder's configuration, ``choices`` records and forces what the builder
-chooses, ``layers`` reads back what it built, ``execution`` runs it.
+chooses, ``layers`` reads back what it built, ``execution`` runs it. ``outside`` is what check.py and other tools need.
 """
 
-from engines.declaration import Declaration, Option
+from engines.backends.tensorrt import outside
+from engines.declaration import ByHand, Declaration, Option
 
 _SHARED = (
     Option("workspace", "int", 0, "Most scratch memory of a layer, in MiB; 0: all of the GPU's memory.", least=0),
@@ -72,6 +73,9 @@ DECLARATION = Declaration(
         Option("calibration", "file", "", "int8: a calibration cache of TensorRT's, for models without Q/DQ nodes."),
         *_SHARED,
     ),
+    title="TensorRT",
+    check_part=outside.check_part,
+    by_hand=ByHand(outside.lines, outside.flags, outside.fitted, keep_script=outside.keep_script),
 )  # fmt: skip
 RTX = Declaration(
     "tensorrt_rtx",
@@ -91,5 +95,9 @@ RTX = Declaration(
         ),
         *_SHARED,
     ),
+    title="TensorRT-RTX",
+    check_part=outside.check_part,
+    # It has the ways of TensorRT 11: always strongly typed, no layer precisions. trtexec is TensorRT's alone.
+    by_hand=ByHand(outside.lines, outside.flags, outside.fitted, stands_for={"tensorrt": "11"}, without=("trtexec",)),
 )  # fmt: skip
 BY_NAME = {declared.name: declared for declared in (DECLARATION, RTX)}

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from engines import outside
 from engines.compare.criterion import Criterion, Signature
 from engines.findings import Case, Findings, Workaround
 from engines.probe import Candidate
 from engines.spec import parse
 from wizard.cli.arguments import parse as parse_words
-from wizard.flow.commands import FIELDS, Tool, by_hand, flags, installed, options, values
+from wizard.flow.commands import FIELDS, Tool, by_hand, installed, options, values
 from wizard.flow.load import load
 from wizard.problem import Problem
 
@@ -158,7 +159,7 @@ FLAGS = {  # engine, version of TensorRT -> Polygraphy's words, trtexec's
 
 @pytest.mark.parametrize(("spec", "version"), FLAGS)
 def test_flags_are_those_that_this_tensorrt_takes(spec: str, version: str) -> None:
-    ours, theirs = flags(parse(spec), version)
+    ours, theirs = outside.flags(outside.found(parse(spec), version))
     assert (shlex.join(ours), shlex.join(theirs)) == FLAGS[spec, version]
 
 

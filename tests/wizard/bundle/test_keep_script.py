@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from wizard.bundle import postprocess
+from engines import options, outside
+from engines.backends.tensorrt.outside import keep_in_fp32
+from wizard.bundle.export import KEEP_SCRIPT, keep_script
 from wizard.report.document import Workaround
 
 mod = pytest.importorskip("polygraphy.mod")
@@ -55,8 +57,8 @@ def trt(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def loaded(folder: Path, *nodes: str) -> Any:
-    path = folder / postprocess.NAME
-    path.write_text(postprocess.filled(nodes, "fp16"), encoding="utf-8")
+    path = folder / KEEP_SCRIPT
+    path.write_text(keep_in_fp32(outside.found(options.check("tensorrt:precision=fp16")), nodes), encoding="utf-8")
     assert path.read_text().isascii()
     return mod.import_from_script(str(path), "postprocess")
 
@@ -103,16 +105,16 @@ def workaround(**fields: Any) -> Workaround:
     ],
 )
 def test_it_is_written_where_layers_can_be_told(fields: dict[str, Any], version: str, written: bool) -> None:
-    assert bool(postprocess.script(workaround(**fields), version)) is written
-    assert postprocess.script(None, version) == ""
+    assert bool(keep_script(workaround(**fields), version)) is written
+    assert keep_script(None, version) == ""
 
 
 def test_polygraphy_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command in its own words, through the real parser."""
     tools = pytest.importorskip("polygraphy.tools")
-    text = postprocess.script(workaround(), "10.6.0")
+    text = keep_script(workaround(), "10.6.0")
     (line,) = [line.strip() for line in text.splitlines() if line.strip().startswith("polygraphy run")]
-    (tmp_path / postprocess.NAME).write_text(text)
+    (tmp_path / KEEP_SCRIPT).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", [*line.split(), "--gen-script", "made.py"])
     assert not tools.main()

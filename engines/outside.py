@@ -1,0 +1,110 @@
+"""An engine where there is no Narrowdown: its part of a case's check.py and its commands by hand, as its declaration gives them.
+
+An engine of another package may raise there, or give what is of no use, or not be installed where a session is read: that is a
+reason, and the rest goes on without it.
+"""
+
+import ast
+from collections.abc import Collection
+from typing import Final
+
+from engines import discovery
+from engines.declaration import ByHand, CaseCommand, CheckPart, Declaration, Found
+from engines.options import values
+from engines.spec import EngineSpec
+
+MODELS: Final = ("engine.onnx", "model.onnx")  # which files of a case an engine may be run on
+_PRECISIONS: Final = ("fp16", "bf16", "int8", "fp8", "tf32")
+
+
+def found(spec: EngineSpec, version: str = "") -> Found:
+    """The engine of a spec; of one that is not known here the text of its spec alone."""
+    try:
+        return Found(spec, values(spec), version)
+    except ValueError:
+        return Found(spec, {}, version)
+
+
+def title(engine: Found) -> str:
+    """The engine's name as people write it."""
+    return _declared(engine).title or engine.spec.name
+
+
+def by_hand(engine: Found) -> ByHand:
+    """How other tools are told of the engine."""
+    return _declared(engine).by_hand
+
+
+def check_part(engine: Found) -> tuple[CheckPart | None, str]:
+    """(What check.py takes to run the engine, or None, why there is none). Never raises ``Exception``."""
+    make = _declared(engine).check_part
+    if make is None:
+        known = discovery.find(engine.spec.name) is not None
+        why = "does not say how it is run without Narrowdown" if known else "is not known where this was written"
+        return None, f"{engine.spec.name} {why}"
+    try:
+        part = make(engine)
+        fault = _fault_of_part(part)
+    except Exception as error:
+        part, fault = None, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return (None, f"what {engine.spec.name} gives for it is of no use ({fault})") if fault else (part, "")
+
+
+def _fault_of_part(part: object) -> str:
+    if not isinstance(part, CheckPart):
+        return f"a {type(part).__name__}, not an engines.declaration.CheckPart"
+    if part.model not in MODELS:
+        return f"the model {part.model!r}, not one of {', '.join(MODELS)}"
+    defined = [
+        node.name for node in ast.parse(part.source, feature_version=(3, 8)).body if isinstance(node, ast.FunctionDef)
+    ]
+    if "start" not in defined:
+        return "its source does not define start()"
+    if ast.literal_eval(repr(dict(part.settings))) != dict(part.settings):
+        return "its settings are not plain literals"
+    return ""
+
+
+def lines(engine: Found, compare: str, inputs: tuple[str, ...], part: CheckPart | None) -> list[str]:
+    """Shell lines that show a case through other tools; none where its declaration has none. Never raises ``Exception``."""
+    give = by_hand(engine).lines
+    if give is None or part is None:
+        return []
+    try:
+        return [str(line) for line in give(engine, CaseCommand(compare, inputs, part))]
+    except Exception:
+        return []
+
+
+def flags(engine: Found) -> tuple[list[str], list[str]]:
+    """What makes a tool compute in the engine's types: (for Polygraphy, for trtexec). Never raises ``Exception``."""
+    precision = engine.spec.get("precision")
+    said = [f"--{precision}"] if precision in _PRECISIONS else []
+    plain = said, said if precision != "tf32" else []
+    give = by_hand(engine).flags
+    try:
+        return give(engine) if give else plain
+    except Exception:
+        return plain
+
+
+def fitted(engine: Found, text: str) -> str:
+    """A command of a flow as the engine needs it. Never raises ``Exception``."""
+    give = by_hand(engine).fitted
+    try:
+        return str(give(engine, text)) if give else text
+    except Exception:
+        return text
+
+
+def keep_script(engine: Found, nodes: Collection[str]) -> str:
+    """The script with which Polygraphy keeps these nodes in FP32; "" where it cannot. Never raises ``Exception``."""
+    give = by_hand(engine).keep_script
+    try:
+        return str(give(engine, nodes)) if give else ""
+    except Exception:
+        return ""
+
+
+def _declared(engine: Found) -> Declaration:
+    return discovery.find(engine.spec.name) or Declaration(engine.spec.name, "", "")
