@@ -1,9 +1,10 @@
 # make demo   a real model with a real failure, from nothing to a minimal case: sets itself up in .venv
 # make faults kills sessions at 1000 moments (NARROWDOWN_FAULTS=N for fewer) and prints a table
+# make faults-mutants  breaks the promises behind it one by one; the campaign must notice each
 # make fuzz   reads damaged files of every kind (NARROWDOWN_FUZZ=N for fewer) and prints a table
 # make test   lint, types, import rules and the fast test suite
 .POSIX:
-.PHONY: demo test test-slow bench screenshots faults fuzz lint check-format wheel clean
+.PHONY: demo test test-slow bench screenshots faults faults-mutants fuzz lint check-format wheel clean
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -27,6 +28,9 @@ screenshots: $(VENV)/.dev
 
 faults: $(VENV)/.dev
 	$(BIN)/python tests/e2e/fault_run.py $(ARGS)
+
+faults-mutants: $(VENV)/.dev
+	$(BIN)/python tests/e2e/fault_mutants.py $(ARGS)
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pytest -m fuzz $(ARGS) tests/fuzz

@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import random
+import re
 import shutil
 import sys
 import tarfile
@@ -92,7 +93,7 @@ def plan(names: list[str], manners: list[str], seed: int) -> Iterator[tuple[str,
     for number in itertools.count():
         several = [name for name in names if name != "whole flow"]
         order = several + ["whole flow"] * max(1, len(several)) * ("whole flow" in names)
-        pairs = [(s, m) for s in order for m in manners if m not in faults.OTHERS or number % 2 == 0]
+        pairs = [(s, m) for s in order for m in manners if m != "disk" and (m not in faults.OTHERS or number % 2 == 0)]
         chance.shuffle(pairs)
         yield from pairs
 
@@ -114,6 +115,20 @@ def session(
     try:
         campaign.disturbed(scene, manner, faults.until(deadline, further), tally=tally)
     except Exception as error:  # what the campaign itself meets is a result of this session, not the end of all
+        tally.wrong.append(f"{type(error).__name__}: {error}"[:2000])
+    return _ended(home, number, tally, began)
+
+
+def disk(
+    folder: Path, number: int, scene: faults.Scene, straight: faults.Straight, seed: int, size: int
+) -> dict[str, Any]:
+    """One session on a disk that is too small and grows."""
+    home = folder / f"{number:04d}"
+    campaign = faults.Campaign(home, surroundings(home), f"{seed}.{number}", {scene.name: straight})
+    tally, began = faults.Tally(scene.name, "disk"), time.monotonic()
+    try:
+        campaign.filled(scene, size, tally)
+    except Exception as error:  # as above
         tally.wrong.append(f"{type(error).__name__}: {error}"[:2000])
     return _ended(home, number, tally, began)
 
@@ -192,9 +207,16 @@ def run(told: argparse.Namespace, folder: Path, out: Path) -> list[dict[str, Any
                 pool.submit(exports, folder, next(numbers), source, told.seed)
                 for _ in range(told.kills // 20 // EXPORTS)
             }
+        if "disk" in manners:
+            disks = min(faults.SIZES, max(1, told.kills // 20))
+            several = itertools.cycle(dict.fromkeys((*names, *(("whole flow",) * ("whole flow" in names)))))
+            for nth in range(disks):
+                name, size = next(several), 1 + nth * faults.SIZES // disks
+                busy.add(pool.submit(disk, folder, next(numbers), every[name], straight[name], told.seed, size))
         kept = kills = 0
+        killing = set(manners) - {"disk"}
         while True:
-            while len(busy) < told.jobs and kills < told.kills and time.monotonic() < deadline:
+            while killing and len(busy) < told.jobs and kills < told.kills and time.monotonic() < deadline:
                 name, manner = next(pairs)
                 busy.add(
                     pool.submit(
@@ -223,7 +245,9 @@ def tables(records: Iterable[dict[str, Any]]) -> str:
     kills: collections.Counter[tuple[str, str]] = collections.Counter()
     steps: collections.Counter[str] = collections.Counter()
     sums: collections.Counter[str] = collections.Counter()
-    named: collections.Counter[str] = collections.Counter()  # sessions
+    lost: collections.Counter[str] = collections.Counter()  # sessions
+    disks: list[int] = []  # KiB
+    skipped = ""
     wrong: list[str] = []
     heads = []
     for record in records:
@@ -234,23 +258,40 @@ def tables(records: Iterable[dict[str, Any]]) -> str:
         steps.update(record["steps"])
         for name in ("sessions", "torn", "took"):
             sums[name] += record[name]
-        named[record["manner"]] += record["named"]
+        lost[record["manner"]] += record["lost"]
+        disks += [record["kib"]] * (record["manner"] == "disk" and not record["skipped"])
+        skipped = skipped or record["skipped"]
         wrong += record["wrong"]
     manners = [m for m in (*faults.KILLS, *faults.OTHERS) if any(manner == m for _, manner in kills)]
     rows = [["scene", *manners], ["---"] * (1 + len(manners))]
     for scene in dict.fromkeys(scene for scene, _ in kills):
         rows.append([scene, *(str(kills[scene, m] or "") for m in manners)])
     rows.append(["all", *(str(sum(n for (_, manner), n in kills.items() if manner == m)) for m in manners)])
-    if any(named.values()):
-        rows.append(["*lost a probe and said so*", *(str(named[m] or "") for m in manners)])
+    if any(lost.values()):
+        rows.append(["*sessions that lost a probe*", *(str(lost[m] or "") for m in manners)])
     by_signal = sum(n for (_, manner), n in kills.items() if manner in faults.KILLS)
     said = (
         f"{by_signal} moments of SIGKILL and {sum(kills.values()) - by_signal} others in {sums['sessions']} sessions, "
-        f"{sums['torn']} torn lines set aside, {named.total()} sessions that lost a probe and name it, {len(wrong)} wrong; "
-        f"{sums['took'] / 3600:.1f} hours of sessions."
+        f"{sums['torn']} torn lines set aside, {lost.total()} sessions that lost a probe and came to what follows from it, "
+        f"{len(wrong)} wrong; {sums['took'] / 3600:.1f} hours of sessions."
     )
+    if disks:
+        said += f" {len(disks)} disks, of {min(disks)} to {max(disks)} KiB at first, were full {_times(kills)} times."
+    if skipped:
+        said += f" Left out: {skipped}."
     by_step = [["at work", "moments"], ["---", "---"], *([step, str(n)] for step, n in steps.most_common())]
     return "\n\n".join([*heads, said, _markdown(rows), _markdown(by_step), *(f"- {text}" for text in wrong)])
+
+
+def plainly(text: str) -> str:
+    """The first line of what was wrong, without the session's name, for a table."""
+    line = re.sub(r"^[^:]*-[0-9a-f]{6}[^:]*: ", "", text.splitlines()[0])
+    line = re.sub(r"/\\S+/", ".../", re.sub(r"\\b[0-9a-f]{8,}\\b", "...", line))
+    return line[:117] + "..." if len(line) > 120 else line.rstrip(":")
+
+
+def _times(kills: collections.Counter[tuple[str, str]]) -> int:
+    return sum(n for (_, manner), n in kills.items() if manner == "disk")
 
 
 def _markdown(rows: list[list[str]]) -> str:
