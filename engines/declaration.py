@@ -86,6 +86,7 @@ class Declaration(msgspec.Struct, frozen=True):
 
     ``under_test``: options and values that hold where it is the engine under test, unless they are given; not of a reference.
     ``lists``: for options of type ``list``, by name, what makes a value canonical; raises ``ValueError`` with a sentence.
+    ``emulation``: it stands for engines of a precision and is none that anybody deploys, so a model mended for it is of no use.
     ``title``: its name as people write it. ``check_part``: what check.py takes to run it, which cannot tell without it.
     """
 
@@ -100,6 +101,7 @@ class Declaration(msgspec.Struct, frozen=True):
     refusal: str = ""
     under_test: tuple[tuple[str, str], ...] = ()
     lists: Mapping[str, Callable[[tuple[str, ...]], tuple[str, ...]]] = {}
+    emulation: bool = False
     title: str = ""
     check_part: Callable[[Found], CheckPart] | None = None
     by_hand: ByHand = ByHand()

@@ -34,13 +34,19 @@ _TEXTS = ("name", "summary", "module", "package", "install", "needs", "refusal")
 
 
 class Plugin(msgspec.Struct, frozen=True):
-    """An engine of another package. ``source``: that package and its version. Exactly one of ``declared`` and ``broken``, a
+    """An engine of another package. ``package`` and ``version``: which one. Exactly one of ``declared`` and ``broken``, a
     sentence on why it cannot be used, is there."""
 
     name: str
-    source: str
+    package: str
+    version: str
     declared: Declaration | None = None
     broken: str = ""
+
+    @property
+    def source(self) -> str:
+        """``drift-engine 0.1``."""
+        return f"{self.package} {self.version}".strip()
 
 
 def find(name: str) -> Declaration | None:
@@ -80,35 +86,36 @@ def _chosen(points: "Iterable[EntryPoint]") -> tuple[Plugin, ...]:
     bring the same name the first by name has it."""
     found: list[Plugin] = []
     owners = dict.fromkeys(OURS, "Narrowdown")
-    for point in sorted(set(points), key=lambda p: (p.name, _source(p), p.value)):
-        source = _source(point)
-        if OURS.get(point.name) == point.value or (point.name, source) in {(p.name, p.source) for p in found}:
+    for point in sorted(set(points), key=lambda p: (p.name, *_package(p), p.value)):
+        package, version = _package(point)
+        plugin = Plugin(point.name, package, version)
+        if OURS.get(point.name) == point.value or (plugin.name, plugin.source) in {(p.name, p.source) for p in found}:
             continue
         if owner := owners.get(point.name):
-            found.append(Plugin(point.name, source, broken=f"{owner} has an engine of that name already."))
+            found.append(msgspec.structs.replace(plugin, broken=f"{owner} has an engine of that name already."))
             continue
-        owners[point.name] = source
-        found.append(_loaded(point, source))
+        owners[point.name] = plugin.source
+        declared, broken = _load(point)
+        found.append(msgspec.structs.replace(plugin, declared=declared, broken=broken))
     return tuple(found)
 
 
-def _source(point: "EntryPoint") -> str:
-    """``drift-engine 0.1``."""
-    return f"{point.dist.name} {point.dist.version}" if point.dist else "an unnamed package"
+def _package(point: "EntryPoint") -> tuple[str, str]:
+    return (point.dist.name, point.dist.version) if point.dist else ("an unnamed package", "")
 
 
-def _loaded(point: "EntryPoint", source: str) -> Plugin:
-    """Import a plug-in's declaration. What it prints goes nowhere: our own output may be read by a program."""
+def _load(point: "EntryPoint") -> tuple[Declaration | None, str]:
+    """(A plug-in's declaration, or None, why it cannot be used). What it prints goes nowhere: our own output may be read by a
+    program."""
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             declared = point.load()
-            if fault := fault_of(declared, point.name):
-                return Plugin(point.name, source, broken=f"Its declaration {point.value} cannot be used: {fault}.")
+            fault = fault_of(declared, point.name)
     except (Exception, SystemExit) as error:
         said = " ".join(str(error).split())[:300]
         why = f"{type(error).__name__}: {said}" if said else type(error).__name__
-        return Plugin(point.name, source, broken=f"Its declaration {point.value} does not load ({why}).")
-    return Plugin(point.name, source, declared)
+        return None, f"Its declaration {point.value} does not load ({why})."
+    return (None, f"Its declaration {point.value} cannot be used: {fault}.") if fault else (declared, "")
 
 
 def fault_of(declared: object, name: str) -> str:

@@ -30,6 +30,11 @@ def title(engine: Found) -> str:
     return _declared(engine).title or engine.spec.name
 
 
+def is_emulation(engine: Found) -> bool:
+    """Whether it stands for other engines."""
+    return _declared(engine).emulation
+
+
 def by_hand(engine: Found) -> ByHand:
     """How other tools are told of the engine."""
     return _declared(engine).by_hand

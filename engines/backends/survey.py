@@ -80,13 +80,12 @@ def _row(declared: Declaration) -> dict[str, Any]:
 
 
 def _broken(plugin: discovery.Plugin) -> dict[str, Any]:
-    package = plugin.source.partition(" ")[0]
     return {
         "name": plugin.name,
         "summary": "",
         "source": plugin.source,
         "present": False,
-        "reason": f"{plugin.source} brings it. {plugin.broken} Tell its author, or remove it: pip uninstall {package}",
+        "reason": f"{plugin.source} brings it. {plugin.broken} Tell its author, or remove it: pip uninstall {plugin.package}",
         "version": "",
         "device": "",
         "options": [],

@@ -11,6 +11,7 @@ from engines.compare.criterion import Criterion
 from engines.declaration import CheckPart
 from engines.findings import Culprit
 from engines.spec import parse
+from wizard.problem import Problem
 from wizard.report.words import elide, listing
 
 
@@ -18,7 +19,7 @@ class Asked(msgspec.Struct, frozen=True):
     """How the failure was judged when it was found."""
 
     engine: str
-    found_with: str  # "onnxruntime 1.31.1 on CPU"
+    found_with: str  # "ENGINE:option=value 1.31.1 on CPU"
     criterion: Criterion
     looks: int = 1
     check: str = ""
@@ -48,6 +49,11 @@ def engine_part(asked: Asked) -> tuple[CheckPart | None, str]:
     if asked.check:
         return None, "an external checker judges the case"
     return outside.check_part(outside.found(parse(asked.engine), asked.version))
+
+
+def can_check(problem: Problem) -> bool:
+    """Whether the check.py of a case of this PROBLEM can run the engine, where its package is."""
+    return bool(problem.check) or outside.check_part(outside.found(parse(problem.engine)))[0] is not None
 
 
 def judged(culprit: Culprit, asked: Asked, part: CheckPart | None) -> list[tuple[str, Any]]:

@@ -190,7 +190,7 @@ def withheld(place: Path, weights: Weights) -> str:
 
 
 def found_with(reading: Reading) -> str:
-    """``emulate 1.31.1 on CPU``."""
+    """``ENGINE:option=value 1.31.1 on CPU``."""
     if reading.description.problem.check:
         return "an external checker"
     spec = reading.description.problem.engine

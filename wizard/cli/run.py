@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from engines import outside
 from engines.spec import parse
 from engines.workers.executor import LOCAL
 from wizard import handed, trust
@@ -200,6 +201,7 @@ def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
 
 def finish(place: Path, code: int, *, text: bool) -> None:
     """The end of a run: report and bundle into the session's folder, and on a text display the result and where it lies."""
+    from wizard.bundle.check import can_check
     from wizard.bundle.export import NothingToExport, export
     from wizard.machine import MachineProblem
     from wizard.report import to_html
@@ -239,7 +241,9 @@ def finish(place: Path, code: int, *, text: bool) -> None:
         for line in summary(report)[1 if said else 0 :]:
             print(visible(line))
         if case:
-            print(f"  case     {case}  (python {case}/check.py shows the fault again)")
+            checkable = can_check(reading.description.problem)
+            shows = f"python {case}/check.py shows the fault again" if checkable else "commands.sh says how to see it"
+            print(f"  case     {case}  ({shows})")
         if mixed:
             print(f"  model    {mixed}  (with the workaround applied)")
         print(f"  report   {place / 'report.html'}")
@@ -252,7 +256,7 @@ def worked_around(reading: Reading) -> str:
     from wizard.cli.step import models
 
     cure = reading.state.findings.workaround
-    if cure is None or not cure.keep or parse(cure.engine).name == "emulate":
+    if cure is None or not cure.keep or outside.is_emulation(outside.found(parse(cure.engine))):
         return ""
     makers = [v for v in reading.state.route if v.step in ("quantization", "workaround", "precision")]
     path = models(reading, makers[-1], str(reading.folder / "worked-around.onnx"))[0] if makers else None

@@ -9,7 +9,7 @@ import msgspec
 from engines.data.store import digest_file
 from engines.spec import parse
 from wizard.machine import ask
-from wizard.problem import Problem
+from wizard.problem import USUAL_ENGINE, Problem
 
 
 class Demo(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ DEMOS: dict[str, Demo] = {
     ),
     "shapes": Demo(
         about="A small network that names drawn shapes is a little wrong as soon as ONNX Runtime optimizes it. Which optimizer?",
-        engine="onnxruntime:optimization=all",
+        engine=f"{USUAL_ENGINE}:optimization=all",
         model=_shipped("shapes_cnn.onnx"),
         inputs=_shipped("shapes_cnn_in.npz"),
     ),
@@ -88,7 +88,7 @@ DEMOS: dict[str, Demo] = {
     ),
     "quantized": Demo(
         about="A network that names drawn shapes was quantized to INT8 and is wrong about most. Which layers must stay in float?",
-        engine="onnxruntime:optimization=all",
+        engine=f"{USUAL_ENGINE}:optimization=all",
         model=_made("shapes-apart-int8.onnx"),
         inputs=_shipped("shapes_cnn_in.npz"),
         flow="quantization",
@@ -96,7 +96,7 @@ DEMOS: dict[str, Demo] = {
     ),
     "pillars": Demo(
         about="A point cloud model gives another answer now and then, on the same input, when two threads work on it.",
-        engine="onnxruntime:optimization=all,threads=2",
+        engine=f"{USUAL_ENGINE}:optimization=all,threads=2",
         model=_shipped("pillars_add.onnx"),
         inputs=_shipped("pillars_add_in.npz"),
     ),

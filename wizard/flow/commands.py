@@ -33,7 +33,7 @@ _BOUND = re.compile(r"(>=|<=|==|<|>)\s*([0-9.]+)")
 
 class Tool(msgspec.Struct, frozen=True):
     """The key of a command: a tool, and the versions of it that the command is for (``polygraphy>=0.53``, ``trtexec``); behind a
-    semicolon what else it needs (``polygraphy; tensorrt<11``)."""
+    semicolon what else it needs (``polygraphy; ENGINE<11``)."""
 
     name: str
     bounds: tuple[tuple[str, tuple[int, ...]], ...] = ()

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from engines import faults
+from engines import discovery, faults
 from engines.data import copying, decoding, regular, sound
 from engines.data.store import Store, atomic
 from wizard.problem import Problem
@@ -44,7 +44,7 @@ DESCRIPTION = "session.json"
 _LARGEST = 16 << 20  # bytes of it
 FLOW = "flow.yaml"
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like something else
-_PACKAGES = ("narrowdown", "onnx", "onnxruntime", "numpy", "openvino", "tensorrt", "tensorrt-rtx", "polygraphy")
+_PACKAGES = ("narrowdown", "onnx", "numpy", "polygraphy")  # beside those of the engines
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -400,9 +400,11 @@ def repair(folder: Path) -> tuple[Path, tuple[str, ...]]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that matter, as installed; nothing is imported."""
+    """Versions of the packages that matter, as installed: ours, those of the engines, those that bring engines. No engine is
+    imported."""
     found = {}
-    for name in _PACKAGES:
+    engines = [declared.package.replace("_", "-") for declared in discovery.engines().values()]
+    for name in dict.fromkeys((*_PACKAGES, *filter(None, engines), *(p.package for p in discovery.plugins()))):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found

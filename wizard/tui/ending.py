@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from engines.findings import Workaround
+from wizard.bundle.check import can_check
 from wizard.report.document import Report
 from wizard.report.gather import gather, summary
 from wizard.report.words import count, listing, switch
@@ -82,7 +83,9 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
         made.append(
             Todo(
                 "Hand the case folder on to whoever maintains the engine or the model. This shows the fault:",
-                f"python {short(here / 'case' / 'check.py')}",
+                f"python {short(here / 'case' / 'check.py')}"
+                if can_check(scene.problem)
+                else f"cat {short(here / 'case' / 'commands.sh')}",
             )
         )
         made.append(
@@ -104,10 +107,12 @@ def remedy(cure: Workaround) -> str:
     return f"Use the engine {cure.engine}"
 
 
-def handed(files: Sequence[str]) -> list[tuple[str, str]]:
-    """The files of the case, relative to the session's folder, as name and what it is for."""
+def handed(files: Sequence[str], checkable: bool = True) -> list[tuple[str, str]]:
+    """The files of the case, relative to the session's folder, as name and what it is for. ``checkable``: whether check.py can
+    run the engine."""
     names = [name.removeprefix("case/") for name in files if name.startswith("case/")]
-    rows = [(name, meaning) for name, meaning in FILES.items() if name in names]
+    meanings = FILES if checkable else {**FILES, "check.py": "cannot run this engine; commands.sh says what can"}
+    rows = [(name, meaning) for name, meaning in meanings.items() if name in names]
     further = sorted({Path(name).parts[0] for name in names if "/" in name})
     more = f"; {count(len(further) - 1, 'more such folder')} beside it" if len(further) > 2 else ""
     shown = further[:1] if more else further

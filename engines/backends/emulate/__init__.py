@@ -24,6 +24,7 @@ DECLARATION = Declaration(
     package="onnxruntime",
     install="pip install onnxruntime",
     options=(Option("precision", "str", "fp16", "The storage precision.", ("fp16", "bf16")),),
+    emulation=True,
     # The rounding is in the file, as pairs of casts; any optimizer could remove it.
     check_part=lambda _: onnxruntime.literal(),
     by_hand=ByHand(lines=lines, fitted=tensorrt.fitted, keep_script=tensorrt.keep_in_fp32),

@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
+from wizard.bundle.check import can_check
 from wizard.report.stage import stage
 from wizard.tui import keys
 from wizard.tui.ending import Todo, found, handed, report, short, todo
@@ -75,7 +76,9 @@ class FinishScreen(SessionScreen):
         self.query_one("#where", Surroundings).show(scene.sight.places if state.findings.culprits else ())
         self.query_one("#where-panel").display = bool(state.findings.culprits and scene.sight.places)
         self.query_one("#journey", Journey).show(scene.flow, state.route)
-        self.query_one("#files", Files).show(short(scene.folder / "case"), handed(scene.files))
+        self.query_one("#files", Files).show(
+            short(scene.folder / "case"), handed(scene.files, can_check(scene.problem))
+        )
         self.query_one("#files-panel").display = bool(said.culprits)
 
     def _decided(self, scene: Scene) -> None:
