@@ -258,7 +258,7 @@ def _curve(profile: str) -> list[str]:
 
 def progress_line(snapshot: Mapping[str, Any]) -> str:
     """One line from the runner's snapshot: what is tried, probes done of expected, time left, the best so far."""
-    if snapshot.get("phase") != "running":
+    if snapshot.get("phase") not in ("starting", "running"):
         return ""
     parts = [visible(str(snapshot.get("text") or ""))]
     done, expected = int(snapshot.get("done") or 0), int(snapshot.get("expected") or -1)

@@ -8,11 +8,13 @@ slow or short of memory says nothing about a model.
 import asyncio
 import contextlib
 import hashlib
+import ipaddress
 import itertools
 import logging
+import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +33,7 @@ _CONNECT = 20.0  # seconds until a scheduler must have answered
 _FIRST_HOST = 60.0  # that a cluster may take to have a worker at all
 _PATIENCE = 300.0  # that a session waits for a cluster, or for a host that fits, to come back
 _PULSE = 2.0  # between two looks at the cluster
+_SILENT = 10.0  # after which a scheduler counts as gone for whoever looks on
 _CALL = 30.0  # that a host may take to answer a word
 _STRAGGLERS = 20.0  # that the other hosts may take to tell their engine once the first has
 _PIECE = 8 << 20  # bytes of a file at a time
@@ -107,7 +110,10 @@ class Cluster:
         self._asked: set[asyncio.Task[Measurement]] = set()
         self._behind: set[asyncio.Task[None]] = set()
         self._beat: asyncio.Task[None] | None = None
-        self._seen = 0.0  # when the scheduler answered last
+        self._seen = 0.0  # when the scheduler answered last; 0: never yet
+        self._lost = False  # whether the notes say that it does not answer
+        self._warned = False  # whether the notes say that the wires are open
+        self._facts: dict[str, Mapping[str, Any]] = {}  # what was chosen of each spec
         self._stopping = False
 
     # -- for callers --------------------------------------------------------------------------------------------------
@@ -132,13 +138,15 @@ class Cluster:
         """Find the scheduler and greet its workers. Raises ``ExecutorLost``."""
         try:
             self._client = await self._connect()
-        except (OSError, TimeoutError, ValueError) as error:
+        except Exception as error:  # whatever speaks another protocol there raises whatever it likes
             raise ExecutorLost(
-                f"No cluster answers at {self._url} ({_line(error)}). Start it, or leave --executor out to work on this machine."
+                f"No cluster answers at {self._url} ({_unanswered(self._url, error)}). "
+                "Start it, or leave --executor out to work on this machine."
             ) from error
         await self._home.start()
         self._seen = time.monotonic()
         self._beat = asyncio.create_task(self._look_after())
+        self._in_background(self._watch())
         async with self._changed:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait_for(self._somebody), _FIRST_HOST)
@@ -146,6 +154,8 @@ class Cluster:
             why = next(iter(self._refused.values()), "start one with 'dask worker'")
             await self.stop(hard=True)
             raise ExecutorLost(f"The cluster at {self._url} has no worker that can take part: {why}.")
+        for why in set(self._refused.values()):
+            self._name_refused(why)
 
     async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
         """Answer the probe (see ``Executor``)."""
@@ -171,8 +181,9 @@ class Cluster:
             await asyncio.wait(self._asked, timeout=1.0)
         for task in (*self._asked, *self._joining.values()):
             task.cancel()
-        if self._beat is not None:
-            self._beat.cancel()
+        for behind in (self._beat, *self._behind):
+            if behind is not None:
+                behind.cancel()
         await asyncio.gather(*self._asked, return_exceptions=True)
         leaving = (self._call(address, hosts.leave, limit=3.0) for address in self._members)
         await asyncio.gather(*leaving, return_exceptions=True)
@@ -180,6 +191,20 @@ class Cluster:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._client.close(), 3.0)
         await self._home.stop(hard)
+
+    def waited_for(self) -> str:
+        """What nothing goes on without and is not there, with how long it is waited for; "" where nothing is missing."""
+        if not self._seen:
+            return f"the scheduler at {self._url}, {_CONNECT:.0f} s at most"
+        silent = time.monotonic() - self._seen
+        if not self._connected() or silent > _SILENT:
+            return (
+                f"the scheduler at {self._url}, silent for {silent:.0f} s, {_PATIENCE / 60:.0f} minutes at most "
+                "(Dask's workers end with their scheduler: start both again)"
+            )
+        if not self._members:
+            return f"a worker of the cluster at {self._url}, {_PATIENCE / 60:.0f} minutes at most"
+        return ""
 
     def snapshot(self) -> list[Slot]:
         """What every slot of every host did a moment ago, and the one at home where it works."""
@@ -192,7 +217,14 @@ class Cluster:
         return bool(self._members or self._refused) and not self._joining
 
     async def _connect(self) -> Any:
-        return await Client(self._url, asynchronous=True, timeout=_CONNECT, name="narrowdown")
+        """Raises whatever comes. Dask's own limit does not hold where a port accepts and stays silent."""
+        client: Any = Client(self._url, asynchronous=True, timeout=_CONNECT, name="narrowdown")
+        try:
+            return await asyncio.wait_for(client, _CONNECT)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(client.close(), 1.0)
+            raise
 
     # -- who is there -------------------------------------------------------------------------------------------------
 
@@ -207,12 +239,37 @@ class Cluster:
                 _log.warning("the scheduler does not answer: %s", _line(error))
             else:
                 self._seen = time.monotonic()
+                self._warn_of_open_wires(found["workers"])
                 await self._meet(found["workers"])
                 beats = (self._pulse(member) for member in list(self._members.values()))
                 await asyncio.gather(*beats, return_exceptions=True)
             async with self._changed:
                 self._changed.notify_all()
             await asyncio.sleep(_PULSE)
+
+    async def _watch(self) -> None:
+        """Say so where the scheduler is gone, and where it is back."""
+        while True:
+            lost = not self._connected() or time.monotonic() - self._seen > _SILENT
+            if lost and not self._lost:
+                self._tell(
+                    f"The scheduler at {self._url} does not answer. It is waited for, {_PATIENCE / 60:.0f} minutes at most; "
+                    "what was measured is kept. Dask's workers end with their scheduler, so start both again, or stop here and "
+                    "resume without --executor."
+                )
+            elif self._lost and not lost:
+                self._tell(f"The scheduler at {self._url} answers again.")
+            self._lost = lost
+            await asyncio.sleep(_PULSE)
+
+    def _warn_of_open_wires(self, workers: Collection[str]) -> None:
+        """Say once that others can read and send along, where anything of the cluster is on another machine."""
+        if not self._warned and (where := unencrypted((self._url, *workers))):
+            self._warned = True
+            self._tell(
+                f"The connection to {where} is not encrypted, and who can reach this cluster can run code on its hosts and on "
+                "this machine. On a network that is not yours alone use tls:// with certificates (docs/clusters.md)."
+            )
 
     async def _meet(self, workers: dict[str, Any]) -> None:
         for address in [a for a in (*self._members, *self._refused) if a not in workers]:
@@ -226,7 +283,9 @@ class Cluster:
         try:
             greeting = _decode_greeting(await self._call(address, hosts.greet, self._capture_bytes))
             if greeting.speaks != FORMAT:
-                self._refused[address] = f"{greeting.name} has a narrowdown of another version than this one"
+                there = f"{greeting.narrowdown or 'of an unknown version'} (probes of format {greeting.speaks})"
+                here = f"{hosts.version()} (format {FORMAT})"
+                self._refuse(address, f"{greeting.name} has narrowdown {there}, this machine {here}")
                 return
             member = _Member(address, greeting, resources)
             for spec, fingerprint in list(self._chosen.items()):
@@ -234,14 +293,28 @@ class Cluster:
                 if not member.is_a(spec, fingerprint):
                     self._left_out(spec, [member])
             self._members[address] = member
-        except (ImportError, AttributeError, msgspec.MsgspecError):
-            self._refused[address] = f"narrowdown is not installed on {address}, or in another version"
-        except Exception as error:  # it may be gone; the next look finds it again
-            _log.warning("the worker %s could not be greeted: %s", address, _line(error))
+        except Exception as error:
+            if isinstance(error, msgspec.MsgspecError) or _lacking(error):
+                self._refuse(
+                    address, f"narrowdown is not installed on {address}, or in another version ({_line(error)})"
+                )
+            else:  # it may be gone; the next look finds it again
+                _log.warning("the worker %s could not be greeted: %s", address, _line(error))
         finally:
             del self._joining[address]
             async with self._changed:
                 self._changed.notify_all()
+
+    def _refuse(self, address: str, why: str) -> None:
+        """Note why a worker takes no part. Where others do, it is said in the session; where none does, at its end."""
+        self._refused[address] = why
+        if self._members:
+            self._name_refused(why)
+
+    def _name_refused(self, why: str) -> None:
+        if why not in self._named:
+            self._named.add(why)
+            self._tell(f"A host is left out: {why}.")
 
     async def _pulse(self, member: _Member) -> None:
         said = await self._call(member.address, hosts.pulse, member.greeting.token, limit=5.0)
@@ -288,7 +361,7 @@ class Cluster:
             )
         known = self._prefer(spec)
         chosen = known if known in found else max(found, key=lambda name: (len(found[name]), name))
-        self._chosen[spec] = chosen
+        self._chosen[spec], self._facts[spec] = chosen, found[chosen][0].told[spec].facts
         self._left_out(spec, [m for m in self._members.values() if spec in m.told and not m.is_a(spec, chosen)])
         return found[chosen][0].told[spec]
 
@@ -298,11 +371,23 @@ class Cluster:
             member.told[spec] = _decode_measurement(said)
 
     def _left_out(self, spec: str, others: Sequence[_Member]) -> None:
-        for name in sorted({member.greeting.name for member in others} - self._named):
+        here = _version(self._facts.get(spec, {}))
+        for member in sorted(others, key=lambda m: m.greeting.name):
+            name, told = member.greeting.name, member.told.get(spec)
+            if name in self._named:
+                continue
             self._named.add(name)
+            there = (
+                "unknown" if told is None else _version(told.facts) if told.status == "ok" else _clause(told.message)
+            )
+            what = (
+                f"{there} there and {here} here"
+                if there != here
+                else f"{here}, of other options, libraries or cores there"
+            )
             self._tell(
-                f"The host {name} is left out: its engine '{spec}' is not the one that this session measures with. Its verdicts "
-                "would not be comparable."
+                f"The host {name} is left out: its engine '{spec}' is not the one that this session measures with ({what}). Its "
+                "verdicts would not be comparable."
             )
 
     def _fit(self, specs: Collection[str], avoid: Collection[str] = ()) -> list[_Member]:
@@ -556,6 +641,49 @@ def _fingerprint(measurement: Measurement) -> str:
 
 def _cancelled() -> Measurement:
     return Measurement(status="cancelled", message="The probe was stopped before it finished.")
+
+
+def _unanswered(url: str, error: Exception) -> str:
+    """Why a cluster could not be reached, in a clause."""
+    if isinstance(error, TimeoutError):
+        return f"nothing in {_CONNECT:.0f} s; a scheduler listens at port 8786 unless told otherwise, at 8787 is its dashboard"
+    if url.startswith(("tls://", "wss://")) and "ssl_context" in str(error):
+        names = (f"DASK_DISTRIBUTED__COMM__TLS__{name}" for name in ("CA_FILE", "CLIENT__CERT", "CLIENT__KEY"))
+        return f"it wants certificates: set {', '.join(names)}"
+    return _line(error)
+
+
+def unencrypted(addresses: Iterable[str]) -> str:
+    """The first of these addresses that is on another machine and spoken to in the open; "" where there is none."""
+    for address in addresses:
+        scheme, _, rest = address.partition("://")
+        name = rest.rpartition(":")[0].strip("[]")
+        if scheme not in ("tls", "wss", "inproc") and not _loopback(name):
+            return address
+    return ""
+
+
+def _loopback(name: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(name).is_loopback
+    return name == "localhost"
+
+
+def _lacking(error: Exception) -> bool:
+    """Whether a worker could not import what it was asked for. Dask hands that on as it is, or by its name within an exception
+    of no kind."""
+    return isinstance(error, ImportError | AttributeError) or bool(
+        re.match(r"(ModuleNotFound|Import|Attribute)Error\(", str(error))
+    )
+
+
+def _version(facts: Mapping[str, Any]) -> str:
+    """The version of an engine with its device and driver, as far as they are known."""
+    return " ".join(str(facts[name]) for name in ("version", "device", "driver") if facts.get(name)) or "unknown"
+
+
+def _clause(message: str) -> str:
+    return " ".join(message.split())[:200].rstrip(".") or "missing"
 
 
 def _line(error: BaseException) -> str:

@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Coroutine
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,7 +38,7 @@ T = TypeVar("T")
 class Greeting(msgspec.Struct, frozen=True):
     """A worker process of the cluster. ``token``: another process, another token, also at the same address. ``place``: equal for
     processes that share the session's folder; ``machine``: for those that share a processor. ``gpu``: the id of the one that it
-    uses, "" for none. ``speaks``: the format of probes."""
+    uses, "" for none. ``speaks``: the format of probes; ``narrowdown``: its version."""
 
     token: str
     place: str
@@ -46,6 +47,7 @@ class Greeting(msgspec.Struct, frozen=True):
     machine: str = ""
     gpu: str = ""
     speaks: int = FORMAT
+    narrowdown: str = ""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -169,7 +171,14 @@ async def greet(session: str, capture_bytes: int, dask_worker: Any) -> bytes:
     if host.gpu is None:
         found = await asyncio.to_thread(gpus.listed)
         host.gpu = found[0].id if found else ""
-    return encode(Greeting(host.token, where, platform.node(), host.slots, boot(), host.gpu))
+    return encode(Greeting(host.token, where, platform.node(), host.slots, boot(), host.gpu, narrowdown=version()))
+
+
+def version() -> str:
+    """Narrowdown's own, here; "" where it is not installed as a package."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version("narrowdown")
+    return ""
 
 
 async def inspect(session: str, spec: str, timeout: float) -> bytes:

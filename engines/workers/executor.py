@@ -45,6 +45,10 @@ class Executor(Prober, Protocol):
         one, as such a probe has everything to itself."""
         ...
 
+    def waited_for(self) -> str:
+        """What nothing can be answered without and is not there now, as a clause; "" where nothing is missing."""
+        ...
+
     async def start(self) -> None:
         """Make ready. Raises ``ExecutorLost``."""
         ...

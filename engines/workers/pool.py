@@ -202,6 +202,10 @@ class Pool:
 
     # -- for callers ------------------------------------------------------------------------------------------------
 
+    def waited_for(self) -> str:
+        """Nothing: workers are started when they are needed."""
+        return ""
+
     async def start(self) -> None:
         """Clear away what killed workers of an earlier run left half done, and begin to warm the first worker. Optional: slots
         start theirs when they are first needed. One pool at a time may use a session folder."""

@@ -22,22 +22,24 @@ _PATIENCE = 60.0
 class Running:
     """A cluster's processes. ``workers``: by the name that each was given."""
 
-    def __init__(self, folder: Path, interface: str = "127.0.0.1", **environment: str) -> None:
+    def __init__(self, folder: Path, interface: str = "127.0.0.1", scheme: str = "tcp", **environment: str) -> None:
         self.folder, self._interface, self._environment = folder, interface, environment
+        self._scheme = scheme
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.port = _free_port()
         self.scheduler = self._schedule()
 
     def _schedule(self) -> "subprocess.Popen[bytes]":
         process = self._start(
-            "scheduler", "--host", self._interface, "--port", str(self.port), "--no-dashboard", "--no-show"
-        )
+            "scheduler", "--protocol", self._scheme, "--host", self._interface, "--port", str(self.port), "--no-dashboard",
+            "--no-show",
+        )  # fmt: skip
         self.wait_for(r"Scheduler at", "scheduler")
         return process
 
     @property
     def url(self) -> str:
-        return f"tcp://{self._interface}:{self.port}"
+        return f"{self._scheme}://{self._interface}:{self.port}"
 
     def add(
         self,
@@ -84,10 +86,13 @@ class Running:
         process.send_signal(signal.SIGKILL)
         process.wait()
 
-    def begin_again(self) -> None:
-        """The scheduler dies and another is started in its place."""
+    def lose_the_scheduler(self) -> None:
         os.killpg(self.scheduler.pid, signal.SIGKILL)
         self.scheduler.wait()
+
+    def begin_again(self) -> None:
+        """The scheduler dies and another is started in its place."""
+        self.lose_the_scheduler()
         self.scheduler = self._schedule()
 
     def close(self) -> None:
@@ -125,10 +130,10 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     """Start a scheduler without workers, listening on an interface of this machine."""
     made: list[Running] = []
 
-    def make(interface: str = "127.0.0.1", **environment: str) -> Running:
+    def make(interface: str = "127.0.0.1", scheme: str = "tcp", **environment: str) -> Running:
         folder = tmp_path / f"cluster-{len(made)}"
         folder.mkdir()
-        made.append(Running(folder, interface, **environment))
+        made.append(Running(folder, interface, scheme, **environment))
         return made[-1]
 
     try:

@@ -77,6 +77,7 @@ RULES = (
     ("docs/tensorrt.md", "replay", "parsed: a GPU"),
     ("docs/tensorrt.md", "step", "parsed: a GPU"),
     ("docs/clusters.md", "pip install", "parsed: the network"),
+    ("docs/clusters.md", "sh docs/cluster-tls.sh", "parsed: tests/cluster/test_unreached.py runs it"),
     ("docs/clusters.md", "dask ", "parsed: runs until it is stopped; tests/cluster starts both"),
     ("docs/clusters.md", "narrowdown run", "parsed: hosts with GPUs; tests/cluster runs sessions on hosts with none"),
     ("docs/clusters.md", "narrowdown engines", "surveys"),

@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -78,8 +78,8 @@ class _Close(Exception):
 class Runner:
     """Walks one session to its end, or until it is stopped.
 
-    ``steps``   every step by name. ``pool`` answers probes. ``slots``: how many at a time it can; ``gpus`` and ``beside``: as an
-                ``Executor``'s.
+    ``steps``   every step by name. ``pool`` answers probes. ``slots``: how many at a time it can; ``gpus``, ``beside`` and
+                ``waited_for``: as an ``Executor``'s.
     ``export``  (session folder, target) -> what was written; None where there is no writer.
     """
 
@@ -97,12 +97,13 @@ class Runner:
         slots: int = 1,
         gpus: Callable[[], int] = lambda: 1,
         beside: Callable[[AnyProbe], int] = lambda _: 1,
+        waited_for: Callable[[], str] = lambda: "",
         export: Callable[[Path, str], Any] | None = None,
     ) -> None:
         self._folder, self._flow, self._problem = folder, flow, problem
         self._ledger, self._pool, self._steps = ledger, Guarded(pool, problem), steps
         self._options, self._slots, self._export = options, slots, export
-        self._gpus, self._beside = gpus, beside
+        self._gpus, self._beside, self._waited_for = gpus, beside, waited_for
         self._id = session_id or folder.name
         self._fingerprints = Fingerprints(ledger, self._pool)
         self._house = Housekeeping(
@@ -139,6 +140,21 @@ class Runner:
         self._options = msgspec.structs.replace(self._options, jobs=self._options.jobs or min(slots, most))
 
     # -- the walk -----------------------------------------------------------------------------------------------------
+
+    async def ready(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for what the walk cannot begin without, while displays say so. Raises what it raises, and Stopped where somebody
+        has stopped the session, or left it, meanwhile."""
+        ticking, task = asyncio.create_task(self._tick()), asyncio.create_task(work)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=TICK)
+                if self._stopping:
+                    raise Stopped
+            await task
+        finally:
+            ticking.cancel()
+            task.cancel()
+            await asyncio.wait({task})
 
     async def run(self) -> int:
         """Walk. The exit code, as journalled in session.closed. Raises nothing but OSError, where the disk does not
@@ -772,10 +788,10 @@ class Runner:
             found = self._experience.of(self._ledger.state, drive.context)
             expected, eta = left(self._estimate, found, done - drive.cached, said, drive.waiting)
             expected += done if expected >= 0 else 0
-        log, waited = "", ""
+        log, waited = "", f"  waiting for {missing}" if (missing := self._waited_for()) else ""
         if drive and drive.current and phase == "running":
             probe = drive.asked[drive.current]
-            log, waited = drive.log(drive.current, probe), self._waited(probe)
+            log, waited = drive.log(drive.current, probe), waited or self._waited(probe)
         progress.write(
             self._folder,
             progress.Snapshot(
@@ -784,8 +800,8 @@ class Runner:
                 node=here.node if here else "",
                 visit=here.visit if here else 0,
                 step=here.step if isinstance(here, RunStep) else "",
-                text=note.text + waited
-                if phase == "running"
+                text=(note.text + waited).strip()
+                if phase in ("starting", "running")
                 else self._reason
                 if phase in ("ended", "stopped")
                 else "",

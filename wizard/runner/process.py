@@ -22,10 +22,10 @@ from wizard.flow.load import load as load_flow
 from wizard.problem import Problem
 from wizard.runner import progress
 from wizard.runner.address import socket_path
-from wizard.runner.drive import Guarded, specs
+from wizard.runner.drive import Guarded, Stopped, specs
 from wizard.runner.executors import AHEAD, executor
 from wizard.runner.ledger import Ledger
-from wizard.runner.loop import MISSING, OUR_FAULT, Runner
+from wizard.runner.loop import MISSING, OUR_FAULT, STOPPED, Runner
 from wizard.runner.options import Options
 from wizard.runner.restore import examine, make_again
 from wizard.runner.server import Server
@@ -51,6 +51,8 @@ def serve(folder: Path, options_text: str) -> int:
         return held.code
     except (SessionProblem, FlowProblem) as problem:
         return _refuse(folder, getattr(problem, "code", 2), str(problem))
+    except Stopped:
+        return _refuse(folder, STOPPED, "Stopped before it had begun.")
     except OSError as error:
         return _refuse(folder, MISSING, of_system(error, folder))
     except Exception as error:
@@ -128,6 +130,7 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         slots=pool.slots,
         gpus=lambda: pool.gpus,
         beside=pool.beside,
+        waited_for=pool.waited_for,
         export=_export,
     )
 
@@ -138,7 +141,7 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         loop.add_signal_handler(number, lambda: runner.stop(hard=True, reason="the runner was told to end"))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        await pool.start()
+        await _ready(runner, pool)
         if options.executor != LOCAL:
             runner.spread(pool.slots, AHEAD)
         if going_on:
@@ -148,6 +151,15 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         raise SessionProblem(str(lost)) from None
     finally:
         await server.stop()
+
+
+async def _ready(runner: Runner, pool: Executor) -> None:
+    """Start the pool, unless the session is stopped meanwhile. Raises Stopped."""
+    try:
+        await runner.ready(pool.start())
+    except BaseException:
+        await pool.stop(hard=True)
+        raise
 
 
 async def _make_again(ledger: Ledger, pool: Executor, problem: Problem) -> None:

@@ -232,7 +232,9 @@ def executor(
 
     fingerprints = recording(session).state.fingerprints
     own = f"replay-{secrets.token_hex(8)}"
-    return Cluster(url, place, session=own, prefer=lambda spec: fingerprints.get(spec, ""), tell=tell)
+    made = Cluster(url, place, session=own, prefer=lambda spec: fingerprints.get(spec, ""), tell=tell)
+    tell(f"Waiting for {made.waited_for()}.")
+    return made
 
 
 async def _real(

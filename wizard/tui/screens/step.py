@@ -247,7 +247,8 @@ class StepScreen(SessionScreen):
         written = [line for line in scene.log if line.strip()] if scene.face == "running" else []
         self.query_one("#log-panel").display = bool(written)
         if scene.face == "starting":
-            waiting = scene.work if scene.work.phase == "running" else msgspec.structs.replace(scene.work, text=WAITING)
+            said = scene.work.phase == "running" or (scene.work.phase == "starting" and scene.work.text)
+            waiting = scene.work if said else msgspec.structs.replace(scene.work, text=WAITING)
             self.query_one("#doing", Doing).show(waiting, Hunt())
         if scene.face != "running":
             return
