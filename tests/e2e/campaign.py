@@ -454,8 +454,15 @@ class Campaign:
                 time.sleep(self.random.random() * 2)
         return bool(chosen)
 
-    def _damage(self, session: Path) -> Path:
-        """Cut one file of the session short, or flip one of its bits; the file."""
+    def _damage(self, session: Path, number: int) -> Path:
+        """Cut one file of the session short, or flip one of its bits; the file. ``number`` 0: a bit of a line in the middle of
+        the journal."""
+        if number == 0:
+            path = session / "journal.jsonl"
+            data = bytearray(path.read_bytes())
+            data[self.random.randrange(data[: data[:-1].rfind(b"\n")].rfind(b"\n"))] ^= 2
+            path.write_bytes(data)
+            return path
         files = [p for p in sorted(session.rglob("*")) if p.is_file() and p.stat().st_size and "logs" not in p.parts]
         # By folder first: else nearly all would be captured values.
         part = self.random.choice(sorted({p.relative_to(session).parts[0] for p in files}))
@@ -481,7 +488,7 @@ class Campaign:
             # What a killed checker leaves behind holds links to all that lies beside the session.
             left = shutil.ignore_patterns("checks")
             copy = Path(shutil.copytree(session, session.with_name(f"{session.name}-{number}"), ignore=left))
-            name = self._damage(copy).relative_to(copy)
+            name = self._damage(copy, number).relative_to(copy)
             middle = name.name == "journal.jsonl" and _in_the_middle(whole(session), (copy / name).read_bytes())
             tally.kills, tally.sessions = tally.kills + 1, tally.sessions + 1
             ran = self.run("resume", copy, *scene.again, "--display", "none")
@@ -553,7 +560,7 @@ class Campaign:
                     tally.wrong.append(f"{session}: the disk that is full is not named: {said[-300:]}")
                 tally.kills += 1
                 tally.steps[_step(events(session))] += 1
-                kib += self.random.choice((4, 8, 16, 32, 64, 128)) if tally.kills % 60 else 1 << 16
+                kib += self.random.choice((8, 16, 32, 64, 128, 256)) if tally.kills % 60 else 1 << 16
                 _mounted(disk, kib)
             tally.wrong += self._judged(scene, session, ended, said, tally)
         finally:

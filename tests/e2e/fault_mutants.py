@@ -157,10 +157,10 @@ MUTANTS = (
 )  # fmt: skip
 
 
-def copied(folder: Path, mutant: Mutant | None) -> Path:
+def copied(source: Path, folder: Path, mutant: Mutant | None = None) -> Path:
     """The program in ``folder``, with the mutant's changes. Raises ValueError where one does not apply any more."""
     for package in ("engines", "flows", "wizard"):
-        shutil.copytree(faults.ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     for file, text, instead in mutant.changes if mutant else ():
         path = folder / file
         path.write_text(changed(mutant.name, file, path.read_text(), text, instead) if mutant else "")
@@ -180,7 +180,7 @@ def examined(
     """What the campaign has to say of the mutant, or of the program as it is, in one scene and manner."""
     name, manner = trial
     home = folder / f"{number:03d}"
-    product = copied(home / "product", mutant)
+    product = copied(folder / "product", home / "product", mutant)
     scene = fault_run.scenes(home / "scenes")[name]
     tally, began = faults.Tally(name, manner), time.monotonic()
     told = mutant.name if mutant else ""
@@ -246,7 +246,9 @@ def run(told: argparse.Namespace, chosen: list[Mutant], folder: Path, log: Path)
     every = fault_run.scenes(folder / "scenes")
     with ProcessPoolExecutor(told.jobs) as pool, log.open("a") as lines:
         names = list(dict.fromkeys(name for _, (name, _) in todo))
-        straight = dict(pool.map(fault_run.undisturbed, [folder] * len(names), [every[name] for name in names]))
+        product = copied(faults.ROOT, folder / "product")  # once: somebody may be at work on it
+        scenes = [every[name] for name in names]
+        straight = dict(pool.map(fault_run.undisturbed, [folder] * len(names), scenes, [product] * len(names)))
         futures = [
             pool.submit(examined, folder, number, mutant, trial, straight[trial[0]], deadline)
             for number, (mutant, trial) in enumerate(todo)

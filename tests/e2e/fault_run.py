@@ -98,9 +98,9 @@ def plan(names: list[str], manners: list[str], seed: int) -> Iterator[tuple[str,
         yield from pairs
 
 
-def undisturbed(folder: Path, scene: faults.Scene) -> tuple[str, faults.Straight]:
+def undisturbed(folder: Path, scene: faults.Scene, product: Path = faults.ROOT) -> tuple[str, faults.Straight]:
     """The session of the scene that nothing happens to."""
-    campaign = faults.Campaign(folder, surroundings(folder))
+    campaign = faults.Campaign(folder, surroundings(folder), product=product)
     return scene.name, campaign.straight(scene)
 
 

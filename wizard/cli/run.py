@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from engines import outside
+from engines.data.store import atomic
 from engines.spec import parse
 from engines.workers.executor import LOCAL
 from wizard import handed, trust
@@ -226,14 +227,16 @@ def finish(place: Path, code: int, *, text: bool) -> None:
             )
         return
     report = reading.report()
-    (place / "report.html").write_text(to_html(report), encoding="utf-8")
     case = ""
     try:
+        with atomic(place / "report.html") as temporary:
+            temporary.write_text(to_html(report), encoding="utf-8")
         case = str(export(reading, place / "case"))
     except NothingToExport:
         pass
     except (SessionProblem, MachineProblem, OSError) as problem:
-        print(f"narrowdown: the bundle could not be written: {problem}", file=sys.stderr)
+        why = of_system(problem) if isinstance(problem, OSError) else problem
+        print(f"narrowdown: the report or the bundle could not be written: {why}", file=sys.stderr)
     mixed = worked_around(reading)
     if text:
         end = reading.flow.ends.get(report.end)
