@@ -55,13 +55,20 @@ def needs(command: str) -> frozenset[str]:
 def mentions_debug_model(command: str, folder: Path) -> bool:
     """Whether the command, or a script that it names, speaks of ``polygraphy_debug.onnx``. Relative paths are below ``folder``.
     Raises ``ValueError`` for a command that cannot be split."""
-    return any(DEBUG_MODEL in word or _holds(folder / word, DEBUG_MODEL.encode()) for word in _split(command))
+    return any(DEBUG_MODEL in text for text in sources(command, folder))
 
 
-def _holds(path: Path, text: bytes) -> bool:
+def sources(command: str, folder: Path) -> list[str]:
+    """The texts of the scripts that a command names, and its own words, in which a shell may be told what to do. Relative paths
+    are below ``folder``. Raises ``ValueError`` for a command that cannot be split."""
+    return [text for word in _split(command) for text in (word, _read(folder / word))]
+
+
+def _read(path: Path) -> str:
     with contextlib.suppress(OSError, ValueError):
-        return path.is_file() and path.stat().st_size <= _SCRIPT and text in path.read_bytes()
-    return False
+        if path.is_file() and path.stat().st_size <= _SCRIPT:
+            return path.read_text(encoding="utf-8", errors="replace")
+    return ""
 
 
 def show(folder: Path, source: Path, hidden: Iterable[str] = ()) -> bool:

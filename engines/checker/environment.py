@@ -57,6 +57,8 @@ HANDED: Mapping[str, str] = {
 }
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EVERY = tuple(name[:-1] for name in HANDED if name.endswith("*"))
+# $NAME and ${NAME} of a shell; environ["NAME"], environ.get("NAME") and getenv("NAME") of Python.
+_ASKED = re.compile(r"""\$\{?([A-Za-z_]\w*)|(?:environ(?:\.get)?|getenv)\s*[\[(]\s*["']([A-Za-z_]\w*)""")
 _SHELL_S = frozenset(
     {"PWD", "OLDPWD", "SHLVL", "SHELL", "COLUMNS", "LINES"}
 )  # it sets them itself, so they say nothing
@@ -68,12 +70,15 @@ def for_checker(held: Mapping[str, str], named: Collection[str] = ()) -> dict[st
     return {n: value for n, value in held.items() if n in HANDED or n.startswith(_EVERY) or n in named}
 
 
-def missed(texts: Iterable[str], held: Mapping[str, str], named: Collection[str] = ()) -> list[str]:
-    """Names, sorted, of variables that a checker did not get and that it speaks of: what to hand on where it failed for want of
-    one. ``texts``: what it printed, or its own source."""
+def missed(
+    said: Iterable[str], sources: Iterable[str], held: Mapping[str, str], named: Collection[str] = ()
+) -> list[str]:
+    """Names, sorted, of variables that a checker did not get and that it speaks of: what to hand on where it fails, or passes,
+    for want of one. ``said``: what it printed; ``sources``: its scripts, in which a variable is asked for."""
     kept = held.keys() - for_checker(held, named).keys() - _SHELL_S
-    words = {word for text in texts for word in _NAME.findall(text[-_SEARCHED:])}
-    return sorted(word for word in words & kept if word.isupper() or "_" in word)
+    words = {word for text in said for word in _NAME.findall(text[-_SEARCHED:]) if word.isupper() or "_" in word}
+    words |= {word for text in sources for found in _ASKED.findall(text) for word in found}
+    return sorted(words & kept)
 
 
 def fault(name: str, held: Mapping[str, str] = os.environ) -> str:

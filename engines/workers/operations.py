@@ -259,7 +259,7 @@ def _checked(
     probe: Check, ran: command.CheckResult, store: Store, folder: Path, handed: Collection[str], nodes: int
 ) -> Measurement:
     """How the checker ended. Not started: it is no answer; out of time: ``timeout``; all else is the judge's to read.
-    ``facts["missed"]``: variables that it spoke of and was not given, where it did not pass."""
+    ``facts["missed"]``: variables that it was not given and asks for, or speaks of where it did not pass."""
     facts = {
         "started": ran.status != "not-started",
         "timed_out": ran.status == "timeout",
@@ -270,8 +270,10 @@ def _checked(
         "left_out": ran.left_out,
         "command": list(ran.words),
     }
-    if ran.status != "exited" or ran.returncode:
-        facts["missed"] = environment.missed((ran.stdout, ran.stderr), os.environ, handed)
+    said = (ran.stdout, ran.stderr) if ran.status != "exited" or ran.returncode else ()
+    asked = command.sources(probe.command, Path(probe.folder) if probe.folder else folder)
+    if missed := environment.missed(said, asked, os.environ, handed):
+        facts["missed"] = missed
     status: Status = "unsupported" if ran.status == "not-started" else "timeout" if ran.status == "timeout" else "ok"
     artifacts = {"output": store.put(f"{ran.stdout}\n{ran.stderr}".encode())} if ran.stdout or ran.stderr else {}
     for name in probe.artifacts:

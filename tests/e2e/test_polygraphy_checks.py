@@ -246,9 +246,11 @@ def test_a_reducers_script_works_unmodified(polygraphy, narrowdown, tmp_path) ->
     case = tmp_path / "case"
     assert narrowdown("export", ran.json()["session"], "-o", case).code == 0
     check = [sys.executable, "-P", str(case / "check.py")]
-    assert subprocess.run(check, cwd=case, check=False).returncode == 1
+    assert subprocess.run(check, cwd=tmp_path, check=False).returncode == 1
+    assert subprocess.run(check, cwd=case, check=False).returncode == 2, "the script is not there"
+    assert subprocess.run([*check, "--folder", tmp_path], cwd=case, check=False).returncode == 1
     (tmp_path / "suspect.txt").write_text("Tanh\n")
-    assert subprocess.run(check, cwd=case, check=False).returncode == 0
+    assert subprocess.run(check, cwd=tmp_path, check=False).returncode == 0
 
 
 def test_a_command_may_name_the_candidate_as_polygraphy_does(narrowdown, tmp_path) -> None:
@@ -287,7 +289,8 @@ def test_repeat_until(until: str, verdicts: str, polygraphy, narrowdown, surroun
     monkeypatch.setenv("COUNTER", str(tmp_path / "theirs"))
     said = polygraphy("debug", "repeat", f"--until={until}", *files, "--art-dir", "t", "--check", "./check.sh")
     surroundings["COUNTER"] = str(tmp_path / "ours")
-    ran = narrowdown("step", "repeat", model, "--until", until, *files, "--art-dir", "o", "--check", "./check.sh")
+    own = ["--check", "./check.sh", "--pass-env", "COUNTER"]
+    ran = narrowdown("step", "repeat", model, "--until", until, *files, "--art-dir", "o", *own)
     assert ran.code == (0 if False in expected else 10), ran.out + ran.err
     words = next(line for line in said.splitlines() if "Finished" in line).removeprefix("[I] ")
     assert words in ran.out.splitlines()

@@ -33,7 +33,7 @@ GOOD = "good.txt"
 def write_case(folder: Path, culprit: Culprit, files: Mapping[str, Path], asked: Asked) -> None:
     """Write the culprit's files into ``folder``, which is made. ``files``: name in the bundle -> where its bytes lie.
 
-    The JSON form of the values is ``values_as_json``'s. Raises OSError.
+    The rest is ``others_eyes``'s. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in FILES:
@@ -66,11 +66,11 @@ def left_out(good: Candidate) -> str:
     )
 
 
-def values_as_json(folders: Sequence[Path]) -> None:
-    """``inputs.json`` and ``expected.json`` beside the archives of these cases, in one process for all. Raises MachineProblem."""
-    chosen = [str(f) for f in folders if (f / "inputs.npz").is_file() and (f / "expected.npz").is_file()]
-    if chosen:
-        ask("engines.data.casefiles", *chosen)
+def others_eyes(folders: Sequence[Path]) -> None:
+    """These cases as others read them, in one process for all: ``inputs.json`` and ``expected.json`` beside the archives, models
+    without what exporters write into them for whoever wrote the model. Raises MachineProblem."""
+    if folders:
+        ask("engines.data.casefiles", *map(str, folders))
 
 
 def checker(command: str) -> list[str]:

@@ -23,7 +23,7 @@ class Asked(msgspec.Struct, frozen=True):
     criterion: Criterion
     looks: int = 1
     check: str = ""
-    folder: str = ""
+    needs: tuple[str, ...] = ()  # files that the check names, from the user's folder on
     timeout: float = 0.0
     version: str = ""  # of the engine where it was found
 
@@ -78,7 +78,7 @@ def judged(culprit: Culprit, asked: Asked, part: CheckPart | None) -> list[tuple
     if asked.check:
         rows += [
             ("COMMAND", asked.check),
-            ("FOLDER", asked.folder),
+            ("NEEDS", list(asked.needs)),
             ("PATTERNS", list(criterion.fail_regex)),
             ("CODES", list(criterion.fail_codes)),
             ("IGNORED", list(criterion.ignore_fail_codes)),

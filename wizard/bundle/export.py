@@ -1,5 +1,7 @@
 """The whole bundle of a session: a folder a culprit, with the report, the journal and the environment beside the first."""
 
+import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,16 +12,17 @@ from typing import Literal
 import msgspec
 
 from engines import faults, outside
+from engines.checker import environment
 from engines.data.scratch import scratch
 from engines.data.store import Store, atomic, digest_file
 from engines.spec import parse
-from wizard.bundle.case import values_as_json, write_case
+from wizard.bundle.case import others_eyes, write_case
 from wizard.bundle.check import Asked
 from wizard.machine import ask
 from wizard.report import to_html, to_json, to_markdown
 from wizard.report.document import Report, Workaround
 from wizard.report.gather import case_files, confirmed
-from wizard.report.portable import portable
+from wizard.report.portable import Traces, portable, traces
 from wizard.report.read import Reading
 from wizard.session import journal
 from wizard.session.problems import SessionProblem
@@ -27,6 +30,7 @@ from wizard.session.problems import SessionProblem
 FIRST = "case"
 KEEP_SCRIPT = "keep_fp32.py"
 WITHHELD = "weights.txt"
+TRACES = "traces.txt"
 NO_FILES = (
     "The model of this case could not be kept when it was found: check.py and the commands have nothing to run here."
 )
@@ -102,13 +106,16 @@ def _write(reading: Reading, folder: Path, weights: Weights) -> None:
     criterion = reading.state.findings.criterion
     if criterion is None:
         raise SessionProblem(f"The session {reading.description.id} does not say how the failure was judged.")
+    found = traces(reading)
     asked = Asked(
-        engine=problem.engine,
-        found_with=found_with(reading),
+        engine=found.spec(problem.engine),
+        found_with=found.clean(found_with(reading)),
         criterion=criterion,
         looks=reading.state.findings.looks,
-        check=problem.check,
-        folder=problem.folder,
+        check=found.command(problem.check) if problem.check else "",
+        needs=tuple(found.file(w) for w in shlex.split(problem.check)[1:] if w.startswith("/"))
+        if problem.check
+        else (),
         timeout=problem.timeout,
         version=reading.state.version(problem.engine),
     )
@@ -129,27 +136,30 @@ def _write(reading: Reading, folder: Path, weights: Weights) -> None:
                 "written. Take it from a backup, or narrow the model down again."
             )
         write_case(place, culprit, paths, asked)
-        shutil.copyfile(reading.folder / journal.NAME, place / journal.NAME)
+        if (reading.folder / journal.NAME).is_file():
+            with (place / journal.NAME).open("wb") as record:
+                record.writelines(journal.rewritten(reading.folder / journal.NAME, found.cleaned))
         places.append(place)
     whole = [place for place in places if (place / "model.onnx").is_file()]
     held: dict[Path, int] = {}
     if weights != "keep" and whole:
         counts = ask("engines.data.withheld", weights, problem.reference, *map(str, whole)).split()
         held = dict(zip(whole, map(int, counts), strict=True))
-    values_as_json(places)
-    known = (str(reading.folder), problem.model, *problem.inputs, *problem.digests)
-    report = portable(report, known, problem.folder)
+    others_eyes(places)
+    report = portable(report, found)
     for place in places:
         told = report
         if place not in whole:
             told = msgspec.structs.replace(told, notes=(NO_FILES, *told.notes))
         elif weights != "keep":
-            said = withheld(place, weights) if held[place] else NO_WEIGHTS
+            said = found.clean(withheld(place, weights, problem.folder)) if held[place] else NO_WEIGHTS
             (place / WITHHELD).write_text(said + "\n", encoding="utf-8")
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
         _write_report(place, told)
     if text := keep_script(report.workaround, asked.version):
         (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
+    if said := left(found, folder):
+        (folder / TRACES).write_text(said + "\n", encoding="utf-8")
 
 
 def keep_script(workaround: Workaround | None, version: str) -> str:
@@ -158,6 +168,16 @@ def keep_script(workaround: Workaround | None, version: str) -> str:
     if workaround is None or workaround.kind != "precision" or not workaround.keep_higher:
         return ""
     return outside.keep_script(outside.found(parse(workaround.engine), version), workaround.keep_higher)
+
+
+def left(found: Traces, folder: Path) -> str:
+    """What of a bundle still tells whose it is, in a sentence that does not; "" where nothing does."""
+    names = found.left(folder)
+    if not names:
+        return ""
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    verb = "names" if len(names) == 1 else "name"
+    return f"Look before you send: {', '.join(names[:6])}{more} still {verb} a folder, a user or a host."
 
 
 def _write_report(place: Path, report: Report) -> None:
@@ -171,12 +191,18 @@ def _write_report(place: Path, report: Report) -> None:
     (place / "environment.json").write_bytes(environment + b"\n")
 
 
-def withheld(place: Path, weights: Weights) -> str:
-    """What a case is worth without its weights, in a sentence; its own check is run for it."""
+def withheld(place: Path, weights: Weights, folder: str = "") -> str:
+    """What a case is worth without its weights, in a sentence; its own check is run for it, where the user stood."""
     if weights == "none":
         return "The weights were left out: whoever has them can put them back; nobody else can run this case."
     done = subprocess.run(
-        [sys.executable, "-P", place / "check.py"], capture_output=True, text=True, timeout=600, check=False
+        [sys.executable, "-P", place.absolute() / "check.py"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        cwd=folder if folder and Path(folder).is_dir() else place,
+        env=environment.for_checker(os.environ),
     )
     if done.returncode == 1:
         return "The weights are random ones of the same mean, spread and extremes; the failure survives that."

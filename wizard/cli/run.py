@@ -203,10 +203,11 @@ def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
 def finish(place: Path, code: int, *, text: bool) -> None:
     """The end of a run: report and bundle into the session's folder, and on a text display the result and where it lies."""
     from wizard.bundle.check import can_check
-    from wizard.bundle.export import NothingToExport, export
+    from wizard.bundle.export import TRACES, NothingToExport, export
     from wizard.machine import MachineProblem
     from wizard.report import to_html
     from wizard.report.gather import summary
+    from wizard.report.portable import handed_on
     from wizard.report.read import read
     from wizard.report.words import visible
     from wizard.session.problems import SessionProblem
@@ -226,7 +227,7 @@ def finish(place: Path, code: int, *, text: bool) -> None:
                 file=sys.stderr,
             )
         return
-    report = reading.report()
+    report = handed_on(reading)
     case = ""
     try:
         with atomic(place / "report.html") as temporary:
@@ -247,6 +248,8 @@ def finish(place: Path, code: int, *, text: bool) -> None:
             checkable = can_check(reading.description.problem)
             shows = f"python {case}/check.py shows the fault again" if checkable else "commands.sh says how to see it"
             print(f"  case     {case}  ({shows})")
+            if (Path(case) / TRACES).is_file():
+                print(f"           {visible((Path(case) / TRACES).read_text(encoding='utf-8').strip())}")
         if mixed:
             print(f"  model    {mixed}  (with the workaround applied)")
         print(f"  report   {place / 'report.html'}")

@@ -1,6 +1,7 @@
 """Commands that look at sessions and change nothing: the list, the route, the report, the bundle."""
 
 import argparse
+import contextlib
 import sys
 import zipfile
 from pathlib import Path
@@ -88,13 +89,17 @@ def show(arguments: argparse.Namespace) -> int:
 def report(arguments: argparse.Namespace) -> int:
     """``narrowdown report SESSION``."""
     from wizard.report import to_html, to_json, to_markdown
+    from wizard.report.portable import handed_on
 
     forms = {"html": to_html, "md": to_markdown, "json": to_json}
     suffix = Path(arguments.output).suffix.lower().lstrip(".") if arguments.output else ""
     form = arguments.format or {"htm": "html", "markdown": "md"}.get(suffix, suffix)
     if form and form not in forms:
         raise Refusal(BAD_USAGE, f"'{arguments.output}' does not say which form; add --format html, md or json.")
-    write(forms[form or "md"](read(arguments.session).report()), arguments.output)
+    reading = read(arguments.session)
+    # A page is handed on, to an issue or a colleague; JSON is for programs on this machine.
+    told = reading.report() if form == "json" else handed_on(reading)
+    write(forms[form or "md"](told), arguments.output)
     return FOUND
 
 
@@ -108,9 +113,21 @@ def export(arguments: argparse.Namespace) -> int:
     except MachineProblem as problem:
         raise Refusal(MISSING, str(problem)) from None
     print(made)
-    for sentence in said_of_weights(made):
+    for sentence in (*said_of_weights(made), *said_of_traces(made)):
         print(f"  {sentence}")
     return FOUND
+
+
+def said_of_traces(made: Path) -> list[str]:
+    """What a bundle says of files in it that still tell whose it is."""
+    from wizard.bundle.export import FIRST, TRACES
+
+    with contextlib.suppress(KeyError, FileNotFoundError):
+        if made.is_dir():
+            return [(made / TRACES).read_text(encoding="utf-8").strip()]
+        with zipfile.ZipFile(made) as archive:
+            return [archive.read(f"{FIRST}/{TRACES}").decode().strip()]
+    return []
 
 
 def said_of_weights(made: Path) -> list[str]:

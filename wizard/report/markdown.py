@@ -293,8 +293,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def literal(text: str) -> str:
-    """Text of a model or a log that Markdown must not read as markup; of a long word both ends."""
-    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", visible(elide(re.sub(r"\s+", " ", text).strip(), TEXT), longest=WORD))
+    """Text of a model or a log that Markdown must not read as markup, nor at the beginning of a line as a list or an underline;
+    of a long word both ends."""
+    shown = visible(elide(re.sub(r"\s+", " ", text).strip(), TEXT), longest=WORD)
+    shown = re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", shown)
+    return re.sub(r"^(\d*)([-+=.)])", r"\1\\\2", shown)
 
 
 def code(text: str, longest: int = NAME) -> str:

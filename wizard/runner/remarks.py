@@ -9,13 +9,13 @@ _NAMED = 6  # variables
 
 
 def missed(answer: Measurement) -> str:
-    """That a checker which did not pass spoke of variables that it was not given; "" where it spoke of none."""
+    """That a checker speaks of variables that it was not given; "" where it speaks of none."""
     names = [str(name) for name in answer.facts.get("missed", ())][:_NAMED]
     if not names:
         return ""
     return (
         f"The checker speaks of {', '.join(names)}: set here, but not given to it, as a checker gets a short list of variables. "
-        "If it fails for want of that, its answers say nothing about the model: stop, and begin a new session with "
+        "If it needs that, its answers say nothing about the model: stop, and begin a new session with "
         f"{' '.join(f'--pass-env {name}' for name in names)}."
     )
 

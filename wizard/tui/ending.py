@@ -22,6 +22,7 @@ FILES: Mapping[str, str] = {
     "good.onnx": "the largest part of it that passes",
     "report.html": "all that was found, on one page",
     "commands.sh": "the same with other tools",
+    "traces.txt": "which of these still name a folder, a user or a host: look before you send",
 }
 REPORT, MIXED = "report.html", "worked-around.onnx"  # beside the case, in the session's folder
 
@@ -88,6 +89,10 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
                 else f"cat {short(here / 'case' / 'commands.sh')}",
             )
         )
+        if "case/traces.txt" in scene.files:
+            made.append(
+                Todo("Before you send it: files of it still name a folder, a user or a host; traces.txt says which.")
+            )
         made.append(
             Todo(
                 "Once the engine is mended, this tells whether the fault is gone:",

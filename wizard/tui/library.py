@@ -173,12 +173,13 @@ class Sessions:
         from wizard.cli.run import worked_around
         from wizard.machine import MachineProblem
         from wizard.report import to_html
+        from wizard.report.portable import handed_on
         from wizard.report.read import read
 
         try:
             reading = read(folder)
             with atomic(folder / "report.html") as temporary:
-                temporary.write_text(to_html(reading.report()), encoding="utf-8")
+                temporary.write_text(to_html(handed_on(reading)), encoding="utf-8")
             with contextlib.suppress(NothingToExport):
                 export(reading, folder / "case")
             worked_around(reading)

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from engines.compare.values import Values
 from engines.probe import HUGE
@@ -227,6 +228,28 @@ def test_markdown_tables_keep_their_columns(name: str) -> None:
         if line.startswith("|") and not line.startswith("|---"):
             bars = len(re.findall(r"(?<!\\)\|", line))
             assert bars in (3, 8, 11), line
+
+
+HOSTILE = (
+    '"', "\n", "`", "```", "<script>hit()</script>", "<!--", "-->", "![x](http://hit)", "[a](javascript:hit)",
+    "<http://hit>", "*b*", "_", "~~s~~", "|", "\\", "\\|", "# h", "- x", "1. x", "> q", "&lt;", "***", "---",
+    "[x]: http://hit", "  \n", "\t", "$(hit)",
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), min_size=1, max_size=5).map("".join).filter(str.strip))
+def test_markdown_renders_the_same_whatever_the_names(name: str) -> None:
+    """As who shows Markdown sees it: no tag, link, picture, emphasis, list or heading comes in with a name."""
+    markdown = MarkdownIt("commonmark").enable("table")
+
+    def shape(of: str) -> list[str]:
+        told = msgspec.structs.replace(report(of), notes=(of, "x"), headline=of, explanation=of)
+        tokens = markdown.parse(to_markdown(told))
+        kinds = [kind for t in tokens for kind in (t.type, *(c.type for c in t.children or ()))]
+        return [kind for kind in kinds if kind not in ("text", "softbreak", "text_special", "html_entity")]
+
+    assert shape(name) == shape("x")
 
 
 @settings(deadline=None)

@@ -1,0 +1,130 @@
+"""Names and commands that hold anything, in the programs of a bundle: held literally, obeyed by nobody."""
+
+import ast
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.backends.tensorrt.outside import keep_in_fp32
+from engines.compare.criterion import Criterion, Signature
+from engines.declaration import Found
+from engines.findings import Case, Culprit
+from engines.probe import Candidate
+from engines.spec import parse
+from wizard.bundle.case import write_case
+from wizard.bundle.check import Asked, engine_part, judged, script
+from wizard.report.portable import Traces
+
+ENDS = (
+    '"', "'", '"""', "'''", "\\", "\n", "\r", "*/", "/*", "`", "$(: > hit)", "`: > hit`", "; : > hit;", "\n: > hit\n",
+    "' > hit #", '" > hit #', "#VALUES#", "#NODES#", "{model}", "{{ 7*7 }}", "<script>hit()</script>", "</title>",
+    "<!--", "\x1b[31m", "\u202e", "\u2028", "\0", "%s", "{0}", "é", "𝕏", "|", "![x](http://hit)",
+    "[a](javascript:hit)", "*b*", "~~s~~", "-->", "EOF\n", "$HOME",
+)  # fmt: skip
+TEXT = st.lists(st.sampled_from(ENDS) | st.text(max_size=6), min_size=1, max_size=5).map("".join)
+NAMES = st.lists(TEXT, min_size=1, max_size=3, unique=True).map(tuple)
+# A command's words cannot hold a NUL: the system takes none.
+FILE = TEXT.map(lambda t: re.sub(r"[,=+\0]", "", t).strip()).filter(bool)
+ENGINE = st.builds(
+    "{}={}".format,
+    st.sampled_from(["tensorrt:plugins", "tensorrt:precision=int8,calibration", "onnxruntime:custom_ops", "strange:option"]),
+    FILE,
+)
+COMMAND = st.lists(TEXT.map(lambda t: t.replace("\0", "")).filter(bool), min_size=1, max_size=4)
+
+
+def culprit(nodes: Sequence[str], inputs: Sequence[str], outputs: Sequence[str]) -> Culprit:
+    signature = Signature(kind="accuracy", sample="real:0", outputs=tuple(outputs))
+    names = {"nodes": tuple(nodes), "inputs": tuple(inputs), "outputs": tuple(outputs)}
+    case = Case(Candidate(), "real:0", verified="3/3", signature=signature, **names)
+    return Culprit(case, "overflow")
+
+
+def asked(
+    command: Sequence[str] = (), patterns: Sequence[str] = (), engine: str = "emulate:precision=fp16"
+) -> Asked:
+    return Asked(
+        engine=engine,
+        found_with="onnxruntime 1.31 on CPU",
+        criterion=Criterion(tolerance=1e-2, fail_regex=tuple(patterns)),
+        check=shlex.join(command),
+        needs=tuple(command[1:]),
+    )
+
+
+@settings(max_examples=60)
+@given(NAMES, NAMES, NAMES, st.just(()) | COMMAND, NAMES)
+def test_check_py_compiles_and_holds_the_very_values(nodes, inputs, outputs, command, patterns) -> None:
+    about, how = culprit(nodes, inputs, outputs), asked(command, patterns)
+    text = script(about, how)
+    tree = ast.parse(text)
+    compile(tree, "check.py", "exec")
+    told: dict[str, Any] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id != "HERE":
+            told[node.targets[0].id] = ast.literal_eval(node.value)
+    values = dict(judged(about, how, engine_part(how)[0]))
+    assert {name: told[name] for name in values} == values
+    assert text.isascii()
+    statements = [type(node) for node in ast.parse(script(culprit("n", "i", "o"), asked(command and ["c"]))).body]
+    assert [type(node) for node in tree.body] == statements, "no statement came in with a value"
+
+
+@settings(max_examples=60)
+@given(NAMES)
+def test_keep_fp32_compiles_and_holds_the_very_names(names) -> None:
+    tree = ast.parse(keep_in_fp32(Found(parse("tensorrt:precision=fp16"), {"precision": "fp16"}), names))
+    made = next(n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "NODES")  # type: ignore[attr-defined]
+    assert ast.literal_eval(made.args[0]) == sorted({name for name in names if name})  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for PATH in which the tools that commands name do nothing, and nothing else is."""
+    place = tmp_path_factory.mktemp("tools")
+    for name in ("polygraphy", "trtexec", "narrowdown", "python", "cp"):
+        (place / name).write_text("#!/bin/sh\nexit 0\n")
+        (place / name).chmod(0o755)
+    return place
+
+
+@settings(max_examples=60)
+@given(NAMES, NAMES, st.just(()) | COMMAND, ENGINE)
+def test_commands_sh_is_sound_and_runs_nothing_of_a_name(
+    tools, tmp_path_factory, inputs, outputs, command, engine
+) -> None:
+    """Each line of it is run, the checker's own line aside, whose program is the user's."""
+    place = tmp_path_factory.mktemp("case")
+    write_case(place, culprit(("n",), inputs, outputs), {}, asked(("checker", *command) if command else (), (), engine))
+    shell = shutil.which("sh") or "/bin/sh"
+    assert subprocess.run([shell, "-n", "commands.sh"], cwd=place, capture_output=True).returncode == 0
+    before = sorted(place.iterdir())
+    ran = subprocess.run([shell, "commands.sh"], cwd=place, env={"PATH": str(tools)}, capture_output=True, timeout=30)
+    assert sorted(place.iterdir()) == before, ran.stderr
+    shutil.rmtree(place)
+
+
+@given(TEXT, TEXT)
+def test_cleaning_twice_is_cleaning_once_and_touches_no_other_text(before: str, after: str) -> None:
+    found = Traces(
+        {"/home/mallory/net.onnx": "net.onnx"}, {"/home/mallory": "~", "/srv/work": ""}, ("mallory", "secret-host")
+    )
+    for word in ("/home/mallory/net.onnx", "/home/mallory/x", "/srv/work/y", "/home/other/z", "mallory", "secret-host"):
+        once = found.clean(f"{before} {word} {after}")
+        assert found.clean(once) == once
+        assert "mallory" not in once
+        assert "secret-host" not in once
+        assert "/srv/work" not in once
+    assert found.clean(before) == before
+    assert (
+        found.clean("/head/MatMul /home /var/home/mallory2 mallory-2")
+        == "/head/MatMul /home /var/home/mallory2 mallory-2"
+    )
