@@ -98,6 +98,7 @@ RULES = (
     ("docs/case.md", "narrowdown step reduce", "routes"),
     ("docs/json.md", "narrowdown step reduce", "routes"),
     ("docs/steps.md", "narrowdown step", "routes"),
+    ("docs/json.md", "narrowdown open", "parsed: a program answers it, as tests/e2e/test_json_driver.py has the page's own do"),
     ("docs/json.md", "narrowdown diff-tactics", "parsed: folders of replays, with which docs/polygraphy.md has it run"),
     ("docs/tactic.md", "narrowdown diff-tactics", "parsed: folders of replays, with which docs/polygraphy.md has it run"),
     ("docs/tactic.md", "step repeat", "parsed: TensorRT, which alone leaves such files"),

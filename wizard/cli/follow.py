@@ -5,6 +5,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TextIO
 
+import msgspec
+
+from engines.data import decoding
 from wizard.cli.exits import NEEDS_PERSON, OUR_FAULT, STOPPED
 from wizard.flow.model import Flow
 from wizard.plain import Display
@@ -33,6 +36,72 @@ class Followed(Protocol):
     def alive(self) -> bool: ...
 
     def exit_code(self) -> int | None: ...
+
+
+class Asker(Protocol):
+    """Who is asked the questions of a session."""
+
+    def answer(self, question: QuestionAsked) -> dict[str, Any] | None:
+        """The request to send to the runner; None when there is nobody any more."""
+        ...
+
+    def refused(self, sentence: str) -> None:
+        """The runner did not take the last request, and says why."""
+        ...
+
+
+class JsonPrompt:
+    """A program answers, a JSON object a line: ``{"do": "answer", "answer": ID}``, with ``settings`` where the answer takes
+    values; ``{"do": "rewind", "to": NODE}``, or ``"back"`` for the question before; ``{"do": "stop"}``. What cannot be taken is
+    said as ``{"kind": "refused", ...}``, and the question stays open."""
+
+    def __init__(self, read: TextIO | None = None, out: TextIO | None = None) -> None:
+        self._read, self._out = read or sys.stdin, out or sys.stdout
+
+    def answer(self, question: QuestionAsked) -> dict[str, Any] | None:
+        while True:
+            try:
+                if not (line := self._read.readline(_LONGEST + 1)):
+                    return None
+                wish = decoding.decode(line.encode(), _WISHES)
+            except ValueError as error:
+                self.refused(f"That is no answer: {error}.")
+                continue
+            match wish:
+                case Stop():
+                    return {"do": "stop"}
+                case Rewind():
+                    return {"do": "rewind", "to": wish.to}
+            if (wish.node or question.node, wish.visit or question.visit) != (question.node, question.visit):
+                self.refused(f"The open question is '{question.node}', visit {question.visit}.")
+                continue
+            told = {"do": "answer", "node": question.node, "visit": question.visit, "answer": wish.answer}
+            return {**told, "settings": wish.settings} if wish.settings else told
+
+    def refused(self, sentence: str) -> None:
+        self._out.write(msgspec.json.encode({"kind": "refused", "error": sentence}).decode() + "\n")
+        self._out.flush()
+
+
+class Answer(msgspec.Struct, frozen=True, tag_field="do", tag="answer", forbid_unknown_fields=True):
+    """``node`` and ``visit`` say which question is meant; left out: the open one."""
+
+    answer: str
+    node: str = ""
+    visit: int = 0
+    settings: dict[str, str] = {}
+
+
+class Rewind(msgspec.Struct, frozen=True, tag_field="do", tag="rewind", forbid_unknown_fields=True):
+    to: str
+
+
+class Stop(msgspec.Struct, frozen=True, tag_field="do", tag="stop", forbid_unknown_fields=True):
+    pass
+
+
+_WISHES: Any = Answer | Rewind | Stop
+_LONGEST = 1 << 20  # characters of a line
 
 
 class Prompt:
@@ -73,6 +142,9 @@ class Prompt:
         request = {"do": "answer", "node": question.node, "visit": question.visit, "answer": chosen}
         return {**request, "settings": settings} if settings else request
 
+    def refused(self, sentence: str) -> None:
+        print(f"narrowdown: {visible(sentence)}", file=sys.stderr, flush=True)
+
     def _line(self, text: str) -> str | None:
         self._out.write(text)
         self._out.flush()
@@ -96,7 +168,7 @@ class Follower:
         client: Followed,
         display: Display,
         *,
-        prompt: Prompt | None = None,
+        prompt: Asker | None = None,
         since: int = 0,
         name: str = "SESSION",
         say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
@@ -224,7 +296,7 @@ class Follower:
         if reply.get("ok"):
             self._open = None
         else:
-            self._say(f"narrowdown: {visible(str(reply.get('error', 'the answer was refused')))}")
+            self._prompt.refused(str(reply.get("error", "the answer was refused")))
 
     def _interrupted(self) -> None:
         self._interrupts += 1

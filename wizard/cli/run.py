@@ -17,7 +17,7 @@ from wizard.cli import terminal
 from wizard.cli.answers import Script, read_answers
 from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, STOPPED, Refusal
 from wizard.cli.flow import faults
-from wizard.cli.follow import Follower, Prompt
+from wizard.cli.follow import Follower, JsonPrompt, Prompt
 from wizard.cli.problem import problem_from
 from wizard.flow import terms
 from wizard.flow.load import FlowProblem, Loaded, shipped
@@ -67,14 +67,14 @@ def resume(arguments: argparse.Namespace) -> int:
 
 
 def guided(place: Path, name: str) -> bool:
-    """Whether a person answers from here on: in the terminal UI always; on a text display at a terminal, unless the answers so
-    far were recommended or scripted ones."""
+    """Whether a person, or a program in place of one, answers from here on: in the terminal UI always; on a text display at a
+    terminal, unless the answers so far were recommended or scripted ones; as JSON where they were not."""
     if name == "tui":
         return True
-    if name not in ("plain", "rich") or not sys.stdin.isatty():
-        return False
     answered = [visit.by for visit in folders.load(place).route if visit.by]
-    return not answered or "person" in answered
+    if name == "json":
+        return "person" in answered
+    return name in ("plain", "rich") and sys.stdin.isatty() and (not answered or "person" in answered)
 
 
 def watch(arguments: argparse.Namespace) -> int:
@@ -174,10 +174,11 @@ def walk(place: Path, flow: Flow, arguments: argparse.Namespace, script: Script,
     client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}")
     try:
         if arguments.detach:
-            print(f"{place.name} runs on its own: 'narrowdown watch {place}' looks at it.")
+            said = f"{place.name} runs on its own: 'narrowdown watch {place}' looks at it."
+            print(said, file=sys.stderr if name == "json" else sys.stdout)
             return FOUND
         shown = display(name, flow)
-        prompt = Prompt(flow) if person else None
+        prompt = (JsonPrompt() if name == "json" else Prompt(flow)) if person else None
         follower = Follower(client, shown, prompt=prompt, since=before.seq, name=folders.spoken(place))
         code = follower.run()
     finally:
