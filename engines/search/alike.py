@@ -38,8 +38,11 @@ class Alike(msgspec.Struct, frozen=True):
         return tuple(sorted(set(self.own).union(*around)))
 
 
-def alike(ask: Inquiry, first: Culprit, beyond: str, *, room: int, shrink_probes: int, repeats: int) -> Sub:
-    """Every place (``Alike``) of the same op as the node called ``beyond``, in the first culprit, looked at alone. ``room``: how
+def alike(
+    ask: Inquiry, first: Culprit, beyond: str, *, found_by: str, room: int, shrink_probes: int, repeats: int
+) -> Sub:
+    """Every place (``Alike``) of the same op as the node called ``beyond``, in the first culprit, looked at alone.
+    ``found_by``: the step; ``room``: how
     many more culprits there may be; ``shrink_probes``: that go into making a case simpler; ``repeats``: fresh builds of it."""
     inside = ranges.decode(first.case.node_ids)
     node = next((n for n in inside if ask.names([n])[0] == beyond), None)
@@ -66,9 +69,9 @@ def alike(ask: Inquiry, first: Culprit, beyond: str, *, room: int, shrink_probes
         if not verdict.failed:
             continue
         case, _, _ = yield from settle(
-            lowered, trials, frozenset({place.node}), True, verify=0, shrink_probes=shrink_probes
+            lowered, trials, frozenset({place.node}), True, found_by=found_by, verify=0, shrink_probes=shrink_probes
         )
-        seen: Seen = yield from looked(lowered, msgspec.structs.replace(case, found_by="confirm"), repeats)
+        seen: Seen = yield from looked(lowered, case, repeats)
         if seen.failures:
             found.append(Another(seen, place.keep))
     return Alike(tuple(found), tuple(silent), tuple(more), tuple(sorted(own)))

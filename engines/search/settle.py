@@ -31,10 +31,19 @@ HEAVIEST_GOOD = 256 << 20
 
 
 def settle(
-    ask: Inquiry, trials: Trials, nodes: NodeIds, minimal: bool, *, verify: int, shrink_probes: int = SHRINK_PROBES
+    ask: Inquiry,
+    trials: Trials,
+    nodes: NodeIds,
+    minimal: bool,
+    *,
+    found_by: str,
+    verify: int,
+    shrink_probes: int = SHRINK_PROBES,
 ) -> Sub:
     """Turn a failing node set into a case: exact feed beside stored, shrinks, k of n fresh builds, a passing
-    neighbour, files. ``verify``: fresh builds; ``shrink_probes``: how many go into making it simpler at most."""
+    neighbour, files.
+
+    ``found_by``: the step; ``verify``: fresh builds; ``shrink_probes``: how many go into making it simpler at most."""
     spent = 0
     candidate = ask.candidate(nodes)
     first = trials.known[nodes]
@@ -87,7 +96,7 @@ def settle(
         verified=f"{failures}/{looks}",
         signature=signature,
         minimal=minimal,
-        found_by="reduce",
+        found_by=found_by,
     )
     return case, tuple(files), spent
 

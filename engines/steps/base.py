@@ -14,7 +14,7 @@ invented measurement simply ends the speculation.
 """
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -39,17 +39,99 @@ class Finish(msgspec.Struct, Generic[OutcomeT], frozen=True):
 Steps: TypeAlias = Generator[AnyProbe | Note, Any, Finish[OutcomeT]]
 
 
-class StepSpec(msgspec.Struct, Generic[OutcomeT], frozen=True):
-    """A step's registration. ``outcome`` is the struct whose fields the flow's ``when``, templates and ``evidence`` may name;
-    ``params`` the struct of its ``with`` values. ``exclusive``: of its probes, only those run ahead that are exclusive."""
+class Need(msgspec.Struct, frozen=True):
+    """What must hold before a step starts. ``what``: for the pages; ``why``: the sentence that refuses it, and ``code`` the exit
+    code where it is the session's only step: 4 the engine cannot do this, 2 it was asked for wrongly."""
 
-    name: str
-    version: int
-    summary: str
+    what: str
+    holds: Callable[[StepContext], bool]
+    why: Callable[[StepContext], str]
+    code: int = 4
+
+
+def capability(name: str) -> Need:
+    """The engine can do this. One that tells nothing of what it can is taken for one that can, and so is an external check's."""
+
+    def holds(ctx: StepContext) -> bool:
+        return bool(ctx.check) or "capabilities" not in ctx.engine_info or ctx.can(name)
+
+    def why(ctx: StepContext) -> str:
+        reason = ctx.reason(name) or f"it does not offer '{name}'."
+        return f"This step is not possible on {ctx.engine}: {reason}"
+
+    return Need(f"an engine that can: {name}", holds, why)
+
+
+def comparison(why: str, code: int = 4) -> Need:
+    """Outputs are compared; an external check that judges in their place can tell nothing of what this step asks."""
+    return Need("a comparison, no --check", lambda ctx: not ctx.check, lambda _ctx: why, code)
+
+
+class End(msgspec.Struct, frozen=True):
+    """How a step that runs alone has ended where this field of its outcome has this value."""
+
+    field: str
+    value: str | int | bool
+    end: Literal["not-reproduced", "reference-suspect", "unresolved"]
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A finished step, as ``json`` is given it: its outcome, what is known since, its tables' rows, and what it took."""
+
+    outcome: Mapping[str, Any]
+    findings: Findings
+    tables: Mapping[str, list[dict[str, Any]]] = {}
+    speculative: int = 0  # probes that ran ahead
+    cached: int = 0  # probes whose answers were known
+    builds: int = 0
+
+
+def as_it_is(told: Told) -> dict[str, Any]:
+    """The outcome's fields, then the tables by name."""
+    return {**told.outcome, **told.tables}
+
+
+def of_case(told: Told) -> dict[str, Any]:
+    """Names of the case's nodes, inputs and outputs."""
+    case = told.findings.case
+    if case is None:
+        return {"nodes": [], "inputs": [], "outputs": []}
+    return {"nodes": list(case.nodes), "inputs": list(case.inputs), "outputs": list(case.outputs)}
+
+
+# A model that a step leaves: a whole one, named by its digest in the table ``sanitized`` (field ``model``); a failing
+# part, a failing part seen again in fresh builds, a model with a workaround in it, each a row of the table ``bundle`` with its
+# ``role`` and ``files``.
+Made: TypeAlias = Literal["model", "case", "confirmed", "workaround"]
+
+
+class StepSpec(msgspec.Struct, Generic[OutcomeT], frozen=True):
+    """All that the rest of the program knows of a step: the command line, the displays, the report, the pages and the schema of
+    flow files read it here.
+
+    Every field of ``outcome`` has a default, so that a step that was cut short still says what it knows; errors are badness under
+    the session's metric, None where not measured; ``message`` is one sentence for people.
+    """
+
+    name: str  # as flows and ``narrowdown step`` say it
+    version: (
+        int  # raised where its questions change: answers of an earlier version are then no longer replayed as its own
+    )
+    summary: str  # one sentence
     run: Callable[[StepContext], Steps[OutcomeT]]
-    outcome: type[OutcomeT]
-    params: type[msgspec.Struct]
-    exclusive: bool = False
-    needs: tuple[str, ...] = ()  # capabilities without which the step is hidden, with the engine's reason
-    # The probes to expect.
-    plan: Callable[[StepContext, Size], Plan] = lambda _ctx, _size: Plan((Work("part"),))
+    outcome: type[OutcomeT]  # what a flow's ``when``, templates and ``evidence`` may name
+    params: type[msgspec.Struct]  # what a flow's ``with`` may set
+    plan: Callable[[StepContext, Size], Plan] = lambda _ctx, _size: Plan((Work("part"),))  # the probes to expect
+    exclusive: bool = False  # of its probes, only those run ahead that are exclusive
+    needs: tuple[Need, ...] = ()  # what must hold before it starts
+    sets: tuple[str, ...] = ()  # fields of Findings that it may change, beside what every step prepares
+    makes: tuple[Made, ...] = ()
+    ends: tuple[End, ...] = ()  # run alone: the first that holds; done where none does
+    labels: Mapping[str, str] = {}  # outcome fields for people, where a field's own name does not say it
+    json: Callable[[Told], dict[str, Any]] = as_it_is  # the object of ``narrowdown step --json``
+    alone: bool = True  # whether it makes sense outside of a flow
+    package: str = ""  # who brought it, where that is not narrowdown; the registry fills it in
+
+    def lacking(self, ctx: StepContext) -> Need | None:
+        """The first need that is not met."""
+        return next((need for need in self.needs if not need.holds(ctx)), None)

@@ -2,7 +2,7 @@
 give?"""
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -10,15 +10,16 @@ from engines.asking import Note, StepContext, Sub
 from engines.compare.criterion import Criterion
 from engines.compare.judge import badness, judge_check, judge_whole, limit, margin, worst
 from engines.findings import Findings
-from engines.probe import HUGE, Measurement, SampleResult
+from engines.probe import HUGE, Measurement, SampleResult, Score
+from engines.search import works
+from engines.search.cost import Plan, Size
 from engines.search.looks import Looks, look_again
 from engines.search.statistics import interval, ruled_out, settling
 from engines.search.twin import find_twin
 from engines.search.whole import fed, lock, whole
 from engines.spec import of_the_same, parse, unquantized
-from engines.steps.base import Finish, Steps, StepSpec
+from engines.steps.base import End, Finish, Steps, StepSpec, Told
 from engines.steps.intake import refuse_unmeasured
-from engines.steps.outcome import CompareOutcome
 from engines.steps.prepare import loaded, measured
 
 # The reference is suspect when it is off by more than this part of the tolerance (and nearer to fault than the engine).
@@ -27,6 +28,40 @@ PROBLEMS = {"missing": "missing", "shape": "of another shape than the reference'
 JUDGE = "reference:precision=fp64"
 SECOND = "openvino:precision=f32"
 LITERAL = "onnxruntime"  # optimizers off: every node as it is written
+# Bytes of reference values that are captured unasked: of a feed, and of its worst row (engines.data.captures).
+AHEAD = 128 << 20
+# Bytes of float64 weights up to which the reference is held against float64 (engines.backends.reference).
+JUDGED = 2 << 30
+
+
+class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """compare: the whole model on every sample (node ``reproduce``)."""
+
+    # reference: the reference itself is suspect; built: it builds, and cannot be run here
+    verdict: Literal["fails", "passes", "reference", "built", "unresolved"] = "unresolved"
+    failure: Literal["accuracy", "crash", "build", "check", "none"] = "none"  # how it fails
+    error: float | None = None
+    tolerance: float = 0.0
+    metric: str = "rel_l2"
+    precision: str = "fp32"  # that the default tolerance follows from
+    worst_output: str = ""  # the output that is furthest off
+    worst_sample: str = ""  # where it is
+    margin: float | None = None  # how many times the worst error fits into what is allowed there
+    samples: int = 0
+    samples_failing: int = 0
+    nonfinite: bool = False  # the engine gives infinite or NaN where the reference does not
+    emulated_error: float | None = None  # what a faultless engine of this precision would give
+    # whose fault it looks like; keeps-higher: the engine computes more exactly than it claims
+    explanation: Literal["engine", "precision", "keeps-higher", "unknown"] = "unknown"
+    reference_error: float | None = None  # how far the reference is from its judge
+    reference_judge: str = ""  # what judged it, "" = not judged
+    reference_steady: bool = True  # its second run gave the same as its first
+    looks: int = 0  # runs or builds looked at
+    failures: int = 0  # of them
+    interval_low: float = 0.0
+    interval_high: float = 1.0
+    more_looks: int = 0  # looks without a failure that would rule out the next rarer fault at 95 %
+    message: str = ""
 
 
 class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -313,6 +348,44 @@ def _allowed(rule: Criterion, output: str) -> str:
     return f"{tolerance:.3g} dB at least" if rule.metric == "sqnr_db" else f"{tolerance:.3g}"
 
 
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """Read, all samples, the worst row alone, the reference a second time, its judge; what a faultless engine would give.
+    Looks that find nothing go on for up to half a minute, which is not counted. The disk takes the model, its weights once more
+    rounded where the precision is emulated, and in float64 where the judge can hold them."""
+    rule = ctx.findings.criterion
+    lower = (rule.precision if rule else "") in ("fp16", "bf16", "int8")
+    emulated = lower and parse(ctx.engine).name != "emulate"
+    asked = (
+        (works.on_all(ctx),)
+        if ctx.check
+        else (works.on_all(ctx), works.on_sample(ctx), *works.others(ctx, 1 + emulated))
+    )
+    given = size.given
+    copies = given * lower + (2 * given if 2 * given <= JUDGED else 0)
+    disk = _taken(ctx, size) + AHEAD + (0 if ctx.check else copies) if given >= 0 else -1
+    return Plan((*works.reads(ctx), *asked), disk, AHEAD if disk >= 0 else 0)
+
+
+def _taken(ctx: StepContext, size: Size) -> int:
+    """Bytes of the model that is still to be taken in."""
+    return 0 if ctx.findings.model else size.given
+
+
+def _json(told: Told) -> dict[str, Any]:
+    """The outcome, each sample with its outputs and every metric of them. How many samples there were stands beside the list."""
+    samples: dict[str, list[dict[str, Any]]] = {}
+    for row in told.tables.get("outputs", []):
+        samples.setdefault(row["sample"], []).append({key: value for key, value in row.items() if key != "sample"})
+    listed = [{"sample": name, "outputs": [_score(row) for row in rows]} for name, rows in samples.items()]
+    return {**told.outcome, "samples_n": told.outcome.get("samples", 0), "samples": listed}
+
+
+def _score(row: dict[str, Any]) -> dict[str, Any]:
+    """A score with every metric in it: values at their default are left out where it is stored."""
+    every = {name: getattr(Score(""), name) for name in Score.__struct_fields__ if name != "front"}
+    return {**every, **{key: value for key, value in row.items() if key != "front"}}
+
+
 SPEC = StepSpec(
     name="compare",
     version=4,
@@ -320,5 +393,23 @@ SPEC = StepSpec(
     run=compare,
     outcome=CompareOutcome,
     params=CompareParams,
+    plan=_plan,
     exclusive=True,
+    sets=("emulated", "looks"),
+    ends=(
+        End("verdict", "passes", "not-reproduced"),
+        End("verdict", "reference", "reference-suspect"),
+        End("verdict", "unresolved", "unresolved"),
+    ),
+    labels={
+        "metric": "measured as",
+        "precision": "the engine computes in",
+        "nonfinite": "new NaN or infinity",
+        "emulated_error": "a faultless engine would give",
+        "explanation": "so the likely origin is",
+        "reference_error": "the reference is off by",
+        "reference_judge": "the reference was judged by",
+        "reference_steady": "the reference repeats itself",
+    },
+    json=_json,
 )

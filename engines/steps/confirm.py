@@ -10,19 +10,42 @@ from engines.findings import Case, Culprit, Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Measurement
+from engines.search import works
 from engines.search.alike import Alike, alike, said, wider
 from engines.search.alike import culprits as alike_culprits
+from engines.search.cost import Plan, Size, Work
 from engines.search.fresh import Seen, again, looked
 from engines.search.inquiry import Inquiry, inquiry
 from engines.search.statistics import interval
 from engines.search.whole import all_feeds, fed, sign
-from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.outcome import ConfirmOutcome
+from engines.steps.base import End, Finish, Steps, StepSpec, Told, of_case
 from engines.steps.prepare import prepared
-from engines.steps.reduce import Reduced, ReduceParams, reduction
+from engines.steps.reduce import Reduced, ReduceParams, plan_of_reduction, reduction
 
 # A tensor that loses this part of itself when it is stored cannot be fed: rounding alone costs BF16 0.004, FP8 0.06.
 LOST = 0.1
+PLACE = 14  # probes that each further place of the same overflow takes to become a case
+
+
+class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    confirmed: bool = False  # the case fails when built afresh
+    failures: int = 0
+    looks: int = 0
+    interval_low: float = 0.0
+    interval_high: float = 1.0
+    nodes: int = 0
+    nodes_before: int = 0
+    ops: str = ""
+    names: str = ""
+    cause: str = "unknown"
+    evidence: str = ""  # the numbers that show the cause, one sentence
+    own: float | None = None
+    effect: float | None = None
+    culprits: int = 0  # found so far, this one among them
+    alike: int = 0  # more of them found in this step, as the reference foretells the same fault there
+    patched_fails: bool = False  # the whole model still fails with this and earlier culprits patched
+    patched_error: float | None = None  # the whole model's then
+    message: str = ""
 
 
 class ConfirmParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +97,13 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         if still and cause.beyond and not known and ctx.can("keep"):
             room = params.most_culprits - len(findings.culprits) - 1
             others = yield from alike(
-                ask, culprit, cause.beyond, room=room, shrink_probes=params.shrink_others, repeats=params.repeats
+                ask,
+                culprit,
+                cause.beyond,
+                found_by="confirm",
+                room=room,
+                shrink_probes=params.shrink_others,
+                repeats=params.repeats,
             )
         if others.keep:
             culprit = wider(ask.index, culprit, others)
@@ -267,6 +296,46 @@ def _message(seen: Seen, looks: int, still: bool, known: bool, others: Alike) ->
     return f"{size} in {seen.failures} of {looks} fresh builds. {seen.cause.evidence}{said(others)}{also}"
 
 
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """The case in fresh builds, some known from when it was found; its inside once; the model with it patched or kept, on the
+    search's sample and on all. Where there is no case yet, it is reduced first."""
+    params = msgspec.convert(dict(ctx.params), ConfirmParams)
+    case = ctx.findings.case
+    verified = int(case.verified.partition("/")[2] or 0) if case else ReduceParams().verify
+    # Of the looks that found it, all but the first are looks here.
+    again = works.part(ctx, params.repeats - min(params.repeats, max(0, verified - 1)) + 1, ahead=False)
+    cured: tuple[Work, ...] = (
+        () if ctx.check else (works.on_sample(ctx, 2), works.on_all(ctx, real=True), works.on_sample(ctx))
+    )
+    signature = ctx.findings.round_signature or ctx.findings.signature
+    overflows = (signature is not None and signature.nonfinite) or any(s.nonfinite for s in ctx.findings.suspects[:1])
+    if cured and overflows and ctx.can("keep"):
+        # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at; the reference is asked
+        # who else goes as far, and who reads that.
+        cured = (*cured, works.on_all(ctx, probes=4, real=True), Work("watched", 2, works.sample_rows(ctx)))
+    alike = _places(ctx, size)
+    if cured and alike and ctx.can("keep"):
+        cured = (*cured, works.effect(ctx, alike), works.part(ctx, PLACE * alike, ahead=False))
+    first = Plan(works.before(ctx, size)) if case is not None else plan_of_reduction(ctx, size, ReduceParams())
+    disk = first.disk + works.case_bytes(size, case.node_ids if case else "") + size.captured if first.disk >= 0 else -1
+    return Plan((*first.works, Work("read"), again, *cured), disk, first.captured + size.captured)
+
+
+def _places(ctx: StepContext, size: Size) -> int:
+    """How many other suspects are infinite or NaN at the same operator as the case: each may become a culprit of its own."""
+    case, index = ctx.findings.case, size.index
+    if case is None or index is None:
+        return 0
+    inside = set(ranges.decode(case.node_ids))
+    ops = {index.nodes[n].op for n in inside if n < len(index.nodes)}
+    others = (s for s in ctx.findings.suspects if s.nonfinite and s.node not in inside and s.node < len(index.nodes))
+    return sum(index.nodes[s.node].op in ops for s in others)
+
+
+def _json(told: Told) -> dict[str, Any]:
+    return {**told.outcome, "nodes_after": told.outcome.get("nodes", 0), **of_case(told)}
+
+
 SPEC = StepSpec(
     name="confirm",
     version=3,
@@ -274,5 +343,19 @@ SPEC = StepSpec(
     run=confirm,
     outcome=ConfirmOutcome,
     params=ConfirmParams,
+    plan=_plan,
     exclusive=True,
+    sets=("case", "culprits", "patches", "keep"),
+    makes=("confirmed",),
+    ends=(End("confirmed", False, "unresolved"),),
+    labels={
+        "looks": "fresh builds",
+        "failures": "of them failing",
+        "evidence": "shown by",
+        "culprits": "culprits so far",
+        "alike": "of them found with this one",
+        "patched_fails": "still fails with them patched",
+        "patched_error": "error with them patched",
+    },
+    json=_json,
 )

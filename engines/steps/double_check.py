@@ -1,11 +1,14 @@
 """double-check: what was unresolved in the last reduction, and which setting would change that."""
 
+from typing import Literal
+
 import msgspec
 
 from engines.asking import StepContext
 from engines.findings import Findings
+from engines.search import works
+from engines.search.cost import Plan, Size
 from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.outcome import DoubleCheckOutcome
 from engines.steps.prepare import prepared
 
 # The reason that was met most -> the setting that would help. What needs a value (a tolerance, a metric, a regex) is for a
@@ -42,6 +45,16 @@ WORDS = {
     "reference-failed": "that the reference could not run",
 }
 LEFT = {0: "This was the last try.", 1: "One more try is left."}
+
+
+class DoubleCheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    visits_left: int = 0  # how often the settings may still be changed
+    unresolved: int = 0  # probes of the search that neither passed nor failed
+    causes: str = ""  # "build-failed 4, harmless 2"
+    # what to change next
+    suggestion: Literal["tolerance", "metric", "regex", "sample", "linear", "seed", "stop"] = "stop"
+    culprits: int | None = None  # found in earlier rounds
+    message: str = ""
 
 
 class DoubleCheckParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,6 +99,11 @@ def _said(counts: dict[str, int], helps: str, passes: bool) -> str:
     return f"{parts} of the model neither passed nor failed: {why}. Changing the {helps} would help most."
 
 
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """What is known already."""
+    return Plan(works.before(ctx, size))
+
+
 SPEC = StepSpec(
     name="double-check",
     version=2,
@@ -93,4 +111,8 @@ SPEC = StepSpec(
     run=double_check,
     outcome=DoubleCheckOutcome,
     params=DoubleCheckParams,
+    plan=_plan,
+    sets=("case",),
+    labels={"visits_left": "tries left", "causes": "why it could not tell", "suggestion": "suggested change"},
+    alone=False,
 )

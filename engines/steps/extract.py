@@ -1,6 +1,7 @@
 """extract: cut out the accused node, feed it captured reference values, grow the cut while it passes."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -10,16 +11,34 @@ from engines.findings import Case, Suspect
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE
+from engines.search import works
+from engines.search.cost import Plan, Size, Work
 from engines.search.foretold import Place, foretold
 from engines.search.inquiry import Inquiry, inquiry
 from engines.search.search import NodeIds, Trials, minimise, one_minimal
 from engines.search.settle import settle
 from engines.search.twin import as_given, asking_twin, without_twin
-from engines.steps.base import Finish, Steps, StepSpec
+from engines.steps.base import End, Finish, Steps, StepSpec, Told, of_case
 from engines.steps.layerwise import layerwise
-from engines.steps.outcome import ExtractOutcome
 from engines.steps.prepare import prepared
 from engines.steps.reduce import left_whole
+
+GROWN = 6  # probes for each node of a group: it is grown first, then each of its nodes is left out
+LARGER = 3.0  # times that a part of several nodes takes what a node alone does
+
+
+class ExtractOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    reproduced: bool = False  # the part alone fails in the same way
+    nodes: int = 0
+    ops: str = ""
+    names: str = ""
+    own: float | None = None
+    effect: float | None = None
+    grown: int = 0  # how often the cut was grown
+    # it passes when fed exactly, and fails when fed as the engine would have stored it
+    needs_higher_inputs: bool = False
+    reason: str = ""
+    message: str = ""
 
 
 class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,8 +82,7 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         )
     trials, nodes, grown = found
     minimal = yield from one_minimal(trials, nodes)
-    case, files, _ = yield from settle(trials.ask, trials, nodes, minimal, verify=params.verify)
-    case = msgspec.structs.replace(case, found_by="extract")
+    case, files, _ = yield from settle(trials.ask, trials, nodes, minimal, found_by="extract", verify=params.verify)
     return Finish(
         _outcome(case, grown, ask, instead),
         msgspec.structs.replace(findings, case=case),
@@ -158,6 +176,26 @@ def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutco
     )
 
 
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """The suspect alone; of a group, grown until it fails, what is left when each of its nodes is left out in turn; then the case
+    is settled."""
+    params = msgspec.convert(dict(ctx.params), ExtractParams)
+    first = next(iter(ctx.findings.suspects), None)
+    group = len(ranges.decode(first.nodes)) if first else 0
+    if not group:
+        return Plan((*works.before(ctx, size), Work("read")))
+    search = 1 if group == 1 else GROWN * group
+    searched = works.effect(ctx, search, times=1.0 if group == 1 else LARGER)
+    return Plan(
+        (*works.before(ctx, size), Work("read"), searched, *works.settled(ctx, params.verify)),
+        works.case_bytes(size, first.nodes if first and group == 1 else ""),
+    )
+
+
+def _json(told: Told) -> dict[str, Any]:
+    return {**told.outcome, "nodes_after": told.outcome.get("nodes", 0), **of_case(told)}
+
+
 SPEC = StepSpec(
     name="extract",
     version=2,
@@ -165,4 +203,14 @@ SPEC = StepSpec(
     run=extract,
     outcome=ExtractOutcome,
     params=ExtractParams,
+    plan=_plan,
+    sets=("suspects", "spread", "case"),
+    makes=("case",),
+    ends=(End("reproduced", False, "unresolved"),),
+    labels={
+        "reproduced": "fails on its own",
+        "grown": "neighbours taken in, times",
+        "needs_higher_inputs": "needs its inputs in higher precision",
+    },
+    json=_json,
 )

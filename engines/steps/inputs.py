@@ -1,5 +1,7 @@
 """inputs (node ``real-inputs``): real data and random data side by side."""
 
+from typing import Literal
+
 import msgspec
 
 from engines.asking import StepContext
@@ -8,10 +10,24 @@ from engines.compare.judge import judge_whole, worst
 from engines.compare.say import off_by
 from engines.findings import Findings
 from engines.probe import Measurement, SampleResult
+from engines.search import works
+from engines.search.cost import Plan, Size
 from engines.search.whole import whole
 from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.outcome import InputsOutcome
 from engines.steps.prepare import prepared
+
+
+class InputsOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    # helps: real inputs pass; no: they fail too; only-real: they alone fail
+    verdict: Literal["helps", "no", "only-real", "none-given"] = "none-given"
+    real_error: float | None = None  # the worst on real inputs
+    random_error: float | None = None  # the worst on random ones
+    real_samples: int = 0
+    real_failing: int = 0  # of them
+    random_samples: int = 0
+    random_failing: int = 0  # of them
+    guesses: str = ""  # what each input was taken to be for
+    message: str = ""
 
 
 class InputsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,6 +86,11 @@ def _message(verdict: str, rf: int, r: int, nf: int, n: int, re: float | None, n
     return f"Real inputs fail on {rf} of {r} samples (worst: {off_by(re)}), random ones on {random}."
 
 
+def _plan(ctx: StepContext, _size: Size) -> Plan:
+    """All samples once."""
+    return Plan(() if ctx.check else (works.on_all(ctx),))
+
+
 SPEC = StepSpec(
     name="inputs",
     version=2,
@@ -77,4 +98,14 @@ SPEC = StepSpec(
     run=inputs,
     outcome=InputsOutcome,
     params=InputsParams,
+    plan=_plan,
+    labels={
+        "real_error": "error on your inputs",
+        "random_error": "error on random inputs",
+        "real_samples": "your samples",
+        "real_failing": "your samples that fail",
+        "random_samples": "random samples",
+        "random_failing": "random samples that fail",
+        "guesses": "guessed about the inputs",
+    },
 )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, StepRefused, Sub
+from engines.asking import Note, StepContext, Sub
 from engines.compare import judge
 from engines.compare.criterion import Verdict
 from engines.compare.judge import LARGE, SHARE, badness, judge_whole, limit, over
@@ -21,12 +21,13 @@ from engines.findings import Suspect
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Candidate, Measurement, Score
+from engines.search import works
+from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, inquiry
 from engines.search.marks import UNWATCHED, batches, markable
 from engines.search.twin import asking_twin
 from engines.spec import parse
-from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.outcome import LayerwiseOutcome
+from engines.steps.base import Finish, Steps, StepSpec, Told, capability, comparison
 from engines.steps.prepare import prepared
 
 # Added error this much larger fed as stored than fed exactly means that the node amplifies the rounding of its inputs.
@@ -44,6 +45,31 @@ PARTS = 8
 DEATHS = 4
 MOST = 0.6
 SOME = 1 / (4 * PARTS)
+EFFECTS = 12  # of so many nodes, one adds an error whose effect is worth asking for, below FP32
+FEW = 4  # and of all of them, in FP32, where rounding is far below what is allowed
+
+
+class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    # what becomes of the failure when every tensor can be read
+    observer: Literal["reproduces", "improves", "cannot-run"] = "cannot-run"
+    tensors: int = 0  # that were read
+    bad: int = 0  # of them over tolerance
+    skipped: int = 0  # that could not be read
+    culprit: str = ""  # the node whose own error reaches the outputs
+    culprit_op: str = ""  # its operator
+    first_bad: str = ""  # the first tensor over tolerance, in the order of the model
+    first_nonfinite: str = ""  # the first that is infinite or NaN where the reference is not
+    inherited: float | None = None  # the culprit's error in the whole model, as it arrives
+    added: float | None = None  # its error when its inputs are exact
+    effect: float | None = None
+    spread: bool = False  # no node makes most of the error
+    largest_part: float | None = None  # where it is spread: the largest share of it that an eighth of the model makes
+    harmless: int = 0  # bad tensors whose error reaches no output
+    groups: int = 0  # layers of the built engine that stand for several nodes, where it tells
+    group: str = ""  # what it computes together with the culprit
+    profile: str = ""  # error by depth, log10, as a sparkline-ready comma list
+    reason: str = ""
+    message: str = ""
 
 
 class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,12 +98,6 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     params = msgspec.convert(dict(ctx.params), LayerwiseParams)
     findings = yield from prepared(ctx)
     ask: Inquiry = yield from inquiry(ctx, findings)
-    if not ctx.can("mark", untold=True):
-        raise StepRefused(f"Layerwise cannot run on {ctx.engine}: {ctx.reason('mark')}")
-
-    if ctx.check:
-        raise StepRefused("An external check judges whole candidates and cannot watch single tensors; go on to reduce.")
-
     given, ask = ask, asking_twin(ask)
     seen: _Watched = yield from _watch(ask, params)
     if findings.twin and not seen.failing:
@@ -523,6 +543,38 @@ def _say(value: float) -> str:
     return "non-finite" if value >= HUGE else f"{value:.3g}"
 
 
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """Every batch of tensors watched; every node alone, in batches of half the bytes, fed as stored and exactly; the effect of
+    the worst nodes, at most ``most_suspects``: of every node and then of every part of the model, where the tolerance is so
+    strict that rounding alone is over a tenth of it."""
+    params = msgspec.convert(dict(ctx.params), LayerwiseParams)
+    rule = ctx.findings.criterion
+    usual = FEW if rule is not None and rule.precision == "fp32" else max(FEW, size.nodes // EFFECTS)
+    effects = min(params.most_suspects, size.nodes) + PARTS if works.strict(ctx) else usual
+    parts = works.batches_of(size, params.batch_bytes // 2, ALONE)
+    asked = (
+        Work("read"),
+        Work("watched", works.batches_of(size, params.batch_bytes), works.sample_rows(ctx)),
+        Work("alone", 2 * parts, works.sample_rows(ctx), ahead=True, share=1 / parts),
+        works.effect(ctx, min(params.most_suspects + PARTS, effects)),
+    )
+    return Plan(
+        (*works.before(ctx, size), *asked), works.held(size, 3 * works.TABLE * size.nodes), works.activations(size)
+    )
+
+
+def _json(told: Told) -> dict[str, Any]:
+    tensors = told.tables.get("tensors", [])
+    first = told.outcome.get("first_bad", "")
+    return {
+        **told.outcome,
+        "culprit": told.outcome.get("culprit") or None,
+        "first_bad": next((row for row in tensors if row["name"] == first), None) if first else None,
+        "suspects": [{"nodes": s.nodes, "own": s.own, "effect": s.effect} for s in told.findings.suspects],
+        "tensors": tensors,
+    }
+
+
 SPEC = StepSpec(
     name="layerwise",
     version=4,
@@ -530,5 +582,25 @@ SPEC = StepSpec(
     run=layerwise,
     outcome=LayerwiseOutcome,
     params=LayerwiseParams,
-    needs=("mark",),
+    plan=_plan,
+    needs=(
+        capability("mark"),
+        comparison("An external check judges whole candidates and cannot watch single tensors; go on to reduce."),
+    ),
+    sets=("suspects", "spread", "case"),
+    labels={
+        "observer": "with every tensor watched",
+        "tensors": "tensors compared",
+        "bad": "tensors over tolerance",
+        "skipped": "could not be watched",
+        "culprit": "adds the most error",
+        "culprit_op": "operator",
+        "first_bad": "first tensor over tolerance",
+        "first_nonfinite": "first NaN or infinity",
+        "groups": "layers of several nodes",
+        "group": "computed together with it",
+        "spread": "spread over many layers",
+        "harmless": "wrong but harmless",
+    },
+    json=_json,
 )

@@ -1,5 +1,7 @@
 """nondeterminism: same engine, same input: which tensors differ between runs, and does one thread cure it?"""
 
+from typing import Literal
+
 import msgspec
 
 from engines.asking import Note, StepContext, Sub
@@ -8,6 +10,8 @@ from engines.compare.judge import badness
 from engines.findings import Findings, Suspect
 from engines.graph import ranges
 from engines.probe import Measurement
+from engines.search import works
+from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, inquiry
 from engines.search.looks import Looks, failed_runs, look_again
 from engines.search.marks import batches, markable
@@ -15,8 +19,18 @@ from engines.search.statistics import ruled_out
 from engines.search.whole import whole
 from engines.spec import parse
 from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.outcome import NondeterminismOutcome
 from engines.steps.prepare import prepared
+
+
+class NondeterminismOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    nondeterministic: bool = False  # runs of one build differ
+    first_tensor: str = ""  # that differs, in the order of the model
+    first_node: str = ""  # that makes it
+    first_op: str = ""  # its operator
+    runs: int = 0
+    failures: int = 0
+    single_thread: Literal["cures", "no", "not-tried"] = "not-tried"  # whether one thread cures it
+    message: str = ""
 
 
 class NondeterminismParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,6 +123,15 @@ def _message(found: bool, node: str, failures: int, runs: int, single: str) -> s
     return f"{node} gives other values for the same inputs: {failures} of {runs} runs fail.{threads}"
 
 
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """Every batch of tensors watched in many runs, then the same on one thread."""
+    params = msgspec.convert(dict(ctx.params), NondeterminismParams)
+    runs = min(params.most_runs, max(params.runs, ctx.findings.looks))
+    watched = Work("watched", works.batches_of(size, params.batch_bytes), works.sample_rows(ctx), runs)
+    asked = (*works.before(ctx, size), Work("read"), watched, works.on_sample(ctx, runs=runs))
+    return Plan(asked, works.held(size, works.TABLE * size.nodes), works.activations(size))
+
+
 SPEC = StepSpec(
     name="nondeterminism",
     version=1,
@@ -116,5 +139,13 @@ SPEC = StepSpec(
     run=nondeterminism,
     outcome=NondeterminismOutcome,
     params=NondeterminismParams,
+    plan=_plan,
     exclusive=True,
+    sets=("suspects", "looks"),
+    labels={
+        "first_tensor": "first tensor that differs",
+        "first_node": "made by",
+        "first_op": "operator",
+        "single_thread": "one thread",
+    },
 )

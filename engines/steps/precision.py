@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
+from engines import causes
 from engines.asking import Note, StepContext, StepRefused, Sub
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import by_sample, exceed, judge_whole, margin, worst
@@ -13,6 +15,8 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.graph.quantized import layers, leavable
 from engines.probe import HUGE, Measurement
+from engines.search import works
+from engines.search.cost import Plan, Size, Work, rows
 from engines.search.ddmin import ddmin
 from engines.search.foretold import Place, foretold
 from engines.search.inquiry import Inquiry, inquiry
@@ -20,11 +24,28 @@ from engines.search.latency import latency
 from engines.search.ranking import Ranked, prefixes, rank
 from engines.search.whole import all_feeds
 from engines.spec import unquantized
-from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.outcome import PrecisionOutcome
+from engines.steps.base import End, Finish, Steps, StepSpec, Told
 from engines.steps.prepare import prepared
 
 COARSE = 32  # nodes; larger sets are searched by modules first
+# Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
+# delta debugging leaves each out once or twice; else the set is grown first, and more samples join.
+FITTING, GROWING = 2, 12
+ANYWHERE = 3  # and for each node of the model, where many others share the blame with the culprits
+
+
+class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    # not-enough: even with every node kept it fails
+    outcome: Literal["found", "none-needed", "not-enough"] = "not-enough"
+    keep: int = 0
+    names: str = ""
+    minimal: bool = False
+    samples_ok: int = 0
+    samples: int = 0
+    error: float | None = None
+    margin: float | None = None
+    builds: int = 0
+    message: str = ""
 
 
 class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -354,6 +375,33 @@ def _obeyed(became: Mapping[str, str]) -> str:
     return f" Read back from the engine: {'; '.join(parts)}." if parts else ""
 
 
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """A search for nodes to keep."""
+    return plan_of_keeping(ctx, size, msgspec.convert(dict(ctx.params), PrecisionParams).budget)
+
+
+def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
+    """Nothing and everything kept, on all samples; the culprits' nodes and what surrounds them, grown in a few rings; then
+    delta debugging over what is kept, on the samples that the culprits were found on. Where nobody is accused: over the model."""
+    findings = ctx.findings
+    culprits = findings.culprits
+    seeds = {n for c in culprits for n in ranges.decode(c.keep or c.case.node_ids)}
+    each = FITTING if all(causes.unfit(c.cause) for c in culprits) else GROWING
+    wanted = 6 + (each * len(seeds) if seeds else size.nodes)
+    if seeds and (findings.spread or works.strict(ctx)):
+        wanted = ANYWHERE * size.nodes
+    fed = rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
+    search = Work("whole", min(budget, wanted), fed, ahead=True)
+    asked = (*works.before(ctx, size), Work("read"), works.on_all(ctx, probes=2, real=True), search, *works.timed(ctx))
+    return Plan(asked, size.weights + size.captured, size.captured)
+
+
+def of_kept(told: Told) -> dict[str, Any]:
+    """The outcome, and the names of the nodes that are kept."""
+    names = [row["node"] for row in told.tables.get("keep", [])]
+    return {**told.outcome, "keep_higher": names, "samples_n": told.outcome.get("samples", 0)}
+
+
 SPEC = StepSpec(
     name="precision",
     version=4,
@@ -361,4 +409,9 @@ SPEC = StepSpec(
     run=precision,
     outcome=PrecisionOutcome,
     params=PrecisionParams,
+    plan=_plan,
+    sets=("workaround",),
+    makes=("workaround",),
+    ends=(End("outcome", "none-needed", "not-reproduced"), End("outcome", "not-enough", "unresolved")),
+    json=of_kept,
 )

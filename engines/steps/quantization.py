@@ -7,7 +7,7 @@ for the set begins.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,14 +18,38 @@ from engines.findings import Findings, Workaround
 from engines.graph.index import GraphIndex
 from engines.graph.quantized import counted, in_themselves, layers, leavable, movable, stored
 from engines.probe import HUGE, Describe, Measurement
+from engines.search import works
+from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, inquire
 from engines.search.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, prefixes, rank, scales
 from engines.search.whole import all_feeds, fed, whole
 from engines.spec import parse, unquantized
-from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.outcome import QuantizationOutcome
+from engines.steps.base import End, Finish, Steps, StepSpec, Told, comparison
 from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher
 from engines.steps.prepare import loaded, prepared
+
+
+class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """quantization: the layers of a Q/DQ model against the float one. SQNR in dB, 999 where nothing is lost."""
+
+    # not-enough: even with every layer in float it fails
+    outcome: Literal["found", "none-needed", "not-enough"] = "not-enough"
+    layers: int = 0  # quantized by pairs
+    whole: int = 0  # nodes that cannot be left in float: quantized in themselves, or fed codes of unknown origin
+    worst: str = ""  # the layer with the lowest SQNR alone
+    worst_db: float | None = None  # its SQNR
+    keep: int = 0  # layers to leave in float
+    names: str = ""
+    minimal: bool = False
+    samples_ok: int = 0
+    samples: int = 0
+    error: float | None = None  # with those layers in float; without any where none is needed
+    tolerance: float = 0.0
+    margin: float | None = None
+    builds: int = 0
+    weights: Literal["original", "dequantized"] = "dequantized"  # of the reference
+    reference: str = ""  # the engine spec of the float model
+    message: str = ""
 
 
 class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,10 +62,6 @@ class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     params = msgspec.convert(dict(ctx.params), QuantizationParams)
-    if ctx.check:
-        raise StepRefused(
-            "An external check judges whole models and cannot measure single layers; leave --check out.", 2
-        )
     ctx = on_float(ctx)
     findings: Findings = yield from loaded(ctx)
     plain = yield Describe(model=findings.model)
@@ -191,6 +211,30 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
     )
 
 
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """Each layer alone and its pairs, the layers as they are; the effect of each, at most 48; then a search for layers to keep,
+    which begins with those that lose the most."""
+    found = len(layers(size.index)) if size.index else 0
+    effects = min(MOST_EFFECTS, found or max(4, size.nodes // 4))
+    measured = not unquantized(ctx.reference)
+    asked = (
+        Work("read", 2),
+        *((works.on_all(ctx), works.on_sample(ctx)) if measured else ()),
+        works.effect(ctx, 2 + effects, times=2.0),  # a layer with its pairs
+        Work("watched", 1, works.sample_rows(ctx)),
+        Work("whole", 2 + 2 * works.halvings(effects), works.sample_rows(ctx), ahead=True),
+        *works.timed(ctx),
+    )
+    return Plan((*works.before(ctx, size), *asked), size.weights + 3 * works.TABLE * size.nodes)
+
+
+def _json(told: Told) -> dict[str, Any]:
+    names = [row["node"] for row in told.tables.get("keep", [])]
+    rest = {key: value for key, value in told.outcome.items() if key not in ("layers", "keep", "names", "samples")}
+    counts = {"layers_n": told.outcome.get("layers", 0), "samples_n": told.outcome.get("samples", 0)}
+    return {**rest, **counts, "leave_in_float": names, "layers": told.tables.get("layers", [])}
+
+
 SPEC = StepSpec(
     name="quantization",
     version=1,
@@ -198,4 +242,24 @@ SPEC = StepSpec(
     run=quantization,
     outcome=QuantizationOutcome,
     params=QuantizationParams,
+    plan=_plan,
+    needs=(
+        comparison(
+            "An external check judges whole models and cannot measure single layers; leave --check out.", code=2
+        ),
+    ),
+    sets=("workaround",),
+    makes=("workaround",),
+    ends=(End("outcome", "none-needed", "not-reproduced"), End("outcome", "not-enough", "unresolved")),
+    labels={
+        "layers": "quantized layers",
+        "whole": "cannot be left in float",
+        "worst": "lowest SQNR",
+        "worst_db": "its SQNR in dB",
+        "keep": "layers to leave in float",
+        "names": "which",
+        "error": "error with them in float",
+        "weights": "weights of the reference",
+    },
+    json=_json,
 )

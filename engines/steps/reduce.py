@@ -1,7 +1,7 @@
 """reduce: the smallest part of the model that still fails in the same way, with proof at both ends."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -12,13 +12,31 @@ from engines.findings import Case
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Measurement
+from engines.search import works
+from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, inquiry
 from engines.search.search import NodeIds, Trials, minimise, one_minimal
 from engines.search.settle import SHRINK_PROBES, settle
 from engines.search.twin import as_given, asking_twin, without_twin
-from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.outcome import ReduceOutcome
+from engines.steps.base import End, Finish, Steps, StepSpec, Told, of_case
 from engines.steps.prepare import prepared
+
+
+class ReduceOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    verdict: Literal["reduced", "not-reproduced", "unresolved"] = "unresolved"
+    nodes_before: int = 0
+    nodes_after: int = 0
+    ops: str = ""
+    names: str = ""
+    own: float | None = None
+    effect: float | None = None
+    probes: int = 0  # of the search
+    verifications: int = 0  # probes that check the result: the endpoints, each node left out, fresh builds
+    unresolved: int = 0  # probes that neither passed nor failed
+    verified: str = ""  # fresh builds that failed, of those made: k/n
+    minimal: bool = False
+    reason: str = ""
+    message: str = ""
 
 
 class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,7 +135,13 @@ def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) 
     minimal: bool = yield from one_minimal(trials, nodes)
     verifications += trials.count - searched
     case, files, spent = yield from settle(
-        ask, trials, nodes, minimal, verify=params.verify, shrink_probes=params.shrink_probes if params.shrink else 0
+        ask,
+        trials,
+        nodes,
+        minimal,
+        found_by="reduce",
+        verify=params.verify,
+        shrink_probes=params.shrink_probes if params.shrink else 0,
     )
     again = params.verify == 0 or not case.verified.startswith("0/")
     looks = case.verified.partition("/")[2]
@@ -147,6 +171,44 @@ def left_whole(index: GraphIndex, nodes: Iterable[int]) -> str:
     return f" The graph inside its {bodies[0]} is left whole." if bodies else ""
 
 
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """Both ends; a bisection from either side of the node order, two more nodes looked for at a distance; then the case is
+    settled: 2 log2(n) + 6. Searched without cuts: two for each halving and node that is left."""
+    return plan_of_reduction(ctx, size, msgspec.convert(dict(ctx.params), ReduceParams))
+
+
+def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Plan:
+    search = (2 if params.search != "linear" else 4) * works.halvings(size.nodes) + 4
+    ends = (works.on_sample(ctx), *(() if ctx.check else (Work("control", 1, works.sample_rows(ctx)),)))
+    asked = (Work("read"), *ends, works.effect(ctx, search), *works.settled(ctx, params.verify))
+    return Plan(
+        (*works.before(ctx, size), *asked),
+        works.held(size, works.case_bytes(size) + works.good_bytes(size)),
+        works.activations(size),
+    )
+
+
+def _json(told: Told) -> dict[str, Any]:
+    found = told.outcome
+    return {
+        "verdict": found.get("verdict", "unresolved"),
+        "nodes_before": found.get("nodes_before", 0),
+        "nodes_after": found.get("nodes_after", 0),
+        **of_case(told),
+        "probes": found.get("probes", 0),
+        "verifications": found.get("verifications", 0),
+        "speculative": told.speculative,
+        "cached": told.cached,
+        "builds": told.builds,
+        "unresolved": found.get("unresolved", 0),
+        "verified": found.get("verified", ""),
+        "own": found.get("own"),
+        "effect": found.get("effect"),
+        "minimal": found.get("minimal", False),
+        "reason": found.get("reason", ""),
+    }
+
+
 SPEC = StepSpec(
     name="reduce",
     version=4,
@@ -154,4 +216,9 @@ SPEC = StepSpec(
     run=reduce,
     outcome=ReduceOutcome,
     params=ReduceParams,
+    plan=_plan,
+    sets=("case",),
+    makes=("case",),
+    ends=(End("verdict", "not-reproduced", "not-reproduced"), End("verdict", "unresolved", "unresolved")),
+    json=_json,
 )

@@ -1,33 +1,61 @@
-"""Every step by name."""
+"""Every step by name: each module of this folder that has a ``SPEC``, then what other packages bring by the entry point group
+``narrowdown.steps``. One of those that cannot be used is left out, with the reason in ``BROKEN``; it harms no other."""
 
+import pkgutil
+import re
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import msgspec
 
-from engines.steps import (
-    compare,
-    confirm,
-    double_check,
-    extract,
-    inputs,
-    layerwise,
-    nondeterminism,
-    precision,
-    quantization,
-    reduce,
-    repeat,
-    sanitize,
-    tactics,
-    workaround,
-)
+import engines.steps as room
 from engines.steps.base import StepSpec
-from engines.steps.plans import PLANS
 from engines.steps.surroundings import surrounded
 
-STEPS: dict[str, StepSpec[Any]] = {
-    module.SPEC.name: msgspec.structs.replace(surrounded(module.SPEC), plan=PLANS[module.SPEC.name])
-    for module in (
-        compare, sanitize, inputs, repeat, nondeterminism, tactics, layerwise, extract, reduce, double_check, confirm,
-        workaround, precision, quantization,
-    )
-}  # fmt: skip
+GROUP = "narrowdown.steps"
+
+
+def shipped() -> dict[str, StepSpec[Any]]:
+    """Ours."""
+    modules = (import_module(f"{room.__name__}.{found.name}") for found in pkgutil.iter_modules(room.__path__))
+    specs = (module.SPEC for module in modules if hasattr(module, "SPEC"))
+    return {spec.name: surrounded(spec) for spec in specs}
+
+
+def brought(points: Iterable[EntryPoint], taken: Iterable[str]) -> tuple[dict[str, StepSpec[Any]], dict[str, str]]:
+    """(steps of other packages, why others are left out), both by name. ``taken``: names that are gone already."""
+    steps: dict[str, StepSpec[Any]] = {}
+    broken: dict[str, str] = {}
+    for point in sorted(points, key=lambda p: (p.name, p.value)):
+        package = point.dist.name if point.dist is not None else point.value.partition(":")[0]
+        try:
+            spec = _checked(point, {*taken, *steps})
+        except (Exception, SystemExit) as problem:  # whatever a stranger's module does when it is imported
+            said = str(problem) or type(problem).__name__
+            broken.setdefault(point.name, f"The package '{package}' brings it, and it cannot be used: {said}")
+        else:
+            steps[spec.name] = surrounded(msgspec.structs.replace(spec, package=package))
+    return steps, broken
+
+
+def _checked(point: EntryPoint, taken: set[str]) -> StepSpec[Any]:
+    """The step of an entry point, which names the SPEC or the module that has it. Raises whatever is wrong with it."""
+    found = point.load()
+    spec = getattr(found, "SPEC", found)
+    if not isinstance(spec, StepSpec):
+        raise TypeError(f"{point.value} is no StepSpec, nor a module with one called SPEC.")
+    if spec.name != point.name:
+        raise ValueError(f"its entry point is called '{point.name}', and the step itself '{spec.name}'.")
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", spec.name):
+        raise ValueError("a step's name is lower case letters and digits, with hyphens between them.")
+    if spec.name in taken:
+        raise ValueError("there is a step of that name already.")
+    spec.outcome()  # a step that is refused ends with an outcome of defaults
+    return spec
+
+
+_SHIPPED = shipped()
+_BROUGHT, BROKEN = brought(entry_points(group=GROUP), _SHIPPED)
+STEPS: dict[str, StepSpec[Any]] = {**_SHIPPED, **_BROUGHT}

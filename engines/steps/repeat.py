@@ -1,6 +1,6 @@
 """repeat (node ``intermittent``): one build run again first, then fresh builds; k of n with an exact interval."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -9,14 +9,31 @@ from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.compare.judge import judge, judge_check, judge_whole
 from engines.findings import Findings
 from engines.probe import Measure, Measurement
+from engines.search import works
+from engines.search.cost import Plan, Size
 from engines.search.looks import Looks, builds_to_see, failed_runs, look_again
 from engines.search.statistics import interval, looks_to_see, ruled_out, settling
 from engines.search.switches import switches
 from engines.search.whole import whole
-from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.outcome import RepeatOutcome
+from engines.steps.base import End, Finish, Steps, StepSpec, Told
 from engines.steps.prepare import prepared
 from engines.steps.surroundings import TABLE, row
+
+
+class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    # rebuilds-differ: some builds pass; same-engine: some runs of one build do
+    behaviour: Literal["steady", "rebuilds-differ", "same-engine", "unresolved"] = "unresolved"
+    builds: int = 0
+    runs: int = 0
+    failures: int = 0  # failing builds (or runs, for same-engine)
+    interval_low: float = 0.0
+    interval_high: float = 1.0
+    bitwise_varies: bool = False  # runs of one build differ, if only in the last digit
+    more_builds: int = 0  # passing builds in a row that would settle it at 95 %
+    more_looks: int = 0  # the same for runs where none failed
+    switchable: bool = False  # the engine can switch its optimizers or tactics: tactics is worth asking first
+    passed: int = 0  # with ``until``: builds or checks
+    message: str = ""
 
 
 class RepeatParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -186,6 +203,20 @@ def _percent(low: float, high: float) -> str:
     return f"{100 * low:.2g} to {100 * high:.3g} % at 95 %"
 
 
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """One build run again and again; fresh builds where the engine's builds may differ, or the check again."""
+    params = msgspec.convert(dict(ctx.params), RepeatParams)
+    again = ctx.check or ctx.can("rebuild")
+    runs = max(params.runs, min(params.most_runs, ctx.findings.looks))
+    same = () if ctx.check else (works.on_sample(ctx, runs=runs),)
+    return Plan((*works.before(ctx, size), *same, *((works.on_sample(ctx, params.builds),) if again else ())))
+
+
+def _json(told: Told) -> dict[str, Any]:
+    interval = [told.outcome.get("interval_low", 0.0), told.outcome.get("interval_high", 1.0)]
+    return {**told.outcome, "interval": interval, **told.tables}
+
+
 SPEC = StepSpec(
     name="repeat",
     version=3,
@@ -193,5 +224,14 @@ SPEC = StepSpec(
     run=repeat,
     outcome=RepeatOutcome,
     params=RepeatParams,
+    plan=_plan,
     exclusive=True,
+    sets=("looks", "builds"),
+    ends=(End("failures", 0, "not-reproduced"),),
+    labels={
+        "bitwise_varies": "two runs differ bit for bit",
+        "more_builds": "passing builds that would settle it",
+        "switchable": "optimizers or options can be switched",
+    },
+    json=_json,
 )

@@ -10,13 +10,28 @@ from engines.compare.judge import judge_check, judge_whole, worst
 from engines.compare.say import off_by
 from engines.findings import Findings
 from engines.probe import Measurement, Sanitize
+from engines.search import works
+from engines.search.cost import Plan, Size, Work
 from engines.search.whole import lock, whole
 from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.outcome import SanitizeOutcome
 from engines.steps.prepare import measured, prepared
 
 # Errors within a fifth of each other are called the same.
 SAME = 0.2
+FOLDED = 256 << 20  # bytes of constants that sanitizing makes at most (engines.graph.sanitize)
+
+
+class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    # of the cleaned model; could-not: it does not run, or that told nothing
+    verdict: Literal["fails", "passes", "could-not"] = "could-not"
+    nodes_before: int = 0
+    nodes_after: int = 0
+    error: float | None = None  # of the cleaned model
+    error_before: float | None = None  # of the original
+    change: Literal["helps", "hurts", "none"] = "none"  # whether the cleaned model is further off or less
+    goes_on: Literal["original", "sanitized"] = "original"  # which model the search goes on with
+    reason: str = ""
+    message: str = ""
 
 
 class SanitizeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,6 +127,13 @@ def _shows(ctx: StepContext, findings: Findings, signature: Signature) -> Sub:
     return (judge_check(again, rule) if ctx.check else judge_whole(again, rule)).failed
 
 
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """Clean up, all samples of the new model, the worst row alone; its reference values are captured anew."""
+    row = (works.fresh(works.on_sample(ctx)),) if "/" in ctx.findings.sample else ()
+    disk = size.captured + min(2 * size.weights, FOLDED)
+    return Plan((Work("read"), works.fresh(works.on_all(ctx, ctx.findings.looks)), *row), disk, size.captured)
+
+
 SPEC = StepSpec(
     name="sanitize",
     version=2,
@@ -119,4 +141,7 @@ SPEC = StepSpec(
     run=sanitize,
     outcome=SanitizeOutcome,
     params=SanitizeParams,
+    plan=_plan,
+    makes=("model",),
+    labels={"change": "what that did to the error", "goes_on": "the search goes on with the model"},
 )

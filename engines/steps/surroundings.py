@@ -10,21 +10,27 @@ from typing import Any
 
 import msgspec
 
-from engines.asking import Note, StepContext
+from engines.asking import Note, StepContext, StepRefused
 from engines.compare.criterion import Verdict
 from engines.compare.judge import judge_check
 from engines.compare.tolerance import criterion
 from engines.data.sources import postprocess_script
+from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import AnyProbe, Check, LoadInputs, Measure, Measurement
 from engines.steps.base import Finish, Steps, StepSpec
 
 TABLE = "iterations"
+# What every step prepares where it is not there yet (``prepare``), and may find to be otherwise.
+PREPARED = (
+    "model", "original", "inputs", "samples", "criterion", "signature", "round_signature", "sample", "notes", "twin",
+)  # fmt: skip
 
 
 def surrounded(spec: StepSpec[Any]) -> StepSpec[Any]:
-    """The same step, its probes completed from the PROBLEM (``folder``, ``artifacts``, ``postprocess``)."""
-    return msgspec.structs.replace(spec, run=_completed(spec.run))
+    """The same step, its probes completed from the PROBLEM (``folder``, ``artifacts``, ``postprocess``), and held to what it
+    declares: it is refused where a need is not met, and may change no finding but those of ``sets``."""
+    return msgspec.structs.replace(spec, run=_completed(spec))
 
 
 def row(iteration: int, probe: AnyProbe, m: Measurement, verdict: Verdict, artifacts: Iterable[str]) -> dict[str, Any]:
@@ -40,12 +46,14 @@ def row(iteration: int, probe: AnyProbe, m: Measurement, verdict: Verdict, artif
     }
 
 
-def _completed(run: Callable[[StepContext], Steps[Any]]) -> Callable[[StepContext], Steps[Any]]:
+def _completed(spec: StepSpec[Any]) -> Callable[[StepContext], Steps[Any]]:
     def completed(ctx: StepContext) -> Steps[Any]:
+        if (need := spec.lacking(ctx)) is not None:
+            raise StepRefused(need.why(ctx), need.code)
         wanted = tuple(ctx.problem.get("artifacts", ()))
         rule = criterion(ctx.problem, ctx.engine_info)
         rows: dict[Check, dict[str, Any]] = {}
-        steps = run(ctx)
+        steps = spec.run(ctx)
         answer: Any = None
         try:
             while True:
@@ -64,11 +72,20 @@ def _completed(run: Callable[[StepContext], Steps[Any]]) -> Callable[[StepContex
                     rows.setdefault(question, row(len(rows), asked, answer, judge_check(answer, rule), wanted))
         finally:
             steps.close()
+        _hold_to_sets(spec, ctx.findings, finish.findings)
         decisive = {role: tuple(_complete(p, ctx) for p in probes) for role, probes in finish.decisive.items()}  # type: ignore[arg-type]
         tables = {TABLE: list(rows.values()), **finish.tables} if rows else finish.tables
         return msgspec.structs.replace(finish, decisive=decisive, tables=tables)
 
     return completed
+
+
+def _hold_to_sets(spec: StepSpec[Any], before: Findings, after: Findings) -> None:
+    """Raise TypeError for a finding that a step has changed and does not declare: a later step would build on it unseen."""
+    allowed = {*PREPARED, *spec.sets}
+    strays = [f for f in Findings.__struct_fields__ if f not in allowed and getattr(before, f) != getattr(after, f)]
+    if strays:
+        raise TypeError(f"the step '{spec.name}' changed {', '.join(strays)}, which its SPEC does not list in 'sets'")
 
 
 def _complete(probe: AnyProbe, ctx: StepContext) -> AnyProbe:

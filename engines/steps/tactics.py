@@ -6,6 +6,7 @@ enablers, it fails. An enabler (constant folding, mostly) only prepares the grou
 """
 
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
@@ -14,16 +15,29 @@ from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole
 from engines.findings import Findings
 from engines.probe import Measurement
+from engines.search import works
+from engines.search.cost import Plan, Size
 from engines.search.ddmin import ddmin
+from engines.search.kernels import Tried, kernels
 from engines.search.looks import repeated
 from engines.search.switches import Switches, switches
 from engines.search.whole import whole
-from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.kernels import kernels
-from engines.steps.outcome import TacticsOutcome
+from engines.steps.base import End, Finish, Steps, StepSpec
 from engines.steps.prepare import prepared
 
 MOST_GUILTY = 6  # switches that can each do the same harm
+
+
+class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    found: bool = False  # a choice of the engine is at fault
+    suspects: str = ""  # comma separated
+    necessary: bool = False  # off: passes
+    sufficient: bool = False  # only it (and its enablers) on: fails
+    enablers: str = ""  # needed beside the suspects for the failure to show, comma separated
+    good: int = 0  # builds that passed
+    bad: int = 0  # builds that failed
+    kind: Literal["optimizer", "option", "tactic", "none"] = "none"  # what the suspects are
+    message: str = ""
 
 
 class TacticsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +51,7 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
     if ctx.can("tactics") and not ctx.check:
         if findings.signature is None or findings.signature.kind != "accuracy":
             return Finish(TacticsOutcome(message="Builds that cannot be run show no tactic at fault."), findings)
-        chosen: Finish[TacticsOutcome] = yield from kernels(ctx, findings, params.builds)
+        chosen: Finish[TacticsOutcome] = yield from by_builds(ctx, findings, params.builds)
         if chosen.outcome.good or not chosen.outcome.bad or not can.names:
             return chosen
         # Every build fails, so there is no good one to compare kernels with; its options can still be switched.
@@ -47,6 +61,19 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
         why = "an external check chooses its own engine" if ctx.check else reason
         return Finish(TacticsOutcome(message=f"No optimizers can be searched: {why.rstrip('.')}."), findings)
     return (yield from _switched(ctx, findings, can))
+
+
+def by_builds(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsOutcome]:
+    """Compare the kernels of good and bad builds, and force the suspects."""
+    tried: Tried = yield from kernels(ctx, findings, builds)
+    outcome = TacticsOutcome(good=tried.good, bad=tried.bad, message=tried.message)
+    if not tried.guilty:
+        return Finish(outcome, findings, tables=tried.tables)
+    found = msgspec.structs.replace(
+        outcome, found=True, kind="tactic", suspects=tried.names, necessary=True, sufficient=True
+    )
+    after = msgspec.structs.replace(findings, tactics=dict(tried.guilty))
+    return Finish(found, after, tables=tried.tables, decisive=tried.decisive)
 
 
 def _switched(ctx: StepContext, findings: Findings, can: Switches) -> Steps[TacticsOutcome]:
@@ -183,6 +210,20 @@ def _enabler(name: str) -> bool:
     )
 
 
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """Switches: all on, all off, then one of n by halving, alone and without it: 2 log2(n) + 1. Tactics: fresh builds, then as
+    many as it takes to halve the layers that differ, and some to see it again."""
+    names = switches(ctx.engine, ctx.engine_info).names
+    if ctx.can("tactics") and not ctx.check:
+        params = msgspec.convert(dict(ctx.params), TacticsParams)
+        return Plan((*works.before(ctx, size), works.on_sample(ctx, params.builds + 5 + works.halvings(size.nodes))))
+    if not names or ctx.check:
+        return Plan(works.before(ctx, size))
+    return Plan(
+        (*works.before(ctx, size), works.on_sample(ctx, 2 * works.halvings(len(names)) + 1, ctx.findings.looks))
+    )
+
+
 SPEC = StepSpec(
     name="tactics",
     version=3,
@@ -190,6 +231,15 @@ SPEC = StepSpec(
     run=tactics,
     outcome=TacticsOutcome,
     params=TacticsParams,
+    plan=_plan,
     exclusive=True,
-    needs=(),
+    sets=("optimizers", "options", "enablers", "tactics"),
+    ends=(End("found", False, "unresolved"),),
+    labels={
+        "necessary": "switched off, it passes",
+        "sufficient": "alone, it still fails",
+        "enablers": "needed beside it",
+        "good": "good builds",
+        "bad": "bad builds",
+    },
 )

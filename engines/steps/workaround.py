@@ -1,6 +1,6 @@
 """workaround: apply what the cause suggests, build again, verify on every sample, say what it costs."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -10,18 +10,39 @@ from engines.findings import Findings, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import leavable
 from engines.probe import HUGE, Measurement
+from engines.search import works
+from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, inquiry
-from engines.search.latency import latency
+from engines.search.latency import TIMED, latency
 from engines.search.switches import switches
 from engines.search.whole import all_feeds
 from engines.spec import parse
-from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.outcome import WorkaroundOutcome
-from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher, say
+from engines.steps.base import End, Finish, Steps, StepSpec
+from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher, of_kept, plan_of_keeping, say
 from engines.steps.prepare import prepared
 from engines.steps.tactics import tactics
 
 SPREAD_BUDGET = 60  # builds
+
+
+class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    holds: bool = False  # every sample passes with it
+    # what is done; precision: nodes kept in FP32
+    kind: Literal["precision", "optimizer", "threads", "option", "tactic", "none"] = "none"
+    what: str = ""  # what is switched off, comma separated
+    keep: int = 0
+    names: str = ""
+    samples_ok: int = 0
+    samples: int = 0
+    error: float | None = None
+    tolerance: float = 0.0
+    margin: float | None = None
+    minimal: bool = False
+    cost: str = ""  # what it does to time or size, one phrase
+    cause: str = "unknown"
+    culprits: int | None = None  # with a minimal case
+    tried: str = ""  # what casts in the model do, where the engine is free to ignore them
+    message: str = ""
 
 
 class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -197,6 +218,23 @@ def _applied(ask: Inquiry, chosen: Workaround) -> Any:
     )
 
 
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """An option is built twice on all samples and timed beside the engine as it is; else a search for nodes to keep."""
+    findings = ctx.findings
+    params = msgspec.convert(dict(ctx.params), WorkaroundParams)
+    if findings.optimizers or findings.options or findings.tactics or findings.looks > 1 or ctx.can("precision-hint"):
+        runs = findings.looks * 3 if findings.looks > 1 else 1
+        tried = works.on_all(ctx, runs, params.builds + ctx.can("casts"), real=True)
+        return Plan(
+            (*works.before(ctx, size), Work("read"), tried, works.on_sample(ctx, 2, TIMED)),
+            size.captured,
+            size.captured,
+        )
+    if not ctx.can("keep"):
+        return Plan(works.before(ctx, size), size.captured, size.captured)
+    return plan_of_keeping(ctx, size, SPREAD_BUDGET if findings.spread and not findings.culprits else params.budget)
+
+
 SPEC = StepSpec(
     name="workaround",
     version=3,
@@ -204,4 +242,16 @@ SPEC = StepSpec(
     run=workaround,
     outcome=WorkaroundOutcome,
     params=WorkaroundParams,
+    plan=_plan,
+    sets=("workaround",),
+    makes=("workaround",),
+    ends=(End("holds", False, "unresolved"),),
+    labels={
+        "holds": "holds on every sample",
+        "names": "layers",
+        "kind": "kind of change",
+        "what": "workaround",
+        "culprits": "culprits so far",
+    },
+    json=of_kept,
 )

@@ -73,7 +73,8 @@ def row(action: argparse.Action) -> tuple[str, str]:
     names = action.option_strings or [value or action.dest]
     shown = ", ".join(f"`{name}`" for name in names)
     assert action.help or action.dest in ("model", "session"), f"{shown} says nothing in --help"
-    return (f"{shown} `{value}`" if action.option_strings and value else shown), action.help or ""
+    said = (action.help or "").replace("%(choices)s", ", ".join(action.choices or ()))
+    return (f"{shown} `{value}`" if action.option_strings and value else shown), said
 
 
 def group(command: Parser, title: str) -> list[argparse.Action]:
@@ -266,7 +267,7 @@ def steps() -> str:
     for name, spec in STEPS.items():
         lines = [f"### {name}", f"{spec.summary[:1].upper()}{spec.summary[1:].rstrip('.')}."]
         if spec.needs:
-            lines.append(f"It needs an engine that can: {', '.join(spec.needs)}.")
+            lines.append(f"It needs {' and '.join(need.what for need in spec.needs)}.")
         if taken := list(fields(spec.params)):
             lines.append(table(("`with`", "values", "default", "what it does"), taken))
         answers = [(field, values, meaning) for field, values, _, meaning in fields(spec.outcome)]

@@ -13,9 +13,13 @@ from engines.data.store import Store
 from engines.findings import Case, Findings
 from engines.graph import load
 from engines.probe import HUGE, Candidate
-from engines.steps import outcome as outcomes
+from engines.steps.compare import CompareOutcome
+from engines.steps.layerwise import LayerwiseOutcome
+from engines.steps.precision import PrecisionOutcome
+from engines.steps.reduce import ReduceOutcome
+from engines.steps.registry import STEPS
+from engines.steps.repeat import RepeatOutcome
 from engines.workers import files
-from wizard.cli.arguments import STEPS
 from wizard.cli.exits import BAD_USAGE, Refusal
 from wizard.cli.results import result
 from wizard.cli.step import models, parameters
@@ -43,7 +47,7 @@ def found(
 
 
 def test_reduce() -> None:
-    outcome = outcomes.ReduceOutcome(
+    outcome = ReduceOutcome(
         verdict="reduced", nodes_before=45, nodes_after=2, probes=9, verifications=6, verified="3/3", own=HUGE
     )
     row = found("reduce", outcome, case=CASE, seconds=1.5, speculative=2, cached=1, builds=14)
@@ -57,16 +61,14 @@ def test_reduce() -> None:
 
 
 def test_reduce_that_found_nothing() -> None:
-    row = found("reduce", outcomes.ReduceOutcome(verdict="not-reproduced"))
+    row = found("reduce", ReduceOutcome(verdict="not-reproduced"))
     assert row["nodes"] == []
     assert row["effect"] is None
 
 
 def test_layerwise() -> None:
     tensors = [{"name": "a", "error": 0.1}, {"name": "b", "error": 0.9}]
-    row = found(
-        "layerwise", outcomes.LayerwiseOutcome(observer="reproduces", first_bad="b", culprit=""), {"tensors": tensors}
-    )
+    row = found("layerwise", LayerwiseOutcome(observer="reproduces", first_bad="b", culprit=""), {"tensors": tensors})
     assert row["culprit"] is None
     assert row["first_bad"] == tensors[1]
     assert row["tensors"] == tensors
@@ -78,7 +80,7 @@ def test_compare_lists_every_metric_of_every_sample() -> None:
         {"sample": "real:0", "output": "y", "badness": 0.5, "name": "y", "rel_l2": 0.5},
         {"sample": "real:1", "output": "y", "badness": 0.0, "name": "y"},
     ]
-    row = found("compare", outcomes.CompareOutcome(verdict="fails", samples=2), {"outputs": outputs})
+    row = found("compare", CompareOutcome(verdict="fails", samples=2), {"outputs": outputs})
     assert [s["sample"] for s in row["samples"]] == ["real:0", "real:1"]
     assert row["samples_n"] == 2
     score = row["samples"][1]["outputs"][0]
@@ -87,12 +89,12 @@ def test_compare_lists_every_metric_of_every_sample() -> None:
 
 
 def test_repeat_and_precision() -> None:
-    row = found("repeat", outcomes.RepeatOutcome(builds=5, runs=5, failures=2, interval_low=0.05, interval_high=0.85))
+    row = found("repeat", RepeatOutcome(builds=5, runs=5, failures=2, interval_low=0.05, interval_high=0.85))
     assert row["interval"] == [0.05, 0.85]
     keep = [{"node": "Sum_1"}]
     row = found(
         "precision",
-        outcomes.PrecisionOutcome(outcome="found", keep=1, samples=24, samples_ok=24, margin=2.0, builds=9),
+        PrecisionOutcome(outcome="found", keep=1, samples=24, samples_ok=24, margin=2.0, builds=9),
         {"keep": keep},
     )
     assert row["keep_higher"] == ["Sum_1"]
@@ -102,9 +104,7 @@ def test_repeat_and_precision() -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_every_step_has_a_result(step: str) -> None:
-    from engines.steps.registry import STEPS as REGISTERED
-
-    row = found(step, REGISTERED[step].outcome())
+    row = found(step, STEPS[step].outcome())
     assert "message" in row
 
 

@@ -3,15 +3,11 @@
 import argparse
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from wizard.cli.exits import BAD_USAGE, Refusal, nearest
 
-STEPS = (
-    "sanitize", "compare", "inputs", "repeat", "nondeterminism", "tactics", "layerwise", "extract", "reduce", "confirm",
-    "workaround", "precision", "quantization",
-)  # fmt: skip
 DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
 _MOST = 1024  # of probes at a time, and of whatever else is counted
 DEMOS = ("magika", "shapes", "sort", "pillars", "quantized")
@@ -37,6 +33,8 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
+            if isinstance(action.choices, _Steps) and (why := action.choices.why_not(str(value))):
+                raise Refusal(BAD_USAGE, why)
             known = [str(choice) for choice in action.choices]
             what = "command" if isinstance(action, argparse._SubParsersAction) else _called(action, self.prog)
             raise Refusal(
@@ -191,7 +189,7 @@ def parser() -> Parser:
     flows.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
 
     stepped = command("step", "step", "step", "one step alone")
-    stepped.add_argument("name", metavar="NAME", choices=STEPS, help=", ".join(STEPS))
+    stepped.add_argument("name", metavar="NAME", choices=_Steps(), help="%(choices)s")
     _model(stepped)
     _problem(stepped)
     _running(stepped)
@@ -257,6 +255,27 @@ def one_each(words: Sequence[str]) -> list[str]:
             option = ""
         told.append(word)
     return told
+
+
+class _Steps:
+    """The names of the steps that can be run alone, ours and those of other packages; looked up only when they are asked for."""
+
+    def __iter__(self) -> Iterator[str]:
+        from engines.steps.registry import STEPS
+
+        return (name for name, spec in STEPS.items() if spec.alone)
+
+    def __contains__(self, name: object) -> bool:
+        return name in tuple(self)
+
+    @staticmethod
+    def why_not(name: str) -> str:
+        """Why a step of that name is there and cannot be used, as a sentence; "" where there is none."""
+        from engines.steps.registry import BROKEN, STEPS
+
+        if name in STEPS:
+            return f"The step '{name}' only makes sense in a flow."
+        return f"The step '{name}' is not usable. {BROKEN[name]}" if name in BROKEN else ""
 
 
 class _Version(str):

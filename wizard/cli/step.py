@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from engines.data.store import Store, atomic
+from engines.steps.registry import STEPS
 from engines.steps.surroundings import TABLE
 from wizard import handed
 from wizard.cli import artifacts, run
@@ -76,8 +77,10 @@ def step(arguments: argparse.Namespace) -> int:
         print(artifacts.tally(rows), file=sys.stderr if arguments.json or arguments.display == "json" else sys.stdout)
     if arguments.json:
         found = result(visit, reading.table, model, good, str(place))
-        if arguments.name == "reduce" and code == NOT_REPRODUCED:
-            found["verdict"] = "not-reproduced"  # refused before it began: the whole model did not fail
+        if code == NOT_REPRODUCED:  # also where it was refused before it began: the whole model did not fail
+            found |= {
+                e.field: e.value for e in STEPS[visit.step].ends if e.end == "not-reproduced" and e.field in found
+            }
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
     elif arguments.display in ("auto", "plain", "rich"):
         for name, value in visit.outcome.items():
@@ -91,13 +94,16 @@ def step(arguments: argparse.Namespace) -> int:
 
 def wanted(arguments: argparse.Namespace) -> list[str]:
     """``--with``, and the options that are parameters of some steps. Raises Refusal (exit 2) where they do not go together."""
-    if arguments.until and arguments.name != "repeat":
-        raise Refusal(BAD_USAGE, f"--until is for the step repeat; {arguments.name} knows itself when it is done.")
-    if arguments.artifacts and not arguments.check and not (arguments.name == "repeat" and arguments.until):
+    takers = [name for name, spec in STEPS.items() if "until" in spec.params.__struct_fields__]
+    if arguments.until and arguments.name not in takers:
+        raise Refusal(
+            BAD_USAGE, f"--until is for the step {' or '.join(takers)}; {arguments.name} knows itself when it is done."
+        )
+    if arguments.artifacts and not arguments.check and not arguments.until:
         raise Refusal(
             BAD_USAGE,
-            "--artifacts sorts what each check leaves, so it needs --check; without one, only 'step repeat --until' has builds "
-            "to sort.",
+            "--artifacts sorts what each check leaves, so it needs --check; without one, only "
+            f"'step {' or '.join(takers)} --until' has builds to sort.",
         )
     if not arguments.until:
         return list(arguments.params)
@@ -116,8 +122,6 @@ def not_onto_itself(output: str, problem: Problem) -> None:
 
 def parameters(name: str, given: list[str]) -> dict[str, str]:
     """``--with key=value``, checked against what the step declares. Raises Refusal (exit 2)."""
-    from engines.steps.registry import STEPS
-
     declared = STEPS[name].params
     params: dict[str, str] = {}
     for text in given:
@@ -141,7 +145,7 @@ def models(reading: Reading, visit: Visit, output: str | None) -> tuple[str | No
     """Paths of (the model that the step made, its passing neighbour), written to ``output`` or into the session's folder."""
     folder, store = reading.folder, Store(reading.folder)
     target = Path(output).expanduser().absolute() if output else folder / f"{visit.step}.onnx"
-    if visit.step == "sanitize":
+    if "model" in STEPS[visit.step].makes:
         made = next((row.get("model") for row in reading.table(visit.tables.get("sanitized", ""))), None)
         if not made:
             return None, None

@@ -1,6 +1,6 @@
 """From a session's state to what its report says. Pure; tables are read through the function that is given."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,11 @@ from engines.compare.values import Values
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Check, Measure
 from engines.spec import parse
+from engines.steps.base import Made
+from engines.steps.compare import CompareOutcome
+from engines.steps.layerwise import LayerwiseOutcome
+from engines.steps.quantization import QuantizationOutcome
+from engines.steps.registry import STEPS
 from wizard.bundle.commands import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
@@ -57,7 +62,7 @@ def gather(
     findings = state.findings
     culprits = _culprits(state, flow, table, graph, compared=not problem.check)
     first = culprits[0] if culprits else None
-    reproduced = _outcome(state, "compare")
+    reproduced = _outcome(state, CompareOutcome)
     criterion, signature = findings.criterion, findings.signature
     verdict = reached(state, flow)
     workaround = _workaround(findings.workaround, parse(problem.engine).name)
@@ -260,7 +265,7 @@ def headline(
         return f"The session is at: {node.title} ({stage(here)})" if node else "The session has only begun"
     if state.findings.spread and not culprits:
         return f"The error is spread over many layers: no single part stands for it{_cured(workaround)}"
-    ranked = _outcome(state, "quantization")
+    ranked = _outcome(state, QuantizationOutcome)
     if ranked and not culprits and workaround is not None:
         lowest = f" ({number(ranked['worst_db'])} dB)" if ranked.get("worst_db") is not None else ""
         return f"{elide(str(ranked['worst']), 60)} loses the most to quantization{lowest}{_cured(workaround)}"
@@ -371,12 +376,23 @@ def _postprocessed(problem: Problem) -> tuple[str, ...]:
 
 def _spread(state: State) -> str:
     """What layerwise said of an error that no single part stands for, where that is how the search ended."""
-    last = next((v.outcome for v in reversed(state.route) if v.step == "layerwise" and v.outcome), {})
+    last = next(_outcomes(reversed(state.route), LayerwiseOutcome), {})
     return str(last.get("message") or "") if state.findings.spread else ""
 
 
-def _outcome(state: State, step: str) -> dict[str, Any]:
-    return next((v.outcome for v in state.route if v.step == step and v.outcome), {})
+def _outcome(state: State, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The first outcome of this kind on the route; empty where there is none."""
+    return next(_outcomes(state.route, kind), {})
+
+
+def _outcomes(route: Iterable[Visit], kind: type[msgspec.Struct]) -> Iterator[dict[str, Any]]:
+    """Outcomes of the steps that answer so, whatever they are called."""
+    return (v.outcome for v in route if v.outcome and v.step in STEPS and issubclass(STEPS[v.step].outcome, kind))
+
+
+def _makes(visit: Visit, *made: Made) -> bool:
+    """Whether the visit's step leaves one of these models."""
+    return visit.step in STEPS and bool(set(made).intersection(STEPS[visit.step].makes))
 
 
 def _nodes_before(state: State) -> int:
@@ -384,7 +400,7 @@ def _nodes_before(state: State) -> int:
     found = [
         v.outcome["nodes_before"]
         for v in state.route
-        if v.step in ("reduce", "confirm") and v.outcome and v.outcome.get("nodes_before")
+        if _makes(v, "case", "confirmed") and v.outcome and v.outcome.get("nodes_before")
     ]
     return int(found[0]) if found else state.nodes
 
@@ -441,11 +457,11 @@ def case_files(state: State, table: Callable[[str], Table], culprits: Sequence[b
         kept = table(visit.tables["bundle"])
         found.update({row["case"]: row.get("files") or {} for row in kept if row.get("role") == "alike"})
         rows = {row.get("role"): row.get("files") or {} for row in kept}
-        if visit.step in ("extract", "reduce"):
+        if _makes(visit, "case"):
             good = {}
             found.setdefault(case.node_ids, _named(rows.get("case", {}), rows.get("good", {})))
         good = rows.get("good") or good
-        if visit.step == "confirm" and rows.get("case"):
+        if _makes(visit, "confirmed") and rows.get("case"):
             found[case.node_ids] = _named(rows["case"], good)
             good = {}
     return [found.get(culprit.case.node_ids, {}) for culprit in culprits]

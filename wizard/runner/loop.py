@@ -350,10 +350,12 @@ class Runner:
             self._finished(started, "refused", missing)
             raise _Close(MISSING, missing)
         ctx = self._context(decision, spec)
-        if reason := "Skipped by you." if self._skip else self._lacks(ctx, spec):
-            self._finished(started, "refused", reason, spec=spec)
-            if self._flow.id.startswith(SINGLE) and not self._skip:
-                raise _Close(MISSING, reason)
+        if self._skip:
+            self._finished(started, "refused", "Skipped by you.", spec=spec)
+        elif (need := spec.lacking(ctx)) is not None:
+            self._finished(started, "refused", need.why(ctx), spec=spec)
+            if self._flow.id.startswith(SINGLE):
+                raise _Close(need.code, need.why(ctx))
         else:
             await self._drive_step(started, ctx, spec)
 
@@ -435,17 +437,6 @@ class Runner:
             params=decision.params,
         )
 
-    def _lacks(self, ctx: StepContext, spec: StepSpec[Any]) -> str:
-        """The engine's reason why this step is hidden, "" where it can run."""
-        if ctx.check:
-            return ""
-        capabilities = ctx.engine_info.get("capabilities", {})
-        for need in spec.needs:
-            capability = capabilities.get(need, {"present": False, "reason": f"it does not offer '{need}'"})
-            if not capability.get("present"):
-                return f"{spec.name} is not possible on {ctx.engine}: {capability.get('reason', '')}"
-        return ""
-
     async def _drive_step(self, started: StepStarted, ctx: StepContext, spec: StepSpec[Any]) -> None:
         self._note = Note("starting")
         if said := self._sharing(ctx):
@@ -486,7 +477,10 @@ class Runner:
             if isinstance(error, MemoryError) or faults.behind(error) is not None:
                 raise
             _log.exception("step %s failed", spec.name)
-            said = f"The step {spec.name} failed inside narrowdown ({type(error).__name__}); the trace is in logs/runner.log."
+            whose = f"the package '{spec.package}', which brings it" if spec.package else "narrowdown"
+            said = (
+                f"The step {spec.name} failed inside {whose} ({type(error).__name__}); the trace is in logs/runner.log."
+            )
             self._finished(started, "failed", said, drive=drive)
             if self._flow.id.startswith(SINGLE):
                 raise _Close(OUR_FAULT, said) from None

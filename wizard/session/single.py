@@ -6,18 +6,6 @@ from typing import Any, Final
 
 PREFIX: Final = "step-"
 
-# step -> the outcome field that says how it ended -> (value, answer, end); what is not listed is done.
-_ENDS: Final[Mapping[str, tuple[str, tuple[tuple[Any, str], ...]]]] = {
-    "compare": ("verdict", (("passes", "not-reproduced"), ("reference", "reference-suspect"), ("unresolved", "unresolved"))),
-    "repeat": ("failures", ((0, "not-reproduced"),)),
-    "reduce": ("verdict", (("not-reproduced", "not-reproduced"), ("unresolved", "unresolved"))),
-    "precision": ("outcome", (("none-needed", "not-reproduced"), ("not-enough", "unresolved"))),
-    "quantization": ("outcome", (("none-needed", "not-reproduced"), ("not-enough", "unresolved"))),
-    "confirm": ("confirmed", ((False, "unresolved"),)),
-    "workaround": ("holds", ((False, "unresolved"),)),
-    "extract": ("reproduced", ((False, "unresolved"),)),
-    "tactics": ("found", ((False, "unresolved"),)),
-}  # fmt: skip
 _TITLES: Final = {
     "done": "The step is done",
     "not-reproduced": "No failure was seen",
@@ -29,20 +17,24 @@ _TITLES: Final = {
 def single_flow(step: str, params: Mapping[str, Any] | None = None) -> str:
     """The flow that runs this one step and ends by what it found, as YAML text.
 
-    Its end ``done`` has the verdict ``done`` (exit code 0); the others have those of the contract. The last answer,
-    taken where the step failed, is ``unresolved``.
+    Its end ``done`` has the verdict ``done`` (exit code 0); the others are those of the step's ``ends``. The last answer,
+    taken where the step failed, is ``unresolved``. A step that nobody here has (any more) has no ends of its own.
     """
-    field, cases = _ENDS.get(step, ("", ()))
+    from engines.steps.registry import STEPS
+
+    ends = STEPS[step].ends if step in STEPS else ()
     answers: dict[str, Any] = {
-        f"case-{number}": {"text": _TITLES[end], "goto": end, "when": {field: value}, "because": "{{ message }}"}
-        for number, (value, end) in enumerate(cases, 1)
-    }
+        f"case-{number}": {
+            "text": _TITLES[e.end], "goto": e.end, "when": {e.field: e.value}, "because": "{{ message }}",
+        }
+        for number, e in enumerate(ends, 1)
+    }  # fmt: skip
     # The message is there in every outcome; a step that failed has none.
     answers["done"] = {
         "text": _TITLES["done"], "goto": "done", "when": {"not": {"message": None}}, "because": "{{ message }}",
     }  # fmt: skip
     answers["failed"] = {"text": "The step could not be run to its end", "goto": "unresolved"}
-    ends = {name: {"title": title, "explain": title + ".", "verdict": name} for name, title in _TITLES.items()}
+    titled = {name: {"title": title, "explain": title + ".", "verdict": name} for name, title in _TITLES.items()}
     flow = {
         "schema": 1,
         "id": PREFIX + step,
@@ -57,7 +49,7 @@ def single_flow(step: str, params: Mapping[str, Any] | None = None) -> str:
                 "answers": answers,
             }
         },
-        "ends": {name: end for name, end in ends.items() if name in {a["goto"] for a in answers.values()}},
+        "ends": {name: end for name, end in titled.items() if name in {a["goto"] for a in answers.values()}},
     }
     # JSON is YAML too: nothing that a parameter holds can be misread.
     return json.dumps(flow, indent=2, ensure_ascii=True) + "\n"

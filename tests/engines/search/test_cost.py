@@ -11,7 +11,6 @@ from engines.findings import Case, Findings, Suspect
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Candidate, Check, Describe, Import, Inspect, Measure, Measurement, SampleInfo
 from engines.search.cost import BESIDE, Cost, Kind, Plan, Seen, Size, Work, cost, kind, price, rows, seen
-from engines.steps.plans import PLANS
 from engines.steps.registry import STEPS
 
 ENGINE, REFERENCE = "emulate:precision=fp16", "onnxruntime"
@@ -129,13 +128,13 @@ def test_only_what_worked_is_a_price() -> None:
 @pytest.mark.parametrize("findings", [Findings(), LOCKED], ids=["nothing-known", "locked"])
 @pytest.mark.parametrize("nodes", [0, 1, 300, 50_000])
 def test_every_step_has_a_plan_whatever_is_known(name: str, findings: Findings, nodes: int) -> None:
-    assert STEPS[name].plan is PLANS[name]
+    assert STEPS[name].plan.__module__ == STEPS[name].outcome.__module__, "its own, not the one by default"
     for ctx in (
         context(findings),
         context(findings, check="true"),
         context(findings, engine_info={"optimizers": "abc"}),
     ):
-        plan = PLANS[name](ctx, Size(nodes))
+        plan = STEPS[name].plan(ctx, Size(nodes))
         assert plan.probes >= 0
         made = cost(plan, [Seen("whole", 1, 1, 1.0), Seen("check", 1, 1, 1.0)])
         assert made.seconds >= 0, "what one look at the whole model took prices everything"
@@ -144,7 +143,7 @@ def test_every_step_has_a_plan_whatever_is_known(name: str, findings: Findings, 
 
 def test_a_reduction_is_a_bisection() -> None:
     """Twice the logarithm, and a bounded rest: 1,000 times the nodes cost 20 probes more."""
-    small, large = (PLANS["reduce"](context(LOCKED), Size(n)).probes for n in (64, 1024 * 64))
+    small, large = (STEPS["reduce"].plan(context(LOCKED), Size(n)).probes for n in (64, 1024 * 64))
     assert large - small == 20
     assert small < 40
 
@@ -153,17 +152,17 @@ def test_a_group_costs_more_than_a_node() -> None:
     def suspect(nodes: str) -> Findings:
         return msgspec.structs.replace(LOCKED, suspects=(Suspect(1, 1, nodes, 1.0, 1.0),))
 
-    one, many = (PLANS["extract"](context(suspect(n)), Size(100)).probes for n in ("4", "2-5"))
+    one, many = (STEPS["extract"].plan(context(suspect(n)), Size(100)).probes for n in ("4", "2-5"))
     assert many > one + 10
 
 
 def test_the_first_step_says_what_the_model_takes_on_the_disk() -> None:
     """20 GiB are taken in once; what float64 would take is not counted where no judge holds it, and where it is small it is."""
-    plan = PLANS["compare"](context(Findings()), Size(given=20 << 30))
+    plan = STEPS["compare"].plan(context(Findings()), Size(given=20 << 30))
     assert [w.kind for w in plan.works[:2]] == ["import", "read"]
     assert 20 << 30 <= plan.disk <= 21 << 30
-    assert PLANS["compare"](context(Findings()), Size(given=100 << 20)).disk >= 300 << 20
-    assert PLANS["compare"](context(Findings()), Size()).disk == -1
+    assert STEPS["compare"].plan(context(Findings()), Size(given=100 << 20)).disk >= 300 << 20
+    assert STEPS["compare"].plan(context(Findings()), Size()).disk == -1
 
 
 def test_a_search_in_a_large_model_does_not_count_weights_that_no_case_holds() -> None:
@@ -175,11 +174,11 @@ def test_a_search_in_a_large_model_does_not_count_weights_that_no_case_holds() -
     size = Size(100, index, 0, 20_000 << 20)
     case = 2 * 4 * (200 << 20)
     one = msgspec.structs.replace(LOCKED, suspects=(Suspect(1, 1, "4", 1.0, 1.0),))
-    assert case // 4 <= PLANS["extract"](context(one), size).disk <= case // 3
+    assert case // 4 <= STEPS["extract"].plan(context(one), size).disk <= case // 3
     for name in ("reduce", "extract", "confirm"):
         ctx = context(msgspec.structs.replace(LOCKED, suspects=(Suspect(1, 1, "4-7", 1.0, 1.0),)))
-        assert case <= PLANS[name](ctx, size).disk <= 2 * case + (1 << 30)
-    assert PLANS["sanitize"](context(LOCKED), size).disk < 1 << 30
+        assert case <= STEPS[name].plan(ctx, size).disk <= 2 * case + (1 << 30)
+    assert STEPS["sanitize"].plan(context(LOCKED), size).disk < 1 << 30
 
 
 def test_taking_the_model_in_does_not_price_what_is_read_later() -> None:
@@ -206,7 +205,7 @@ def test_what_the_reference_took_is_paid_once_a_model_and_sample() -> None:
 
 def test_few_effects_are_expected_where_rounding_is_far_below_what_is_allowed() -> None:
     found = msgspec.structs.replace(LOCKED, criterion=Criterion(tolerance=1e-4, precision="fp32"))
-    low, full = (PLANS["layerwise"](context(f), Size(599)).probes for f in (LOCKED, found))
+    low, full = (STEPS["layerwise"].plan(context(f), Size(599)).probes for f in (LOCKED, found))
     assert low - full > 40
 
 
@@ -235,7 +234,9 @@ def test_suspects_that_overflow_like_the_case_are_counted_with_it() -> None:
     case = Case(Candidate("0"), "real:0", node_ids="0", verified="3/3")
     some = tuple(Suspect(n, n, str(n), 1.0, 1.0, nonfinite=n != 4) for n in range(5))
     counts = [
-        PLANS["confirm"](context(msgspec.structs.replace(LOCKED, case=case, suspects=s), engine_info=info), size).probes
+        STEPS["confirm"]
+        .plan(context(msgspec.structs.replace(LOCKED, case=case, suspects=s), engine_info=info), size)
+        .probes
         for s in (some[:1], some)
     ]
     assert counts[1] - counts[0] == 2 * 15
@@ -243,7 +244,7 @@ def test_suspects_that_overflow_like_the_case_are_counted_with_it() -> None:
 
 def test_nodes_alone_in_many_builds_share_the_model() -> None:
     found = [Seen("whole", 1, 1, 10.0)]
-    small, large = (PLANS["layerwise"](context(LOCKED), Size(n)) for n in (1_000, 50_000))
+    small, large = (STEPS["layerwise"].plan(context(LOCKED), Size(n)) for n in (1_000, 50_000))
     alone = [next(w for w in plan.works if w.kind == "alone") for plan in (small, large)]
     assert [w.probes for w in alone] == [2, 50]
     assert price(alone[0], found) == pytest.approx(price(alone[1], found))

@@ -211,7 +211,11 @@ def test_a_timeout_settles_nothing(answers: Any, walk: Any) -> None:
 def test_a_step_alone_does_not_take_a_timeout_for_a_pass(answers: Any, walk: Any, step: str) -> None:
     late = Measurement(status="timeout", message="too slow")
     with pytest.raises(StepRefused, match="cannot be told: too slow") as caught:
-        walk(step, answers.context(), lambda probe: answers.opening(probe) or late)
+        walk(
+            step,
+            answers.context(capabilities={"mark": {"present": True}}),
+            lambda probe: answers.opening(probe) or late,
+        )
     assert caught.value.code == 6
 
 

@@ -17,7 +17,7 @@ from engines.data.scaled_apart import READERS, WRITERS, quantize, scale_apart
 from engines.graph import ranges
 from engines.probe import Measure
 from engines.spec import of_the_same, unquantized
-from engines.steps.quantization import quantization
+from engines.steps.registry import STEPS
 
 from .conftest import Session
 
@@ -294,7 +294,7 @@ def test_a_model_without_pairs_is_refused(tiny: Tiny, open_model: Any) -> None:
 
 def test_a_checker_cannot_rank_layers(opened: Any) -> None:
     with pytest.raises(StepRefused, match="external check"):
-        next(quantization(msgspec.structs.replace(opened.context(), check="true")))
+        next(STEPS["quantization"].run(msgspec.structs.replace(opened.context(), check="true")))
 
 
 # -- the other steps on a quantized model

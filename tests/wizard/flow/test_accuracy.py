@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.steps import outcome as outcomes
+from engines.steps.compare import CompareOutcome
 from engines.steps.registry import STEPS
 from wizard.cli.exits import BY_VERDICT
 from wizard.flow.check import check, destination, holds, outcome_fields, recommend, targets
@@ -242,7 +242,7 @@ def test_words_for_a_newcomer() -> None:
 def test_no_sentence_of_the_flow_runs_into_another() -> None:
     for name, node in FLOW.nodes.items():
         for id_, answer in node.answers.items():
-            kind = STEPS[node.step.use].outcome if node.step else outcomes.CompareOutcome
+            kind = STEPS[node.step.use].outcome if node.step else CompareOutcome
             said = render(answer.because, msgspec.to_builtins(kind(message="It said so.")))
             assert not re.search(r"[.?!][A-Z]|\s[.,;]|\n", said.strip()), (name, id_, said)
 

@@ -13,7 +13,7 @@ from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import AnyProbe, Candidate, Import, Inspect, Measure, Measurement
 from engines.search.cost import Plan, Work
-from engines.steps.base import Finish, Steps, StepSpec
+from engines.steps.base import Finish, Steps, StepSpec, capability
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.problem import Problem
 from wizard.runner.ledger import Ledger
@@ -127,7 +127,7 @@ STEPS = {
     "search": spec("search", search, SearchOutcome, plan=lambda ctx, size: Plan((Work("part", 12),))),
     "broken": spec("broken", broken),
     "unwilling": spec("unwilling", unwilling),
-    "marking": spec("marking", look, needs=("mark",)),
+    "marking": spec("marking", look, needs=(capability("mark"),)),
 }
 
 

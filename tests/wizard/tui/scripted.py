@@ -11,7 +11,7 @@ import pytest
 from engines.compare.criterion import Criterion, Signature
 from engines.findings import Case, Culprit, Findings, Workaround
 from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
-from engines.steps.outcome import LayerwiseOutcome
+from engines.steps.layerwise import LayerwiseOutcome
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.problem import Problem
 from wizard.session import events as e

@@ -1,4 +1,4 @@
-"""tactics, for engines that choose kernels by timing: which choice do only the bad builds make, and is it really to blame?
+"""Of an engine that chooses kernels by timing: which choice do only the bad builds make, and is it really to blame?
 
 What only bad builds chose is a list of suspects, as Polygraphy's ``diff-tactics`` gives it; it is ranked, and then tried. Between
 one good and one bad build the layers whose choices differ are delta-debugged: the good build's choices are forced, all but some
@@ -25,8 +25,6 @@ from engines.probe import AnyProbe, Measurement
 from engines.search.ddmin import ddmin
 from engines.search.statistics import interval, looks_to_see
 from engines.search.whole import whole
-from engines.steps.base import Finish, Steps
-from engines.steps.outcome import TacticsOutcome
 
 OTHERS = 3  # good builds into which guilty choices are forced
 FORCED = 1000  # attempts of forced builds are counted from here: they are other questions than free ones
@@ -44,8 +42,25 @@ class Build(msgspec.Struct, frozen=True):
     choices: Choices
 
 
-def kernels(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsOutcome]:
-    """Build, compare, confirm by forcing."""
+class Tried(msgspec.Struct, frozen=True):
+    """What free and forced builds show. ``guilty``: layer -> the choice that was proven to break the model, empty where none was;
+    ``good``, ``bad``: free builds that passed and failed; ``tables`` and ``decisive`` as a step's ``Finish`` has them."""
+
+    good: int
+    bad: int
+    message: str
+    guilty: Choices = {}
+    tables: Mapping[str, list[dict[str, Any]]] = {}
+    decisive: Mapping[str, tuple[AnyProbe, ...]] = {}
+
+    @property
+    def names(self) -> str:
+        """The guilty choices for people, comma separated."""
+        return ", ".join(f"{layer} ({short(choice)})" for layer, choice in self.guilty.items())
+
+
+def kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub:
+    """Build, compare, confirm by forcing (``Tried``)."""
     rule = findings.criterion or Criterion()
     made: list[Build] = []
     unresolved = ""
@@ -60,15 +75,13 @@ def kernels(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsO
             continue
         made.append(Build(attempt, verdict.failed, dict(m.facts.get("build", {}).get("choices", {}))))
     good, bad = [b for b in made if not b.failed], [b for b in made if b.failed]
-    outcome = TacticsOutcome(good=len(good), bad=len(bad))
+    tried = Tried(len(good), len(bad), "")
     tables = {"builds": [_row(b) for b in made]}
     if not good or not bad:
-        return Finish(
-            msgspec.structs.replace(outcome, message=_one_sided(good, bad, unresolved)), findings, tables=tables
-        )
+        return msgspec.structs.replace(tried, message=_one_sided(good, bad, unresolved), tables=tables)
     if not any(b.choices for b in made):
         message = "The builds did not say which tactics they chose, so they cannot be told apart."
-        return Finish(msgspec.structs.replace(outcome, message=message), findings, tables=tables)
+        return msgspec.structs.replace(tried, message=message, tables=tables)
     listed = suspects([b.choices for b in good], [b.choices for b in bad])
     tables |= {"suspects": [_suspect(s) for s in listed]}
     near, worst = min(
@@ -85,18 +98,12 @@ def kernels(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsO
     if not guilty:
         named = f" Only bad builds chose: {', '.join(s.layer for s in listed[:3])}." if listed else ""
         message = f"{len(good)} builds pass and {len(bad)} fail, but no tactic could be proven guilty: {why}.{named}"
-        return Finish(msgspec.structs.replace(outcome, message=message), findings, tables=tables)
-    names = ", ".join(f"{layer} ({short(choice)})" for layer, choice in guilty.items())
-    message = (
-        f"{names}: forced into a good build it fails, kept out of a bad one it passes. {len(good)} of {len(made)} free "
-        "builds were good."
-    )
-    found = msgspec.structs.replace(
-        outcome, found=True, kind="tactic", suspects=names, necessary=True, sufficient=True, message=message
-    )
-    return Finish(
-        found,
-        msgspec.structs.replace(findings, tactics=dict(guilty)),
+        return msgspec.structs.replace(tried, message=message, tables=tables)
+    proven = msgspec.structs.replace(tried, guilty=dict(guilty))
+    return msgspec.structs.replace(
+        proven,
+        message=f"{proven.names}: forced into a good build it fails, kept out of a bad one it passes. {len(good)} of "
+        f"{len(made)} free builds were good.",
         tables=tables
         | {"guilty": [{"layer": k, "choice": v, "text": described_or_self(v)} for k, v in guilty.items()]},
         decisive={

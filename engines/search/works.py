@@ -1,0 +1,134 @@
+"""What is asked, told beforehand: the phrases that each step's plan is written in.
+
+The counts were fitted on real sessions (docs/estimates.md has them beside what came); they are what usually happens where a step
+fails to fail, not a bound. ``disk`` is a bound: every tensor of every row captured, a case as heavy as the heaviest few nodes.
+"""
+
+import msgspec
+
+from engines.asking import StepContext
+from engines.graph import ranges
+from engines.search.cost import Kind, Size, Work, rows
+from engines.search.latency import TIMED
+from engines.search.marks import batches, markable
+from engines.search.settle import HEAVIEST_GOOD, weights
+from engines.search.whole import all_feeds
+
+TABLE = 1 << 10  # bytes of one tensor's scores
+CASE = 4  # nodes that a case holds at most, as a rule
+SHRINKS = 7  # edits that are tried on what is left of a case
+ROUNDING = {"fp16": 2**-11, "tf32": 2**-11, "bf16": 2**-8, "fp32": 2**-24}  # largest relative error of one rounding
+
+
+def reads(ctx: StepContext) -> tuple[Work, ...]:
+    """The model and the inputs, where they have not been taken in."""
+    blind = bool(ctx.check) and "{inputs}" not in ctx.check and "{expected}" not in ctx.check
+    model = () if ctx.findings.model else (Work("import"),)
+    return model if ctx.findings.inputs or blind else (*model, Work("read"))
+
+
+def before(ctx: StepContext, _size: Size) -> tuple[Work, ...]:
+    """What ``prepared`` asks of a step that runs alone: nothing once the failure is locked."""
+    if ctx.findings.signature is not None:
+        return ()
+    return (*reads(ctx), on_all(ctx), *(() if ctx.check else (on_sample(ctx),)))
+
+
+def _whole(ctx: StepContext) -> Kind:
+    return "check" if ctx.check else "whole"
+
+
+def on_all(ctx: StepContext, runs: int = 1, probes: int = 1, *, real: bool = False) -> Work:
+    """The whole model on every sample; ``real``: on those that the user gave, where there are any."""
+    return Work(_whole(ctx), probes, _rows(ctx, real=real), max(1, runs))
+
+
+def on_sample(ctx: StepContext, probes: int = 1, runs: int = 1) -> Work:
+    """The whole model on the sample that the search works on."""
+    return Work(_whole(ctx), probes, sample_rows(ctx), max(1, runs))
+
+
+def fresh(work: Work) -> Work:
+    """Of a model that the reference has not been run on."""
+    return msgspec.structs.replace(work, fresh=True)
+
+
+def part(ctx: StepContext, probes: int, *, ahead: bool = True) -> Work:
+    looks = ctx.findings.looks
+    return Work("check" if ctx.check else "part", probes, sample_rows(ctx), looks, ahead and looks == 1)
+
+
+def effect(ctx: StepContext, probes: int, *, times: float = 1.0) -> Work:
+    """Cuts that are judged by what they do to the model's outputs."""
+    cut = part(ctx, probes)
+    return cut if ctx.check else msgspec.structs.replace(cut, kind="effect", times=times)
+
+
+def settled(ctx: StepContext, verify: int) -> tuple[Work, ...]:
+    """What is asked of a case once it is small: fed exactly, shrunk, in fresh builds, and its passing neighbour."""
+    return (part(ctx, verify),) if ctx.check else (effect(ctx, 1), part(ctx, SHRINKS + verify), effect(ctx, 1))
+
+
+def others(ctx: StepContext, judges: int) -> tuple[Work, ...]:
+    """The reference against itself, and looks by or against other engines."""
+    return Work("control", 1, sample_rows(ctx)), Work("other", judges, sample_rows(ctx))
+
+
+def timed(ctx: StepContext) -> tuple[Work, ...]:
+    """What a workaround costs in time, with it and without it."""
+    return (on_sample(ctx, 2, TIMED),) if ctx.can("latency", untold=True) else ()
+
+
+def strict(ctx: StepContext) -> bool:
+    """Whether rounding alone is over a tenth of the tolerance, so that every node counts."""
+    rule = ctx.findings.criterion
+    return rule is not None and rule.tolerance / 10 < ROUNDING.get(rule.precision, 0.0)
+
+
+def _rows(ctx: StepContext, *, real: bool = False) -> int:
+    samples = ctx.findings.samples
+    return rows(all_feeds(ctx.findings) if real else (s.id for s in samples), samples)
+
+
+def sample_rows(ctx: StepContext) -> int:
+    """Rows of the sample that the search works on; 1 where it is not chosen yet."""
+    sample = ctx.findings.sample
+    return rows((sample,), ctx.findings.samples) if sample else 1
+
+
+def halvings(n: int) -> int:
+    return max(1, n).bit_length()
+
+
+def batches_of(size: Size, limit: int, most: int = 0) -> int:
+    """How many runs it takes to look at every tensor, ``most`` at a time; where sizes are not known yet: one, or that many
+    nodes each."""
+    if size.index is None:
+        return max(1, -(-size.nodes // most) if most else 1)
+    return len(batches(size.index, markable(size.index)[0], limit, most)) or 1
+
+
+def activations(size: Size) -> int:
+    """Bytes of all that one sample makes of the model inside."""
+    return sum(max(0, t.bytes) for t in size.index.tensors if t.kind == "node") if size.index else 0
+
+
+def case_bytes(size: Size, nodes: str = "") -> int:
+    """Bytes of a case: the model, and what the engine ran, with the weights of these nodes; where they are not known, of the
+    heaviest few."""
+    if size.index is None:
+        return 2 * size.weights
+    if nodes:
+        return 2 * weights(size.index, ranges.decode(nodes))
+    heaviest = sorted((weights(size.index, (n.id,)) for n in size.index.nodes), reverse=True)[:CASE]
+    return 2 * min(size.weights, sum(heaviest))
+
+
+def good_bytes(size: Size) -> int:
+    """Bytes of the passing neighbour: as the case, of nearly the whole model, where it is kept at all."""
+    return 2 * min(size.weights, HEAVIEST_GOOD)
+
+
+def held(size: Size, more: int) -> int:
+    """Bytes at most, where a step asks for every tensor of a sample: unknown as long as their sizes are."""
+    return more + activations(size) if size.index else -1
