@@ -5,13 +5,15 @@ they ask the same questions in the same order: resume is running them again with
 """
 
 from collections.abc import Generator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, overload
 
 import msgspec
 
 from engines.findings import Findings
 from engines.graph.index import GraphIndex
-from engines.probe import AnyProbe, Measurement
+from engines.probe import AnyProbe, Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Sanitize
+
+T = TypeVar("T")
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,7 +55,10 @@ class StepContext(msgspec.Struct, frozen=True, dict=True):
         return str(self.engine_info.get("capabilities", {}).get(what, {}).get("reason", ""))
 
 
-Sub: TypeAlias = Generator[AnyProbe | Note, Any, Any]  # a part of a step, used with ``yield from``
+# What the runner sends back for what a step has yielded: nothing for a Note.
+Answer: TypeAlias = "Measurement | Described | None"
+# A step, or a part of one: it yields questions, is sent answers, and ends in a T.
+Sub: TypeAlias = Generator[AnyProbe | Note, Answer, T]
 
 
 class StepRefused(Exception):
@@ -73,3 +78,18 @@ class Described(msgspec.Struct, frozen=True):
 
     index: GraphIndex
     measurement: Measurement
+
+
+@overload
+def asked(probe: Describe) -> Sub[Described | Measurement]: ...
+@overload
+def asked(probe: Inspect | Import | Sanitize | LoadInputs | Measure | Check) -> Sub[Measurement]: ...
+def asked(probe: AnyProbe) -> Sub[Described | Measurement]:
+    """Ask one probe: ``m = yield from asked(Measure(...))``. A Describe that worked is answered with the graph's index.
+
+    Raises TypeError for an answer that is none, which no runner gives.
+    """
+    answer = yield probe
+    if isinstance(answer, Measurement) or (isinstance(answer, Described) and isinstance(probe, Describe)):
+        return answer
+    raise TypeError(f"{type(probe).__name__} was answered with {type(answer).__name__}")

@@ -40,7 +40,7 @@ class Alike(msgspec.Struct, frozen=True):
 
 def alike(
     ask: Inquiry, first: Culprit, beyond: str, *, found_by: str, room: int, shrink_probes: int, repeats: int
-) -> Sub:
+) -> Sub[Alike]:
     """Every place (``Alike``) of the same op as the node called ``beyond``, in the first culprit, looked at alone.
     ``found_by``: the step; ``room``: how
     many more culprits there may be; ``shrink_probes``: that go into making a case simpler; ``repeats``: fresh builds of it."""

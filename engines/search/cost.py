@@ -1,7 +1,7 @@
 """What a step will cost: the probes that it is going to ask, priced by what probes of their kind have taken in this session.
 
-A plan (each step has its own, in the phrases of ``works``) says how many probes of which kind a step asks; what each takes is never guessed from the model
-alone: where no probe has been measured yet, seconds are unknown.
+A plan (each step has its own, in the phrases of ``works``) says how many probes of which kind a step asks; what each takes is
+never guessed from the model alone: where no probe has been measured yet, seconds are unknown.
 """
 
 import math

@@ -16,7 +16,7 @@ from engines.compare.criterion import Verdict
 Item = TypeVar("Item", bound=Hashable)
 
 
-def ddmin(items: Sequence[Item], test: Callable[[tuple[Item, ...]], Sub]) -> Sub:
+def ddmin(items: Sequence[Item], test: Callable[[tuple[Item, ...]], Sub[Verdict]]) -> Sub[tuple[Item, ...]]:
     """A small failing subset of ``items``, in their order. ``items`` themselves are taken to fail; early items are dropped first.
 
     ``test`` is a sub-generator that returns a Verdict. Ends after O(n^2) questions whatever the answers are.

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from engines.asking import Note, Sub
+from engines.asking import Note, Sub, asked
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.probe import Measurement
 from engines.search.cause import largest_of
 from engines.search.inquiry import Inquiry
 from engines.search.marks import batches
@@ -32,7 +31,7 @@ class Place(msgspec.Struct, frozen=True):
     keep: tuple[int, ...]
 
 
-def foretold(ask: Inquiry, op: str = "") -> Sub:
+def foretold(ask: Inquiry, op: str = "") -> Sub[tuple[Place, ...]]:
     """Every node (``Place``) that makes values beyond the engine's storage type of values within it, on any sample, in the order
     of the graph; none where the reference did not answer. ``op``: of this kind alone.
 
@@ -81,12 +80,12 @@ def _made(index: GraphIndex, node: int) -> list[int]:
     return [t for t in index.nodes[node].outputs if t >= 0 and index.tensors[t].name and index.tensors[t].floating]
 
 
-def _reached(ask: Inquiry, tensors: Iterable[int], samples: tuple[str, ...]) -> Sub:
+def _reached(ask: Inquiry, tensors: Iterable[int], samples: tuple[str, ...]) -> Sub[dict[int, float]]:
     """Tensor id -> its largest finite magnitude in the reference over these samples; what could not be read is left out."""
     reached: dict[int, float] = {}
     for batch in batches(ask.index, tuple(tensors), BATCH_BYTES):
         yield Note(f"how large do {len(batch)} tensors become in the reference?")
-        m: Measurement = yield ask.plain(samples, engine=ask.ctx.reference, marks=ranges.encode(batch))
+        m = yield from asked(ask.plain(samples, engine=ask.ctx.reference, marks=ranges.encode(batch)))
         for score in (s for r in m.results if m.status == "ok" for s in (*r.marks, *r.outputs)):
             if (t := ask.index.by_name.get(score.name)) is not None:
                 reached[t] = max(reached.get(t, 0.0), score.absmax)

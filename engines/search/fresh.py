@@ -1,14 +1,14 @@
 """A case in fresh builds: how often it fails, what is kept of it, and what makes it fail."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, Sub
+from engines.asking import Note, Sub, asked
 from engines.compare.judge import judge_shrunk
 from engines.findings import Case
 from engines.graph import ranges
-from engines.probe import Measurement
+from engines.probe import Check, Measure, Measurement
 from engines.search.cause import Cause, Inner, name_cause
 from engines.search.inquiry import Inquiry
 
@@ -22,7 +22,7 @@ class Seen(msgspec.Struct, frozen=True):
     saved: dict[str, str] = {}
 
 
-def looked(ask: Inquiry, case: Case, repeats: int) -> Sub:
+def looked(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]:
     """The case in ``repeats`` fresh builds (``Seen``), and once with its inside watched."""
     failures, saved, inner, watched, said = yield from _again(ask, case, repeats)
     findings, storage = ask.findings, ask.ctx.storage
@@ -31,20 +31,20 @@ def looked(ask: Inquiry, case: Case, repeats: int) -> Sub:
     return Seen(msgspec.structs.replace(case, verified=f"{failures}/{repeats}"), cause, failures, saved)
 
 
-def again(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[int, ...] = ()) -> Any:
+def again(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[int, ...] = ()) -> Measure | Check:
     """The probe that looks at a case once more."""
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
     return ask.ask(case.candidate, feed=feed, attempt=attempt, save=save, marks=marks)
 
 
-def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
+def _again(ask: Inquiry, case: Case, repeats: int) -> Sub[tuple[int, dict[str, str], list[Inner], float | None, str]]:
     """(failures, saved files, inner tensors, own error when watched, what the engine said): the case in ``repeats`` fresh builds,
     the first kept, then once with its inside watched. Where watching cures it the inner tensors say nothing and are left out;
     else the error is None."""
     failures, saved, said = 0, dict[str, str](), ""
     for attempt in range(repeats):
         yield Note(f"building the case afresh, {attempt + 1} of {repeats}")
-        m: Measurement = yield again(ask, case, attempt + 1, save="confirmed" if attempt == 0 else "")
+        m = yield from asked(again(ask, case, attempt + 1, save="confirmed" if attempt == 0 else ""))
         failures += _fails(ask, case, m)
         saved = saved or dict(m.artifacts)
         said = said or (m.message if m.status != "ok" else "")
@@ -56,7 +56,7 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub:
         # The numbers that name the cause are the model's own: those of the part as it was cut, before it was shrunk.
         cut = msgspec.structs.replace(case, candidate=msgspec.structs.replace(case.candidate, edits=()))
         yield Note("the case once more, with its inside watched")
-        watched: Measurement = yield again(ask, cut, 0, marks=(*made, *cut_at))
+        watched = yield from asked(again(ask, cut, 0, marks=(*made, *cut_at)))
         verdict = ask.verdict(watched)
         if watched.status == "ok" and failures and len(nodes) > 1 and ask.findings.looks == 1 and not verdict.failed:
             return failures, saved, [], verdict.own, said

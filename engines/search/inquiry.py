@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Described, StepContext, StepRefused, Sub
+from engines.asking import Described, StepContext, StepRefused, Sub, asked
 from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.compare.judge import judge, judge_check, unpatched, worst, worst_run
 from engines.findings import Findings
@@ -144,7 +144,9 @@ class Inquiry(msgspec.Struct, frozen=True):
         """The whole model as it is, nothing cured."""
         return self.whole(samples, patches=(), keep=(), engine=engine, **rest)
 
-    def repeated(self, question: Callable[[int], Measure | Check], judged: Callable[[Measurement], Verdict]) -> Sub:
+    def repeated(
+        self, question: Callable[[int], Measure | Check], judged: Callable[[Measurement], Verdict]
+    ) -> Sub[Measurement]:
         """The answer of as many fresh builds as a verdict needs. ``question``: the probe of an attempt, from 0 on."""
         # A guilty tactic is forced wherever its layer is, and what is forced fails steadily.
         builds = 1 if self.findings.tactics else self.findings.builds
@@ -187,13 +189,13 @@ class Inquiry(msgspec.Struct, frozen=True):
         return tuple(self.index.nodes[n].op for n in nodes)
 
 
-def inquiry(ctx: StepContext, findings: Findings) -> Sub:
+def inquiry(ctx: StepContext, findings: Findings) -> Sub[Inquiry]:
     """Describe the working model and return an Inquiry. Raises StepRefused where no failure has been locked."""
     signature = findings.round_signature or findings.signature
     if signature is None or findings.criterion is None:
         raise StepRefused("The model passes here, so there is nothing to search for.", code=10)
-    answer = yield Describe(
-        model=findings.model, sample=findings.sample, inputs=findings.inputs, reference=ctx.reference
+    answer = yield from asked(
+        Describe(model=findings.model, sample=findings.sample, inputs=findings.inputs, reference=ctx.reference)
     )
     if not isinstance(answer, Described):
         raise StepRefused(f"The reference run of the whole model did not work: {answer.message}")

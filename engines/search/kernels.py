@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub
+from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole
 from engines.data.tactic_replay import Suspect, described, suspects
 from engines.findings import Findings
-from engines.probe import AnyProbe, Measurement
+from engines.probe import Check, Measure, Measurement
 from engines.search.ddmin import ddmin
 from engines.search.statistics import interval, looks_to_see
 from engines.search.whole import whole
@@ -51,7 +51,7 @@ class Tried(msgspec.Struct, frozen=True):
     message: str
     guilty: Choices = {}
     tables: Mapping[str, list[dict[str, Any]]] = {}
-    decisive: Mapping[str, tuple[AnyProbe, ...]] = {}
+    decisive: Mapping[str, tuple[Measure | Check, ...]] = {}
 
     @property
     def names(self) -> str:
@@ -59,15 +59,15 @@ class Tried(msgspec.Struct, frozen=True):
         return ", ".join(f"{layer} ({short(choice)})" for layer, choice in self.guilty.items())
 
 
-def kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub:
+def kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub[Tried]:
     """Build, compare, confirm by forcing (``Tried``)."""
     rule = findings.criterion or Criterion()
     made: list[Build] = []
     unresolved = ""
     for attempt in range(1, builds + 1):
         yield Note(f"fresh build {attempt} of {builds}")
-        m: Measurement = yield whole(
-            ctx, findings, samples=(findings.sample,), attempt=attempt, record=True, exclusive=True
+        m = yield from asked(
+            whole(ctx, findings, samples=(findings.sample,), attempt=attempt, record=True, exclusive=True)
         )
         verdict = judge_whole(m, rule)
         if verdict.kind == "unresolved":
@@ -138,11 +138,11 @@ class _Forced:
         self._fine = {pair for build in good for pair in build.choices.items()}
         self._asked: dict[tuple[int, frozenset[str], int], Verdict] = {}
 
-    def into(self, good: Build, taken: Iterable[str], look: int = 0) -> AnyProbe:
+    def into(self, good: Build, taken: Iterable[str], look: int = 0) -> Measure | Check:
         """The good build, with the bad one's choices in these layers; ``look`` counts builds that ask the same again."""
         return self._probe(self._mixed(good, taken), {}, look)
 
-    def without(self, layers: Iterable[str], look: int = 0) -> AnyProbe:
+    def without(self, layers: Iterable[str], look: int = 0) -> Measure | Check:
         """The bad build, with its choices kept out of these layers."""
         kept_out = {k: (self.bad.choices[k],) for k in layers}
         return self._probe({k: v for k, v in self.bad.choices.items() if k not in kept_out}, kept_out, look)
@@ -150,7 +150,7 @@ class _Forced:
     def _mixed(self, good: Build, taken: Iterable[str]) -> Choices:
         return {**good.choices, **{k: self.bad.choices[k] for k in taken}}
 
-    def _probe(self, force: Choices, forbid: Mapping[str, tuple[str, ...]], look: int) -> AnyProbe:
+    def _probe(self, force: Choices, forbid: Mapping[str, tuple[str, ...]], look: int) -> Measure | Check:
         return whole(
             self._ctx,
             self._findings,
@@ -162,14 +162,14 @@ class _Forced:
             exclusive=True,
         )
 
-    def test(self, good: Build, taken: Iterable[str], look: int = 0) -> Sub:
+    def test(self, good: Build, taken: Iterable[str], look: int = 0) -> Sub[Verdict]:
         """The verdict on the good build with the bad one's choices in these layers; unresolved where it took others in a layer
         that tells the two builds apart, or one elsewhere that no good build made."""
         chosen = frozenset(taken)
         key = (good.attempt, chosen, look)
         if key not in self._asked:
             yield Note(f"forcing {len(chosen)} choices of a bad build into a good one")
-            m: Measurement = yield self.into(good, chosen, look)
+            m = yield from asked(self.into(good, chosen, look))
             weighty, wanted = frozenset(differing(good.choices, self.bad.choices)), self._mixed(good, chosen)
             strayed = [
                 layer
@@ -179,10 +179,10 @@ class _Forced:
             self._asked[key] = self._judged(m, strayed)
         return self._asked[key]
 
-    def cures(self, layers: Iterable[str], look: int = 0) -> Sub:
+    def cures(self, layers: Iterable[str], look: int = 0) -> Sub[Verdict]:
         """The verdict on the bad build without its choices in these layers; unresolved where it made them all the same."""
         yield Note("the bad build without them")
-        m: Measurement = yield self.without(layers, look)
+        m = yield from asked(self.without(layers, look))
         made = self._made(m)
         return self._judged(m, [layer for layer in layers if made.get(layer) == self.bad.choices[layer]])
 
@@ -200,7 +200,7 @@ class _Forced:
         return Verdict("unresolved", detail=f"the choice of {strayed[0]} could not be forced")
 
 
-def _confirm(forced: _Forced, good: Sequence[Build], listed: Sequence[Suspect]) -> Sub:
+def _confirm(forced: _Forced, good: Sequence[Build], listed: Sequence[Suspect]) -> Sub[tuple[dict[str, str], str]]:
     """(guilty layer -> choice, why there is none): the smallest set of the bad build's choices that breaks good builds, proven to
     be needed by the bad one too.
 
@@ -242,7 +242,7 @@ def _confirm(forced: _Forced, good: Sequence[Build], listed: Sequence[Suspect]) 
     return {k: bad.choices[k] for k in guilty}, ""
 
 
-def _needed(forced: _Forced, good: Build, layers: tuple[str, ...]) -> Sub:
+def _needed(forced: _Forced, good: Build, layers: tuple[str, ...]) -> Sub[tuple[tuple[str, ...], str]]:
     """(those of ``layers`` without which the forced build passes, one of which that cannot be seen or ""). Where a build gave no
     verdict, more are asked; what fails without a layer too goes on without it."""
     for layer in layers:
@@ -260,7 +260,7 @@ def _needed(forced: _Forced, good: Build, layers: tuple[str, ...]) -> Sub:
     return layers, ""
 
 
-def _steady(forced: _Forced, good: Build, guilty: Choices, rate: float) -> Sub:
+def _steady(forced: _Forced, good: Build, guilty: Choices, rate: float) -> Sub[str]:
     """Why the guilty choices are not the whole story, "" where more fresh builds say the same. ``rate``: of failures among free
     builds; whichever way contradicts chance sooner is asked more often."""
     rare = rate <= 1 / 2

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub
+from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole
 from engines.findings import Findings
-from engines.probe import AnyProbe, Measurement, SampleResult
+from engines.probe import Check, Measure, Measurement, SampleResult
 from engines.search.statistics import looks_to_see
 from engines.search.whole import all_feeds, lock, whole
 
@@ -24,7 +24,7 @@ class Looks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batches: tuple[int, ...] = (20, 80, 200)
 
 
-def look_again(ctx: StepContext, findings: Findings, bounds: Looks) -> Sub:
+def look_again(ctx: StepContext, findings: Findings, bounds: Looks) -> Sub[tuple[Findings, int, int]]:
     """(findings, looks, failures): the same build run again, alone on the machine, until it fails or the bounds are reached.
 
     On real inputs where there are any: what comes and goes on random ones only is of no interest then. Findings then hold the
@@ -39,7 +39,7 @@ def look_again(ctx: StepContext, findings: Findings, bounds: Looks) -> Sub:
         if runs < 1:
             break
         yield Note(f"nothing yet in {looks} runs; looking again, {runs} times")
-        m: Measurement = yield whole(ctx, findings, samples=all_feeds(findings), runs=runs, exclusive=True)
+        m = yield from asked(whole(ctx, findings, samples=all_feeds(findings), runs=runs, exclusive=True))
         if m.status != "ok":
             break
         looks, spent, failures = looks + runs, spent + m.run_seconds, failed_runs(m, rule)
@@ -62,12 +62,14 @@ def builds_to_see(failing: int, answered: int) -> int:
     return min(MOST_BUILDS, looks_to_see(failing / answered)) if 0 < failing < answered else 1
 
 
-def repeated(builds: int, question: Callable[[int], AnyProbe], judged: Callable[[Measurement], Verdict]) -> Sub:
+def repeated(
+    builds: int, question: Callable[[int], Measure | Check], judged: Callable[[Measurement], Verdict]
+) -> Sub[Measurement]:
     """The same question to so many fresh builds (or external checks): the first answer that fails; else the first that was none,
     as a failure may hide there; else the last. ``question``: the probe of an attempt, from 0 on."""
     unresolved: Measurement | None = None
     for attempt in range(builds):
-        m: Measurement = yield question(attempt)
+        m = yield from asked(question(attempt))
         verdict = judged(m)
         if verdict.failed:
             return m

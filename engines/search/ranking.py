@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from engines.asking import Note, Sub
+from engines.asking import Note, Sub, asked
 from engines.compare.judge import badness
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
@@ -32,26 +32,28 @@ class Ranked(msgspec.Struct, frozen=True):
     effect_db: float | None = None
 
 
-def rank(ask: Inquiry, found: Sequence[Layer], batch_bytes: int = BATCH_BYTES, most_effects: int = MOST_EFFECTS) -> Sub:
+def rank(
+    ask: Inquiry, found: Sequence[Layer], batch_bytes: int = BATCH_BYTES, most_effects: int = MOST_EFFECTS
+) -> Sub[tuple[Ranked, ...]]:
     """The layers, the lowest SQNR alone first; those that could not be measured last."""
     alone: dict[int, Score] = {}
     pairs: dict[int, Score] = {}
     cumulative: dict[int, Score] = {}
     for batch in _batches(ask.index, found, batch_bytes):
         yield Note(f"{len(batch)} layers, each alone, fed the float model's values")
-        alone |= _by_tensor(ask, (yield ask.ask(_each_alone(ask.index, batch), effect=False)))
+        alone |= _by_tensor(ask, (yield from asked(ask.ask(_each_alone(ask.index, batch), effect=False))))
         yield Note("what the pairs make of weights and inputs")
-        pairs |= _by_tensor(ask, (yield ask.ask(_pairs(ask.index, batch), effect=False)))
+        pairs |= _by_tensor(ask, (yield from asked(ask.ask(_pairs(ask.index, batch), effect=False))))
         yield Note("the layers in the quantized model as it is")
         marks = {t for layer in batch for t in ask.index.nodes[layer.node].outputs} - set(ask.index.outputs)
-        seen: Measurement = yield ask.whole((ask.findings.sample,), marks=ranges.encode(marks))
+        seen = yield from asked(ask.whole((ask.findings.sample,), marks=ranges.encode(marks)))
         cumulative |= _by_tensor(ask, seen)
     rows = [_ranked(ask.index, layer, alone, cumulative, pairs) for layer in found]
     rows.sort(key=_by_db)
     for i, row in enumerate(rows[:most_effects]):
         name = ask.names([row.layer.node])[0]
         yield Note(f"does the loss in {name} reach the outputs?")
-        m: Measurement = yield ask.ask(ask.candidate(row.layer.around, outputs=ask.index.nodes[row.layer.node].outputs))
+        m = yield from asked(ask.ask(ask.candidate(row.layer.around, outputs=ask.index.nodes[row.layer.node].outputs)))
         scores = [s for r in m.results for s in r.effect]
         if m.status == "ok" and scores:
             effect = max(badness(s, ask.criterion) for s in scores)

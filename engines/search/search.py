@@ -18,7 +18,7 @@ from engines.search.ddmin import ddmin
 from engines.search.inquiry import Inquiry
 
 NodeIds: TypeAlias = frozenset[int]
-Test: TypeAlias = Callable[[NodeIds], Sub]
+Test: TypeAlias = Callable[[NodeIds], Sub[Verdict]]
 
 # Reasons that say where the fault is, not that the engine could not run the candidate.
 DIRECTIONAL = ("harmless", "milder", "amplified-downstream", "unrepresentable-input")
@@ -37,7 +37,7 @@ class Trials(msgspec.Struct):
     count: int = 0
     best: int = -1
 
-    def test(self, nodes: NodeIds) -> Sub:
+    def test(self, nodes: NodeIds) -> Sub[Verdict]:
         """The verdict on a node set, fed as stored, judged by own error and effect. The empty set passes."""
         if not nodes:
             return Verdict("pass", own=0.0)
@@ -69,7 +69,9 @@ class Trials(msgspec.Struct):
         return max(near or passing, key=lambda s: (len(s), sorted(s)), default=frozenset())
 
 
-def shortest(trials: Trials, order: tuple[int, ...], *, from_end: bool, beside: NodeIds = frozenset()) -> Sub:
+def shortest(
+    trials: Trials, order: tuple[int, ...], *, from_end: bool, beside: NodeIds = frozenset()
+) -> Sub[tuple[int, ...]]:
     """The shortest prefix (or suffix) of ``order`` that fails together with ``beside``; as a whole it does.
 
     Bisection between the longest known passing and the shortest known failing length. A candidate that the engine cannot run says
@@ -96,7 +98,7 @@ def shortest(trials: Trials, order: tuple[int, ...], *, from_end: bool, beside: 
     return tuple(sorted(part(high)))
 
 
-def apart(trials: Trials, failing: tuple[int, ...]) -> Sub:
+def apart(trials: Trials, failing: tuple[int, ...]) -> Sub[tuple[int, ...]]:
     """What is left of a failing cut, whose two ends are needed, once few nodes at a distance have been looked for.
 
     Do those known to be needed fail by themselves? If not, the shortest prefix of the rest that makes them fail ends in one
@@ -117,7 +119,7 @@ def apart(trials: Trials, failing: tuple[int, ...]) -> Sub:
     return failing
 
 
-def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True) -> Sub:
+def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True) -> Sub[NodeIds]:
     """From a failing node set to a small one that was measured to fail; with ``cuts`` by the node order first. 1-minimal unless
     removals were unresolved for the engine's own reasons."""
     failing = tuple(sorted(nodes))
@@ -128,14 +130,14 @@ def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True) -> Sub:
     if len(failing) == 1:
         return frozenset(failing)
 
-    def test(items: tuple[int, ...]) -> Sub:
+    def test(items: tuple[int, ...]) -> Sub[Verdict]:
         return (yield from trials.test(frozenset(items)))
 
     smallest = yield from ddmin(failing, test)
     return frozenset(smallest)
 
 
-def one_minimal(trials: Trials, nodes: NodeIds) -> Sub:
+def one_minimal(trials: Trials, nodes: NodeIds) -> Sub[bool]:
     """Whether removing any single node makes the failure vanish or change. Asks what was not asked before."""
     if len(nodes) == 1:
         return True

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from engines.asking import Note, Sub
+from engines.asking import Note, Sub, asked
 from engines.compare.criterion import Signature, Verdict
 from engines.compare.judge import badness, over
 from engines.findings import Case
@@ -39,7 +39,7 @@ def settle(
     found_by: str,
     verify: int,
     shrink_probes: int = SHRINK_PROBES,
-) -> Sub:
+) -> Sub[tuple[Case, tuple[dict[str, Any], ...], int]]:
     """Turn a failing node set into a case: exact feed beside stored, shrinks, k of n fresh builds, a passing
     neighbour, files.
 
@@ -50,7 +50,7 @@ def settle(
     needs_higher = False
     if ask.feed == "stored" and not ask.ctx.check and ask.signature.kind == "accuracy":
         yield Note("what is left, fed values that were not rounded", best=len(nodes))
-        exact: Measurement = yield ask.ask(candidate, feed="exact")
+        exact = yield from asked(ask.ask(candidate, feed="exact"))
         spent += 1
         needs_higher = ask.verdict(exact).passed
     signature = _own_signature(ask, trials.measured[nodes], first)
@@ -63,7 +63,7 @@ def settle(
     looks, seen = max(verify, ask.findings.builds) if verify else 0, ask.findings.builds
     for attempt in range(seen, seen + looks):
         yield Note(f"what is left in fresh builds, {attempt - seen + 1} of {looks}", best=len(nodes))
-        again: Measurement = yield ask.ask(candidate, attempt=attempt, save="case" if attempt == seen else "")
+        again = yield from asked(ask.ask(candidate, attempt=attempt, save="case" if attempt == seen else ""))
         failures += _still(ask, again, candidate, signature)
         spent += 1
         if attempt == seen:
@@ -73,7 +73,7 @@ def settle(
     if good_candidate is not None:
         yield Note("the largest part that passes, once more", best=len(nodes))
         heavy = weights(ask.index, ranges.decode(good_candidate.nodes)) > HEAVIEST_GOOD
-        kept: Measurement = yield ask.ask(good_candidate, attempt=seen, save="" if heavy else "good")
+        kept = yield from asked(ask.ask(good_candidate, attempt=seen, save="" if heavy else "good"))
         spent += 1
         if ask.verdict(kept).passed:
             files.append({"role": "good", "files": {} if heavy else dict(kept.artifacts)})
@@ -101,7 +101,9 @@ def settle(
     return case, tuple(files), spent
 
 
-def shrink(ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signature, budget: int) -> Sub:
+def shrink(
+    ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signature, budget: int
+) -> Sub[tuple[Candidate, int]]:
     """Simplify what is left of a case, one edit at a time, as long as it keeps failing like itself. Returns (candidate,
     probes)."""
     spent = 0
@@ -113,7 +115,7 @@ def shrink(ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signat
             continue  # a stronger edit of the same thing has held
         trial = msgspec.structs.replace(candidate, edits=(*candidate.edits, *edit_set))
         yield Note("can what is left be made simpler?", best=len(nodes))
-        m: Measurement = yield ask.ask(trial)
+        m = yield from asked(ask.ask(trial))
         spent += 1
         if _still(ask, m, trial, signature):
             candidate = trial

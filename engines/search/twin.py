@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub
+from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_whole
 from engines.findings import Findings
@@ -44,7 +44,7 @@ def _differs(value: str, twin: str) -> bool:
     return not value or float(value) > float(twin)
 
 
-def find_twin(ctx: StepContext, findings: Findings, given: Measurement) -> Sub:
+def find_twin(ctx: StepContext, findings: Findings, given: Measurement) -> Sub[Findings]:
     """Findings with the spec of a cheap twin, where there is one. ``given``: the whole model on the engine as it was given, whose
     failure is locked. Costs a build of the whole model for each option that may make a twin; none where the build was cheap."""
     signature, rule = findings.signature, findings.criterion
@@ -54,7 +54,7 @@ def find_twin(ctx: StepContext, findings: Findings, given: Measurement) -> Sub:
         return findings
     for engine in twins(ctx.engine, ctx.engine_info):
         yield Note("does it fail alike where it builds faster?")
-        m: Measurement = yield whole(ctx, findings, samples=(findings.sample,), engine=engine)
+        m = yield from asked(whole(ctx, findings, samples=(findings.sample,), engine=engine))
         if not alike(findings, rule, m) or m.build_seconds * CHEAPER > given.build_seconds:
             continue
         said = (
@@ -93,7 +93,7 @@ def without_twin(ask: Inquiry) -> Inquiry:
     return msgspec.structs.replace(ask, findings=msgspec.structs.replace(ask.findings, twin=""))
 
 
-def as_given(ask: Inquiry, found: Trials, nodes: NodeIds) -> Sub:
+def as_given(ask: Inquiry, found: Trials, nodes: NodeIds) -> Sub[Trials | None]:
     """Trials on the engine as it was given in which ``nodes`` fail; None where they do not. ``found``: those of the search on the
     twin. The largest part that passes there is asked about too, as a case shows one."""
     if found.ask.ctx.engine == ask.ctx.engine:

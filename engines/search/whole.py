@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub
+from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import badness, exceed, judge_check, judge_whole, limit, worst
 from engines.findings import Findings
 from engines.graph import ranges
-from engines.probe import AnyProbe, Candidate, Check, Measure, Measurement, SampleResult
+from engines.probe import Candidate, Check, Measure, Measurement, SampleResult
 
 
 def whole(
@@ -20,7 +20,7 @@ def whole(
     engine: str = "",
     reference: str = "",
     **rest: object,
-) -> AnyProbe:
+) -> Measure | Check:
     """The whole working model on samples (default: all feeds), or under the user's check."""
     if ctx.check:
         first = findings.samples[0].id if findings.samples else ""
@@ -44,7 +44,7 @@ def whole(
     return msgspec.structs.replace(probe, **rest)
 
 
-def lock(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub:
+def lock(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub[Findings]:
     """Findings with the signature of this failure and the sample to search on; unchanged where the measurement passes.
 
     The worst sample: new non-finite values first, then the highest score, then the lowest index; real inputs before random
@@ -71,7 +71,7 @@ def lock(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub:
     # Rows that fail now and then may be failing together: they are not told apart.
     if row and not measurement.runs and any(s.id == feed and s.rows for s in findings.samples):
         yield Note(f"does {name} fail alone?")
-        alone: Measurement = yield whole(ctx, findings, samples=(name,))
+        alone = yield from asked(whole(ctx, findings, samples=(name,)))
         if judge_whole(alone, rule).failed and worst(alone.results, rule)[2] >= worst((result,), rule)[2] / 2:
             fed, result = name, alone.results[0]
     return msgspec.structs.replace(findings, signature=sign(result, rule, name), sample=fed)

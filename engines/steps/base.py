@@ -13,14 +13,14 @@ Speculation: on free slots the runner runs the generator ahead over an invented 
 invented measurement simply ends the speculation.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from engines.asking import Note, StepContext
+from engines.asking import StepContext, Sub
 from engines.findings import Findings
-from engines.probe import AnyProbe, Probe
+from engines.probe import Probe
 from engines.search.cost import Plan, Size, Work
 
 OutcomeT = TypeVar("OutcomeT", bound=msgspec.Struct)
@@ -36,7 +36,7 @@ class Finish(msgspec.Struct, Generic[OutcomeT], frozen=True):
     decisive: Mapping[str, tuple[Probe, ...]] = {}
 
 
-Steps: TypeAlias = Generator[AnyProbe | Note, Any, Finish[OutcomeT]]
+Steps: TypeAlias = Sub[Finish[OutcomeT]]
 
 
 class Need(msgspec.Struct, frozen=True):

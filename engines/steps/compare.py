@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub
+from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import badness, judge_check, judge_whole, limit, margin, worst
 from engines.findings import Findings
@@ -160,12 +160,12 @@ def explain(ctx: StepContext, error: float, emulated: float | None, rule: Criter
     return "precision" if emulated >= error / 10 else "engine"
 
 
-def _judge_reference(ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement) -> Sub:
+def _judge_reference(ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement) -> Sub[_Reference]:
     """The reference against itself, and against float64 (or a second engine): is it off, and further off than the engine?"""
     rule = findings.criterion or Criterion()
     feed = (findings.sample or fed(findings, worst(m.results, rule)[0]) or findings.samples[0].id,)
     yield Note("is the reference itself steady and right?")
-    twice: Measurement = yield whole(ctx, findings, samples=feed, engine=ctx.reference, attempt=1)
+    twice = yield from asked(whole(ctx, findings, samples=feed, engine=ctx.reference, attempt=1))
     _, output, moves = worst(twice.results, rule) if twice.status == "ok" else ("", "", 0.0)
     if moves > SUSPECT * limit(rule, output):
         return _Reference(steady=False, error=moves, judge="itself, a second time", suspect=True)
@@ -174,8 +174,8 @@ def _judge_reference(ctx: StepContext, findings: Findings, params: CompareParams
         if parse(judge).name == "reference" and m.nodes > params.judge_nodes:
             why = f"in float64 {m.nodes:,} nodes take too long."
             continue
-        off: Measurement = yield whole(
-            ctx, findings, samples=feed, engine=ctx.reference, reference=judge, timeout=params.judge_seconds
+        off = yield from asked(
+            whole(ctx, findings, samples=feed, engine=ctx.reference, reference=judge, timeout=params.judge_seconds)
         )
         if off.status != "ok" or not off.results:
             why = f"{why} {off.message}".strip()
@@ -183,13 +183,13 @@ def _judge_reference(ctx: StepContext, findings: Findings, params: CompareParams
         _, output, error = worst(off.results, rule)
         if error <= SUSPECT * limit(rule, output):
             return _Reference(error=error, judge=judge)
-        engine: Measurement = yield whole(ctx, findings, samples=feed, reference=judge, timeout=params.judge_seconds)
+        engine = yield from asked(whole(ctx, findings, samples=feed, reference=judge, timeout=params.judge_seconds))
         distance = worst(engine.results, rule)[2] if engine.status == "ok" else None
         return _Reference(error=error, judge=judge, engine=distance, suspect=distance is not None and distance < error)
     return _Reference(unjudged=f"The reference was held against nothing but itself: {why}" if why else "")
 
 
-def _nothing() -> Sub:
+def _nothing() -> Sub[_Reference]:
     return _Reference()
     yield
 
@@ -204,23 +204,23 @@ def _same_codes(ctx: StepContext, verdict: str, rule: Criterion) -> tuple[str, .
     )
 
 
-def _emulate(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub:
+def _emulate(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub[float | None]:
     """What a faultless engine of that precision would give on the same sample; None where nothing is emulated. Of a quantized
     model measured against the float one: what its codes are worth, computed literally. The typed reference adds up in its own
     precision, the emulation in FP32."""
     if rule.precision == "int8" and unquantized(ctx.reference):
         feed = (findings.sample or findings.samples[0].id,)
-        literal: Measurement = yield whole(ctx, findings, samples=feed, engine=LITERAL)
+        literal = yield from asked(whole(ctx, findings, samples=feed, engine=LITERAL))
         return worst(literal.results, rule)[2] if literal.status == "ok" else None
     if rule.precision not in ("fp16", "bf16") or parse(ctx.engine).name == "emulate":
         return None
     feed = (findings.sample or findings.samples[0].id,)
     yield Note(f"what a faultless engine would give in {rule.precision}")
-    m: Measurement = yield whole(ctx, findings, samples=feed, engine=f"emulate:precision={rule.precision}")
+    m = yield from asked(whole(ctx, findings, samples=feed, engine=f"emulate:precision={rule.precision}"))
     return worst(m.results, rule)[2] if m.status == "ok" else None
 
 
-def _checked(ctx: StepContext, findings: Findings, m: Measurement) -> Sub:
+def _checked(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Finish[CompareOutcome]]:
     verdict = judge_check(m, findings.criterion or Criterion())
     findings = yield from lock(ctx, findings, m)
     words = {"fail": "fails", "pass": "passes"}

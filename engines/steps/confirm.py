@@ -4,12 +4,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, StepRefused, Sub
+from engines.asking import Note, StepContext, StepRefused, Sub, asked
 from engines.compare.judge import exceed, judge_whole, worst, worst_run
 from engines.findings import Case, Culprit, Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.probe import Measurement
 from engines.search import works
 from engines.search.alike import Alike, alike, said, wider
 from engines.search.alike import culprits as alike_culprits
@@ -176,7 +175,7 @@ def joined(index: GraphIndex, earlier: tuple[Culprit, ...], new: Culprit) -> tup
     return (*earlier, new)
 
 
-def walk_forward(ask: Inquiry, case: Case, most: int) -> Sub:
+def walk_forward(ask: Inquiry, case: Case, most: int) -> Sub[tuple[tuple[int, ...], tuple[int, ...], bool]]:
     """(patches, keep, fits): the tensors that cut this case off when fed with reference values, the nodes up to them, and
     whether the case's own outputs could be fed at once.
 
@@ -192,7 +191,7 @@ def walk_forward(ask: Inquiry, case: Case, most: int) -> Sub:
     fits = True
     for _ in range(most):
         yield Note("the whole model, with right values put in after the case")
-        m: Measurement = yield ask.whole((case.sample,), patches=patches | earlier)
+        m = yield from asked(ask.whole((case.sample,), patches=patches | earlier))
         if m.status != "ok":
             break
         lost = {n for r in m.results for n in (*r.unrepresentable, *(k for k, v in r.rounded.items() if v > LOST))}
@@ -206,7 +205,7 @@ def walk_forward(ask: Inquiry, case: Case, most: int) -> Sub:
     return tuple(sorted(patches)), tuple(sorted(nodes)), fits
 
 
-def widened(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub:
+def widened(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int, ...]]:
     """The nodes to keep with those beside them that overflow on other samples: the square of a sum of squares on one row, its sum
     on another. A neighbour joins when it gives non-finite values from finite ones while ``keep`` is kept.
     """
@@ -214,16 +213,14 @@ def widened(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub:
     own, earlier = set(keep), set(ranges.decode(ask.findings.keep))
     for _ in range(most):
         yield Note("the whole model, with the case kept in higher precision")
-        m: Measurement = yield ask.whole(all_feeds(ask.findings), keep=own | earlier)
+        m = yield from asked(ask.whole(all_feeds(ask.findings), keep=own | earlier))
         if m.status != "ok" or judge_whole(m, ask.criterion).passed:
             break
         sample = worst(m.results, ask.criterion)[0]
         near = _neighbours(index, own) - own - earlier
         marks = {t for n in near for t in (*index.nodes[n].outputs, *index.nodes[n].reads)}
         made = {t for t in marks if index.tensors[t].producer >= 0}
-        seen: Measurement = yield ask.whole(
-            (_fed(ask.findings, sample),), keep=own | earlier, marks=ranges.encode(made)
-        )
+        seen = yield from asked(ask.whole((_fed(ask.findings, sample),), keep=own | earlier, marks=ranges.encode(made)))
         if seen.status != "ok":
             break
         scores = [s for r in seen.results for s in (*r.marks, *r.outputs) if s.new_nonfinite]
@@ -246,13 +243,15 @@ def _neighbours(index: GraphIndex, nodes: set[int]) -> set[int]:
     return nodes | made | {r for t in leaves for r in index.readers[t]}
 
 
-def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tuple[int, ...]) -> Sub:
+def _cured(
+    ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tuple[int, ...]
+) -> Sub[tuple[Findings, float | None, bool]]:
     """Does the whole model still fail once every culprit so far is cured? If so: lock what the next round looks for."""
     before = ask.findings
     all_patches = {*patches, *ranges.decode(before.patches)}
     all_kept = {*keep, *ranges.decode(before.keep)}
     yield Note("does the model still fail without this case?")
-    m: Measurement = yield ask.whole(all_feeds(findings), patches=all_patches, keep=all_kept)
+    m = yield from asked(ask.whole(all_feeds(findings), patches=all_patches, keep=all_kept))
     if m.status != "ok":
         return findings, None, False
     m = worst_run(ask.unpatched(m, all_patches), ask.criterion)
@@ -265,7 +264,7 @@ def _cured(ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tup
     if feed == sample and "/" in sample:
         # A row may fail in its batch only; then the batch is what the next round searches on.
         yield Note(f"does {sample} still fail alone?")
-        alone: Measurement = yield ask.whole((sample,), patches=all_patches, keep=all_kept)
+        alone = yield from asked(ask.whole((sample,), patches=all_patches, keep=all_kept))
         by_itself = worst_run(ask.unpatched(alone, all_patches), ask.criterion)
         if alone.status == "ok" and exceed(by_itself.results, ask.criterion):
             result = by_itself.results[0]

@@ -1,7 +1,7 @@
 """extract: cut out the accused node, feed it captured reference values, grow the cut while it passes."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -50,6 +50,10 @@ class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verify: int = 3  # fresh builds of the result
 
 
+# Trials, node set and times grown of the smallest cut that fails; or a phrase that says why there is none.
+Isolated: TypeAlias = tuple[Trials, NodeIds, int] | str
+
+
 def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     params = msgspec.convert(dict(ctx.params), ExtractParams)
     findings = yield from prepared(ctx)
@@ -91,7 +95,7 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     )
 
 
-def _first(given: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str) -> Sub:
+def _first(given: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str) -> Sub[Isolated]:
     """What ``_isolate`` gives for the first suspect that fails alone on the engine as it was given, else the last phrase."""
     found = yield from _first_alone(asking_twin(given), tries, params, reason)
     if isinstance(found, str) and not given.findings.twin:
@@ -105,7 +109,9 @@ def _first(given: Inquiry, tries: Iterable[tuple[Suspect, int]], params: Extract
     return (yield from _first_alone(without_twin(given), tries, params, reason))
 
 
-def _first_alone(ask: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str) -> Sub:
+def _first_alone(
+    ask: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str
+) -> Sub[Isolated]:
     """What ``_isolate`` gives for the first suspect that fails alone, else the last phrase. With each: how often it is grown."""
     for suspect, most_growth in tries:
         found = yield from _isolate(ask, suspect, params, most_growth)
@@ -121,7 +127,7 @@ def _suspect(ask: Inquiry, place: Place) -> Suspect:
     return Suspect(node=place.node, tensor=-1, nodes=ranges.encode((place.node,)), own=0.0, effect=HUGE, name=name)
 
 
-def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth: int) -> Sub:
+def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth: int) -> Sub[Isolated]:
     """(trials, node set, times grown) of the smallest cut around a suspect that fails, or a phrase that says why there is none.
 
     A node that only amplifies the rounding of its inputs is cut with its producers and fed exactly: then the case holds the whole

@@ -4,12 +4,12 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import StepContext
+from engines.asking import StepContext, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_whole, worst
 from engines.compare.say import off_by
 from engines.findings import Findings
-from engines.probe import Measurement, SampleResult
+from engines.probe import SampleResult
 from engines.search import works
 from engines.search.cost import Plan, Size
 from engines.search.whole import whole
@@ -40,7 +40,7 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
     if ctx.check:
         message = "An external check chooses its own inputs, so real and random ones cannot be told apart here."
         return Finish(InputsOutcome(message=message), findings)
-    m: Measurement = yield whole(ctx, findings)
+    m = yield from asked(whole(ctx, findings))
 
     def side(kind: str) -> tuple[float | None, int, int]:
         rows: list[SampleResult] = [r for r in m.results if r.sample.startswith(kind)]

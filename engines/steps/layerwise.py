@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub
+from engines.asking import Note, StepContext, Sub, asked
 from engines.compare import judge
 from engines.compare.criterion import Verdict
 from engines.compare.judge import LARGE, SHARE, badness, judge_whole, limit, over
@@ -174,7 +174,7 @@ def profile(errors: Sequence[float], width: int = 60) -> str:
     return ",".join(f"{max(-9.0, min(9.0, math.log10(e))):.2f}" if e > 0 else "-9" for e in worst)
 
 
-def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub:
+def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub[_Watched]:
     """Marked runs, batch by batch; a batch that cannot run is halved to find what cannot be marked."""
     can, cannot = markable(ask.index)
     seen = _Watched(inherited={}, skipped=list(cannot))
@@ -239,16 +239,16 @@ def _ways(ctx: StepContext) -> dict[str, str]:
     return ways
 
 
-def _groups(ask: Inquiry) -> Sub:
+def _groups(ask: Inquiry) -> Sub[tuple[dict[str, Any], ...]]:
     """The layers of the built engine, nothing watched, that stand for several nodes; none where it does not tell."""
     if not ask.ctx.can("layers"):
         return ()
     yield Note("which nodes does the engine join?")
-    m: Measurement = yield ask.whole((ask.findings.sample,), record=True)
+    m = yield from asked(ask.whole((ask.findings.sample,), record=True))
     return tuple(m.facts.get("build", {}).get("groups", ()))
 
 
-def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
+def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub[dict[int, tuple[Score, Score | None]]]:
     """Each node alone, fed reference values: all nodes of a batch in one build, with every edge between them
     severed."""
     index = ask.index
@@ -277,13 +277,13 @@ def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub:
     return added
 
 
-def _fed_both_ways(ask: Inquiry, candidate: Candidate) -> Sub:
+def _fed_both_ways(ask: Inquiry, candidate: Candidate) -> Sub[tuple[Measurement, Measurement]]:
     """(measurement fed as stored, measurement fed exactly), its outputs alone judged."""
 
     def own(m: Measurement) -> Verdict:
         return judge_whole(m, ask.criterion)
 
-    def fed(feed: Literal["stored", "exact"]) -> Sub:
+    def fed(feed: Literal["stored", "exact"]) -> Sub[Measurement]:
         return ask.repeated(lambda attempt: ask.ask(candidate, effect=False, feed=feed, attempt=attempt), own)
 
     return (yield from fed("stored")), (yield from fed("exact"))
@@ -300,7 +300,9 @@ def _worst_of(ask: Inquiry, m: Measurement) -> dict[str, Score]:
     return found
 
 
-def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[int, tuple[Score, Score | None]]) -> Sub:
+def _accuse(
+    ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[int, tuple[Score, Score | None]]
+) -> Sub[tuple[tuple[Suspect, ...], dict[int, str]]]:
     """Transplant the error of each node that adds any, worst first, into the clean reference run; rank by what arrives.
 
     Where no node alone moves the outputs, nodes that amplify the rounding of their inputs are tried together with what
@@ -327,7 +329,7 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
     suspects: list[Suspect] = []
     verdicts: dict[int, str] = {}
 
-    def measured(n: int, group: tuple[int, ...], at_least: float = SHARE) -> Sub:
+    def measured(n: int, group: tuple[int, ...], at_least: float = SHARE) -> Sub[Suspect | None]:
         """The suspect with the effect of its group's error, None where that is not this part of the failure."""
         yield Note(f"does the error of {ask.names([n])[0]} reach the outputs?", expected=len(nodes) - len(verdicts))
         outputs = [t for t in index.nodes[n].outputs if t in added]
@@ -372,8 +374,8 @@ def _accuse(ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[i
         # Nothing carries a tenth of the failure through a right engine: which node, given its true values, makes this one right?
         yield Note(f"is the model right once {ask.names([n])[0]} is?")
         outputs = {t for t in index.nodes[n].outputs if t >= 0}
-        cured: Measurement = yield ask.whole(
-            (ask.findings.sample,), patches=outputs | set(ranges.decode(ask.findings.patches))
+        cured = yield from asked(
+            ask.whole((ask.findings.sample,), patches=outputs | set(ranges.decode(ask.findings.patches)))
         )
         left = judge.worst(judge.worst_run(cured, criterion).results, criterion)[2]
         if cured.status != "ok" or left > max(limit(criterion, ""), SHARE * min(ask.signature.error, LARGE)):
@@ -395,7 +397,7 @@ def _feedable(index: GraphIndex, node: int) -> bool:
     )
 
 
-def _shares(ask: Inquiry, suspects: Sequence[Suspect]) -> Sub:
+def _shares(ask: Inquiry, suspects: Sequence[Suspect]) -> Sub[tuple[float, ...]]:
     """The part of the failure that each of PARTS stretches of the model, fed right values, brings to the outputs by itself; empty
     where one node stands for most of it, or where that cannot be told."""
     whole, nodes = min(ask.signature.error, LARGE), ask.everything
@@ -405,7 +407,7 @@ def _shares(ask: Inquiry, suspects: Sequence[Suspect]) -> Sub:
     for i in range(PARTS):
         part = nodes[i * len(nodes) // PARTS : (i + 1) * len(nodes) // PARTS]
         yield Note(f"how much of the error is made in part {i + 1} of {PARTS}?", expected=PARTS - i)
-        m: Measurement = yield ask.ask(ask.candidate(part))
+        m = yield from asked(ask.ask(ask.candidate(part)))
         effect = ask.verdict(m).effect
         if effect is None or any(r.unrepresentable for r in m.results):
             return ()

@@ -4,12 +4,11 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub
+from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import badness
 from engines.findings import Findings, Suspect
 from engines.graph import ranges
-from engines.probe import Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, inquiry
@@ -55,7 +54,7 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
     looked = 0
     for batch in batches(index, can, params.batch_bytes) or [()]:
         yield Note(f"{runs} runs of one build with {len(batch)} tensors watched")
-        m: Measurement = yield ask.whole((findings.sample,), marks=ranges.encode(batch), runs=runs, exclusive=True)
+        m = yield from asked(ask.whole((findings.sample,), marks=ranges.encode(batch), runs=runs, exclusive=True))
         if m.status != "ok":
             continue
         looked += runs
@@ -98,18 +97,22 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
     return Finish(outcome, msgspec.structs.replace(findings, suspects=suspects if found else ()))
 
 
-def _single_thread(ctx: StepContext, findings: Findings, rule: Criterion, runs: int) -> Sub:
+def _single_thread(
+    ctx: StepContext, findings: Findings, rule: Criterion, runs: int
+) -> Sub[Literal["cures", "no", "not-tried"]]:
     declared = {o["name"]: str(o.get("default")) for o in ctx.engine_info.get("options", ())}
     spec = parse(ctx.engine)
     if spec.get("threads", declared.get("threads", "1")) == "1":
         return "not-tried"
-    m: Measurement = yield whole(
-        ctx,
-        findings,
-        samples=(findings.sample,),
-        engine=str(spec.with_option("threads", "1")),
-        runs=runs,
-        exclusive=True,
+    m = yield from asked(
+        whole(
+            ctx,
+            findings,
+            samples=(findings.sample,),
+            engine=str(spec.with_option("threads", "1")),
+            runs=runs,
+            exclusive=True,
+        )
     )
     if m.status != "ok":
         return "not-tried"

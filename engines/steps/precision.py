@@ -104,7 +104,7 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
     )
 
 
-def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ...]] = ()) -> Sub:
+def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ...]] = ()) -> Sub[Kept]:
     """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search; then seeds (the
     culprits, up to where their values fit again; without any, what the reference takes beyond the storage type), grown until all
     samples pass; then delta debugging down, least likely nodes first. ``tries``: growing sets to begin with in place of the
@@ -121,7 +121,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
     working = _hardest(ask.findings)
     tried: dict[tuple[tuple[str, ...], tuple[int, ...]], Measurement] = {}
 
-    def measure(keep: tuple[int, ...], samples: tuple[str, ...], save: str = "") -> Sub:
+    def measure(keep: tuple[int, ...], samples: tuple[str, ...], save: str = "") -> Sub[Measurement]:
         known = tried.get((samples, keep))
         if known is None or (save and not known.artifacts):
             yield Note(f"keeping {len(keep)} of {len(ask.index.nodes)} nodes in FP32")
@@ -133,7 +133,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
             tried[samples, keep] = known if known is not None and m.status != "ok" else m
         return tried[samples, keep]
 
-    def passes(keep: tuple[int, ...], criterion: Criterion, samples: tuple[str, ...]) -> Sub:
+    def passes(keep: tuple[int, ...], criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
         m: Measurement = yield from measure(keep, samples)
         return judge_whole(m, criterion)
 
@@ -157,7 +157,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
     strict = _stricter(ask.criterion, params.margin)
     aim = strict if (yield from passes(everything, strict, everywhere)).passed else ask.criterion
 
-    def passing(items: tuple[int, ...]) -> Sub:
+    def passing(items: tuple[int, ...]) -> Sub[Verdict]:
         """The same for every sample and the tolerance itself."""
         if len(tried) >= params.budget:
             return Verdict("pass")
@@ -174,14 +174,14 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
                 start = keep
                 break
 
-        def needed(items: tuple[int, ...], samples: tuple[str, ...] = working) -> Sub:
+        def needed(items: tuple[int, ...], samples: tuple[str, ...] = working) -> Sub[Verdict]:
             """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing."""
             if len(tried) >= params.budget:
                 return Verdict("pass")
             verdict: Verdict = yield from passes(tuple(sorted(items)), aim, samples)
             return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
 
-        def needed_groups(groups: tuple[tuple[int, ...], ...]) -> Sub:
+        def needed_groups(groups: tuple[tuple[int, ...], ...]) -> Sub[Verdict]:
             return (yield from needed(tuple(n for group in groups for n in group)))
 
         if len(start) > COARSE:
@@ -321,7 +321,7 @@ def _likely_last(nodes: Sequence[int], likely: Sequence[int]) -> tuple[int, ...]
     return (*(n for n in nodes if n not in set(likely)), *(n for n in likely if n in inside))
 
 
-def as_workaround(ask: Inquiry, kept: Kept) -> Sub:
+def as_workaround(ask: Inquiry, kept: Kept) -> Sub[Workaround | None]:
     """The set as a Workaround, with what it costs; None where none was found."""
     if kept.outcome != "found":
         return None

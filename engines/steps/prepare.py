@@ -5,7 +5,7 @@ Probes are content-keyed, so asking again what an earlier step has asked costs n
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub
+from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_whole, worst
 from engines.compare.tolerance import criterion
@@ -17,14 +17,14 @@ from engines.search.whole import all_feeds, fed, lock, sign, whole
 from engines.steps import intake
 
 
-def loaded(ctx: StepContext) -> Sub:
+def loaded(ctx: StepContext) -> Sub[Findings]:
     """Findings with model, inputs, samples and criterion. Raises StepRefused (exit code 2) for a model, inputs or bounds that do
     not fit."""
     findings, problem = ctx.findings, ctx.problem
     digests = problem.get("digests", {})
     if not findings.model:
         yield Note("reading the model")
-        taken: Measurement = yield Import(path=problem["model"], digest=digests.get(problem["model"], ""))
+        taken = yield from asked(Import(path=problem["model"], digest=digests.get(problem["model"], "")))
         if taken.status != "ok":
             raise intake.no_model(taken)
         if not postprocess_script(problem.get("postprocess", ())):  # which may rename them
@@ -39,13 +39,15 @@ def loaded(ctx: StepContext) -> Sub:
     if not findings.inputs and not _blind(ctx):
         yield Note("reading the inputs")
         sources = tuple(problem.get("inputs", ()))
-        made: Measurement = yield LoadInputs(
-            model=findings.model,
-            sources=sources,
-            source_digests=tuple(next((digests[p] for p in paths(s) if p in digests), "") for s in sources),
-            seed=problem.get("seed", 1),
-            shapes={k: tuple(v) for k, v in problem.get("input_shapes", {}).items()},
-            ranges={k: tuple(v) for k, v in problem.get("val_range", {}).items()},
+        made = yield from asked(
+            LoadInputs(
+                model=findings.model,
+                sources=sources,
+                source_digests=tuple(next((digests[p] for p in paths(s) if p in digests), "") for s in sources),
+                seed=problem.get("seed", 1),
+                shapes={k: tuple(v) for k, v in problem.get("input_shapes", {}).items()},
+                ranges={k: tuple(v) for k, v in problem.get("val_range", {}).items()},
+            )
         )
         if made.status != "ok":
             raise intake.no_inputs(made, sources)
@@ -62,7 +64,7 @@ def loaded(ctx: StepContext) -> Sub:
     return findings
 
 
-def prepared(ctx: StepContext) -> Sub:
+def prepared(ctx: StepContext) -> Sub[Findings]:
     """Findings with the failure locked as well, where the model fails; without a signature where it passes. Raises StepRefused
     where neither can be told.
 
@@ -73,7 +75,7 @@ def prepared(ctx: StepContext) -> Sub:
         return findings
     chosen = str(ctx.settings.get("sample", ""))
     if chosen and not ctx.check and any(s.id == chosen.partition("/")[0] for s in findings.samples):
-        only: Measurement = yield whole(ctx, findings, samples=(chosen,))
+        only = yield from asked(whole(ctx, findings, samples=(chosen,)))
         locked: Findings = yield from lock(ctx, findings, only)
         locked = msgspec.structs.replace(locked, sample=chosen)
     else:
@@ -89,15 +91,17 @@ def prepared(ctx: StepContext) -> Sub:
     return locked
 
 
-def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub:
+def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub[Findings]:
     """Findings with the failure that is left once the earlier culprits are cured, on the chosen sample or the worst."""
     rule = _rule(findings)
-    cured: Measurement = yield whole(
-        ctx,
-        findings,
-        samples=(chosen,) if chosen else all_feeds(findings),
-        candidate=Candidate(severed=findings.patches),
-        keep=findings.keep,
+    cured = yield from asked(
+        whole(
+            ctx,
+            findings,
+            samples=(chosen,) if chosen else all_feeds(findings),
+            candidate=Candidate(severed=findings.patches),
+            keep=findings.keep,
+        )
     )
     if cured.status != "ok" or not judge_whole(cured, rule).failed:
         return findings
@@ -106,7 +110,7 @@ def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub:
     return msgspec.structs.replace(findings, round_signature=signature, sample=chosen or fed(findings, name))
 
 
-def measured(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub:
+def measured(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub[tuple[Findings, Measurement]]:
     """(findings, measurement) of the whole working model on every feed; in many runs on the real ones where there are any, as
     what comes and goes on random ones only is of no interest then.
 
@@ -114,13 +118,13 @@ def measured(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub:
     alone are measured, and the random feed is dropped for the rest of the session.
     """
     samples = all_feeds(findings) if runs > 1 else ()
-    m: Measurement = yield whole(ctx, findings, samples=samples, runs=runs, exclusive=runs > 1)
+    m = yield from asked(whole(ctx, findings, samples=samples, runs=runs, exclusive=runs > 1))
     _bounds_are_used(ctx, m)
     real = tuple(s for s in findings.samples if s.id.startswith("real:"))
     if ctx.check or m.assumed or m.status == "ok" or not real or len(real) == len(findings.samples):
         return findings, m
     yield Note("the model does not run on all feeds: the real ones alone")
-    alone: Measurement = yield whole(ctx, findings, samples=tuple(s.id for s in real), runs=runs, exclusive=runs > 1)
+    alone = yield from asked(whole(ctx, findings, samples=tuple(s.id for s in real), runs=runs, exclusive=runs > 1))
     if alone.status != "ok":
         return findings, m
     _bounds_are_used(ctx, alone)

@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.asking import Described, StepContext, StepRefused, Sub
+from engines.asking import Described, StepContext, StepRefused, Sub, asked
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import worst
 from engines.findings import Findings, Workaround
 from engines.graph.index import GraphIndex
 from engines.graph.quantized import counted, in_themselves, layers, leavable, movable, stored
-from engines.probe import HUGE, Describe, Measurement
+from engines.probe import HUGE, Describe
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, inquire
@@ -64,12 +64,14 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     params = msgspec.convert(dict(ctx.params), QuantizationParams)
     ctx = on_float(ctx)
     findings: Findings = yield from loaded(ctx)
-    plain = yield Describe(model=findings.model)
+    plain = yield from asked(Describe(model=findings.model))
     if isinstance(plain, Described) and not leavable(plain.index):
         raise StepRefused(_none(plain.index, in_themselves(plain.index)), 2)
     findings = yield from prepared(msgspec.structs.replace(ctx, findings=findings))
     sample = yield from _hardest(ctx, findings)
-    answer = yield Describe(model=findings.model, sample=sample, inputs=findings.inputs, reference=ctx.reference)
+    answer = yield from asked(
+        Describe(model=findings.model, sample=sample, inputs=findings.inputs, reference=ctx.reference)
+    )
     if not isinstance(answer, Described):
         raise StepRefused(f"The reference run of the float model did not work: {answer.message}")
     index = answer.index
@@ -128,12 +130,12 @@ def on_float(ctx: StepContext) -> StepContext:
     return msgspec.structs.replace(ctx, reference=reference, findings=findings)
 
 
-def _hardest(ctx: StepContext, findings: Findings) -> Sub:
+def _hardest(ctx: StepContext, findings: Findings) -> Sub[str]:
     """The sample that the layers are ranked on: the one that fails worst; made-up inputs only where there are no others."""
     real = all_feeds(findings)
     if findings.signature is not None and findings.sample.partition("/")[0] in real:
         return findings.sample
-    m: Measurement = yield whole(ctx, findings, samples=real)
+    m = yield from asked(whole(ctx, findings, samples=real))
     return fed(findings, worst(m.results, findings.criterion or Criterion())[0] or real[0])
 
 

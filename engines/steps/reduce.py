@@ -5,13 +5,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub
+from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Verdict
 from engines.compare.judge import judge_whole
 from engines.findings import Case
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.probe import Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, inquiry
@@ -95,7 +94,7 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
     )
 
 
-def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) -> Sub:
+def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) -> Sub[Reduced]:
     """Prove the ends, search from ``start`` (default the whole model), shrink, verify. Returns Reduced."""
     trials = Trials(asking_twin(ask), known={}, measured={})
     whole = frozenset(ask.everything)
@@ -112,7 +111,7 @@ def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) 
         return Reduced(None, "not-reproduced" if verdict.passed else "unresolved", reason, 0, 1, trials.unresolved())
     verifications = 1
     if not ask.ctx.check and ask.signature.kind == "accuracy":
-        control: Measurement = yield ask.plain((ask.findings.sample,), engine=ask.ctx.reference)
+        control = yield from asked(ask.plain((ask.findings.sample,), engine=ask.ctx.reference))
         verifications += 1
         if not judge_whole(control, ask.criterion).passed:
             return Reduced(None, "unresolved", "the reference does not agree with itself", 0, verifications)

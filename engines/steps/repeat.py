@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, StepRefused
+from engines.asking import Note, StepContext, StepRefused, asked
 from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.compare.judge import judge, judge_check, judge_whole
 from engines.findings import Findings
@@ -66,7 +66,7 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
     yield Note("the same build again")
     rule = findings.criterion or Criterion()
     runs = max(params.runs, min(params.most_runs, findings.looks))
-    same: Measurement = yield whole(ctx, findings, samples=(findings.sample,), runs=runs, exclusive=True)
+    same = yield from asked(whole(ctx, findings, samples=(findings.sample,), runs=runs, exclusive=True))
     if same.status != "ok":
         message = f"The model did not run again: {same.message}"
         return Finish(msgspec.structs.replace(base, message=message), findings)
@@ -119,7 +119,7 @@ def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: Re
     for attempt in range(1, params.builds + 1):
         yield Note(f"{what} {attempt} of {params.builds}", expected=params.builds - attempt + 1)
         probe = whole(ctx, findings, samples=(findings.sample,) if findings.sample else ())
-        m: Measurement = yield msgspec.structs.replace(probe, attempt=attempt, exclusive=True, **record)
+        m = yield from asked(msgspec.structs.replace(probe, attempt=attempt, exclusive=True, **record))
         verdict = _verdict(ctx, findings, m)
         failing += verdict.failed
         answered += verdict.kind != "unresolved"
@@ -170,7 +170,7 @@ def _until(ctx: StepContext, findings: Findings, until: str, most: int) -> Steps
         if isinstance(probe, Measure) and wanted:
             probe = msgspec.structs.replace(probe, save="repeat", record=ctx.can("tactics"))
         probe = msgspec.structs.replace(probe, attempt=len(rows), exclusive=True)
-        m: Measurement = yield probe
+        m = yield from asked(probe)
         verdict = _verdict(ctx, findings, m)
         counts[verdict.kind] += 1
         rows.append(row(len(rows), probe, m, verdict, wanted))

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub
+from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import judge_check, judge_whole, worst
 from engines.compare.say import off_by
@@ -42,7 +42,7 @@ def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
     msgspec.convert(dict(ctx.params), SanitizeParams)
     before: Findings = yield from prepared(ctx)
     yield Note("folding constants")
-    done: Measurement = yield Sanitize(model=before.model)
+    done = yield from asked(Sanitize(model=before.model))
     if done.status != "ok":
         reason = f"ONNX-GraphSurgeon fails on it ({done.message.removeprefix('could not sanitize: ').rstrip('.')})"
         return Finish(SanitizeOutcome(reason=reason, message=f"The model could not be sanitized: {reason}."), before)
@@ -50,7 +50,7 @@ def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
     return msgspec.structs.replace(finish, tables={"sanitized": [{"model": done.facts["model"]}]})
 
 
-def _compared(ctx: StepContext, before: Findings, done: Measurement) -> Sub:
+def _compared(ctx: StepContext, before: Findings, done: Measurement) -> Sub[Finish[SanitizeOutcome]]:
     """How the sanitized model does, and which of the two the search goes on with."""
     base = SanitizeOutcome(nodes_before=int(done.facts["nodes_before"]), nodes_after=int(done.facts["nodes_after"]))
     became = f"{base.nodes_before} nodes became {base.nodes_after}"
@@ -116,11 +116,11 @@ def _message(became: str, after: Signature | None, change: str, old: float | Non
     return f"{became}; it still fails{less}."
 
 
-def _shows(ctx: StepContext, findings: Findings, signature: Signature) -> Sub:
+def _shows(ctx: StepContext, findings: Findings, signature: Signature) -> Sub[bool]:
     """Whether the original still fails in as many looks, here and now."""
     yield Note("the original once more: does its failure come and go?")
     probe = whole(ctx, findings, samples=(findings.sample,) if findings.sample else (), runs=findings.looks)
-    again: Measurement = yield msgspec.structs.replace(probe, attempt=1, exclusive=True)
+    again = yield from asked(msgspec.structs.replace(probe, attempt=1, exclusive=True))
     if signature.kind in ("crash", "build"):
         return again.status != "ok"
     rule = findings.criterion or Criterion()

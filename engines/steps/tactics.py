@@ -83,7 +83,7 @@ def _switched(ctx: StepContext, findings: Findings, can: Switches) -> Steps[Tact
     rule = findings.criterion or Criterion()
     asked: dict[frozenset[str], Verdict] = {}
 
-    def with_on(on: Iterable[str]) -> Sub:
+    def with_on(on: Iterable[str]) -> Sub[Verdict]:
         """The verdict on the whole model with only these on."""
         chosen = frozenset(on)
         if chosen not in asked:
@@ -123,7 +123,7 @@ def _switched(ctx: StepContext, findings: Findings, can: Switches) -> Steps[Tact
         why = without.detail or f"it fails with {'each of them' if len(kinds) > 1 else f'every {thing}'} off too"
         return Finish(counted(False, f"No {thing} is to blame: {why.rstrip('.')}."), findings)
 
-    def still_fails(on: tuple[str, ...]) -> Sub:
+    def still_fails(on: tuple[str, ...]) -> Sub[Verdict]:
         return (yield from with_on(on))
 
     # The smallest failing set holds the guilty ones and what enables them. Where others can do the same harm, switching these off

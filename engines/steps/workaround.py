@@ -4,12 +4,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub
+from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.judge import judge_whole, margin, worst
 from engines.findings import Findings, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import leavable
-from engines.probe import HUGE, Measurement
+from engines.probe import HUGE
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, inquiry
@@ -120,7 +120,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     )
 
 
-def _kept(ask: Inquiry, params: WorkaroundParams) -> Sub:
+def _kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
     """Nodes to keep in higher precision. Where the error is spread, layers stand for one another: stretches at either end are
     tried first, and the set is not polished for long, as none is the only one."""
     if not ask.findings.spread or ask.findings.culprits:
@@ -149,7 +149,7 @@ def _options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:
     return options
 
 
-def _casts(ask: Inquiry) -> Sub:
+def _casts(ask: Inquiry) -> Sub[str]:
     """What casts in the model do where the engine takes them but retypes as it likes: one sentence; nothing where that is no
     question here. The nodes are those of the minimal cases, up to where their values fit again."""
     keep = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
@@ -157,7 +157,7 @@ def _casts(ask: Inquiry) -> Sub:
         return ""
     size = f"the {len(keep)} nodes of the {'case' if len(ask.findings.culprits) == 1 else 'cases'}"
     yield Note(f"casts in the model around {size}")
-    m: Measurement = yield ask.whole(all_feeds(ask.findings), patches=(), keep=keep)
+    m = yield from asked(ask.whole(all_feeds(ask.findings), patches=(), keep=keep))
     if m.status != "ok":
         return f"Casts in the model could not be tried: {m.message}"
     error = worst(m.results, ask.criterion)[2]
@@ -167,7 +167,7 @@ def _casts(ask: Inquiry) -> Sub:
     return f"Casts in the model do not cure it: with {size} kept in FP32 by casts it is still {off}."
 
 
-def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> Sub:
+def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> Sub[Workaround | None]:
     """The workaround when it holds on every sample in every look, else None."""
     findings = ask.findings
     runs = min(params.most_runs, findings.looks * 3) if findings.looks > 1 else 1
@@ -175,9 +175,9 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
     guilty = findings.tactics if kind == "tactic" else {}
     forbid: dict[str, tuple[str, ...]] = {layer: (choice,) for layer, choice in guilty.items()}
     for attempt in range(params.builds):
-        m: Measurement = yield ask.plain(
+        m = yield from asked(ask.plain(
             all_feeds(findings), engine=engine, attempt=attempt, runs=runs, exclusive=runs > 1, forbid=forbid,
-        )  # fmt: skip
+        ))  # fmt: skip
         if m.status != "ok":
             return None
         results.append(m)
