@@ -1,7 +1,6 @@
 """latency: how long the engine takes for a run with a workaround and without it."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from engines.asking import Note, Sub, asked
 from engines.search.inquiry import Inquiry
@@ -10,7 +9,7 @@ TIMED = 10  # runs
 
 
 def latency(
-    ask: Inquiry, *, engine: str = "", keep: Iterable[int] = (), forbid: Mapping[str, Any] | None = None
+    ask: Inquiry, *, engine: str = "", keep: Iterable[int] = (), forbid: Mapping[str, tuple[str, ...]] | None = None
 ) -> Sub[str]:
     """``a run takes about 2.1 ms, before 1.9 ms``, from ``TIMED`` runs each: a rough guide. Empty where times say nothing, as
     the engine only emulates, or where either did not run. What the workaround is: another engine, nodes in FP32, or kernels

@@ -1,8 +1,8 @@
 """What a step is: a pure, deterministic generator of probes.
 
     def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
-        measurement = yield Measure(...)         # the runner answers with a Measurement
-        yield Note("trying nodes 96-143", best=96)   # progress; answered with None
+        measurement = yield from asked(Measure(...))  # the runner answers with a Measurement
+        yield Note("trying nodes 96-143", best=96)    # progress; answered with nothing
         return Finish(ReduceOutcome(...), findings=..., tables=..., decisive=...)
 
 A step sees ids, names and numbers; never a model, an array, a clock, a random source or the number of jobs. Given the same

@@ -1,6 +1,6 @@
 """workaround: apply what the cause suggests, build again, verify on every sample, say what it costs."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -9,7 +9,7 @@ from engines.compare.judge import judge_whole, margin, worst
 from engines.findings import Findings, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import leavable
-from engines.probe import HUGE
+from engines.probe import HUGE, Measure, Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, inquiry
@@ -171,7 +171,7 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
     """The workaround when it holds on every sample in every look, else None."""
     findings = ask.findings
     runs = min(params.most_runs, findings.looks * 3) if findings.looks > 1 else 1
-    results: list[Any] = []
+    results: list[Measurement] = []
     guilty = findings.tactics if kind == "tactic" else {}
     forbid: dict[str, tuple[str, ...]] = {layer: (choice,) for layer, choice in guilty.items()}
     for attempt in range(params.builds):
@@ -212,7 +212,7 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
     )
 
 
-def _applied(ask: Inquiry, chosen: Workaround) -> Any:
+def _applied(ask: Inquiry, chosen: Workaround) -> Measure:
     return ask.whole(
         all_feeds(ask.findings), engine=chosen.engine, patches=(), keep=ranges.decode(chosen.keep), forbid=chosen.forbid
     )
