@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 def flow(arguments: argparse.Namespace) -> int:
     """List what is shipped, lint with file:line:column (exit 2 where something is wrong), or draw."""
     from wizard.flow.check import check, errors
-    from wizard.flow.load import FlowProblem, load, shipped
+    from wizard.flow.load import FlowProblem, brought, load, shipped
 
     if arguments.action == "list":
-        names = shipped()
+        names = (*shipped(), *brought())
         for name in names:
-            print(f"{name:{max(map(len, names))}}  {load(name).flow.title}")
+            try:
+                title = load(name).flow.title
+            except FlowProblem as problem:  # another package's
+                title = f"cannot be used: {problem}"
+            print(visible(f"{name:{max(map(len, names))}}  {title}"))
         return FOUND
     if arguments.file is None:
         raise Refusal(BAD_USAGE, f"flow {arguments.action} needs a file, or a name that 'narrowdown flow list' shows.")

@@ -116,6 +116,12 @@ def _registry() -> Mapping[str, StepFacts]:
     return STEPS
 
 
+def _broken() -> Mapping[str, str]:
+    from engines.steps.registry import BROKEN
+
+    return BROKEN
+
+
 def _holds(key: str, value: Any, outcome: Outcome) -> bool:
     match key:
         case "all":
@@ -216,7 +222,8 @@ class _Checker:
         if node.step is not None:
             facts = self.steps.get(node.step.use)
             if facts is None:
-                hint = nearest(node.step.use, self.steps) or f"Known: {', '.join(sorted(self.steps))}."
+                near = nearest(node.step.use, self.steps) or f"Known: {', '.join(sorted(self.steps))}."
+                hint = _broken().get(node.step.use) or near
                 yield self._value(f"there is no step '{node.step.use}'.", hint, *at, "step", "use")
                 return
             outcome = outcome_fields(facts.outcome)

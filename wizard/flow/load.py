@@ -8,7 +8,9 @@ import errno
 import math
 import re
 from collections.abc import Callable, Iterable
+from importlib.metadata import entry_points
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -19,6 +21,7 @@ from engines.data import regular
 from wizard.flow.model import Answer, Detour, End, Flow, FlowNode, StepUse
 
 FORMAT: Final = 1
+GROUP: Final = "narrowdown.flows"
 LARGEST: Final = 1 << 20  # bytes of a flow file; the shipped ones are below 64 KiB
 DEEPEST: Final = 40  # nested mappings and lists
 
@@ -81,17 +84,31 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(f.name.removesuffix(".yaml") for f in files("flows").iterdir() if f.name.endswith(".yaml")))
 
 
+def brought() -> dict[str, Path]:
+    """Where the flows of other packages lie, by name: an entry point of the group ``narrowdown.flows`` names the package whose
+    folder has ``<its name>.yaml``. Ours come first; what is not there is found out by whoever opens it."""
+    found = {}
+    for point in entry_points(group=GROUP):
+        spec = find_spec(point.value.partition(".")[0])
+        place = Path(spec.origin).parent if spec is not None and spec.origin else Path(point.value)
+        found[point.name] = place.joinpath(*point.value.split(".")[1:]) / f"{point.name}.yaml"
+    return {name: found[name] for name in sorted(found) if name not in shipped()}
+
+
 def load(path_or_name: str | Path) -> Loaded:
-    """A shipped flow by name, or a file by path. Raises FlowProblem."""
+    """A flow by name, ours or another package's, or a file by path. Raises FlowProblem."""
     name = str(path_or_name)
     if isinstance(path_or_name, str) and "/" not in name and not name.endswith((".yaml", ".yml")):
-        known = shipped()
+        others = brought() if name not in shipped() else {}
+        known = (*shipped(), *others)
+        if name in others:
+            return parse(_text(others[name], name, "flow"), str(others[name]), folder=str(others[name].parent))
         if name not in known and not Path(name).is_file():
             raise FlowProblem(
                 name,
                 0,
                 0,
-                f"no flow of this name is shipped, and no file has it. Known: {', '.join(known)}.",
+                f"no flow of this name is installed, and no file has it. Known: {', '.join(known)}.",
                 nearest(name, known),
             )
         if name in known:

@@ -1,12 +1,13 @@
 """What Setup's pickers offer for engine, reference, tolerance and flow. From the engines' declarations and the installed flow
 files; imports no engine."""
 
+import contextlib
 import functools
 import importlib.util
 
 from engines import discovery
 from engines.declaration import Declaration
-from wizard.flow.load import load, shipped
+from wizard.flow.load import FlowProblem, brought, load, shipped
 from wizard.problem import Problem
 from wizard.tui.narrative import Entry
 
@@ -61,9 +62,11 @@ def tolerances() -> list[Entry]:
 def flows() -> tuple[Entry, ...]:
     """The flows of this installation, the usual one first, and one's own file. Reads each, so it is slow the first time."""
     usual = Problem(model="").flow
-    names = sorted(shipped(), key=lambda name: (name != usual, name))
-    found = ((name, load(name).flow) for name in names)
-    entries = [Entry(name, name, flow.title, flow.explain.strip()) for name, flow in found]
+    entries = []
+    for name in sorted((*shipped(), *brought()), key=lambda name: (name != usual, name)):
+        with contextlib.suppress(FlowProblem):  # another package's, which 'narrowdown flow list' says
+            flow = load(name).flow
+            entries.append(Entry(name, name, flow.title, flow.explain.strip()))
     return (
         *entries,
         Entry(FILE, "a flow file of your own", "", "A .yaml file in the form that docs/flows.md explains."),

@@ -18,7 +18,7 @@ from .scripted import FakeSession
 def test_counts_stand_beside_what_they_are_counted_of() -> None:
     outcome = {"samples": 64, "samples_failing": 62, "real_samples": 3, "real_failing": None, "random_failing": 2}
     fields = ("samples_failing", "samples", "real_failing", "real_samples", "random_failing")
-    assert facts(outcome, fields, "compare") == [
+    assert facts(outcome, fields, "inputs") == [
         ("samples that fail", "62 of 64"),
         ("your samples that fail", "?"),
         ("random samples that fail", "2"),
@@ -27,7 +27,7 @@ def test_counts_stand_beside_what_they_are_counted_of() -> None:
 
 def test_a_zero_that_says_nothing_is_left_out_and_what_was_not_measured_is_not() -> None:
     outcome = {"grown": 0, "skipped": 3, "needs_higher_inputs": False, "effect": 0.0, "own": None}
-    assert facts(outcome, tuple(outcome), "extract") == [
+    assert facts(outcome, tuple(outcome), "layerwise") == [
         ("could not be watched", "3"),
         ("effect on the outputs", "0"),
         ("its own error", "?"),

@@ -1,0 +1,66 @@
+"""headroom: how near do the model's outputs come to the largest number that the engine can store?"""
+
+from typing import Literal
+
+import msgspec
+
+from engines.asking import Note, StepContext, asked
+from engines.search import works
+from engines.search.cause import largest_of
+from engines.search.cost import Plan, Size
+from engines.search.whole import whole
+from engines.steps.base import End, Finish, Steps, StepSpec, comparison
+from engines.steps.prepare import loaded
+
+
+class HeadroomParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    least: float = 4.0  # times that the largest value must fit into what the engine can store
+
+
+class HeadroomOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    verdict: Literal["room", "tight", "unresolved"] = "unresolved"
+    output: str = ""  # the output that reaches furthest
+    reached: float | None = None  # its largest magnitude in the reference
+    times: float | None = None  # how many times that fits into what the engine can store
+    message: str = ""
+
+
+def headroom(ctx: StepContext) -> Steps[HeadroomOutcome]:
+    params = msgspec.convert(dict(ctx.params), HeadroomParams)
+    findings = yield from loaded(ctx)
+    yield Note("how large do the outputs become in the reference?")
+    m = yield from asked(whole(ctx, findings, engine=ctx.reference))
+    if m.status != "ok":
+        return Finish(HeadroomOutcome(message=f"The reference gave no values: {m.message}"), findings)
+    rows = [{"sample": r.sample, "output": s.name, "reached": s.absmax} for r in m.results for s in r.outputs]
+    furthest = max(rows, key=lambda row: row["reached"])
+    reached, largest = furthest["reached"], largest_of(ctx.storage)
+    times = largest / reached if reached else None
+    tight = times is not None and times < params.least
+    outcome = HeadroomOutcome(
+        verdict="tight" if tight else "room",
+        output=furthest["output"],
+        reached=reached,
+        times=times,
+        message=f"{furthest['output']} reaches {reached:.3g}; {ctx.storage} holds {largest:,.0f}.",
+    )
+    return Finish(outcome, findings, tables={"reached": rows}, decisive={"whole": (whole(ctx, findings),)})
+
+
+def plan(ctx: StepContext, _size: Size) -> Plan:
+    """The probes to expect: all samples once, and what takes the model in where that is still to be done."""
+    return Plan((*works.reads(ctx), works.on_all(ctx)))
+
+
+SPEC = StepSpec(
+    name="headroom",
+    version=1,
+    summary="Compare the largest output of the reference with the largest number that the engine can store.",
+    run=headroom,
+    outcome=HeadroomOutcome,
+    params=HeadroomParams,
+    plan=plan,
+    needs=(comparison("An external check shows no values, so nothing can be said of how large they are."),),
+    ends=(End("verdict", "unresolved", "unresolved"),),
+    labels={"output": "reaches furthest", "reached": "reaches", "times": "times that fits"},
+)
