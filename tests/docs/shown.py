@@ -44,6 +44,7 @@ SCENES = {
     "ci": "tests/e2e/test_ci_recipe.py::test_the_page_does_what_it_says",
     "polygraphy": "tests/e2e/test_polygraphy_page.py::test_every_shown_command_runs",
     "quantization": "tests/e2e/test_quantized_models.py::test_the_page_does_what_it_says",
+    "a step": "tests/plugins/test_fresh.py::test_the_page_does_what_it_says",
 }
 
 # (page, the command's beginning, scene or, after "parsed: ", why it is not run). A page is a glob; "" begins every command.
@@ -64,6 +65,7 @@ RULES = (
     ("docs/quantization.md", "narrowdown demo", "demos"),
     ("docs/quantization.md", "narrowdown step quantization --json", "parsed: the page shows it whole above"),
     ("docs/quantization.md", "", "quantization"),
+    ("docs/write-a-step.md", "", "a step"),
     ("docs/tensorrt.md", "narrowdown engines", "surveys"),
     ("docs/tensorrt.md", "narrowdown run MODEL --flow build-failure", "parsed: the extra rtx, which is no part of the tests' "
      "environment; tests/e2e/test_build_failure.py walks the flow"),

@@ -44,7 +44,7 @@ def headroom(ctx: StepContext) -> Steps[HeadroomOutcome]:
         times=times,
         message=f"{furthest['output']} reaches {reached:.3g}; {ctx.storage} holds {largest:,.0f}.",
     )
-    return Finish(outcome, findings, tables={"reached": rows}, decisive={"whole": (whole(ctx, findings),)})
+    return Finish(outcome, findings, tables={"outputs": rows}, decisive={"whole": (whole(ctx, findings),)})
 
 
 def plan(ctx: StepContext, _size: Size) -> Plan:
