@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 import engines.steps as room
-from engines.steps.base import StepSpec
+from engines.steps.base import Made, StepSpec
 from engines.steps.surroundings import surrounded
 
 GROUP = "narrowdown.steps"
@@ -59,3 +59,8 @@ def _checked(point: EntryPoint, taken: set[str]) -> StepSpec[Any]:
 _SHIPPED = shipped()
 _BROUGHT, BROKEN = brought(entry_points(group=GROUP), _SHIPPED)
 STEPS: dict[str, StepSpec[Any]] = {**_SHIPPED, **_BROUGHT}
+
+
+def makes(step: str, *made: Made) -> bool:
+    """Whether a step of this name leaves one of these models; no where nobody here has it (any more)."""
+    return step in STEPS and not set(made).isdisjoint(STEPS[step].makes)

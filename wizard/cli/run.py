@@ -260,13 +260,13 @@ def finish(place: Path, code: int, *, text: bool) -> None:
 def worked_around(reading: Reading) -> str:
     """The model with the workaround applied, written into the session's folder; "" where the workaround is no change of the
     model, or one that an emulation alone can run."""
-    from engines.steps.registry import STEPS
+    from engines.steps.registry import makes
     from wizard.cli.step import models
 
     cure = reading.state.findings.workaround
     if cure is None or not cure.keep or outside.is_emulation(outside.found(parse(cure.engine))):
         return ""
-    makers = [v for v in reading.state.route if v.step in STEPS and "workaround" in STEPS[v.step].makes]
+    makers = [v for v in reading.state.route if makes(v.step, "workaround")]
     path = models(reading, makers[-1], str(reading.folder / "worked-around.onnx"))[0] if makers else None
     return path or ""
 

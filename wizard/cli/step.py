@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from engines.data.store import Store, atomic
-from engines.steps.registry import STEPS
+from engines.steps.registry import STEPS, makes
 from engines.steps.surroundings import TABLE
 from wizard import handed
 from wizard.cli import artifacts, run
@@ -145,7 +145,7 @@ def models(reading: Reading, visit: Visit, output: str | None) -> tuple[str | No
     """Paths of (the model that the step made, its passing neighbour), written to ``output`` or into the session's folder."""
     folder, store = reading.folder, Store(reading.folder)
     target = Path(output).expanduser().absolute() if output else folder / f"{visit.step}.onnx"
-    if "model" in STEPS[visit.step].makes:
+    if makes(visit.step, "model"):
         made = next((row.get("model") for row in reading.table(visit.tables.get("sanitized", ""))), None)
         if not made:
             return None, None

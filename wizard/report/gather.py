@@ -10,11 +10,10 @@ from engines.compare.values import Values
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Check, Measure
 from engines.spec import parse
-from engines.steps.base import Made
 from engines.steps.compare import CompareOutcome
 from engines.steps.layerwise import LayerwiseOutcome
 from engines.steps.quantization import QuantizationOutcome
-from engines.steps.registry import STEPS
+from engines.steps.registry import STEPS, makes
 from wizard.bundle.commands import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
@@ -390,17 +389,12 @@ def _outcomes(route: Iterable[Visit], kind: type[msgspec.Struct]) -> Iterator[di
     return (v.outcome for v in route if v.outcome and v.step in STEPS and issubclass(STEPS[v.step].outcome, kind))
 
 
-def _makes(visit: Visit, *made: Made) -> bool:
-    """Whether the visit's step leaves one of these models."""
-    return visit.step in STEPS and bool(set(made).intersection(STEPS[visit.step].makes))
-
-
 def _nodes_before(state: State) -> int:
     """Nodes of the model that was searched."""
     found = [
         v.outcome["nodes_before"]
         for v in state.route
-        if _makes(v, "case", "confirmed") and v.outcome and v.outcome.get("nodes_before")
+        if makes(v.step, "case", "confirmed") and v.outcome and v.outcome.get("nodes_before")
     ]
     return int(found[0]) if found else state.nodes
 
@@ -457,11 +451,11 @@ def case_files(state: State, table: Callable[[str], Table], culprits: Sequence[b
         kept = table(visit.tables["bundle"])
         found.update({row["case"]: row.get("files") or {} for row in kept if row.get("role") == "alike"})
         rows = {row.get("role"): row.get("files") or {} for row in kept}
-        if _makes(visit, "case"):
+        if makes(visit.step, "case"):
             good = {}
             found.setdefault(case.node_ids, _named(rows.get("case", {}), rows.get("good", {})))
         good = rows.get("good") or good
-        if _makes(visit, "confirmed") and rows.get("case"):
+        if makes(visit.step, "confirmed") and rows.get("case"):
             found[case.node_ids] = _named(rows["case"], good)
             good = {}
     return [found.get(culprit.case.node_ids, {}) for culprit in culprits]
