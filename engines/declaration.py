@@ -10,12 +10,14 @@ from engines.spec import EngineSpec
 
 class Option(msgspec.Struct, frozen=True):
     """One key of an engine spec. ``type``: what a value must be; ``choices`` empty = free; ``least`` and ``most`` bound numbers.
+    ``file`` is the path of one file that is read, ``library`` a list of paths whose code the engine loads: both are asked about
+    before they are opened (``engines.options.loaded``, ``engines.data.held``), and ``what`` says what such a file is.
     ``default`` None: it follows from the other options, as ``help`` says. ``plain``: the value that leaves the engine the least
     freedom, where any other one may be what breaks a model; types and shapes are not such a choice. ``twin``: of a number, a
     lower value at which the engine builds several times faster and mostly fails in the same way (``engines.search.twin``)."""
 
     name: str
-    type: Literal["str", "int", "float", "bool", "list", "file"]
+    type: Literal["str", "int", "float", "bool", "list", "file", "library"]
     default: Any
     help: str
     choices: tuple[str, ...] = ()
@@ -23,6 +25,7 @@ class Option(msgspec.Struct, frozen=True):
     most: int | float | None = None
     plain: str = ""
     twin: str = ""
+    what: str = ""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -113,5 +116,8 @@ QUANTIZATION = (
         "quantization", "str", "as-is", "bypass: the model without its QuantizeLinear/DequantizeLinear pairs.",
         ("as-is", "bypass"),
     ),
-    Option("model", "file", "", "The float original of a Q/DQ model: its pairs bypassed, with the weights of this ONNX file."),
+    Option(
+        "model", "file", "", "The float original of a Q/DQ model: its pairs bypassed, with the weights of this ONNX file.",
+        what="float original",
+    ),
 )  # fmt: skip

@@ -44,6 +44,27 @@ def values(spec: EngineSpec) -> dict[str, Any]:
     return {o.name: _value(declared, o, given[o.name]) if o.name in given else o.default for o in declared.options}
 
 
+def loaded(text: str) -> tuple[tuple[str, str], ...]:
+    """(what it is, path) of each file that an engine of this spec would load or parse, as the engine itself reads the spec; none
+    for a text that is no spec, which no engine takes either."""
+    try:
+        spec = parse(text)
+        given = values(spec)
+    except ValueError:
+        return ()
+    found: list[tuple[str, str]] = []
+    for option in file_options(spec.name):
+        if given[option.name]:
+            paths = given[option.name] if option.type == "library" else (given[option.name],)
+            found += [(option.what or option.name, path) for path in paths]
+    return tuple(found)
+
+
+def file_options(name: str) -> tuple[Option, ...]:
+    """The options of an engine whose values are paths of files. Raises ``ValueError`` for an unknown engine."""
+    return tuple(o for o in declared_as(name).options if o.type in ("file", "library"))
+
+
 def declared_as(name: str) -> Declaration:
     """The declaration of an engine. Raises ``ValueError`` with a sentence."""
     if declared := discovery.find(name):
@@ -56,7 +77,7 @@ def declared_as(name: str) -> Declaration:
 
 def _value(declared: Declaration, option: Option, text: str) -> Any:
     engine, key = declared.name, option.name
-    if option.type == "list":
+    if option.type in ("list", "library"):
         names = tuple(dict.fromkeys(part.strip() for part in text.split("+") if part.strip()))
         return declared.lists[key](names) if key in declared.lists else names
     if option.type == "bool":

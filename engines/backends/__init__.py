@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engines import options
+from engines.data import held
 from engines.declaration import Declaration
 from engines.spec import EngineSpec
 
@@ -14,14 +15,17 @@ if TYPE_CHECKING:
 
 
 def make(spec: str | EngineSpec) -> "Engine":
-    """The engine of a spec. Raises ``EngineMissing`` where it is not installed, cannot be loaded or has no device,
-    ``ValueError`` for a wrong spec; both with a sentence."""
+    """The engine of a spec. Raises ``EngineMissing`` where it is not installed, cannot be loaded or has no device, ``ValueError``
+    for a wrong spec, ``NotAgreed`` for a file of the spec that was not agreed to or has changed; all with a sentence."""
     from engines.backends.base import EngineMissing
 
     checked = options.check(spec)
     declared = options.declared_as(checked.name)
     if not importable(declared.package):
         raise EngineMissing(absent(declared))
+    for _, file in options.loaded(str(checked)):
+        if Path(file).exists():  # else the engine itself says what is missing
+            held.digest(file)
     try:
         module = importlib.import_module(declared.module)
     except Exception as error:
@@ -29,18 +33,13 @@ def make(spec: str | EngineSpec) -> "Engine":
             f"{declared.name} is installed but does not load ({line(error)}); install it again: {declared.install}."
         ) from error
     engine: Engine = module.make(checked)
-    for option, what in (("model", "float original"), ("calibration", "calibration cache")):
-        if not (file := checked.get(option)):
-            continue
-        import msgspec
+    for option in options.file_options(checked.name):
+        if option.type == "file" and (file := checked.get(option.name)):
+            import msgspec
 
-        from engines.data.store import digest_file
-
-        try:
-            content = digest_file(Path(file))
-        except OSError as error:
-            raise EngineMissing(f"The {what} '{file}' cannot be read ({error.strerror}).") from error
-        engine.info = msgspec.structs.replace(engine.info, fingerprint=f"{engine.info.fingerprint}-{content[:16]}")
+            # What is agreed to, which is what will be read: no other content can be taken for it.
+            fingerprint = f"{engine.info.fingerprint}-{held.digest(file)[:16]}"
+            engine.info = msgspec.structs.replace(engine.info, fingerprint=fingerprint)
     return engine
 
 

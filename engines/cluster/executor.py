@@ -24,6 +24,7 @@ from distributed import Client, KilledWorker
 from engines.cluster import host as hosts
 from engines.cluster.parcels import Packer, Parcel, at_home, pinned
 from engines.cluster.turns import Kind, Turns
+from engines.consent import NOTHING, Consent
 from engines.data.store import Store, atomic
 from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
 from engines.workers.executor import ExecutorLost
@@ -77,7 +78,7 @@ class Cluster:
     ``session``   a name that is this session's own, the same wherever it is resumed.
     ``prefer``    spec -> the fingerprint with which the session has measured so far; hosts that have it go first.
     ``tell``      takes sentences for the session's notes.
-    ``on_death``  as the pool's.
+    ``consent``, ``on_death``  as the pool's.
     """
 
     def __init__(
@@ -90,13 +91,15 @@ class Cluster:
         tell: Callable[[str], None] = lambda _: None,
         on_death: Callable[[Death], None] | None = None,
         capture_bytes: int = 0,
+        consent: Consent = NOTHING,
     ) -> None:
         self._url, self._root, self._session = url, root.absolute(), session
         self._prefer, self._tell, self._on_death = prefer, tell, on_death
         self._capture_bytes = capture_bytes
+        self._consent = consent
         self._store = Store(self._root)
         self._packer = Packer(self._store)
-        self._home = Pool(self._root, 1, on_death=on_death, capture_bytes=capture_bytes)
+        self._home = Pool(self._root, 1, on_death=on_death, capture_bytes=capture_bytes, consent=consent)
         self._client: Any = None
         self._members: dict[str, _Member] = {}
         self._refused: dict[str, str] = {}  # address -> why this worker takes no part
@@ -281,7 +284,9 @@ class Cluster:
 
     async def _join(self, address: str, resources: dict[str, float]) -> None:
         try:
-            greeting = _decode_greeting(await self._call(address, hosts.greet, self._capture_bytes))
+            greeting = _decode_greeting(
+                await self._call(address, hosts.greet, self._capture_bytes, hosts.encode(self._consent))
+            )
             if greeting.speaks != FORMAT:
                 there = f"{greeting.narrowdown or 'of an unknown version'} (probes of format {greeting.speaks})"
                 here = f"{hosts.version()} (format {FORMAT})"

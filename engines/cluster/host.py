@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from engines.cluster.parcels import Parcel, digest_here, place
+from engines.consent import Consent
 from engines.data.store import Store, boot, digest_file
 from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
 from engines.workers import gpus
@@ -82,6 +83,7 @@ class Answer(msgspec.Struct, frozen=True):
 encode = msgspec.msgpack.Encoder().encode
 decode_answer = msgspec.msgpack.Decoder(Answer).decode
 _decode_question = msgspec.msgpack.Decoder(Question).decode
+_decode_consent = msgspec.msgpack.Decoder(Consent).decode
 _decode_parcel = msgspec.msgpack.Decoder(Parcel).decode
 
 
@@ -89,7 +91,7 @@ class _Host:
     """The workers of one session in this process, on a loop and a thread of their own: the kernel ends a worker when the thread
     that started it ends, and the cluster's own loop must not wait for them."""
 
-    def __init__(self, root: Path, slots: int, memory: int, capture_bytes: int) -> None:
+    def __init__(self, root: Path, slots: int, memory: int, capture_bytes: int, consent: Consent) -> None:
         self.token = secrets.token_hex(8)
         self.root = root
         self.heard = time.monotonic()
@@ -103,7 +105,13 @@ class _Host:
         for part in (store.artifacts, store.models, store.weights, store.inputs, store.captures, store.logs):
             part.mkdir(parents=True, exist_ok=True)
         self._pool = Pool(
-            root, slots, on_death=self._deaths.append, memory=memory, capture_bytes=capture_bytes, sweeps=False
+            root,
+            slots,
+            on_death=self._deaths.append,
+            memory=memory,
+            capture_bytes=capture_bytes,
+            consent=consent,
+            sweeps=False,
         )
         self.slots = self._pool.slots
         threading.Thread(target=self._loop.run_forever, name="narrowdown", daemon=True).start()
@@ -154,8 +162,9 @@ _hosts: dict[str, _Host] = {}
 _guard = threading.Lock()
 
 
-async def greet(session: str, capture_bytes: int, dask_worker: Any) -> bytes:
-    """Make ready for a session; a ``Greeting``."""
+async def greet(session: str, capture_bytes: int, consent: bytes, dask_worker: Any) -> bytes:
+    """Make ready for a session; a ``Greeting``. ``consent``: what of the user's may run or be loaded for it here, and as which
+    bytes; no other file of this host is."""
     with _guard:
         host = _hosts.get(session)
         if host is None:
@@ -163,7 +172,9 @@ async def greet(session: str, capture_bytes: int, dask_worker: Any) -> bytes:
             root = Path(dask_worker.local_directory).parent / "narrowdown" / session
             limit = dask_worker.memory_manager.memory_limit
             root.mkdir(parents=True, exist_ok=True)
-            host = _hosts[session] = _Host(root, dask_worker.state.nthreads, limit or 0, capture_bytes)
+            host = _hosts[session] = _Host(
+                root, dask_worker.state.nthreads, limit or 0, capture_bytes, _decode_consent(consent)
+            )
             threading.Thread(target=_expire, args=(session, host), name="lease", daemon=True).start()
     host.heard = time.monotonic()
     status = host.root.stat()

@@ -80,7 +80,7 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
 def _named(source: str, known: tuple[str, ...]) -> tuple[str, str]:
     """(input name, path) of ``NAME=path``. A path that holds ``=`` itself stays a path unless an input has that name."""
     name, equals, path = source.partition("=")
-    return (name, path) if equals and name in known else ("", source)
+    return (name, path) if equals and name in known and not name.startswith("/") else ("", source)
 
 
 def _npy(file: Path) -> Array:

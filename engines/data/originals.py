@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, TensorProto, numpy_helper
 
+from engines.data import held
 from engines.data.store import Store
 from engines.graph import external, load
 from engines.graph.bypass import Originals, is_dequantize, leave_float, twin
@@ -187,7 +188,7 @@ def _stored(store: Store, path: str) -> StoredModel:
         raise ModelProblem(f"The float original '{path}' cannot be read ({error.strerror}).") from error
     key = (str(store.root), path, status.st_mtime_ns, status.st_size)
     if key not in _known:
-        _known[key] = load.import_model(Path(path), store).digest
+        _known[key] = load.import_model(Path(path), store, content=held.content(path)).digest
     return load.load(store, _known[key])
 
 

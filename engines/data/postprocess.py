@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engines.data import scripting
+from engines.data import held, scripting
 from engines.data.problem import InputProblem
 from engines.data.sources import TopK, postprocess_script, split_function, top_k
 from engines.data.store import digest_file
@@ -44,7 +44,7 @@ def applied(
             given = IterationResult({name: _given(a) for name, a in outputs.items()}, runner)
             return _scripted(Path(path), split_function(source)[1] or FUNCTION, given, folder, digest)
         return _largest([found for text in postprocess if (found := top_k(text))], outputs)
-    except PostprocessProblem:
+    except (PostprocessProblem, held.NotAgreed):
         raise
     except InputProblem as error:
         raise PostprocessProblem(str(error)) from error

@@ -1,4 +1,5 @@
-"""A function of a user's Python script: found, run in the folder that the user chose, and blamed by line where it stops."""
+"""A function of a user's Python script: found, run in the folder that the user chose, and blamed by line where it stops. What
+runs is what was agreed to (``engines.data.held``)."""
 
 import contextlib
 import importlib.util
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from engines.data import held
 from engines.data.problem import InputProblem
 from engines.nearest import nearest
 
@@ -19,18 +21,22 @@ ENDS = (Exception, SystemExit, KeyboardInterrupt)
 @contextlib.contextmanager
 def opened(kind: str, file: Path, function: str, folder: str) -> Iterator[Any]:
     """What ``file`` calls ``function``, which can be called. Its folder is importable meanwhile, and its module is forgotten
-    afterwards. Its code, and nothing else, runs in ``folder``. ``kind``: for people, ``data loader``. Raises ``InputProblem``."""
+    afterwards. Its code, and nothing else, runs in ``folder``. ``kind``: for people, ``data loader``. Raises ``InputProblem``;
+    ``NotAgreed`` where it, or what it imports of its folder, is not what was agreed to."""
     name = f"_narrowdown_script_{uuid.uuid4().hex}"
-    spec = importlib.util.spec_from_file_location(name, file)
+    spec = importlib.util.spec_from_file_location(name, file, loader=held.Loader(name, str(file)))
     if spec is None or spec.loader is None:
         raise InputProblem(f"'{file.name}' cannot be loaded as a Python script.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    sys.path.insert(0, str(file.parent))
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(sys.modules.pop, name, None)
+        stack.enter_context(held.importing(file.parent))
         try:
             with contextlib.chdir(folder):
                 spec.loader.exec_module(module)
+        except held.NotAgreed:
+            raise
         except ENDS as error:
             raise InputProblem(blame(kind, file, error)) from error
         found = getattr(module, function, None)
@@ -41,10 +47,6 @@ def opened(kind: str, file: Path, function: str, folder: str) -> Iterator[Any]:
                 f"'{file.name}' has no function '{function}'{f': did you mean {near}?' if near else '.'}"
             )
         yield found
-    finally:
-        sys.modules.pop(name, None)
-        if str(file.parent) in sys.path:
-            sys.path.remove(str(file.parent))
 
 
 def refuses(error: BaseException) -> bool:

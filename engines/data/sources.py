@@ -14,8 +14,10 @@ def split_function(source: str) -> tuple[str, str]:
 
 def paths(source: str) -> tuple[str, ...]:
     """Every path that the source may mean: as it stands, and what follows ``NAME=``. Which of them is read depends on the
-    model's inputs and on what is on disk."""
+    model's inputs and on what is on disk. What begins with ``/`` is a path and names no input."""
     path, _ = split_function(source)
+    if path.startswith("/"):
+        return (path,)
     rest = path.partition("=")[2]
     return (path, rest) if rest else (path,)
 

@@ -1,4 +1,5 @@
-"""A case without its weights: ``python -P -m engines.data.withheld random|none REFERENCE DIR...``.
+"""A case without its weights: ``python -P -m engines.data.withheld CONSENT random|none REFERENCE DIR...``. ``CONSENT`` is JSON:
+what the reference may load.
 
 ``random``: every weight of more than a few elements is replaced by random values of the same mean, spread and extremes, and what
 the reference computes from them by new expected values. ``none``: their shapes and types stay and their values are gone, so that
@@ -13,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import ml_dtypes
+import msgspec
 import numpy as np
 import onnx
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from engines import backends
 from engines.backends.base import BuildRequest, EngineFault, EngineMissing
+from engines.consent import Consent
+from engines.data import held
 from engines.data.scratch import scratch
 from engines.data.store import Store
 from engines.graph import external
@@ -122,13 +126,15 @@ def _expect(folder: Path, model: ModelProto, reference: str) -> None:
 
 def main(words: list[str]) -> int:
     """Change these folders and print how many weights each one held; one sentence on stderr where one cannot be changed."""
-    if len(words) < 3 or words[0] not in ("random", "none"):
-        print("usage: python -P -m engines.data.withheld random|none REFERENCE DIR...", file=sys.stderr)
+    if len(words) < 4 or words[1] not in ("random", "none"):
+        print("usage: python -P -m engines.data.withheld CONSENT random|none REFERENCE DIR...", file=sys.stderr)
         return 2
-    for word in words[2:]:
+    agreed = msgspec.json.decode(words[0], type=Consent)
+    for word in words[3:]:
         try:
-            print(withhold(Path(word), words[0], words[1]))
-        except (OSError, ValueError, EngineFault, EngineMissing) as problem:
+            with held.under(agreed):
+                print(withhold(Path(word), words[1], words[2]))
+        except (OSError, ValueError, EngineFault, EngineMissing, held.NotAgreed) as problem:
             print(f"The weights cannot be withheld: {' '.join(str(problem).split())}", file=sys.stderr)
             return 4
     return 0

@@ -101,17 +101,17 @@ class StoredModel:
         return frozenset(names.used(self.proto.graph))
 
 
-def import_model(path: Path, store: Store, ceiling: Ceiling | None = None) -> Imported:
+def import_model(path: Path, store: Store, ceiling: Ceiling | None = None, *, content: bytes | None = None) -> Imported:
     """Take a user's ONNX file, with its external data, into the session.
 
     Constant nodes of the main graph become weights, nodes are sorted where they were not, weights listed among the inputs (old IR
     versions) stop being inputs; names (unless giant), metadata and functions stay. Weights are copied as a stream.
 
     ``ceiling``: (IR version, opset) -> the newest that the usual engine takes; a model that is newer is restated in those where
-    that means exactly the same.
+    that means exactly the same. ``content``: the file's bytes, where they were read already.
     Raises ``ModelProblem`` with one sentence, ``OSError`` where the session's disk is full.
     """
-    proto = _parse(path)
+    proto = _parse(path, content)
     notes: list[str] = []
     _check_header(proto, path, notes)
     _refuse_compiled(proto, path.name)
@@ -294,7 +294,7 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
 # -- reading the user's file
 
 
-def _parse(path: Path) -> ModelProto:
+def _parse(path: Path, content: bytes | None = None) -> ModelProto:
     if not path.exists():
         raise ModelProblem(f"There is no file '{path}'.")
     if path.is_dir():
@@ -305,7 +305,7 @@ def _parse(path: Path) -> ModelProto:
         if complaint := filekind.complaint(path):
             raise ModelProblem(complaint)
         _refuse_endless(path)
-        data = regular.read(path, regular.MODEL)
+        data = regular.read(path, regular.MODEL) if content is None else content
     except OSError as error:
         raise ModelProblem(f"'{path}' cannot be read: {error.strerror}.") from error
     try:

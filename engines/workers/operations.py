@@ -16,7 +16,7 @@ import msgspec
 from engines import faults
 from engines.backends.base import EngineFault, EngineMissing
 from engines.checker import command, environment
-from engines.data import captures, polygraphy, samples
+from engines.data import captures, held, polygraphy, samples
 from engines.data.captures import ReferenceFailed
 from engines.data.postprocess import PostprocessProblem
 from engines.data.problem import InputProblem
@@ -25,7 +25,7 @@ from engines.graph import load, sanitize
 from engines.graph.problem import ModelProblem
 from engines.graph.ranges import ALL
 from engines.probe import AnyProbe, Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Sanitize, Status
-from engines.workers import files, measure, memory
+from engines.workers import checkfiles, files, measure, memory
 from engines.workers.part import Feed, Part, named
 
 Say = Callable[[str], None]
@@ -38,7 +38,8 @@ def execute(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str
     """Answer the probe. ``handed``: names of variables that a checker gets beside the usual ones.
 
     Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the log. What the machine refused is
-    no answer: status ``fault``; nor is a file of the session that is gone or damaged: ``facts["damaged"]`` is its path.
+    no answer: status ``fault``; nor is a file of the session that is gone or damaged: ``facts["damaged"]`` is its path; nor one
+    of the user's that has changed since it was agreed to: ``facts["changed"]``.
     """
     answer = _judged_by_the_disk(_answered(probe, store, progress, handed), store)
     return msgspec.structs.replace(answer, message=_readable(answer.message))
@@ -63,6 +64,8 @@ def _judged_by_the_disk(answer: Measurement, store: Store) -> Measurement:
 
 def _answered(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
     begun = time.monotonic()
+    if strange := held.consent().strange(probe):
+        return Measurement(status="refused", message=strange)
     try:
         return _asked(probe, store, progress, handed)
     except Exception as error:
@@ -103,6 +106,8 @@ def _failed(error: Exception, seconds: float) -> Measurement:
             return Measurement(status="unsupported", message=str(error))
         case ReferenceFailed():
             return Measurement(status="reference-failed", message=str(error))
+        case held.NotAgreed():
+            return Measurement(status="refused", message=str(error), facts={"changed": error.path})
         case PostprocessProblem():
             return Measurement(status="refused", message=str(error), facts={"script": "postprocess"})
         case ModelProblem() | InputProblem():
@@ -183,6 +188,7 @@ def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -
     store.root.joinpath("checks").mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="check-", dir=store.root / "checks"))
     path: Path | None = None
+    laid = checkfiles.Laid(probe.command)
     try:
         model = load.load(store, probe.model)
         part = Part(store, model, probe.candidate, probe.inputs, probe.reference, progress)
@@ -204,10 +210,15 @@ def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -
         # The session's own folder is not shown: a checker that is killed would leave a link to it inside of itself.
         hidden = [store.root.name, *(name.partition("/")[0] for name in probe.artifacts)]
         hidden = hidden if store.root.resolve().parent == user.resolve() else hidden[1:]
-        whole = command.show(folder, user, hidden) if probe.folder else True
+        hidden = [*hidden, command.DEBUG_MODEL, "inputs.json", "expected.json"]
+        laid = checkfiles.lay_out(probe.command, user, folder, held.consent(), hidden, store.root / "checks")
+        # Compiled Python of the user's would be run in place of the text that was agreed to.
+        whole = command.show(folder, user, [*hidden, "__pycache__"]) if probe.folder else True
         progress("checking")
         kills = memory.kernel_kills()
-        ran = command.run_check(probe.command, path, inputs, expected, folder, probe.timeout, handed)
+        ran = command.run_check(laid.command, path, inputs, expected, folder, probe.timeout, handed)
+        checkfiles.unchanged(laid)
+        ran = msgspec.structs.replace(ran, words=tuple(laid.named.get(word, word) for word in ran.words))
         if ran.status == "lost":
             return Measurement(status="crash", message=ran.message, signal=signal.SIGKILL)
         if (no_verdict := _no_verdict(ran, store, folder, kills)) is not None:
@@ -220,7 +231,8 @@ def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -
     finally:
         if path is not None and path.parent != folder:
             path.unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        for place in (folder, *laid.private):
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _feed_for_check(part: Part, sample: str, asked: frozenset[str]) -> Feed:

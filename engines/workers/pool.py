@@ -34,6 +34,7 @@ from typing import Any, Literal
 import msgspec
 
 from engines import faults
+from engines.consent import NOTHING, Consent
 from engines.data import scratch
 from engines.data.scratch import Scratch
 from engines.probe import AnyProbe, Inspect, Measurement, Status
@@ -141,6 +142,7 @@ class Pool:
     ``on_death``     told of every worker that died, or had to be killed for a timeout, for memory or for speaking nonsense.
     ``memory``       bytes that all workers together may hold; 0: most of the machine.
     ``capture_bytes`` budget of the captures on disk; 0: the default.
+    ``consent``      what of the user's the workers may run or load; without one, nothing.
     ``sweeps``       clear away what killed workers left half done; not where other pools use the same folder.
     ``gpus``         ids of the GPUs that the slots share out, in turn, where there are several (as in ``CUDA_VISIBLE_DEVICES``).
     ``tell``         takes sentences for the user: a GPU that is not used.
@@ -157,6 +159,7 @@ class Pool:
         on_death: Callable[[Death], None] | None = None,
         memory: int = 0,
         capture_bytes: int = 0,
+        consent: Consent = NOTHING,
         sweeps: bool = True,
         gpus: Sequence[str] = (),
         tell: Callable[[str], None] = lambda _: None,
@@ -170,6 +173,7 @@ class Pool:
         self._on_death = on_death
         self._memory = memory
         self._capture_bytes = capture_bytes
+        self._consent = consent
         self._sweeps = sweeps
         self._scratch: Scratch | None = None
         self._tell = tell
@@ -490,7 +494,7 @@ class Pool:
         """Hand the probe over and listen until its measurement, or until something else ends it."""
         assert slot.interrupt is not None
         number = next(self._numbers)
-        process.send(Work(number, job.probe, job.log))
+        process.send(Work(number, job.probe, job.log, self._consent.of(job.probe)))
         slot.started, heard, withdrawn = time.monotonic(), False, False
         deadline = slot.started + job.timeout if job.timeout > 0 else None
         reading = asyncio.ensure_future(process.next())

@@ -4,6 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from engines.consent import NOTHING, Consent
 from engines.probe import AnyProbe, Measurement
 
 
@@ -15,11 +16,13 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
 
 
 class Work(msgspec.Struct, frozen=True, tag="work"):
-    """Pool -> worker: answer this probe. ``log`` is the path, below the session folder, that fds 1 and 2 go to meanwhile."""
+    """Pool -> worker: answer this probe. ``log`` is the path, below the session folder, that fds 1 and 2 go to meanwhile;
+    ``consent``: what of the user's it may run or load, and with which bytes."""
 
     id: int
     probe: AnyProbe
     log: str = ""
+    consent: Consent = NOTHING
 
 
 class Progress(msgspec.Struct, frozen=True, tag="progress"):

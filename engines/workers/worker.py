@@ -170,11 +170,13 @@ class Worker:
 
     def _measure(self, work: Work) -> Measurement:
         try:
+            from engines.data import held
             from engines.data.store import Store
             from engines.workers import operations
 
             store = Store(self._root)
-            return operations.execute(work.probe, store, lambda text: self._progress(work.id, text), self._handed)
+            with held.under(work.consent):
+                return operations.execute(work.probe, store, lambda text: self._progress(work.id, text), self._handed)
         except BaseException as error:  # a user's script may raise SystemExit, or worse
             with contextlib.suppress(OSError):
                 traceback.print_exc()

@@ -16,6 +16,7 @@ pytest.importorskip("distributed", reason="needs Dask distributed: pip install '
 import engines
 from engines.cluster import executor as ends
 from engines.cluster.executor import Cluster
+from engines.consent import Consent
 from engines.data.store import Store, boot, digest_file
 from engines.probe import AnyProbe, Candidate, Check, Import, Inspect, LoadInputs, Measure, Measurement
 from engines.workers.executor import Executor, ExecutorLost
@@ -327,8 +328,21 @@ def test_a_check_runs_where_the_same_script_is_and_nowhere_else(tmp_path: Path, 
             Check(model=whole.model, command="python3 check.py {model}", folder=str(folder), timeout=60.0), 60.0
         )
 
-    fine = on(Cluster(cluster.url, tmp_path / "s", session="s"), ask)
+    agreed = Consent(
+        check="python3 check.py {model}",
+        folder=str(folder),
+        files={str(script): digest_file(script)},
+        check_files=(str(script),),
+    )
+    fine = on(Cluster(cluster.url, tmp_path / "s", session="s", consent=agreed), ask)
     assert (fine.status, fine.facts["returncode"]) == ("ok", 0)
+    refused = on(Cluster(cluster.url, tmp_path / "n", session="n"), ask)
+    assert (refused.status, "nobody agreed" in refused.message) == ("refused", True), (
+        "a host runs nothing without consent"
+    )
+    other = msgspec.structs.replace(agreed, files={str(script): "0" * 64})
+    changed = on(Cluster(cluster.url, tmp_path / "o", session="o", consent=other), ask)
+    assert changed.facts["changed"] == str(script), "and nothing else than what was agreed to"
     monkeypatch.setattr(ends, "pinned", lambda probe: {str(script): "0" * 64})
     with pytest.raises(ExecutorLost, match="is another file"):
-        on(Cluster(cluster.url, tmp_path / "s", session="s"), ask)
+        on(Cluster(cluster.url, tmp_path / "s", session="s", consent=agreed), ask)

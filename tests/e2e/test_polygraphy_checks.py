@@ -14,6 +14,8 @@ from onnx import TensorProto, helper
 
 from engines.compare.judge import judge_check
 from engines.compare.tolerance import criterion
+from engines.consent import Consent
+from engines.data import held
 from engines.data.store import Store
 from engines.graph import load
 from engines.probe import Check
@@ -79,7 +81,8 @@ def ours(session: tuple[Store, str, Path], checker: Path, options: list[str], ti
     """From the command line's words to a verdict, as a session takes them."""
     store, model, path = session
     problem = problem_from(parse(["step", "repeat", str(path), "--check", str(checker), *options]))
-    measurement = execute(Check(model=model, command=problem.check, timeout=timeout), store, lambda _: None)
+    with held.under(Consent(check=problem.check)):
+        measurement = execute(Check(model=model, command=problem.check, timeout=timeout), store, lambda _: None)
     return judge_check(measurement, criterion(msgspec.to_builtins(problem), {})).kind
 
 

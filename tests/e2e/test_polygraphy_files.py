@@ -13,8 +13,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.data import polygraphy, samples
-from engines.data.store import Store
+from engines.consent import Consent
+from engines.data import held, polygraphy, samples
+from engines.data.store import Store, digest_file
 from engines.graph import load
 from engines.probe import Check, LoadInputs, Measurement
 from engines.workers.operations import execute
@@ -64,7 +65,8 @@ class Session(msgspec.Struct):
             model=self.model, command=command, inputs=self.inputs, sample=sample, reference="onnxruntime",
             artifacts=("inputs.json", "expected.json"),
         )  # fmt: skip
-        return execute(probe, self.store, lambda _: None)
+        with held.under(Consent(check=command)):
+            return execute(probe, self.store, lambda _: None)
 
 
 @pytest.fixture
@@ -205,7 +207,10 @@ def test_one_loader_script_for_both(function: str, opened, run, tmp_path) -> Non
     run("run", path, "--onnxrt", "--data-loader-script", source, "--save-inputs", "in.json")
     session = opened(path)
     probe = LoadInputs(model=session.model, sources=(source,), random=False, folder=str(tmp_path))
-    facts = execute(probe, session.store, lambda _: None).facts
+    loader = tmp_path / "scripts/loader.py"
+    agreed = Consent(inputs=(source,), files={str(loader): digest_file(loader)}, folder=str(tmp_path))
+    with held.under(agreed):
+        facts = execute(probe, session.store, lambda _: None).facts
     feeds = [samples.feed(session.store, facts["inputs"], sample["id"]) for sample in facts["samples"]]
     theirs = polygraphy.read_inputs(tmp_path / "in.json")
     assert len(feeds) == len(theirs) == 2

@@ -8,6 +8,8 @@ import pytest
 from engines.probe import Check, LoadInputs, Measure
 from wizard import trust
 from wizard.problem import Problem
+from wizard.trust.gate import sentence
+from wizard.trust.imports import imported
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +50,7 @@ def test_one_digest_or_all_may_be_named(script: Path) -> None:
 
 
 def test_the_sentence_shows_and_obeys_nothing(script: Path) -> None:
-    text = trust.sentence(trust.items(Problem(model="m", inputs=(str(script),))))
+    text = sentence(trust.items(Problem(model="m", inputs=(str(script),))))
     assert "--yes-run-scripts" in text
     assert "import numpy" in text
     assert "\x1b" not in text
@@ -71,10 +73,23 @@ def test_a_broken_trust_file_trusts_nothing_and_is_written_anew(script: Path) ->
     assert trust.strangers(problem, []) == []
 
 
-def test_a_script_that_is_gone_cannot_run(tmp_path: Path) -> None:
-    problem = Problem(model="m", inputs=(str(tmp_path / "gone.py"),))
-    assert trust.items(problem)[0].digest == ""
-    assert trust.strangers(problem, []) == []
+def test_what_is_not_there_is_a_stranger_without_a_digest(tmp_path: Path) -> None:
+    gone = Problem(model="m", inputs=(str(tmp_path / "gone.py"),))
+    assert [item.digest for item in trust.strangers(gone, [""])] == [""]
+    with pytest.raises(trust.Untrusted, match="it is not there"):
+        trust.admit(gone)
+    assert trust.admit(gone, ["all"]).files == {}, "nothing can be run there, whatever comes to lie there"
+
+
+def test_ones_own_script_may_go_and_ones_own_check_may_not(script: Path) -> None:
+    own = Problem(model="m", inputs=(str(script),))
+    checked = Problem(model="m", check=f"python {script}", folder=str(script.parent))
+    trust.agree(own)
+    trust.agree(checked)
+    script.unlink()
+    assert trust.admit(own).files == {}
+    with pytest.raises(trust.Untrusted):
+        trust.admit(checked)
 
 
 def test_libraries_that_an_engine_would_load_need_agreement_too(tmp_path: Path) -> None:
@@ -90,7 +105,7 @@ def test_libraries_that_an_engine_would_load_need_agreement_too(tmp_path: Path) 
         ("library of custom operators", str(ops)),
         ("library of plugins", str(plugin)),
     ]
-    assert "plugin.so" in trust.sentence(found)
+    assert "plugin.so" in sentence(found)
     trust.remember(found)
     assert trust.strangers(problem, []) == []
     ops.write_bytes(b"another content")
@@ -107,26 +122,126 @@ def test_no_spelling_of_a_script_gets_past(tmp_path: Path, script: Path) -> None
 def test_a_postprocess_script_is_asked_about_and_top_k_is_not(script: Path) -> None:
     problem = Problem(model="m", postprocess=(f"{script}:batches",))
     assert [(item.kind, item.path) for item in trust.strangers(problem, [])] == [("postprocess script", str(script))]
-    assert trust.items(Problem(model="m", postprocess=("y:top-5", "top-1,axis=0"))) == []
+    largest = Problem(model="m", postprocess=("y:top-5", "top-1,axis=0"))
+    assert trust.items(largest) == []
     measure = Measure(model="d", inputs="i", samples=("real:0",), engine="onnxruntime", reference="onnxruntime")
     named = msgspec.structs.replace(measure, postprocess=problem.postprocess)
-    assert trust.foreign(named, problem) == ""
-    assert trust.foreign(measure, problem) == ""
-    assert "batches" in trust.foreign(named, Problem(model="m"))
+    consent = trust.agree(problem)
+    assert consent.strange(named) == ""
+    assert consent.strange(measure) == ""
+    assert "batches" in trust.agree(Problem(model="m")).strange(named)
+    assert trust.agree(Problem(model="m")).strange(msgspec.structs.replace(measure, postprocess=("top-5",))) == ""
 
 
-def test_what_a_problem_does_not_name_is_foreign(script: Path) -> None:
-    problem = Problem(model="m", engine="onnxruntime:custom_ops=/a.so", inputs=(str(script),), check="mine {model}")
+def test_a_probe_runs_nothing_that_was_not_agreed_to(tmp_path: Path, script: Path) -> None:
+    ops, other = tmp_path / "a.so", tmp_path / "b.so"
+    for path in (ops, other):
+        path.write_bytes(path.name.encode())
+    problem = Problem(
+        model="m",
+        engine=f"onnxruntime:custom_ops={ops}",
+        inputs=(str(script),),
+        check="mine {model}",
+        folder=str(tmp_path),
+    )
+    consent = trust.agree(problem)
+    here = str(tmp_path)
     measure = Measure(
-        model="d", inputs="i", samples=("real:0",), engine="onnxruntime:custom_ops=/a.so", reference="onnxruntime"
+        model="d", inputs="i", samples=("real:0",), engine=f"onnxruntime:custom_ops={ops}", reference="onnxruntime"
     )
-    assert trust.foreign(measure, problem) == ""
-    assert trust.foreign(LoadInputs(model="d", sources=(str(script),)), problem) == ""
-    assert trust.foreign(Check(model="d", command="mine {model}"), problem) == ""
-    other = msgspec.structs.replace(measure, engine="onnxruntime:custom_ops=/a.so+/b.so")
-    assert "/b.so" in trust.foreign(other, problem)
-    assert trust.foreign(other, problem, engine="onnxruntime:custom_ops=/b.so") == "", (
-        "typed in place of the recorded one"
-    )
-    assert "yours" in trust.foreign(Check(model="d", command="yours {model}"), problem)
-    assert "evil.py" in trust.foreign(LoadInputs(model="d", sources=("evil.py",)), problem)
+    assert consent.strange(measure) == ""
+    assert consent.strange(LoadInputs(model="d", sources=(str(script),), folder=here)) == ""
+    assert consent.strange(LoadInputs(model="d", sources=("x.npz",))) == ""
+    assert consent.strange(Check(model="d", command="mine {model}", folder=here)) == ""
+    both = msgspec.structs.replace(measure, engine=f"onnxruntime:custom_ops={ops}+{other}")
+    assert "b.so" in consent.strange(both)
+    assert "b.so" in consent.strange(msgspec.structs.replace(measure, engine=f"onnxruntime:custom_ops=+ {other}"))
+    typed = trust.admit(problem, engine=f"onnxruntime:custom_ops={other}")
+    assert typed.strange(both) == "", "typed in place of the recorded one"
+    assert "yours" in consent.strange(Check(model="d", command="yours {model}", folder=here))
+    assert "/elsewhere" in consent.strange(Check(model="d", command="mine {model}", folder="/elsewhere"))
+    assert "evil.py" in consent.strange(LoadInputs(model="d", sources=("evil.py",), folder=here))
+    assert "wipe" in consent.strange(LoadInputs(model="d", sources=(f"{script}:wipe",), folder=here))
+    assert consent.of(measure) == consent
+    assert consent.of(msgspec.structs.replace(measure, engine="onnxruntime")).files == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["loader.py", "./loader.py", "{0}/../{1}/loader.py", "{0}//{1}/loader.py", "/{0}/{1}/loader.py"]
+)
+def test_a_path_that_may_mean_another_file_is_refused_whatever_was_agreed_to(script: Path, text: str) -> None:
+    parent = script.parent
+    text = text.replace("{0}/..", f"{parent}/..").format(parent.parent, parent.name)
+    for problem in (
+        Problem(model="m", inputs=(text,)),
+        Problem(model="m", postprocess=(text,)),
+        Problem(model="m", reference=f"onnxruntime:custom_ops={text}"),
+        Problem(model="m", check="mine", folder=text),
+    ):
+        with pytest.raises(trust.Untrusted, match=r"Nothing was run\. Begin a new session") as caught:
+            trust.admit(problem, ["all"])
+        assert caught.value.code == 3
+
+
+def test_blanks_and_links_are_refused_too(script: Path) -> None:
+    link = script.with_name("link.py")
+    link.symlink_to(script)
+    for text in (str(link), f" {script}"):
+        with pytest.raises(trust.Untrusted):
+            trust.admit(Problem(model="m", inputs=(text,)), ["all"])
+    for spec in (
+        f"custom_ops=+ {script}",
+        f"custom_ops={script}+",
+        f"custom_ops={script}+{script}",
+        f"custom_ops= {script}",
+    ):
+        with pytest.raises(trust.Untrusted, match="not written plainly"):
+            trust.admit(Problem(model="m", reference=f"onnxruntime:{spec}"), ["all"])
+
+
+def test_consent_to_a_check_covers_its_folder_and_the_files_that_it_names_and_imports(tmp_path: Path) -> None:
+    for name in ("mine", "theirs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "check.py").write_text("import part\n")
+        (tmp_path / name / "part.py").write_text("")
+    folder = tmp_path / "mine"
+    for command in (
+        "python -m check {model}",
+        "python check.py",
+        "sh -c 'python check.py {model}'",
+        f"python {folder}/check.py",
+    ):
+        problem = Problem(model="m", check=command, folder=str(folder))
+        consent = trust.agree(problem)
+        assert set(consent.check_files) == {str(folder / "check.py"), str(folder / "part.py")}, command
+        assert trust.admit(problem) == consent
+        with pytest.raises(trust.Untrusted):
+            trust.admit(msgspec.structs.replace(problem, folder=str(tmp_path / "theirs")))
+        with pytest.raises(trust.Untrusted):
+            trust.admit(msgspec.structs.replace(problem, folder=""))
+        (folder / "part.py").write_text(f"# {command}")
+        with pytest.raises(trust.Untrusted):
+            trust.admit(problem)
+        trust.agree(problem)
+        (folder / "part.py").write_text("")
+
+
+def test_one_digest_that_was_named_is_remembered(script: Path) -> None:
+    problem = Problem(model="m", inputs=(str(script),))
+    trust.admit(problem, [trust.items(problem)[0].digest])
+    assert trust.strangers(problem, []) == []
+    other = Problem(model="m", check="mine")
+    trust.admit(other, ["all"])
+    assert len(trust.strangers(other, [])) == 1, "all is said once"
+
+
+def test_what_a_script_imports_is_found_in_its_text(tmp_path: Path) -> None:
+    (tmp_path / "pack" / "deep").mkdir(parents=True)
+    for name in ("helper", "pack/__init__", "pack/deep/__init__", "pack/deep/leaf", "pack/side", "unused"):
+        (tmp_path / f"{name}.py").write_text("")
+    (tmp_path / "pack/deep/leaf.py").write_text("from .. import side\nfrom . import nothing\n")
+    (tmp_path / "main.py").write_text("import numpy, helper\nif 1:\n    from pack.deep import leaf\n")
+    found = {str(path.relative_to(tmp_path)) for path in imported(tmp_path / "main.py")}
+    assert found == {"helper.py", "pack/__init__.py", "pack/deep/__init__.py", "pack/deep/leaf.py", "pack/side.py"}
+    (tmp_path / "main.py").write_text("def (:")
+    assert imported(tmp_path / "main.py") == ()

@@ -1,6 +1,7 @@
 """What SECURITY.md says of the source, held against the source; and of strangers' paths, against the functions that take them."""
 
 import ast
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -55,3 +56,29 @@ def test_nothing_unpickles_evaluates_or_starts_a_shell() -> None:
 def test_a_log_that_lies_elsewhere_is_not_read(tmp_path: Path, name: str) -> None:
     assert log_of(tmp_path, name) is None
     assert log_of(tmp_path, "logs/012-measure-ab.log") == tmp_path / "logs" / "012-measure-ab.log"
+
+
+def test_nobody_but_the_gate_makes_a_consent() -> None:
+    """A door that was not thought of has none to hand over, and nothing runs without one."""
+    makers = {
+        str(path.relative_to(root.parent))
+        for root in ROOTS
+        for path in sorted(root.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Consent"
+    }
+    # The bundle's writer hands on a part of what it was given.
+    assert makers == {"wizard/trust/gate.py", "engines/consent.py", "wizard/bundle/export.py"}
+
+
+def test_every_promise_names_a_test_that_exists() -> None:
+    root = Path(__file__).parents[2]
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (root / "SECURITY.md").read_text(encoding="utf-8"))
+    assert len(named) > 8
+    for file, name in named:
+        functions = {
+            n.name
+            for n in ast.walk(ast.parse((root / file).read_text(encoding="utf-8")))
+            if isinstance(n, ast.FunctionDef)
+        }
+        assert name in functions, f"{file} has no {name}"

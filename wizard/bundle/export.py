@@ -6,26 +6,33 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from engines import faults, outside
 from engines.checker import environment
+from engines.consent import NOTHING, Consent
+from engines.data.held import NotAgreed, copy, link_others, under
 from engines.data.scratch import scratch
 from engines.data.store import Store, atomic, digest_file
+from engines.findings import Culprit
+from engines.options import file_options, loaded
 from engines.spec import parse
+from engines.workers import checkfiles
 from wizard.bundle.case import others_eyes, write_case
-from wizard.bundle.check import Asked
+from wizard.bundle.check import Asked, script
 from wizard.machine import ask
+from wizard.problem import Problem
 from wizard.report import to_html, to_json, to_markdown
 from wizard.report.document import Report, Workaround
 from wizard.report.gather import case_files, confirmed
 from wizard.report.portable import Traces, portable, traces
 from wizard.report.read import Reading
 from wizard.session import journal
-from wizard.session.problems import SessionProblem
+from wizard.session.problems import AGREEING, SessionProblem
 
 FIRST = "case"
 KEEP_SCRIPT = "keep_fp32.py"
@@ -52,27 +59,27 @@ class NothingToExport(SessionProblem):
 Weights = Literal["keep", "random", "none"]
 
 
-def export(reading: Reading, target: Path, weights: Weights = "keep") -> Path:
+def export(reading: Reading, target: Path, weights: Weights = "keep", consent: Consent = NOTHING) -> Path:
     """Write the bundle to a folder, or to one file where ``target`` ends in ``.zip``. Whole or not at all.
 
     ``weights``: as they are, random ones of the same statistics in their place, or none. What became of the failure stands in the
-    bundle's ``weights.txt``.
+    bundle's ``weights.txt``. To tell that, ``random`` runs the reference and the case's own check, held to ``consent``.
 
     Raises NothingToExport, SessionProblem, OSError, MachineProblem.
     """
     try:
-        return _exported(reading, target.absolute(), weights)
+        return _exported(reading, target.absolute(), weights, consent)
     except OSError as error:
         if error.errno in faults.OURS:  # whatever file it was, the disk is the target's
             raise OSError(error.errno, error.strerror, str(target)) from None
         raise
 
 
-def _exported(reading: Reading, target: Path, weights: Weights) -> Path:
+def _exported(reading: Reading, target: Path, weights: Weights, consent: Consent) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with scratch(f".{target.name}.narrowdown-", target.parent) as folder:
         made = folder / FIRST
-        _write(reading, made, weights)
+        _write(reading, made, weights, consent)
         if target.suffix == ".zip":
             with atomic(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
                 for path in sorted(made.rglob("*")):
@@ -94,7 +101,7 @@ def _put(made: Path, target: Path) -> None:
     made.rename(target)
 
 
-def _write(reading: Reading, folder: Path, weights: Weights) -> None:
+def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -> None:
     report = reading.report()
     culprits = confirmed(reading.state, reading.flow)
     if not culprits:
@@ -120,7 +127,7 @@ def _write(reading: Reading, folder: Path, weights: Weights) -> None:
         version=reading.state.version(problem.engine),
     )
     store = Store(reading.folder)
-    places: list[Path] = []
+    places: dict[Path, Culprit] = {}
     for number, (culprit, files) in enumerate(
         zip(culprits, case_files(reading.state, reading.table, culprits), strict=True), 1
     ):
@@ -139,20 +146,24 @@ def _write(reading: Reading, folder: Path, weights: Weights) -> None:
         if (reading.folder / journal.NAME).is_file():
             with (place / journal.NAME).open("wb") as record:
                 record.writelines(journal.rewritten(reading.folder / journal.NAME, found.cleaned))
-        places.append(place)
+        places[place] = culprit
     whole = [place for place in places if (place / "model.onnx").is_file()]
     held: dict[Path, int] = {}
     if weights != "keep" and whole:
-        counts = ask("engines.data.withheld", weights, problem.reference, *map(str, whole)).split()
+        agreed = Consent(files={p: consent.files[p] for _, p in loaded(problem.reference) if p in consent.files})
+        words = (msgspec.json.encode(agreed).decode(), weights, problem.reference)
+        counts = ask("engines.data.withheld", *words, *map(str, whole)).split()
         held = dict(zip(whole, map(int, counts), strict=True))
-    others_eyes(places)
+    others_eyes(list(places))
     report = portable(report, found)
-    for place in places:
+    for place, culprit in places.items():
         told = report
         if place not in whole:
             told = msgspec.structs.replace(told, notes=(NO_FILES, *told.notes))
         elif weights != "keep":
-            said = found.clean(withheld(place, weights, problem.folder)) if held[place] else NO_WEIGHTS
+            said = NO_WEIGHTS
+            if held[place]:
+                said = found.clean(withheld(place, weights, held_check(culprit, asked, problem, consent)))
             (place / WITHHELD).write_text(said + "\n", encoding="utf-8")
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
         _write_report(place, told)
@@ -191,19 +202,38 @@ def _write_report(place: Path, report: Report) -> None:
     (place / "environment.json").write_bytes(environment + b"\n")
 
 
-def withheld(place: Path, weights: Weights, folder: str = "") -> str:
-    """What a case is worth without its weights, in a sentence; its own check is run for it, where the user stood."""
+class Trial(NamedTuple):
+    """What a case's own check is run with: its text ("": as it lies there), the folder that it runs in, what it reads there."""
+
+    text: str = ""
+    folder: Path | None = None
+    laid: checkfiles.Laid = checkfiles.Laid("")
+
+
+def withheld(place: Path, weights: Weights, held: Callable[[Path], Trial] = lambda _: Trial()) -> str:
+    """What a case is worth without its weights, in a sentence; its own check is run for it, in a copy of the case. ``held``:
+    makes the trial, with private copies of what was agreed to below the folder that it is given."""
     if weights == "none":
         return "The weights were left out: whoever has them can put them back; nobody else can run this case."
-    done = subprocess.run(
-        [sys.executable, "-P", place.absolute() / "check.py"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        cwd=folder if folder and Path(folder).is_dir() else place,
-        env=environment.for_checker(os.environ),
-    )
+    with scratch("narrowdown-trial-") as folder:
+        case = folder / FIRST
+        shutil.copytree(place, case)
+        try:
+            trial = held(folder)
+            if trial.text:
+                (case / "check.py").write_text(trial.text, encoding="utf-8")
+            done = subprocess.run(
+                [sys.executable, "-P", case.absolute() / "check.py"],
+                capture_output=True,
+                text=True,
+                timeout=600,
+                check=False,
+                cwd=trial.folder if trial.folder and trial.folder.is_dir() else case,
+                env=environment.for_checker(os.environ),
+            )
+            checkfiles.unchanged(trial.laid)
+        except NotAgreed as problem:
+            raise SessionProblem(f"{problem} {AGREEING}") from None
     if done.returncode == 1:
         return "The weights are random ones of the same mean, spread and extremes; the failure survives that."
     if done.returncode == 0:
@@ -213,6 +243,32 @@ def withheld(place: Path, weights: Weights, folder: str = "") -> str:
         )
     why = (done.stdout.strip() or done.stderr.strip()).splitlines()
     return f"The weights are random ones; whether the failure survives that could not be told here ({why[-1] if why else '?'})."
+
+
+def held_check(culprit: Culprit, asked: Asked, problem: Problem, consent: Consent) -> Callable[[Path], Trial]:
+    """The case's check as it is run where the session is: with private copies of its libraries, and of what its check command
+    names, in the user's folder. Called, it raises NotAgreed."""
+
+    def make(place: Path) -> Trial:
+        engine, command = parse(problem.engine), problem.check
+        with under(consent):
+            for option in file_options(engine.name) if not command else ():
+                if option.type == "library" and (paths := engine.get(option.name)):
+                    engine = engine.with_option(option.name, "+".join(str(copy(path)) for path in paths.split("+")))
+            laid, folder = checkfiles.Laid(command), Path(problem.folder) if problem.folder else None
+            if command:
+                if command != consent.check or problem.folder != consent.folder:
+                    raise NotAgreed("The check command was not agreed to; nothing was run.", command)
+                user = place / "user"
+                user.mkdir()
+                laid = checkfiles.lay_out(command, folder or user, user, consent, (), place)
+                if folder and not laid.in_place:
+                    link_others(folder, user)
+                    folder = user
+        own = msgspec.structs.replace(asked, engine=str(engine), check=laid.command, needs=())
+        return Trial(script(culprit, own), folder, laid)
+
+    return make
 
 
 def found_with(reading: Reading) -> str:

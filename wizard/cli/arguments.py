@@ -136,13 +136,7 @@ def parser() -> Parser:
     replayed.add_argument("--jobs", type=_count, metavar="N", default=0, help="probes at a time")
     _where(replayed)
     _handed(replayed)
-    replayed.add_argument(
-        "--yes-run-scripts",
-        metavar="SHA256|all",
-        action="append",
-        default=[],
-        help="run scripts of a session that is not yours",
-    )
+    _agreeing(replayed)
 
     reported = command("report", "sessions", "report", "the report of a session")
     _session(reported)
@@ -158,6 +152,7 @@ def parser() -> Parser:
         default="keep",
         help="random: others of the same statistics, and whether the failure survives that; none: leave them out",
     )
+    _agreeing(exported)
 
     listed = command("sessions", "sessions", "sessions", "list the sessions")
     listed.add_argument("--json", action="store_true", help="one JSON list on stdout")
@@ -394,6 +389,16 @@ def _handed(made: Any) -> None:
     )
 
 
+def _agreeing(made: argparse._ActionsContainer) -> None:
+    made.add_argument(
+        "--yes-run-scripts",
+        metavar="SHA256|all",
+        action="append",
+        default=[],
+        help="run scripts of a session that is not yours",
+    )
+
+
 def _running(made: Parser, *, folder: bool = True) -> None:
     group = made.add_argument_group("session")
     _display(group)
@@ -410,13 +415,7 @@ def _running(made: Parser, *, folder: bool = True) -> None:
     group.add_argument(
         "--no-disk-check", action="store_true", help="start a step also where the disk may be too small for it"
     )
-    group.add_argument(
-        "--yes-run-scripts",
-        metavar="SHA256|all",
-        action="append",
-        default=[],
-        help="run scripts of a session that is not yours",
-    )
+    _agreeing(group)
 
 
 def _problem(made: Parser) -> None:

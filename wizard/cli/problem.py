@@ -19,7 +19,6 @@ from engines.graph import filekind
 from engines.spec import EngineSpec, parse
 from wizard.cli.exits import BAD_USAGE, MISSING, Refusal, nearest
 from wizard.problem import Problem
-from wizard.trust import LIBRARIES
 
 Value = TypeVar("Value")
 
@@ -158,7 +157,9 @@ def input_source(text: str) -> str:
     if path.is_file() and path.suffix.lower() not in INPUT_KINDS:
         kinds = ", ".join(INPUT_KINDS)
         raise Refusal(BAD_USAGE, f"'{name}' is not a kind of inputs file that can be read; give one of {kinds}.")
-    return f"{path.absolute()}:{function}" if function else str(path.absolute())
+    # What runs is named by where it really lies: a session's path must not be able to mean another file later.
+    whole = path.resolve() if path.suffix.lower() == ".py" else path.absolute()
+    return f"{whole}:{function}" if function else str(whole)
 
 
 def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
@@ -183,7 +184,7 @@ def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
     refuse_strange(path, "--postprocess: ")
     if not path.is_file():
         raise Refusal(BAD_USAGE, f"There is no postprocess script '{name}'.{_near(path, '*.py')}")
-    return (f"{path.absolute()}:{function}" if function else str(path.absolute()),)
+    return (f"{path.resolve()}:{function}" if function else str(path.resolve()),)
 
 
 def engine_under_test(text: str) -> str:
@@ -214,18 +215,19 @@ def engine_spec(text: str, option: str) -> str:
             raise Refusal(
                 BAD_USAGE, f"{option}: {name}={spec.get(name)}: there is no such file.{near or ' Check the path.'}"
             )
-        spec = spec.with_option(name, str(path.absolute()))
-    for name in LIBRARIES:  # a worker runs in a folder of its own
-        paths = [Path(path).expanduser().absolute() for path in filter(None, spec.get(name).split("+"))]
-        for path in paths:
-            refuse_strange(path, f"{option}: ")
-        spec = spec.with_option(name, "+".join(map(str, paths)))
+        spec = spec.with_option(name, str(path.resolve()))
+    for chosen in options.file_options(spec.name):
+        if chosen.type == "library":  # a worker runs in a folder of its own
+            paths = [Path(path).expanduser().resolve() for path in filter(None, spec.get(chosen.name).split("+"))]
+            for path in paths:
+                refuse_strange(path, f"{option}: ")
+            spec = spec.with_option(chosen.name, "+".join(map(str, paths)))
     return str(spec)
 
 
 def spec_files(spec: EngineSpec) -> list[str]:
     """Names of the options that the spec gives and that are files."""
-    return [o.name for o in options.declared_as(spec.name).options if o.type == "file" and spec.get(o.name)]
+    return [o.name for o in options.file_options(spec.name) if o.type == "file" and spec.get(o.name)]
 
 
 def checker(command: str) -> str:

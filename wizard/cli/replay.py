@@ -6,10 +6,10 @@ import sys
 import msgspec
 
 from engines.workers.executor import LOCAL
-from wizard import handed
+from wizard import handed, trust
 from wizard.cli.exits import BAD_USAGE, DIFFERS, FOUND, MISSING, Refusal
 from wizard.cli.problem import engine_under_test
-from wizard.cli.run import executor, may_run
+from wizard.cli.run import executor
 from wizard.flow.load import FlowProblem
 from wizard.report.words import elide, visible
 from wizard.runner import replay as replays
@@ -34,7 +34,7 @@ def replay(arguments: argparse.Namespace) -> int:
             for row in found.rows:
                 teller.row(row)
         else:
-            may_run(folders.describe(place).problem, arguments.yes_run_scripts)
+            consent = trust.admit(folders.describe(place).problem, arguments.yes_run_scripts, engine)
             passed = handed.chosen(place, arguments.pass_env, where)
             if arguments.search:
                 found = replays.search(
@@ -45,6 +45,7 @@ def replay(arguments: argparse.Namespace) -> int:
                     handed=passed,
                     keep_going=arguments.keep_going,
                     teller=teller,
+                    consent=consent,
                 )
             else:
                 found = replays.real(
@@ -53,7 +54,8 @@ def replay(arguments: argparse.Namespace) -> int:
                     expect=arguments.expect,
                     keep_going=arguments.keep_going,
                     teller=teller,
-                    make_pool=lambda folder: replays.executor(folder, place, where, teller.note, passed),
+                    make_pool=lambda folder: replays.executor(folder, place, where, teller.note, passed, consent),
+                    consent=consent,
                 )
     except FlowProblem as problem:
         raise Refusal(

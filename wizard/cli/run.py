@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from engines import outside
+from engines.consent import Consent
 from engines.data.store import atomic
 from engines.spec import parse
 from engines.workers.executor import LOCAL
@@ -55,7 +56,7 @@ def resume(arguments: argparse.Namespace) -> int:
         print(f"narrowdown: working on a repaired copy in {place}", file=sys.stderr)
         print(f"narrowdown: damaged: {listing(damaged)}", file=sys.stderr)
     about = folders.describe(place)
-    may_run(about.problem, arguments.yes_run_scripts)
+    consent = trust.admit(about.problem, arguments.yes_run_scripts)
     person = not arguments.answers and guided(place, display_name(arguments, person=True))
     flow = flow_of(place)
     if not folders.load(place).seq and any((place / "models").glob("*.onnx")):
@@ -63,7 +64,7 @@ def resume(arguments: argparse.Namespace) -> int:
             f"narrowdown: the journal of '{place}' is gone or empty, so the session begins anew; its models are still there.",
             file=sys.stderr,
         )
-    return walk(place, flow, arguments, scripted(arguments, flow), person=person)
+    return walk(place, flow, arguments, scripted(arguments, flow), consent, person=person)
 
 
 def guided(place: Path, name: str) -> bool:
@@ -121,20 +122,21 @@ def start(problem: Problem, arguments: argparse.Namespace, *, person: bool) -> i
     handed.refuse(problem, arguments.pass_env, executor(arguments))
     place = session_folder(problem, loaded.text, arguments.session)
     terms.pin(loaded.flow, loaded.folder, place)
-    agreed(problem)
-    return walk(place, loaded.flow, arguments, script, person=person)
+    return walk(place, loaded.flow, arguments, script, agreed(problem), person=person)
 
 
-def agreed(problem: Problem) -> None:
-    """Remember what the user typed. Where that cannot be written down, say so and go on: it is asked again later."""
+def agreed(problem: Problem) -> Consent:
+    """What the user typed may run, and is remembered. Where that cannot be written down, say so and go on: it is asked again
+    later."""
     try:
-        trust.remember(trust.items(problem))
+        return trust.agree(problem)
     except OSError as error:
         said = of_system(error, trust.trust_file())
         print(
             f"narrowdown: what may run could not be remembered, so resume and replay will ask for --yes-run-scripts. {said}",
             file=sys.stderr,
         )
+        return trust.agree(problem, remembered=False)
 
 
 def scripted(arguments: argparse.Namespace, flow: Flow) -> Script:
@@ -143,7 +145,9 @@ def scripted(arguments: argparse.Namespace, flow: Flow) -> Script:
     return read_answers(path, flow) if path else Script({}, {})
 
 
-def walk(place: Path, flow: Flow, arguments: argparse.Namespace, script: Script, *, person: bool) -> int:
+def walk(
+    place: Path, flow: Flow, arguments: argparse.Namespace, script: Script, consent: Consent, *, person: bool
+) -> int:
     """Start the runner, or attach to the one at work, and follow it to its end; then write what is handed on."""
     name = display_name(arguments, person=person)
     where = executor(arguments)
@@ -160,6 +164,7 @@ def walk(place: Path, flow: Flow, arguments: argparse.Namespace, script: Script,
         retry_unresolved=getattr(arguments, "retry_unresolved", False),
         any_room=arguments.no_disk_check,
         detach=arguments.detach,
+        consent=consent,
         first=rewinding(place, getattr(arguments, "rewind", None)),
     )
     if name == "tui" and person:
@@ -303,13 +308,6 @@ def flow_of(place: Path) -> Flow:
             MISSING,
             f"The session's own flow cannot be read: {problem} Take the file from a backup, or begin a new session.",
         ) from None
-
-
-def may_run(problem: Problem, yes: list[str]) -> None:
-    """Scripts and commands that nobody here agreed to are listed, exit 3."""
-    unknown = trust.strangers(problem, yes)
-    if unknown:
-        raise Refusal(NEEDS_PERSON, trust.sentence(unknown))
 
 
 def executor(arguments: argparse.Namespace) -> str:

@@ -104,12 +104,17 @@ def report(arguments: argparse.Namespace) -> int:
 
 
 def export(arguments: argparse.Namespace) -> int:
-    """``narrowdown export SESSION -o DIR|FILE.zip``."""
+    """``narrowdown export SESSION -o DIR|FILE.zip``. Only ``--weights random`` runs anything of the session."""
+    from engines.consent import NOTHING
+    from wizard import trust
     from wizard.bundle.export import export as write_bundle
     from wizard.machine import MachineProblem
 
+    reading, consent = read(arguments.session), NOTHING
+    if arguments.weights == "random":
+        consent = trust.admit(reading.description.problem, arguments.yes_run_scripts)
     try:
-        made = write_bundle(read(arguments.session), Path(arguments.output).expanduser(), arguments.weights)
+        made = write_bundle(reading, Path(arguments.output).expanduser(), arguments.weights, consent)
     except MachineProblem as problem:
         raise Refusal(MISSING, str(problem)) from None
     print(made)

@@ -42,7 +42,7 @@ def step(arguments: argparse.Namespace) -> int:
     handed.refuse(problem, arguments.pass_env, arguments.executor)
     text = single_flow(arguments.name, params)
     place = run.session_folder(problem, text, arguments.session)
-    run.agreed(problem)
+    consent = run.agreed(problem)
     flow = run.flow_of(place)
     since = folders.load(place).seq
     where = run.executor(arguments)
@@ -51,6 +51,7 @@ def step(arguments: argparse.Namespace) -> int:
         executor=where,
         handed=handed.chosen(place, arguments.pass_env, where),
         any_room=arguments.no_disk_check,
+        consent=consent,
     )
     client = Client.open(place, options, name=f"narrowdown step {arguments.name}")
     try:

@@ -112,7 +112,7 @@ def problem(name: str, folder: Path) -> Problem:
     model, inputs = demo.model(folder), demo.inputs(folder)
     files, reference = [model, inputs], Problem(model="").reference
     if demo.original is not None:
-        files.append(demo.original(folder))
+        files.append(demo.original(folder).resolve())
         reference = str(parse(reference).with_option("model", str(files[-1])))
     return Problem(
         model=str(model),

@@ -13,6 +13,7 @@ import msgspec
 from engines.asking import Described, Note, StepContext
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge, judge_check
+from engines.consent import Consent
 from engines.data import decoding
 from engines.data.store import Store
 from engines.findings import Findings
@@ -20,13 +21,11 @@ from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Candidate, Check, Describe, Inspect, Measure, Measurement, key
 from engines.steps.base import Finish, StepSpec
 from engines.workers.executor import ExecutorLost, Prober
-from wizard import trust
-from wizard.problem import Problem
 from wizard.runner import remarks
 from wizard.runner.ledger import Ledger, known_measurement
 from wizard.runner.speculation import Foresight, speculable
 from wizard.session.events import ProbeFinished, ProbeStarted
-from wizard.session.problems import MENDING, Faulted, SessionProblem
+from wizard.session.problems import AGREEING, MENDING, Faulted, SessionProblem
 from wizard.session.state import fingerprint
 
 LOOK = 600.0  # seconds to look at an engine: to load its libraries, to find its device
@@ -34,14 +33,13 @@ _BREATH = 0.02  # seconds of answering from the journal before other tasks get t
 
 
 class Guarded:
-    """A pool that runs nothing but what the PROBLEM names: what the user has agreed to is read from there, and a journal, a
-    table or a flow that names more is refused."""
+    """A pool that is asked nothing but what was agreed to: a journal, a table or a flow that names more is refused."""
 
-    def __init__(self, pool: Prober, problem: Problem, engine: str = "") -> None:
-        self._pool, self._problem, self._engine = pool, problem, engine
+    def __init__(self, pool: Prober, consent: Consent) -> None:
+        self._pool, self._consent = pool, consent
 
     async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
-        if sentence := trust.foreign(probe, self._problem, self._engine):
+        if sentence := self._consent.strange(probe):
             return Measurement(status="refused", message=sentence)
         try:
             measurement = await self._pool.run(probe, timeout, log)
@@ -301,6 +299,8 @@ class Drive:
         # A worker that found the session's own files damaged has learnt nothing about the candidate.
         if measurement.facts.get("damaged"):
             raise SessionProblem(f"{measurement.message} {MENDING}")
+        if measurement.facts.get("changed"):
+            raise SessionProblem(f"{measurement.message} {AGREEING}")
         if (before := self._ledger.measurement(name)) is not None:
             measurement = made_again(probe, before, measurement, lost(probe, before, self._ledger.store))
         seconds = round(time.monotonic() - began, 6)

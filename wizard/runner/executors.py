@@ -32,6 +32,7 @@ def executor(
             slots,
             on_death=died,
             capture_bytes=capture_bytes,
+            consent=options.consent,
             gpus=shared_out(slots, tell),
             tell=tell,
             handed=options.handed,
@@ -47,6 +48,7 @@ def executor(
         tell=tell,
         on_death=died,
         capture_bytes=capture_bytes,
+        consent=options.consent,
     )
 
 

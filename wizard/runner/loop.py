@@ -101,7 +101,7 @@ class Runner:
         export: Callable[[Path, str], Any] | None = None,
     ) -> None:
         self._folder, self._flow, self._problem = folder, flow, problem
-        self._ledger, self._pool, self._steps = ledger, Guarded(pool, problem), steps
+        self._ledger, self._pool, self._steps = ledger, Guarded(pool, options.consent), steps
         self._options, self._slots, self._export = options, slots, export
         self._gpus, self._beside, self._waited_for = gpus, beside, waited_for
         self._id = session_id or folder.name

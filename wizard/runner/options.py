@@ -4,6 +4,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from engines.consent import NOTHING, Consent
+
 Policy: TypeAlias = Literal["person", "recommended", "script"]
 
 
@@ -19,6 +21,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     ``retry_unresolved`` ask again what ended unresolved
     ``any_room``         start a step also where the disk may be too small for it
     ``detach``           go on when the controlling client is gone
+    ``consent``          what of the user's may be run or loaded, as ``wizard.trust`` gives it; without one, nothing
     ``first``            requests to carry out before anything else (a rewind of a session that has ended)
     """
 
@@ -32,4 +35,5 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     retry_unresolved: bool = False
     any_room: bool = False
     detach: bool = False
+    consent: Consent = NOTHING
     first: tuple[dict[str, Any], ...] = ()

@@ -19,7 +19,6 @@ from engines.workers.executor import LOCAL, Executor, ExecutorLost
 from engines.workers.pool import Death
 from wizard.flow.load import FlowProblem
 from wizard.flow.load import load as load_flow
-from wizard.problem import Problem
 from wizard.runner import progress
 from wizard.runner.address import socket_path
 from wizard.runner.drive import Guarded, Stopped, specs
@@ -145,7 +144,7 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         if options.executor != LOCAL:
             runner.spread(pool.slots, AHEAD)
         if going_on:
-            await _make_again(ledger, pool, description.problem)
+            await _make_again(ledger, pool, options)
         return await runner.run()
     except ExecutorLost as lost:
         raise SessionProblem(str(lost)) from None
@@ -162,10 +161,10 @@ async def _ready(runner: Runner, pool: Executor) -> None:
         raise
 
 
-async def _make_again(ledger: Ledger, pool: Executor, problem: Problem) -> None:
+async def _make_again(ledger: Ledger, pool: Executor, options: Options) -> None:
     """Make again what is gone of a session that goes on. Raises SessionProblem."""
     try:
-        for said in await make_again(ledger, Guarded(pool, problem)):
+        for said in await make_again(ledger, Guarded(pool, options.consent)):
             ledger.emit(NoteAdded(text=said))
     except BaseException:
         await pool.stop(hard=True)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from engines.asking import StepRefused
+from engines.consent import NOTHING, Consent
 from engines.data import copying, sound
 from engines.data.scratch import scratch
 from engines.data.store import Damaged, Store, digest_file
@@ -196,8 +197,10 @@ def real(
     keep_going: bool = False,
     teller: Teller = SILENT,
     make_pool: Callable[[Path], Executor] | None = None,
+    consent: Consent = NOTHING,
 ) -> Replay:
-    """Measure the decisive probes again, with today's engine or ``engine`` in its place. Raises SessionProblem."""
+    """Measure the decisive probes again, with today's engine or ``engine`` in its place. ``consent``: what may be run or loaded
+    for that; ``make_pool`` is to hold to the same. Raises SessionProblem."""
     rec = recording(folder)
     chosen = decisive(rec.state, Store(folder))
     if not chosen:
@@ -210,8 +213,8 @@ def real(
             if (folder / part).is_dir():
                 copying.tree(folder / part, place / part)
         (place / "logs").mkdir()
-        made = make_pool(place) if make_pool else executor(place, folder)
-        return asyncio.run(_real(rec, chosen, place, engine, expect, keep_going, teller, made))
+        made = make_pool(place) if make_pool else executor(place, folder, consent=consent)
+        return asyncio.run(_real(rec, chosen, place, engine, expect, keep_going, teller, made, consent))
 
 
 def executor(
@@ -220,6 +223,7 @@ def executor(
     url: str = LOCAL,
     tell: Callable[[str], None] = lambda _: None,
     handed: tuple[str, ...] = (),
+    consent: Consent = NOTHING,
 ) -> Executor:
     """Who measures a session's probes again in the folder ``place``: this machine, or a cluster, where the hosts go first that
     have the recorded engine. Not started. ``tell`` takes sentences about hosts; ``handed``: variables for a checker. Raises
@@ -227,12 +231,12 @@ def executor(
     if url == LOCAL:
         from engines.workers.pool import Pool
 
-        return Pool(place, 1, handed=handed)
+        return Pool(place, 1, handed=handed, consent=consent)
     from engines.cluster.executor import Cluster
 
     fingerprints = recording(session).state.fingerprints
     own = f"replay-{secrets.token_hex(8)}"
-    made = Cluster(url, place, session=own, prefer=lambda spec: fingerprints.get(spec, ""), tell=tell)
+    made = Cluster(url, place, session=own, prefer=lambda spec: fingerprints.get(spec, ""), tell=tell, consent=consent)
     tell(f"Waiting for {made.waited_for()}.")
     return made
 
@@ -246,8 +250,9 @@ async def _real(
     keep_going: bool,
     teller: Teller,
     made: Executor,
+    consent: Consent,
 ) -> Replay:
-    pool = Guarded(made, rec.problem, engine)
+    pool = Guarded(made, consent)
     journal = Journal(place / NAME)
     fingerprints = Fingerprints(Ledger(journal, Store(place)), pool)
     base = parse(rec.problem.engine)
@@ -308,6 +313,7 @@ def search(
     handed: tuple[str, ...] = (),
     keep_going: bool = False,
     teller: Teller = SILENT,
+    consent: Consent = NOTHING,
 ) -> Replay:
     """Walk the whole flow again, by the recorded answers, in a session of its own. Raises SessionProblem."""
     rec = recording(folder)
@@ -332,7 +338,13 @@ def search(
     with scratch(SCRATCH) as made:
         place = folders.create(problem, text, folder=made / "session")
         options = Options(
-            policy="script", answers=answers, settings=settings, jobs=jobs, executor=executor, handed=handed
+            policy="script",
+            answers=answers,
+            settings=settings,
+            jobs=jobs,
+            executor=executor,
+            handed=handed,
+            consent=consent,
         )
         client = Client.start(place, options, name="narrowdown replay --search")
         try:

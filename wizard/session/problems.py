@@ -29,6 +29,9 @@ def of_system(error: OSError, place: object = "") -> str:
 MENDING = "Nothing was changed; 'narrowdown resume SESSION --repair' goes on with a copy that keeps everything that can be kept."
 
 
+AGREEING = "Nothing was measured with it; 'narrowdown resume SESSION' asks whether it may run as it is now."
+
+
 class SessionProblem(Exception):
     """Something about a session stops the command. The message says what happened, to what, and what to do next."""
 

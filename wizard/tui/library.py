@@ -10,7 +10,7 @@ import msgspec
 from engines.data.store import atomic
 from wizard import demo as demos
 from wizard import handed, trust
-from wizard.cli.exits import BAD_USAGE, MISSING, NEEDS_PERSON, Refusal
+from wizard.cli.exits import BAD_USAGE, MISSING, Refusal
 from wizard.flow import terms
 from wizard.flow.load import FlowProblem
 from wizard.flow.load import load as load_flow
@@ -109,7 +109,7 @@ class Sessions:
             terms.pin(loaded.flow, loaded.folder, made)
         except (SessionProblem, FlowProblem) as error:
             raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
-        trust.remember(trust.items(problem))
+        trust.agree(problem)
         return made
 
     def demos(self) -> Mapping[str, str]:
@@ -132,12 +132,12 @@ class Sessions:
             about = folders.describe(folder)
             if self._watch or (not first and folders.load(folder).end):
                 return Client.attach(folder, "watch" if self._watch else "controller")
-            if unknown := trust.strangers(about.problem, self._yes):
-                raise Refusal(NEEDS_PERSON, trust.sentence(unknown))
+            consent = trust.admit(about.problem, self._yes)
             passed = handed.chosen(folder, executor=self._options.executor)
-            return Client.open(
-                folder, msgspec.structs.replace(self._options, first=tuple(map(dict, first)), handed=passed)
+            options = msgspec.structs.replace(
+                self._options, first=tuple(map(dict, first)), handed=passed, consent=consent
             )
+            return Client.open(folder, options)
         except (SessionProblem, FlowProblem) as error:
             raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
 

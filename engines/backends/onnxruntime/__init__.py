@@ -28,7 +28,10 @@ DECLARATION = Declaration(
             plain="false",
         ),
         Option("deterministic", "bool", False, "Ask for deterministic kernels where there is a choice."),
-        Option("custom_ops", "list", (), "Libraries of custom operators, joined with +."),
+        Option(
+            "custom_ops", "library", (), "Libraries of custom operators, joined with +.",
+            what="library of custom operators",
+        ),
         *QUANTIZATION,
     ),
     under_test=(("optimization", "all"),),  # as it comes, with its optimizers: what people run

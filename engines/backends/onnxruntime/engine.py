@@ -22,6 +22,7 @@ from engines.backends.base import BuildRequest, Capability, EngineFault, EngineI
 from engines.backends.marks import with_outputs
 from engines.backends.onnxruntime import DECLARATION, optimizers
 from engines.backends.onnxruntime.outside import LEVELS, PLAIN_WEIGHTS, PROVIDERS
+from engines.data import held
 from engines.graph import external, schema, versions
 from engines.spec import EngineSpec
 
@@ -150,7 +151,9 @@ def make(spec: EngineSpec) -> Engine:
         if not Path(library).is_file():
             raise EngineMissing(f"There is no library of custom operators '{library}'; give its path.")
         try:
-            ort.SessionOptions().register_custom_ops_library(library)
+            ort.SessionOptions().register_custom_ops_library(str(held.copy(library)))
+        except held.NotAgreed:
+            raise
         except Exception as error:
             raise EngineMissing(
                 f"ONNX Runtime cannot load '{library}' as a library of custom operators: {_said(error)}"
@@ -211,11 +214,13 @@ def _create(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any
     providers = list(dict.fromkeys((PROVIDERS[settings.provider], PROVIDERS["cpu"])))
     try:
         for library in settings.custom_ops:
-            config.register_custom_ops_library(library)
+            config.register_custom_ops_library(str(held.copy(library)))
         data = model.SerializeToString()
         return ort.InferenceSession(
             data, config, providers=providers, disabled_optimizers=list(settings.disabled_optimizers) or None
         )
+    except held.NotAgreed:
+        raise
     except Exception as error:
         if unfit := _unfit(str(error), model):
             raise EngineFault("refused", unfit) from error

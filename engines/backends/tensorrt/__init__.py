@@ -20,7 +20,7 @@ _SHARED = (
         plain="0",
         twin="1",
     ),
-    Option("plugins", "list", (), "Libraries of plugins, joined with +."),
+    Option("plugins", "library", (), "Libraries of plugins, joined with +.", what="library of plugins"),
     Option(
         "observe",
         "str",
@@ -70,7 +70,10 @@ DECLARATION = Declaration(
             "How choices of kernels are recorded and forced. auto: the algorithm selector, where the version has it.",
             ("auto", "selector", "cache"),
         ),
-        Option("calibration", "file", "", "int8: a calibration cache of TensorRT's, for models without Q/DQ nodes."),
+        Option(
+            "calibration", "file", "", "int8: a calibration cache of TensorRT's, for models without Q/DQ nodes.",
+            what="calibration cache",
+        ),
         *_SHARED,
     ),
     title="TensorRT",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.backends.base import Capability, EngineMissing
+from engines.data import held
 
 _LINES = 400
 TUNING = "Autotuning"  # in the lines of a verbose log that say which operation is tuned now
@@ -93,7 +94,7 @@ class Library:
             if not Path(path).is_file():
                 raise EngineMissing(f"There is no library of plugins '{path}'; give its path.")
             try:
-                ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+                ctypes.CDLL(str(held.copy(path)), ctypes.RTLD_GLOBAL)
             except OSError as error:
                 raise EngineMissing(f"The library of plugins '{path}' does not load: {error}") from error
             self._plugins.add(path)

@@ -3,7 +3,6 @@
 A strongly typed network takes both types from its Q/DQ nodes and has no flags.
 """
 
-from pathlib import Path
 from typing import Any
 
 import onnx
@@ -12,6 +11,7 @@ from onnx import TensorProto
 from engines.backends.base import EngineFault
 from engines.backends.tensorrt.library import Library
 from engines.backends.tensorrt.settings import FLAGS, Settings
+from engines.data import held
 from engines.graph import schema
 from engines.graph.bypass import is_dequantize, is_quantize
 
@@ -92,11 +92,10 @@ def calibrate(found: Library, config: Any, settings: Settings, strong: bool) -> 
     if strong or not settings.calibration:
         return None
     try:
-        content = Path(settings.calibration).read_bytes()
-    except OSError as error:
-        raise EngineFault(
-            "refused", f"The calibration cache '{settings.calibration}' cannot be read: {error.strerror or error}."
-        ) from error
+        content = held.content(settings.calibration)
+    except (OSError, held.NotAgreed) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise EngineFault("refused", f"The calibration cache '{settings.calibration}' cannot be read: {why}") from error
     # Its first line names the algorithm: TRT-100600-EntropyCalibration2.
     algorithm = content.split(b"\n", 1)[0].rpartition(b"-")[2].decode("ascii", "replace").strip()
     base = getattr(found.trt, f"IInt8{algorithm.replace('Calibration', 'Calibrator')}", None)

@@ -222,11 +222,12 @@ CHECKING = """
 import asyncio, sys
 sys.path.insert(0, {packages!r})
 from pathlib import Path
+from engines.consent import Consent
 from engines.probe import Check
 from engines.workers.pool import Pool
 
 async def main():
-    pool = Pool(Path(sys.argv[1]), 1)
+    pool = Pool(Path(sys.argv[1]), 1, consent=Consent(check=sys.argv[3]))
     asking = asyncio.create_task(pool.run(Check(model=sys.argv[2], command=sys.argv[3])))
     while not pool.snapshot()[0].pid or not Path(sys.argv[4]).exists():
         await asyncio.sleep(0.01)

@@ -598,7 +598,7 @@ def test_a_probe_that_its_problem_does_not_name_is_refused(tmp_path):
 
     def smuggle(ctx):
         for probe in (
-            msgspec.structs.replace(measure((1,)), engine=ENGINE + ",custom_ops=/tmp/evil.so"),
+            msgspec.structs.replace(measure((1,)), engine="onnxruntime:custom_ops=/tmp/evil.so"),
             Check(model="m", command="rm -rf /"),
             LoadInputs(model="m", sources=("/tmp/evil.py",)),
         ):
@@ -612,7 +612,7 @@ def test_a_probe_that_its_problem_does_not_name_is_refused(tmp_path):
         isinstance(probe, Check | LoadInputs) or "evil" in getattr(probe, "engine", "") for probe in oracle.ran
     )
     assert len(ran) == 3
-    assert all(m.startswith("refused: The session would run the ") and "does not name" in m for m in ran)
+    assert all(m.startswith("refused: The session would run the ") and "nobody agreed to" in m for m in ran)
 
 
 def test_a_note_before_its_first_opening_resumes_no_session(tmp_path: Path) -> None:

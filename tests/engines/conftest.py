@@ -1,0 +1,56 @@
+"""Below the gate: tests of engines and workers agree to whatever they name themselves."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engines.consent import Consent, loaded
+from engines.data import held
+from engines.data.sources import postprocess_script, scripts
+from engines.data.store import digest_file
+from engines.probe import AnyProbe, Check, LoadInputs, Measure
+from engines.workers.pool import Pool
+
+
+class Whatever(dict[str, str]):
+    """The digest of every file, as it is now."""
+
+    def get(self, path: str, default: str = "") -> str:  # type: ignore[override]
+        return digest_file(Path(path)) if Path(path).is_file() else default
+
+
+class Everything(Consent, frozen=True):
+    """To whatever is asked."""
+
+    def strange(self, _probe: AnyProbe) -> str:
+        return ""
+
+    def of(self, probe: AnyProbe) -> Consent:
+        return agreed(probe)
+
+
+EVERYTHING = Everything(files=Whatever())
+
+
+def agreed(probe: AnyProbe) -> Consent:
+    """Consent to all that this probe names."""
+    named = [path for _, path in loaded(probe)]
+    sources = probe.sources if isinstance(probe, LoadInputs) else ()
+    treated = probe.postprocess if isinstance(probe, Measure) else ()
+    named += [path for source in sources for path in scripts(source)]
+    named += [script] if (script := postprocess_script(treated)) else []
+    return Consent(
+        files={path: digest_file(Path(path)) for path in named if Path(path).is_file()},
+        inputs=tuple(s for s in sources if scripts(s)),
+        postprocess=treated,
+        check=probe.command if isinstance(probe, Check) else "",
+        folder=getattr(probe, "folder", ""),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _agreed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(Pool.__init__.__kwdefaults__, "consent", EVERYTHING)
+    with held.under(EVERYTHING):
+        yield

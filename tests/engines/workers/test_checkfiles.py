@@ -1,0 +1,102 @@
+"""A checker is started from what was agreed to, and finds its neighbours as before."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from engines.consent import Consent
+from engines.data import held
+from engines.data.store import digest_file
+from engines.probe import Check, Measurement
+from engines.workers.operations import execute
+
+
+def checked(session, command: str, user: Path, *covered: Path) -> Measurement:
+    """The command asked about the whole model, in the ``user``'s folder."""
+    agreed = Consent(
+        check=command,
+        folder=str(user),
+        files={str(path): digest_file(path) for path in covered},
+        check_files=tuple(map(str, covered)),
+    )
+    return lambda: _asked(session, command, user, agreed)
+
+
+def _asked(session, command: str, user: Path, agreed: Consent) -> Measurement:
+    with held.under(agreed):
+        return execute(Check(model=session.model, command=command, folder=str(user)), session.store, lambda _: None)
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("command", ["{python} {user}/check.py", "{python} -m check", "sh -c '{python} check.py'"])
+def test_a_check_that_was_swapped_is_not_started(opened, tmp_path: Path, command: str) -> None:
+    canary, script = tmp_path / "canary", write(tmp_path / "user", "check.py", "")
+    ask = checked(
+        opened("shapes_cnn"), command.format(python=sys.executable, user=script.parent), script.parent, script
+    )
+    assert ask().facts["returncode"] == 0
+    script.write_text(f"open({str(canary)!r}, 'w').close()", encoding="utf-8")
+    answer = ask()
+    assert (answer.status, answer.facts["changed"]) == ("refused", str(script))
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("command", ["{python} {user}/check.py", "{python} -m check"])
+def test_a_neighbour_is_found_and_held(opened, tmp_path: Path, command: str) -> None:
+    user = tmp_path / "user"
+    script = write(
+        user, "check.py", "import pack.part, loose\nprint(pack.part.WORD, loose.WORD, open('data.txt').read())"
+    )
+    part = write(user, "pack/part.py", "from pack import more\nWORD = more.WORD")
+    init, more = write(user, "pack/__init__.py", ""), write(user, "pack/more.py", "WORD = 'packed'")
+    write(user, "loose.py", "WORD = 'loose'")  # not among what was told to be covered: found through a link
+    write(user, "data.txt", "data")
+    ask = checked(opened("shapes_cnn"), command.format(python=sys.executable, user=user), user, script, part, init)
+    answer = ask()
+    assert answer.facts["stdout"].strip() == "packed loose data", answer.facts["stderr"]
+    assert not [word for word in answer.facts["command"] if "held-" in word], "named as the user named it"
+    assert more.exists()
+    part.write_text("WORD = 'swapped'", encoding="utf-8")
+    assert ask().facts["changed"] == str(part)
+
+
+def test_a_script_elsewhere_runs_from_a_private_copy_with_its_neighbours(opened, tmp_path: Path) -> None:
+    script = write(tmp_path / "tools", "check.py", "import beside, sys\nprint(beside.WORD, sys.path[0])")
+    write(tmp_path / "tools", "beside.py", "WORD = 'beside'")
+    (tmp_path / "user").mkdir()
+    ask = checked(opened("shapes_cnn"), f"{sys.executable} {script}", tmp_path / "user", script)
+    word, place = ask().facts["stdout"].split()
+    assert word == "beside"
+    assert place != str(script.parent)
+    assert not Path(place).exists(), "it goes with the check"
+
+
+def test_a_script_that_keeps_something_beside_itself_runs_where_it_lies(opened, tmp_path: Path) -> None:
+    script = write(
+        tmp_path / "user", "check.py", "import pathlib\npathlib.Path(__file__).with_name('seen').write_text('kept')"
+    )
+    ask = checked(opened("shapes_cnn"), f"{sys.executable} {script}", script.parent, script)
+    assert ask().status == "ok"
+    assert (script.parent / "seen").read_text() == "kept"
+    script.write_text("raise SystemExit(3)", encoding="utf-8")
+    assert ask().facts["changed"] == str(script)
+
+
+def test_a_script_that_changes_as_it_runs_is_no_answer(opened, tmp_path: Path) -> None:
+    script = write(tmp_path / "user", "check.py", "open(__file__, 'a').write('#')")
+    ask = checked(opened("shapes_cnn"), f"{sys.executable} {script}", script.parent, script)
+    assert ask().facts["changed"] == str(script)
+
+
+def test_compiled_python_of_the_users_is_not_shown(opened, tmp_path: Path) -> None:
+    script = write(tmp_path / "user", "check.py", "import os\nprint(os.listdir())")
+    (tmp_path / "user" / "__pycache__").mkdir()
+    ask = checked(opened("shapes_cnn"), f"{sys.executable} -B -m check", script.parent, script)
+    assert "__pycache__" not in ask().facts["stdout"]

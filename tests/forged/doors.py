@@ -1,0 +1,126 @@
+"""Every door that a session can come in by: the commands and their options from the command line's own grammar, the calls of the
+terminal UI from its own interface. What has no door here, and no reason for that, fails a test.
+"""
+
+import argparse
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from engines.workers.executor import LOCAL
+from wizard.cli import arguments, entry
+from wizard.cli.exits import Refusal
+from wizard.tui.library import Library, Sessions
+
+# Options whose values do not choose what is done with a session, and what stands for the others.
+_ASIDE = ("--help", "--yes-run-scripts", "--display", "--jobs", "--output", "--metrics", "--pass-env")
+_VALUES = {"--engine": "onnxruntime", "--executor": LOCAL, "--answers": "{answers}", "--rewind": "sanitize"}
+# Commands that take a model or nothing, and what of a stranger's they can be pointed at.
+_NAMED = {
+    "open": ["--session"],
+    "run": ["--session"],
+    "step": ["--session"],
+    "demo": ["--session"],
+    "sessions": [],
+    "engines": None,  # takes nothing of anybody's
+    "flow": ["check", "{session}/flow.yaml"],
+    "diff-tactics": ["--dir", "{session}"],
+}
+
+
+class Door:
+    """``words`` of a command line, or a ``call`` of the terminal UI's. ``gated``: where a session that would run something must
+    be refused with exit code 3; else nothing is run there at all."""
+
+    def __init__(self, name: str, call: Callable[[Path, Path, tuple[str, ...]], int], *, gated: bool) -> None:
+        self.name, self.call, self.gated = name, call, gated
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """The command line's own commands."""
+    top = arguments.parser()
+    found = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction))
+    return dict(found.choices)
+
+
+def of_the_command_line() -> Iterator[Door]:
+    """One door for each command that takes a session, and one more for each option and choice that it has."""
+    for name, parser in commands().items():
+        if not any(action.dest == "session" and not action.option_strings for action in parser._actions):
+            continue
+        gated = any("--yes-run-scripts" in action.option_strings for action in parser._actions)
+        for words in [[], *_options(parser)]:
+            shut = gated and "--dry" not in words and (name != "export" or "random" in words)
+            yield Door(" ".join([name, *words]), _command(name, words, gated), gated=shut)
+    for name, words in _NAMED.items():
+        if words is not None and words != ["--session"]:
+            yield Door(name, _command(name, words, False, session=False), gated=False)
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
+    for action in parser._actions:
+        option = next((text for text in action.option_strings if text.startswith("--")), "")
+        if not option or option in _ASIDE:
+            continue
+        if action.nargs == 0:
+            yield [option]
+        elif action.choices:
+            yield from ([option, str(choice)] for choice in action.choices)
+        else:
+            yield [option, _VALUES[option]]
+
+
+def _command(name: str, words: list[str], gated: bool, *, session: bool = True) -> Callable[..., int]:
+    def call(place: Path, work: Path, more: tuple[str, ...]) -> int:
+        answers = work / "answers.yaml"
+        answers.write_text("sanitize: ask\n", encoding="utf-8")
+        line = [name, *([str(place)] if session else []), *words, *(more if gated else ())]
+        line = [word.format(session=place, answers=answers) if "{" in word else word for word in line]
+        known = {option for action in commands()[name]._actions for option in action.option_strings}
+        line += ["--output", str(work / "out")] if name in ("export", "report") else []
+        line += ["--display", "none"] if "--display" in known else []
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return entry.main(line)
+
+    return call
+
+
+# What the terminal UI can be asked for, and whether it takes up the session.
+_ASKED: dict[str, Callable[[Sessions, Path, Path], object]] = {
+    "entries": lambda library, place, work: library.entries(),
+    "open": lambda library, place, work: library.open(place).close(),
+    "problem": lambda library, place, work: library.problem(place),
+    "summary": lambda library, place, work: library.summary("reduce"),
+    "export": lambda library, place, work: library.export(place, str(work / "out")),
+    "finish": lambda library, place, work: library.finish(place),
+    "demos": lambda library, place, work: library.demos(),
+}
+_OWN = ("create", "demo")  # of what the user types, or of ours
+
+
+def of_the_screens() -> Iterator[Door]:
+    def door(name: str, first: tuple[dict[str, object], ...] = ()) -> Door:
+        def call(place: Path, work: Path, more: tuple[str, ...]) -> int:
+            library = Sessions(yes=more[1::2], first=first)
+            try:
+                _ASKED[name](library, place, work)
+            except Refusal as refusal:
+                return refusal.code
+            return 0
+
+        return Door(f"screens: {name}{' again' if first else ''}", call, gated=name == "open" and bool(first))
+
+    yield from map(door, _ASKED)
+    yield door("open", ({"do": "rewind", "to": "sanitize"},))
+
+
+def all_doors() -> list[Door]:
+    return [*of_the_command_line(), *of_the_screens()]
+
+
+def forgotten() -> set[str]:
+    """Commands and calls that have no door, and no reason to have none."""
+    lines = {name for name, parser in commands().items() if not any(a.dest == "session" for a in parser._actions)}
+    calls = {name for name in vars(Library) if not name.startswith("_")}
+    return (lines - _NAMED.keys()) | (calls - _ASKED.keys() - set(_OWN))

@@ -1,0 +1,199 @@
+"""Forged sessions at every door: nothing of them runs. ``make forged`` tries NARROWDOWN_FORGED of them (400 unless it says
+otherwise), seeded, on a session that can really be worked on, and prints a table; the fast suite tries each pair of a door and a
+kind once on a released session.
+"""
+
+import contextlib
+import os
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from wizard import trust
+from wizard.cli import entry
+
+from . import doors, forge
+
+MANY = int(os.environ.get("NARROWDOWN_FORGED", "400"))
+SEED = int(os.environ.get("NARROWDOWN_SEED", "1"))
+
+
+REFUSED = (2, 3)  # 2: what stands on the command line is no digest
+
+
+class Found(NamedTuple):
+    """What became of one forgery: ``refused`` (exit 3), ``shut`` (nothing is run at this door), ``ran``, ``let in`` (a door that
+    must refuse it did not) or ``started`` (workers were)."""
+
+    kind: str
+    way: str
+    door: str
+    end: str
+    code: int
+
+
+@pytest.fixture
+def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Somebody's machine: what was agreed to there, and where its sessions live."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def attempt(folder: Path, base: Path, kind: str, way: str, door: doors.Door) -> Found | None:
+    """One forgery at one door; None where this way means nothing for the kind."""
+    trust.trust_file().unlink(missing_ok=True)
+    try:
+        made = forge.forged(folder, base, kind, way)
+    except forge.Pointless:
+        shutil.rmtree(folder)
+        return None
+    made.canary.unlink(missing_ok=True)  # the compiler's own trial
+    logs = made.session / "logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    work = folder / "work"
+    work.mkdir()
+    code = door.call(made.session, work, made.words)
+    if made.canary.exists():
+        end = "ran"
+    elif way in forge.HIDDEN:
+        end = "refused" if code in REFUSED else "shut"
+    elif door.gated and code not in REFUSED:
+        end = "let in"
+    elif list(logs.glob("worker-*.log")) or list(logs.glob("runner.log")):
+        end = "started"
+    else:
+        end = "refused" if code in REFUSED else "shut"
+    shutil.rmtree(folder, ignore_errors=True)
+    return Found(kind, way, door.name, end, code)
+
+
+def test_every_kind_has_a_payload_and_every_command_a_door() -> None:
+    """A new kind of thing to run, a new command or a new call of the screens fails here until it is tried."""
+    assert set(forge.PAYLOADS) == set(trust.KINDS)
+    assert doors.forgotten() == set()
+    assert len(doors.all_doors()) > 30
+    assert sum(door.gated for door in doors.all_doors()) > 10
+
+
+def test_no_door_lets_a_kind_in(victim: Path) -> None:
+    """Each pair of door and kind, in one of the ways each; a compiler is asked for nothing here."""
+    base = forge.released(victim / "base")
+    chance = random.Random(SEED)
+    plain = [way for way in forge.WAYS if way not in forge.HIDDEN]
+    found: list[Found] = []
+    with cheap_libraries():
+        for number, door in enumerate(doors.all_doors()):
+            # Where nothing is ever run, one kind stands for all; the campaign tries the others.
+            for kind in forge.PAYLOADS if door.gated else [chance.choice([*forge.PAYLOADS])]:
+                tried = None
+                while tried is None:
+                    way = chance.choice(plain if door.gated else ["inside the session", "relative"])
+                    tried = attempt(victim / f"{number}-{len(found)}", base, kind, way, door)
+                found.append(tried)
+    assert [str(each) for each in found if each.end not in ("refused", "shut")] == []
+    asked = {each.door for each in found if each.code == 3}
+    assert asked == {door.name for door in doors.all_doors() if door.gated}, "each of these doors asks"
+
+
+@contextlib.contextmanager
+def cheap_libraries():
+    """Payloads of libraries without a compiler: doors that stay shut load none."""
+    before = {kind: forge.PAYLOADS[kind] for kind in forge.LISTS}
+    try:
+        for kind, payload in before.items():
+            forge.PAYLOADS[kind] = payload._replace(write=lambda path, _canary: path.write_bytes(b"\x7fELF"))
+        yield
+    finally:
+        forge.PAYLOADS.update(before)
+
+
+# -- the campaign
+
+
+def session(folder: Path) -> Path:
+    """A finished session that can be taken up again, with a failing case, made by the command line itself."""
+    folder.mkdir(parents=True)
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["square"], name="square"),
+        helper.make_node("ReduceSum", ["square"], ["sum"], name="sum", keepdims=1),
+        helper.make_node("Sqrt", ["sum"], ["y"], name="root"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    onnx.save(model, folder / "norm.onnx")
+    np.savez(folder / "x.npz", x=np.full((1, 8), 300.0, np.float32))
+    words = ["run", str(folder / "norm.onnx"), "--engine", "emulate:precision=fp16", "--inputs", str(folder / "x.npz")]
+    assert entry.main([*words, "--session", str(folder / "base"), "--display", "none"]) == 0
+    return folder / "base"
+
+
+def anew(place: Path) -> int:
+    """Take the session up with nothing measured yet."""
+    (place / "journal.jsonl").unlink()
+    return entry.main(["resume", str(place), "--display", "none"])
+
+
+@pytest.mark.fuzz
+@pytest.mark.timeout(3600)
+def test_forged_campaign(victim: Path) -> None:
+    base = session(victim / "base")
+    for number, (kind, payload) in enumerate(forge.PAYLOADS.items()):
+        if payload.code:  # else a canary that stays away would mean nothing
+            made = forge.agreed_to(victim / f"control-{number}", base, kind)
+            made.canary.unlink(missing_ok=True)
+            anew(made.session)
+            assert made.canary.exists(), f"the payload of a {kind} does not tell that it ran"
+    chance = random.Random(SEED)
+    all_doors = doors.all_doors()
+    chosen = [(kind, way, door) for kind in forge.PAYLOADS for way in forge.WAYS for door in all_doors]
+    chance.shuffle(chosen)
+    found: list[Found] = []
+    seen: set[tuple[str, str]] = set()
+    # Each door with each kind and each way with each kind first, then whatever comes.
+    chosen.sort(key=lambda each: _fresh(seen, each))
+    for number, (kind, way, door) in enumerate(chosen):
+        if len(found) >= MANY:
+            break
+        tried = attempt(victim / f"try-{number}", base, kind, way, door)
+        found += [tried] if tried else []
+    _print(found)
+    bad = [each for each in found if each.end not in ("refused", "shut")]
+    assert bad == []
+    assert {each.door for each in found if each.code == 3} >= {door.name for door in all_doors if door.gated}
+    assert len(found) >= min(MANY, 200)
+
+
+def _fresh(seen: set[tuple[str, str]], each: tuple[str, str, doors.Door]) -> bool:
+    """False (so, earlier) for what brings a new pair; they are counted as they are looked at."""
+    kind, way, door = each
+    pairs = {(kind, way), (kind, door.name), (way, door.name if door.gated else "")}
+    new = not pairs <= seen
+    seen |= pairs
+    return not new
+
+
+def _print(found: list[Found]) -> None:
+    print(f"\n{len(found)} forged sessions, seed {SEED}: {sum(f.end == 'ran' for f in found)} ran")
+    ends = ("refused", "shut", "let in", "started", "ran")
+    for title, of in (("kind", 0), ("way", 1), ("door", 2)):
+        print(f"\n{title:32} {' '.join(f'{end:>8}' for end in ends)}")
+        counts = Counter((each[of], each.end) for each in found)
+        for name in dict.fromkeys(each[of] for each in sorted(found)):
+            print(f"{name:32} {' '.join(f'{counts[name, end]:8}' for end in ends)}")
+    for each in found:
+        if each.end not in ("refused", "shut"):
+            print(f"  {each.end}: {each.kind}, {each.way}, by {each.door} (exit {each.code})")

@@ -1,0 +1,12 @@
+"""The gate: which scripts, commands and libraries may run, and the one place that finds out which there are.
+
+Whatever a PROBLEM can make run or load is resolved here once, to absolute canonical paths and digests (``items``). What the user
+types is remembered (``agree``); a session's own PROBLEM passes only where all of it was agreed to (``admit``). Both give a
+``Consent``, without which nothing of a user's is run or loaded anywhere, and which nobody else makes.
+"""
+
+from wizard.trust.gate import Untrusted, admit, agree, strangers
+from wizard.trust.items import KINDS, Item, items
+from wizard.trust.memory import remember, trust_file, trusted
+
+__all__ = ["KINDS", "Item", "Untrusted", "admit", "agree", "items", "remember", "strangers", "trust_file", "trusted"]

@@ -1,0 +1,73 @@
+"""Which files a check command names, and what these import: what consent to the command covers beside its text and its folder.
+
+What cannot be told (a program that reads its own list of scripts, say) is covered by the folder alone.
+"""
+
+import contextlib
+import itertools
+import os
+import shlex
+from pathlib import Path
+
+from wizard.trust.imports import imported
+from wizard.trust.reading import digest, is_file, text
+
+LARGEST = 64 << 20  # bytes; a larger file is data
+_SCRIPTS = (".py", ".sh", ".bash", ".pl", ".rb", ".js", ".mjs", ".lua", ".R", ".jl")
+
+
+def command_files(command: str, folder: str) -> dict[str, str]:
+    """Path -> sha256 of the files that the command names: those below ``folder``, and scripts wherever they lie."""
+    found: dict[str, str] = {}
+    for path in _named(command, folder):
+        below = bool(folder) and path.is_relative_to(folder)
+        if str(path) in found or not is_file(path) or path.stat().st_size > LARGEST or not (below or _script(path)):
+            continue
+        for file in (path, *(imported(path.resolve()) if path.suffix == ".py" else ())):
+            if content := digest(file):
+                found[str(file)] = content
+    if folder:
+        for name in _modules(command):
+            for path in _module_files(Path(folder), name):
+                for file in (path, *imported(path, Path(folder))):
+                    if content := digest(file):
+                        found[str(file)] = content
+    return found
+
+
+def _named(command: str, folder: str) -> list[Path]:
+    """What words of the command may name, and words of these words: ``sh -c "python check.py"``."""
+    words = _split(command)
+    for word in list(words):
+        words += _split(word)
+    texts = [text for word in words for text in (word, word.partition("=")[2]) if text and "\0" not in text]
+    paths = [os.path.normpath(Path(folder, text)) for text in texts if folder or text.startswith("/")]
+    return [Path(path) for path in dict.fromkeys(paths) if path.startswith("/")]
+
+
+def _modules(command: str) -> list[str]:
+    """The names behind ``-m``."""
+    words = _split(command)
+    for word in list(words):
+        words += _split(word)
+    return [name for option, name in itertools.pairwise(words) if option == "-m"]
+
+
+def _module_files(folder: Path, name: str) -> list[Path]:
+    """The files that ``python -m name`` would run from this folder."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        return []
+    place = folder.joinpath(*name.split("."))
+    packages = [folder.joinpath(*name.split(".")[:n]) / "__init__.py" for n in range(1, name.count(".") + 2)]
+    chosen = (place.with_name(f"{place.name}.py"), place / "__main__.py", *packages)
+    return [path for path in chosen if is_file(path)]
+
+
+def _script(path: Path) -> bool:
+    return path.suffix in _SCRIPTS or text(path)[:2] == b"#!"
+
+
+def _split(words: str) -> list[str]:
+    with contextlib.suppress(ValueError):
+        return shlex.split(words)
+    return []

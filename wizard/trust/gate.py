@@ -1,0 +1,100 @@
+"""The gate itself: what passes, and the sentence for what does not. Nobody else makes a ``Consent``."""
+
+from collections.abc import Iterable
+
+from engines.consent import Consent
+from engines.data.sources import postprocess_script, scripts
+from wizard.problem import Problem
+from wizard.session.problems import SessionProblem
+from wizard.trust.items import CHECK, Item, items
+from wizard.trust.memory import remember, trusted
+
+ALL = "all"
+
+
+class Untrusted(SessionProblem):
+    """The session would run or load what nobody on this machine has agreed to; the message lists it."""
+
+    code = 3
+
+
+def agree(problem: Problem, *, remembered: bool = True) -> Consent:
+    """What the user has just typed may run, as it is now, and is remembered. Raises ``Untrusted`` for a path that is not whole
+    and plain (the command line makes none), ``OSError`` where it cannot be remembered."""
+    found = items(problem)
+    _refuse_crooked(found)
+    if remembered:
+        remember(found)
+    return _consent(problem, found)
+
+
+def admit(problem: Problem, yes: Iterable[str] = (), engine: str = "") -> Consent:
+    """What a session's PROBLEM may run: all of it, where all of it was agreed to. ``yes``: the values of ``--yes-run-scripts``;
+    what is named there by its digest is remembered. ``engine``: one that the user typed in place of the recorded one. Raises
+    ``Untrusted``."""
+    own = {item.key for item in items(Problem(model="", engine=engine, reference=""))} if engine else set()
+    allowed, found = frozenset(yes), items(problem, engine)
+    _refuse_crooked(found)
+    if unknown := [item for item in _unknown(found, allowed) if item.key not in own]:
+        raise Untrusted(sentence(unknown))
+    if named := [item for item in found if item.digest and item.digest in allowed]:
+        remember(named)
+    return _consent(problem, found)
+
+
+def strangers(problem: Problem, yes: Iterable[str]) -> list[Item]:
+    """What the PROBLEM would run or load that nobody here agreed to, what is not there included."""
+    return _unknown(items(problem), frozenset(yes))
+
+
+def _unknown(found: Iterable[Item], allowed: frozenset[str]) -> list[Item]:
+    known = trusted()
+    if ALL in allowed:
+        return []
+    return [item for item in found if item.key not in known and not (item.digest and item.digest in allowed)]
+
+
+def _consent(problem: Problem, found: Iterable[Item]) -> Consent:
+    check_files = tuple(path for item in found if item.kind == CHECK for path in item.files)
+    return Consent(
+        files={path: digest for item in found for path, digest in item.files.items()},
+        inputs=tuple(source for source in problem.inputs if scripts(source)),
+        postprocess=problem.postprocess if postprocess_script(problem.postprocess) else (),
+        check=problem.check,
+        check_files=check_files,
+        folder=problem.folder,
+    )
+
+
+def _refuse_crooked(found: Iterable[Item]) -> None:
+    """Raise ``Untrusted`` for a path that can mean another file than the one that was looked at, whatever was agreed to."""
+    if bad := next((item for item in found if item.fault), None):
+        raise Untrusted(
+            f"This session names its {bad.kind} {_shown(bad.path)!r} in a way that may mean another file than it seems to: it "
+            f"{bad.fault}. Nothing was run. Begin a new session with the file that is meant."
+        )
+
+
+def sentence(unknown: Iterable[Item]) -> str:
+    """What would run and how to agree to it."""
+    lines = ["This session runs code that nobody agreed to on this machine:"]
+    missing = False
+    for item in unknown:
+        missing = missing or not item.digest
+        lines.append(
+            f"  {item.kind} {_shown(item.path)}  {f'sha256 {item.digest}' if item.digest else '(it is not there)'}"
+        )
+        if item.folder:
+            lines.append(f"    in the folder {_shown(item.folder)}")
+        lines += [f"    | {_shown(line[:200])}" for line in item.first_lines]
+        lines += [f"    with {_shown(path)}" for path in item.files if path != item.path]
+    lines.append("Read them; to go on, add --yes-run-scripts and the digest, once for each.")
+    if missing:
+        lines.append(
+            "What is not there has no digest: put it back, or add --yes-run-scripts all, and the rest goes on without it."
+        )
+    return "\n".join(lines)
+
+
+def _shown(text: str) -> str:
+    return ascii(text)[1:-1]

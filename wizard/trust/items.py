@@ -1,0 +1,115 @@
+"""What a PROBLEM would run or load, with everything that consent to it covers: paths, digests, the folder that it runs in."""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from engines import discovery, options
+from engines.data.sources import postprocess_script, scripts, split_function
+from wizard.problem import Problem
+from wizard.trust.command import command_files
+from wizard.trust.imports import imported
+from wizard.trust.reading import digest, head
+
+LOADER, POSTPROCESS, CHECK = "data loader script", "postprocess script", "check command"
+# Every kind of thing that can run or be loaded; those of engine specs by their declared options.
+KINDS = (
+    LOADER,
+    POSTPROCESS,
+    CHECK,
+    *dict.fromkeys(o.what for name in discovery.ours() for o in options.file_options(name)),
+)
+_SHOWN = 5  # first lines of a script
+
+
+class Item(msgspec.Struct, frozen=True):
+    """Something that would run or be loaded. ``name``: its source, command or path, as the PROBLEM has it; ``path``: where it
+    lies, the command itself for one. ``folder``: the one that it runs in. ``files``: path -> sha256 of all that consent to it
+    covers, as they are *now*; one that is not there is left out. ``first_lines``: of a script, or the command itself. ``fault``:
+    why it cannot be agreed to as it is written, the end of a sentence; "" where it can."""
+
+    kind: str
+    name: str
+    path: str
+    folder: str = ""
+    files: dict[str, str] = {}
+    first_lines: tuple[str, ...] = ()
+    fault: str = ""
+
+    @property
+    def key(self) -> str:
+        """What is remembered: sha256 of its kind, its name, its folder and its files with their content."""
+        whole = [self.kind, self.name, self.folder, sorted(self.files.items())]
+        return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()
+
+    @property
+    def digest(self) -> str:
+        """What a person names with ``--yes-run-scripts``: the file's own sha256 where it is all that is covered, else one of
+        everything; "" for a file that is not there, which no digest stands for."""
+        if self.kind == CHECK:
+            return self.key
+        return "" if self.path not in self.files else self.files[self.path] if len(self.files) == 1 else self.key
+
+    @property
+    def absent(self) -> "Item":
+        """The same with none of its files: what can run nothing."""
+        return msgspec.structs.replace(self, files={})
+
+
+def items(problem: Problem, engine: str = "") -> list[Item]:
+    """What the PROBLEM would run or load. ``engine``: one that the user typed in place of the recorded one."""
+    found = [
+        _script(LOADER, source, _inputs_path(source), problem.folder) for source in problem.inputs if scripts(source)
+    ]
+    if script := postprocess_script(problem.postprocess):
+        found.append(_script(POSTPROCESS, ", ".join(problem.postprocess), script, problem.folder))
+    if problem.check:
+        files = command_files(problem.check, problem.folder)
+        fault = crooked(problem.folder) if problem.folder else ""
+        found.append(Item(CHECK, problem.check, problem.check, problem.folder, files, (problem.check,), fault))
+    specs = dict.fromkeys(filter(None, (problem.engine, problem.reference, engine)))
+    return [*found, *sorted({item.key: item for spec in specs for item in _of_spec(spec)}.values(), key=_order)]
+
+
+def _order(item: Item) -> tuple[str, str]:
+    return item.kind, item.path
+
+
+def _of_spec(spec: str) -> Iterable[Item]:
+    for kind, path in options.loaded(spec):
+        plain = str(options.check(spec)) == spec
+        fault = crooked(path) or ("" if plain else f"stands in an engine that is not written plainly, {spec!a}")
+        yield Item(kind, path, path, "", {} if fault else _digests([path]), (), fault)
+
+
+def _inputs_path(source: str) -> str:
+    """The path of a data loader script: what follows ``NAME=``, or all where it is a path from the root."""
+    path, _ = split_function(source)
+    return path if path.startswith("/") or "=" not in path else path.partition("=")[2]
+
+
+def _script(kind: str, name: str, path: str, folder: str) -> Item:
+    fault = crooked(path) or (crooked(folder) if folder else "")
+    files = {} if fault else _digests([path, *imported(Path(path))])
+    return Item(kind, name, path, folder, files, head(path, _SHOWN), fault)
+
+
+def _digests(paths: Iterable[str | Path]) -> dict[str, str]:
+    return {str(path): found for path in paths if (found := digest(path))}
+
+
+def crooked(path: str) -> str:
+    """Why a path is not the one absolute name of its file, as the end of a sentence; "" where it is."""
+    try:
+        if not path.startswith("/"):
+            return "is named from a folder that nobody knows: a session names whole paths"
+        if path != os.path.normpath(path) or path.startswith("//"):
+            return "is not written plainly (no '..', '.', '//' or '/' at its end)"
+        if os.path.realpath(path) != path:
+            return f"goes through a link; it really is '{os.path.realpath(path)}'"
+    except (OSError, ValueError):
+        return "is no path"
+    return ""
