@@ -2,10 +2,11 @@
 # make faults kills sessions at 1000 moments (NARROWDOWN_FAULTS=N for fewer) and prints a table
 # make faults-mutants  breaks the promises behind it one by one; the campaign must notice each
 # make fuzz   reads damaged files of every kind (NARROWDOWN_FUZZ=N for fewer) and prints a table
+# make fuzz-mutants  breaks the promises behind it one by one; the campaign must notice each
 # make forged opens forged sessions at every door (NARROWDOWN_FORGED=N, NARROWDOWN_SEED=S) and prints a table: nothing may run
 # make test   lint, types, import rules and the fast test suite
 .POSIX:
-.PHONY: demo test test-slow bench screenshots faults faults-mutants fuzz forged lint check-format wheel clean
+.PHONY: demo test test-slow bench screenshots faults faults-mutants fuzz fuzz-mutants forged lint check-format wheel clean
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -35,6 +36,9 @@ faults-mutants: $(VENV)/.dev
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pytest -m fuzz $(ARGS) tests/fuzz
+
+fuzz-mutants: $(VENV)/.dev
+	$(BIN)/python tests/fuzz/mutants.py $(ARGS)
 
 forged: $(VENV)/.dev
 	$(BIN)/python -m pytest -s -m fuzz $(ARGS) tests/forged

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines import options
+from engines import installed, options
 from engines.data import held
 from engines.declaration import Declaration
 from engines.spec import EngineSpec
@@ -29,8 +29,9 @@ def make(spec: str | EngineSpec) -> "Engine":
     try:
         module = importlib.import_module(declared.module)
     except Exception as error:
+        again = installed.command(declared.install)
         raise EngineMissing(
-            f"{declared.name} is installed but does not load ({line(error)}); install it again: {declared.install}."
+            f"{declared.name} is installed but does not load ({line(error)}); install it again: {again}."
         ) from error
     engine: Engine = module.make(checked)
     for option in options.file_options(checked.name):
@@ -55,7 +56,7 @@ def absent(declared: Declaration) -> str:
     """What to say where an engine cannot be had."""
     if declared.refusal:
         return f"{declared.refusal}."
-    lacks = f"{declared.name} is not installed; install it with: {declared.install}"
+    lacks = f"{declared.name} is not installed; install it with: {installed.command(declared.install)}"
     return f"{lacks}. {declared.needs}" if declared.needs else lacks
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from engines import backends, discovery
+from engines import backends, discovery, installed
 from engines.declaration import Declaration
 
 _SECONDS = 120.0
@@ -54,9 +54,8 @@ def _ask(declared: Declaration) -> dict[str, Any]:
             rows: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
             return rows[0]
         ended = _signal(-done.returncode) if done.returncode < 0 else f"it ended with {done.returncode}"
-        row["reason"] = (
-            f"{declared.name} is installed but does not load here: {ended}; install it again: {declared.install}."
-        )
+        again = installed.command(declared.install)
+        row["reason"] = f"{declared.name} is installed but does not load here: {ended}; install it again: {again}."
     except subprocess.TimeoutExpired:
         row["reason"] = f"{declared.name} is installed but gave no answer within {_SECONDS:.0f} s."
     except (OSError, ValueError, IndexError) as error:

@@ -129,6 +129,8 @@ def _read(path: Path) -> Any:
         raise InputProblem(f"'{path.name}' is not JSON: {error.msg} in line {error.lineno}.") from error
     except UnicodeDecodeError as error:
         raise InputProblem(f"'{path.name}' is not JSON: it is not UTF-8 text.") from error
+    except ValueError as error:  # Python reads whole numbers of so many digits alone
+        raise InputProblem(f"'{path.name}' holds a number of too many digits.") from error
     except RecursionError as error:
         raise InputProblem(f"'{path.name}' is nested too deeply to be an inputs file.") from error
     except _Undecodable as error:

@@ -22,7 +22,7 @@ from typing import NoReturn
 
 import msgspec
 
-from engines import faults
+from engines import faults, installed
 from engines.checker import keeper
 from engines.probe import Measurement
 from engines.workers import memory
@@ -177,6 +177,11 @@ class Worker:
             store = Store(self._root)
             with held.under(work.consent):
                 return operations.execute(work.probe, store, lambda text: self._progress(work.id, text), self._handed)
+        except ImportError as error:
+            with contextlib.suppress(OSError):
+                traceback.print_exc()
+            said = installed.lacking(error) or f"The probe failed inside the worker. {_one_sentence(error)}"
+            return Measurement(status="error", message=said)
         except BaseException as error:  # a user's script may raise SystemExit, or worse
             with contextlib.suppress(OSError):
                 traceback.print_exc()

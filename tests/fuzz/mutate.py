@@ -14,7 +14,13 @@ TEXTS = (
     "", "x", "y", "\x1b[31mred", "<script>", "[/b]", "../../etc/passwd", "/etc/passwd", "a\0b", "x" * 70_000, "\u202eabc", "None",
     "\ud7ff\U0010ffff", "*", "0-999999999", "1e999",
 )  # fmt: skip
-LEAVES = (None, True, False, *NUMBERS, 0.5, 1e308, -1e-308, *TEXTS, [], {}, [[]], {"a": []}, ["x"], [-1, 2**62])
+# A number whose digits are more than Python reads, once it is written (``written``), and what only templates look at.
+ENDLESS = "@@endless@@"
+IN_TEMPLATES = ("{{ " + "9" * 5_000 + " }}", "{{ 1e400 }}", "{{ '\\ud83d' }}", "{{ x|unknown }}", "{{" * 300)
+LEAVES = (
+    None, True, False, *NUMBERS, 10**30, -(10**25), "\ud83d", ENDLESS, *IN_TEMPLATES, 0.5, 1e308, -1e-308, *TEXTS, [], {}, [[]],
+    {"a": []}, ["x"], [-1, 2**62],
+)  # fmt: skip
 
 # (what, where as a part of the whole, with what): applied in order.
 EDITS = st.lists(
@@ -49,6 +55,11 @@ def edited(data: bytes, edits: list[tuple[str, float, bytes]]) -> bytes:
             case "swap":
                 made = made[at:] + made[:at] if len(piece) > 6 else made
     return bytes(made[: 4 << 20])
+
+
+def written(data: Any) -> bytes:
+    """Plain data as JSON, with numbers that no program writes."""
+    return json.dumps(data).encode().replace(json.dumps(ENDLESS).encode(), b"9" * 5_000)
 
 
 def tree(data: Any, seed: int) -> Any:
@@ -114,8 +125,8 @@ def _unsigned(line: bytes) -> Any:
 
 def _signed(event: Any) -> bytes:
     if not isinstance(event, dict) or not event:
-        return json.dumps(event).encode() + b"\n"
-    body = json.dumps(event, separators=(",", ":")).encode()
+        return written(event) + b"\n"
+    body = json.dumps(event, separators=(",", ":")).encode().replace(json.dumps(ENDLESS).encode(), b"9" * 5_000)
     return b'%s,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body))
 
 

@@ -1,6 +1,7 @@
 """Entry point: parse, hand over to the command's module, turn every problem into one sentence and an exit code."""
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -8,36 +9,55 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from wizard.cli.exits import MISSING, OUR_FAULT, STOPPED, Refusal
+from wizard.cli import streams
+from wizard.cli.exits import BAD_USAGE, MISSING, OUR_FAULT, STOPPED, Refusal
+
+CLOSED = "Standard output is closed, and this command writes to it. Send it to /dev/null if nobody is to read it."
+NOT_UTF8 = "{} is not UTF-8 text, and a session writes no other. Rename that file or folder, or name a link to it."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code as CONTRACTS define it. Never lets a traceback reach the user."""
     words = list(sys.argv[1:] if argv is None else argv)
     sys.excepthook = last_resort
+    streams.prepare()
     try:
         same_installation()
+        plain_words(words)
         from wizard.cli.arguments import parse
 
         arguments = parse(words)
-        return int(arguments.command(arguments))
+        code = int(arguments.command(arguments))
+        sys.stdout.flush()  # a full disk behind it is told now, not by the interpreter
     except Refusal as refusal:
         say(str(refusal))
         return refusal.code
     except SystemExit as leaving:  # argparse: --help and --version
+        try:
+            sys.stdout.flush()
+        except OSError as problem:
+            return unwritten(problem)
         return leaving.code if isinstance(leaving.code, int) else 0
     except KeyboardInterrupt:
         say("Stopped. The session, if one had begun, is safe: narrowdown resume goes on with it.")
         return STOPPED
     except BrokenPipeError:
         # The reader of our output has left (head, less). Nothing more can be said; stdout must not be flushed again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        hush()
         return 128 + signal.SIGPIPE
     except OSError as problem:
-        from wizard.session.problems import of_system
+        return unwritten(problem)
+    except UnicodeEncodeError as problem:
+        say(NOT_UTF8.format(repr(problem.object)[:300]))
+        return BAD_USAGE
+    except ImportError as problem:
+        from engines import installed
 
-        say(of_system(problem))
-        return MISSING
+        if sentence := installed.lacking(problem):
+            say(sentence)
+            return MISSING
+        last_resort(type(problem), problem, problem.__traceback__)
+        return OUR_FAULT
     except Exception as problem:
         from wizard.session.problems import SessionProblem
 
@@ -46,6 +66,38 @@ def main(argv: Sequence[str] | None = None) -> int:
             return problem.code
         last_resort(type(problem), problem, problem.__traceback__)
         return OUR_FAULT
+    return code
+
+
+def unwritten(problem: OSError) -> int:
+    """Say what the system refused; the exit code."""
+    from wizard.session.problems import of_system
+
+    say(CLOSED if isinstance(sys.stdout, streams.Closed) and problem.errno == errno.EBADF else of_system(problem))
+    with contextlib.suppress(OSError, ValueError):
+        try:
+            sys.stdout.flush()
+        except OSError:
+            hush()
+    return MISSING
+
+
+def hush() -> None:
+    """Let nothing more be written to stdout: what is left in its buffer cannot be, and the interpreter would say so."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def plain_words(words: Sequence[str]) -> None:
+    """Raise Refusal for a word, or a folder that sessions would be in, whose bytes are not UTF-8: a session could not name it."""
+    named = [os.environ.get(name, "") for name in ("NARROWDOWN_HOME", "XDG_STATE_HOME", "HOME")]
+    with contextlib.suppress(FileNotFoundError):
+        named.append(str(Path.cwd()))
+    for text in (*words, *named):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Refusal(BAD_USAGE, NOT_UTF8.format(repr(text)[:300])) from None
 
 
 def same_installation() -> None:
@@ -72,7 +124,9 @@ def last_resort(kind: type[BaseException], bug: BaseException, trace: TracebackT
 
     text = "".join(traceback.format_exception(kind, bug, trace))
     try:
-        with tempfile.NamedTemporaryFile("w", prefix="narrowdown-", suffix=".trace", delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="narrowdown-", suffix=".trace", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file:
             file.write(f"{sys.version}\n{' '.join(sys.argv)}\n{text}")
         where = f"The trace is in {file.name}; please report it."
     except OSError:

@@ -228,7 +228,8 @@ class Follower:
     def _widowed(self, free: bool) -> None:
         """Say once that whoever held the session has gone, unless its runner ends with it."""
         self._free = (self._free or time.monotonic()) if free and self.watched else 0.0
-        if self._free and not self._told and time.monotonic() - self._free > PATIENCE and self._client.alive():
+        waited = self._free and self._closed is None and time.monotonic() - self._free > PATIENCE
+        if waited and not self._told and self._client.alive():
             self._told = True
             self._say(
                 "narrowdown: the program that held the session has gone, and the work goes on; "

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import TypeVar
 
-from engines import options
+from engines import installed, options
 from engines.compare.criterion import METRICS
 from engines.data import regular
 from engines.data.sources import paths, postprocess_script, split_function, top_k
@@ -206,7 +206,9 @@ def engine_spec(text: str, option: str) -> str:
         raise Refusal(BAD_USAGE, f"{option}: {problem}") from None
     declared = options.declared_as(spec.name)
     if declared.package and importlib.util.find_spec(declared.package) is None:
-        raise Refusal(MISSING, f"{option}: {spec.name} is not installed here; {declared.install} brings it.")
+        raise Refusal(
+            MISSING, f"{option}: {spec.name} is not installed here; {installed.command(declared.install)} brings it."
+        )
     for name in spec_files(spec):
         path = Path(spec.get(name)).expanduser()
         refuse_strange(path, f"{option}: ")

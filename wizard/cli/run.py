@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from engines import outside
+from engines import installed, outside
 from engines.consent import Consent
 from engines.data.store import atomic
 from engines.spec import parse
@@ -102,7 +102,9 @@ def metered(shown: Display, file: str | None, session: str) -> Display:
     if not file:
         return shown
     if find_spec("prometheus_client") is None:
-        raise Refusal(MISSING, "--metrics needs the Prometheus client: pip install 'narrowdown[metrics]'")
+        raise Refusal(
+            MISSING, "--metrics needs the Prometheus client: " + installed.command("pip install 'narrowdown[metrics]'")
+        )
     from wizard.metrics import Metered
 
     return Metered(shown, Path(file).expanduser().absolute(), session)
@@ -226,7 +228,8 @@ def finish(place: Path, code: int, *, text: bool) -> None:
         )
         return
     if not reading.state.end:
-        if lock.holder(place) is not None:
+        # A runner that has closed the session holds it for a moment still, and goes on with nothing.
+        if reading.state.closed is None and lock.holder(place) is not None:
             name = reading.description.id
             print(
                 f"narrowdown: the work goes on: 'narrowdown resume {name}' comes back to it, 'narrowdown watch {name}' looks on.",
@@ -315,7 +318,9 @@ def executor(arguments: argparse.Namespace) -> str:
     chosen = str(getattr(arguments, "executor", LOCAL))
     if chosen != LOCAL and find_spec("distributed") is None:
         raise Refusal(
-            MISSING, "--executor needs Dask distributed, here and on every host: pip install 'narrowdown[cluster]'"
+            MISSING,
+            "--executor needs Dask distributed, here and on every host: "
+            + installed.command("pip install 'narrowdown[cluster]'"),
         )
     return chosen
 

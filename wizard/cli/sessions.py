@@ -38,7 +38,7 @@ def sessions(arguments: argparse.Namespace) -> int:
         raise Refusal(MISSING, sentence)
     found = folder.sessions()
     if arguments.json:
-        rows = [{**msgspec.to_builtins(s, enc_hook=str), "path": str(s.path)} for s in found]
+        rows = [{name: _told(value) for name, value in msgspec.to_builtins(s, enc_hook=str).items()} for s in found]
         print(msgspec.json.format(msgspec.json.encode(rows)).decode())
         return FOUND
     if not found:
@@ -54,6 +54,11 @@ def sessions(arguments: argparse.Namespace) -> int:
             f"{s.id:8} {name:32} {elide(visible(s.engine), 32):32} {duration(s.age)} ago  {visible(elide(state, 100))}{held}"
         )
     return FOUND
+
+
+def _told(value: object) -> object:
+    """A value as JSON can hold it: the bytes of a path that are not UTF-8 are escaped."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
 def show(arguments: argparse.Namespace) -> int:

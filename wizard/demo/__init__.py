@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from engines import installed
 from engines.data.store import digest_file
 from engines.spec import parse
 from wizard.machine import ask
@@ -36,7 +37,10 @@ def _magika(_folder: Path) -> Path:
     spec = importlib.util.find_spec("magika")
     model = Path(spec.origin).parent / "models/standard_v3_3/model.onnx" if spec and spec.origin else None
     if model is None or not model.is_file():
-        raise DemoMissing("The demo needs the package magika, which brings the model: pip install 'narrowdown[demo]'.")
+        raise DemoMissing(
+            "The demo needs the package magika, which brings the model: "
+            + installed.command("pip install 'narrowdown[demo]'")
+        )
     return model
 
 

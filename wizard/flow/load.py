@@ -18,7 +18,7 @@ import msgspec
 import yaml
 
 from engines.data import regular
-from wizard.flow.model import Answer, Detour, End, Flow, FlowNode, StepUse
+from wizard.flow.model import HALF, TOO_LARGE, Answer, Detour, End, Flow, FlowNode, StepUse
 
 FORMAT: Final = 1
 GROUP: Final = "narrowdown.flows"
@@ -219,6 +219,8 @@ class _Reader:
         return data
 
     def _value(self, node: yaml.Node, path: PathInFile) -> Any:
+        if isinstance(node, yaml.ScalarNode) and (half := HALF.search(node.value)):
+            raise self._wrong(node, f"the text holds {half[0]!a}, half of a character, which no text can hold.")
         if id(node) in self._seen:
             raise self._wrong(node, f"{self._what} has no aliases (*name): write the value again.")
         if len(path) > DEEPEST:
@@ -237,6 +239,8 @@ class _Reader:
     def _mapping(self, node: yaml.MappingNode, path: PathInFile) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and HALF.search(key.value):
+                raise self._wrong(key, f"the key holds {HALF.findall(key.value)[0]!a}, half of a character.")
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
                 said = f"'{key.value}'" if isinstance(key, yaml.ScalarNode) else "this key"
                 raise self._wrong(key, f"{said} is not text, and every key of {self._what} is.", "Put it in quotes.")
@@ -262,9 +266,10 @@ class _Reader:
             case "bool":
                 return text.lower() == "true"
             case "int":
-                if len(text) > 20:
+                whole = int(text, 0) if text[:2] in ("0o", "0x") else int(text) if len(text) <= 20 else TOO_LARGE
+                if abs(whole) >= TOO_LARGE:
                     raise self._wrong(node, "the number is too large.")
-                return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+                return whole
             case "float":
                 number = float(text) if "inf" not in text.lower() and "nan" not in text.lower() else math.nan
                 if not math.isfinite(number):

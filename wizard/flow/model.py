@@ -1,6 +1,7 @@
 """A flow: a directed graph of nodes, as frozen data. The JSON Schema in ``flows/schema.json`` is generated from these structs."""
 
-from typing import Annotated, Any, TypeAlias
+import re
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -8,6 +9,8 @@ from msgspec import Meta
 # ``when``: {field: value} | {field: {ge|gt|le|lt|ne|in: value}} | {all: [...]} | {any: [...]} | {not: {...}}; data, never
 # evaluated as code.
 When: TypeAlias = dict[str, Any]
+TOO_LARGE: Final = 1 << 63  # the first whole number that no journal holds
+HALF: Final = re.compile("[\ud800-\udfff]")  # of a character beyond the first 65,536; alone it is none
 Identifier = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]*$", description="lower case letters, digits and hyphens")]
 
 

@@ -15,6 +15,7 @@ from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engines.probe import HUGE
+from wizard.flow.model import HALF, TOO_LARGE
 from wizard.report.words import duration as _duration
 from wizard.report.words import elide
 from wizard.report.words import number as _number
@@ -165,6 +166,8 @@ def _tree(text: str) -> nodes.Template:
         raise TemplateProblem(f"This is not a template: {problem.message}.", problem.lineno - 1) from None
     except RecursionError:
         raise TemplateProblem("This template is nested too deeply.") from None
+    except ValueError:  # Python reads whole numbers of so many digits alone
+        raise TemplateProblem("This template holds a number that is too large.") from None
     for node in _walk(tree):
         where = getattr(node, "lineno", 1) or 1
         if not isinstance(node, _ALLOWED):
@@ -175,6 +178,12 @@ def _tree(text: str) -> nodes.Template:
             raise TemplateProblem(f"'{node.name}' is not a field.", where - 1, node.name)
         if isinstance(node, nodes.Const) and not isinstance(node.value, str | int | float | bool | None):
             raise TemplateProblem("Only text and numbers are allowed as constants.", where - 1)
+        if isinstance(node, nodes.Const) and isinstance(node.value, int | float) and not abs(node.value) < TOO_LARGE:
+            raise TemplateProblem("This template holds a number that is too large.", where - 1)
+        if isinstance(node, nodes.Const | nodes.TemplateData) and HALF.search(
+            str(getattr(node, "value", "") or getattr(node, "data", ""))
+        ):
+            raise TemplateProblem("This template holds half of a character, which no text can hold.", where - 1)
         if isinstance(node, nodes.Filter) and node.name not in FILTERS:
             raise TemplateProblem(f"There is no filter '{node.name}'.", where - 1, node.name)
         if isinstance(node, nodes.Filter) and (node.kwargs or node.dyn_args or node.dyn_kwargs):

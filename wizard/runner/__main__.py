@@ -33,9 +33,25 @@ def main() -> int:
         print("A runner is started by narrowdown: python -P -m wizard.runner SESSION [OPTIONS]", file=sys.stderr)
         return 2
     _pin_packages()
-    from wizard.runner.process import serve
+    try:
+        from wizard.runner.process import serve
+    except ImportError as error:
+        return _lacking(error, Path(sys.argv[1]))
 
     return serve(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "{}")
+
+
+def _lacking(error: ImportError, folder: Path) -> int:
+    """Say which package is missing where the displays look for it; the exit code. Raises what is our own fault again."""
+    from engines import installed
+    from wizard.cli.exits import MISSING
+    from wizard.runner import progress
+
+    if not (sentence := installed.lacking(error)):
+        raise error
+    print(sentence, file=sys.stderr)
+    progress.write(folder, progress.Snapshot(phase="stopped", text=sentence))
+    return MISSING
 
 
 if __name__ == "__main__":

@@ -335,7 +335,8 @@ def summary(folder: Path) -> Summary:
     try:
         about = _described(folder)
     except SessionProblem as problem:
-        return Summary(folder.name, folder, age=_age(folder / DESCRIPTION), holder=holder, problem=str(problem))
+        name = folder.name.encode(errors="backslashreplace").decode()
+        return Summary(name, folder, age=_age(folder / DESCRIPTION), holder=holder, problem=str(problem))
     basics: dict[str, Any] = {
         "id": about.id,
         "path": folder,

@@ -70,7 +70,7 @@ def test_a_library_that_breaks_while_it_loads_is_a_line(
 
 def test_an_engine_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "importable", lambda _package: False)
-    with pytest.raises(EngineMissing, match=r"install it with: pip install 'narrowdown\[openvino\]'"):
+    with pytest.raises(EngineMissing, match=r"install it with: \S+ -m pip install 'narrowdown\[openvino\]'"):
         backends.make("openvino")
     row = survey.survey(["openvino"])[0]
     assert not row["present"]

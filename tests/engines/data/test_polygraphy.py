@@ -158,3 +158,10 @@ def test_outputs_are_told_from_inputs(tmp_path: Path) -> None:
     polygraphy.write_inputs(tmp_path / "in.json", [ARRAYS])
     with pytest.raises(InputProblem, match="no saved outputs"):
         polygraphy.read_outputs(tmp_path / "in.json")
+
+
+def test_a_number_of_a_million_digits(tmp_path: Path) -> None:
+    path = tmp_path / "in.json"
+    path.write_text('[{"x": [' + "9" * 1_000_000 + "]}]")
+    with pytest.raises(InputProblem, match=r"'in\.json' holds a number of too many digits\."):
+        polygraphy.read_inputs(path)

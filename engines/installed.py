@@ -1,0 +1,26 @@
+"""Packages that are missing, as a sentence with the command that installs them for this very interpreter."""
+
+import shlex
+import sys
+
+_OURS = ("wizard", "engines", "flows")
+# What a package that is imported is called where it is installed from.
+_CALLED = {"yaml": "pyyaml", "google": "protobuf", "PIL": "pillow", "ml_dtypes": "ml-dtypes"}
+
+
+def command(install: str) -> str:
+    """``pip install X`` as it reaches this interpreter, whichever ``pip`` stands first on the path."""
+    return f"{shlex.quote(sys.executable)} -m {install}"
+
+
+def lacking(error: ImportError) -> str:
+    """Which package is missing, or cannot be loaded, and what installs it; "" where it is one of ours, which is our own fault."""
+    package = (error.name or "").partition(".")[0]
+    if not package or package in _OURS:
+        return ""
+    install = command(f"pip install {_CALLED.get(package, package)}")
+    if isinstance(error, ModuleNotFoundError):
+        return f"The package '{package}' is needed and is not installed for this Python; install it with: {install}"
+    why = (str(error).splitlines() or [type(error).__name__])[0][:300]
+    again = f"{install} --force-reinstall"
+    return f"The package '{package}' is installed and cannot be loaded ({why}); install it again with: {again}"

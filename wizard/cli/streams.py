@@ -1,0 +1,49 @@
+"""The standard streams, whatever this process was started with: closed, or of an encoding that cannot hold what is to be said."""
+
+import codecs
+import errno
+import io
+import os
+import sys
+
+ESCAPED = "narrowdown-escaped"  # the name of the error handler
+
+
+class Closed(io.TextIOBase):
+    """In place of a standard output that was closed (``>&-``): whoever writes to it is told so."""
+
+    def write(self, text: str) -> int:
+        if text:
+            raise OSError(errno.EBADF, "standard output is closed")
+        return 0
+
+    def writable(self) -> bool:
+        return True
+
+
+def prepare() -> None:
+    """Make the standard streams usable. A closed descriptor is taken by a null device, so that no file of a session is ever
+    opened as this process's output; a character that a stream's encoding lacks, or a byte of a path that is not UTF-8, is written
+    as JSON escapes it."""
+    codecs.register_error(ESCAPED, escaped)
+    # From the lowest number on; what comes after the three is not needed.
+    while (taken := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(taken, True)
+    os.close(taken)
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123
+    if sys.stdout is None:
+        sys.stdout = Closed()
+    if sys.stderr is None:  # otherwise print takes it for stdout
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=ESCAPED)
+
+
+def escaped(error: UnicodeError) -> tuple[str, int]:
+    """Characters that an encoding lacks, as ``\\\\uXXXX``: in JSON, beyond the first 65,536, two of them mean one character."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True)), error.end
