@@ -1,44 +1,25 @@
 """Small models and ways to run them, for every backend's tests."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from engines.backends import make
 from engines.backends.base import BuildRequest
+from engines.contract import model_with_weights_outside, small_model
 
 Array = np.ndarray[Any, Any]
 MODELS = Path(__file__).parents[2] / "models"
 
 
-def _model(
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Mapping[str, tuple[int, Sequence[int | str]]],
-    outputs: Sequence[str],
-    weights: Mapping[str, Array] | None = None,
-    opset: int = 17,
-    domains: Mapping[str, int] | None = None,
-) -> onnx.ModelProto:
-    graph = helper.make_graph(
-        list(nodes),
-        "small",
-        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
-        [onnx.ValueInfoProto(name=name) for name in outputs],
-        [numpy_helper.from_array(np.asarray(a), name) for name, a in (weights or {}).items()],
-    )
-    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, v) for d, v in (domains or {}).items())]
-    return helper.make_model(graph, opset_imports=imports, ir_version=9)
-
-
 @pytest.fixture(scope="session")
 def small() -> Callable[..., onnx.ModelProto]:
     """Makes a model: nodes, inputs (name -> (element type, shape)), outputs (no type stated), weights, opset, domains."""
-    return _model
+    return small_model
 
 
 @pytest.fixture(scope="session")
@@ -83,16 +64,7 @@ def magika() -> tuple[onnx.ModelProto, dict[str, Array]]:
 @pytest.fixture
 def outside(tmp_path: Path) -> tuple[onnx.ModelProto, Array]:
     """A model whose one weight lies in ``weights/w.bin`` below ``tmp_path``, and that weight."""
-    values = np.linspace(-1, 1, 4096, dtype=np.float32)
-    (tmp_path / "weights").mkdir()
-    (tmp_path / "weights/w.bin").write_bytes(bytes(64) + values.tobytes())
-    model = _model([helper.make_node("Mul", ["x", "w"], ["y"], name="mul")], {"x": (TensorProto.FLOAT, [4096])}, ["y"])
-    weight = model.graph.initializer.add()
-    weight.name, weight.data_type, weight.data_location = "w", TensorProto.FLOAT, TensorProto.EXTERNAL
-    weight.dims.append(4096)
-    for key, value in (("location", "weights/w.bin"), ("offset", "64"), ("length", str(values.nbytes))):
-        weight.external_data.add(key=key, value=value)
-    return model, values
+    return model_with_weights_outside(tmp_path)
 
 
 def relative(actual: Array, expected: Array) -> float:
