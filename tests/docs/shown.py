@@ -43,6 +43,7 @@ SCENES = {
     "collected": "tests/docs/test_commands.py::test_pytest_finds_what_it_is_told_to_run",
     "ci": "tests/e2e/test_ci_recipe.py::test_the_page_does_what_it_says",
     "polygraphy": "tests/e2e/test_polygraphy_page.py::test_every_shown_command_runs",
+    "an engine": "tests/plugins/test_engine.py::test_the_page_does_what_it_says",
     "quantization": "tests/e2e/test_quantized_models.py::test_the_page_does_what_it_says",
     "a step": "tests/plugins/test_fresh.py::test_the_page_does_what_it_says",
 }
@@ -66,6 +67,7 @@ RULES = (
     ("docs/quantization.md", "narrowdown step quantization --json", "parsed: the page shows it whole above"),
     ("docs/quantization.md", "", "quantization"),
     ("docs/write-a-step.md", "", "a step"),
+    ("docs/write-an-engine.md", "", "an engine"),
     ("docs/tensorrt.md", "narrowdown engines", "surveys"),
     ("docs/tensorrt.md", "narrowdown run MODEL --flow build-failure", "parsed: the extra rtx, which is no part of the tests' "
      "environment; tests/e2e/test_build_failure.py walks the flow"),

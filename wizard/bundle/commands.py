@@ -27,18 +27,19 @@ def commands(
         *(own if part else [f"# check.py cannot run this engine: {why}"]),
         *([f"# It comes and goes: check.py looks up to {looks} times, one run of what follows may pass."] if looks > 1 else []),
         "",
-        *_elsewhere(chosen, outside.lines(chosen, compare, inputs, part), compare),
+        *_elsewhere(chosen, outside.lines(chosen, compare, inputs, part), compare, checkable=part is not None),
         "",
         "# Narrowdown on the case itself",
         shlex.join(["narrowdown", "run", "model.onnx", "--engine", str(engine), "--inputs", "inputs.json", *limits(criterion)]),
     ]  # fmt: skip
 
 
-def _elsewhere(chosen: Found, lines: list[str], compare: str) -> list[str]:
+def _elsewhere(chosen: Found, lines: list[str], compare: str, *, checkable: bool) -> list[str]:
     """The engine through other tools, as far as they have it; what is right through Polygraphy's own runner, unless the engine
     is that."""
     if not lines:
-        return [f"# Polygraphy cannot run {outside.title(chosen)}", *right_values(compare)]
+        rather = ": check.py does" if checkable else ""
+        return [f"# Polygraphy cannot run {outside.title(chosen)}{rather}", *right_values(compare)]
     return lines if any("--onnxrt" in line for line in lines) else [*lines, "", *right_values(compare)]
 
 

@@ -65,7 +65,8 @@ def card(engine: Mapping[str, Any]) -> str:
     name = engine["name"]
     if not engine.get("present"):
         return _row(name, str(engine.get("reason", "")), 13)
-    lines = [f"{name} {engine.get('version', '')} on {engine.get('device', '?')}"]
+    brought = f" (brought by {engine['source']})" if engine.get("source") else ""
+    lines = [f"{name} {engine.get('version', '')} on {engine.get('device', '?')}{brought}"]
     able = engine.get("capabilities") or {}
     lines.append(_row("can", ", ".join(key for key, value in able.items() if value.get("present")) or "nothing"))
     lacking: dict[str, list[str]] = {}

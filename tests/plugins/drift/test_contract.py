@@ -1,0 +1,5 @@
+from engines.contract import EngineContract
+
+
+class TestDrift(EngineContract):
+    specs = ("drift", "drift:tanh=exact")
