@@ -140,6 +140,10 @@ def _read(path: Path) -> Any:
 def _feed(item: Any, path: Path) -> Feed:
     if not isinstance(item, dict) or not item:
         raise InputProblem(f"'{path.name}' should hold a list of objects that map input names to arrays.")
+    try:
+        "".join(map(str, item)).encode()
+    except UnicodeEncodeError as error:
+        raise InputProblem(f"'{path.name}' names an input with half of a character, which no text can hold.") from error
     return {str(name): _array(value, str(name), path) for name, value in item.items()}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from engines.data import regular
+from engines.data import decoding, regular
 
 _MARKER = "polygraphy_class"
 _LEGACY = "__polygraphy_encoded_"
@@ -48,10 +48,10 @@ def canonical(algorithm: Mapping[str, Any]) -> str:
 def read(path: Path) -> Replay:
     """The choices of one replay file. Raises ``ReplayProblem``."""
     try:
-        content = json.loads(regular.read(path))
+        content = decoding.decode(regular.read(path))
     except OSError as error:
         raise ReplayProblem(f"'{path}' cannot be read: {error.strerror or error}.") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ReplayProblem(f"'{path}' is not JSON.") from error
     if not _is(content, "TacticReplayData") or not isinstance(content.get("replay"), dict):
         raise ReplayProblem(f"'{path}' is not a tactic replay file.")

@@ -165,3 +165,10 @@ def test_a_number_of_a_million_digits(tmp_path: Path) -> None:
     path.write_text('[{"x": [' + "9" * 1_000_000 + "]}]")
     with pytest.raises(InputProblem, match=r"'in\.json' holds a number of too many digits\."):
         polygraphy.read_inputs(path)
+
+
+def test_a_name_with_half_of_a_character(tmp_path: Path) -> None:
+    path = tmp_path / "in.json"
+    path.write_text('[{"\\ud83d": [1]}]')
+    with pytest.raises(InputProblem, match="names an input with half of a character"):
+        polygraphy.read_inputs(path)
