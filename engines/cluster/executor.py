@@ -388,7 +388,7 @@ class Cluster:
             what = (
                 f"{there} there and {here} here"
                 if there != here
-                else f"{here}, of other options, libraries or cores there"
+                else f"{here} there too, with other options, libraries or cores"
             )
             self._tell(
                 f"The host {name} is left out: its engine '{spec}' is not the one that this session measures with ({what}). Its "

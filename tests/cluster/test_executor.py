@@ -16,6 +16,7 @@ pytest.importorskip("distributed", reason="needs Dask distributed: pip install '
 import engines
 from engines.cluster import executor as ends
 from engines.cluster.executor import Cluster
+from engines.cluster.host import Greeting
 from engines.consent import Consent
 from engines.data.store import Store, boot, digest_file
 from engines.probe import AnyProbe, Candidate, Check, Import, Inspect, LoadInputs, Measure, Measurement
@@ -275,6 +276,32 @@ def _folder(cluster, member: Any) -> str:
         if member.address in (cluster.folder / f"{name}.log").read_text():
             return f"/hosts/{name}"
     return ""
+
+
+def test_a_note_about_a_host_that_is_left_out_names_both_versions(tmp_path: Path) -> None:
+    notes: list[str] = []
+    executor = Cluster("tcp://127.0.0.1:8786", tmp_path, session="s", tell=notes.append)
+
+    def member(name: str, **facts: str) -> Any:
+        made = ends._Member(name, Greeting("t", name, name, 1), {})
+        made.told[REFERENCE] = Measurement(facts=facts)
+        return made
+
+    executor._facts[REFERENCE] = {"version": "1.31.1", "device": "EPYC"}
+    missing = member("c")
+    missing.told[REFERENCE] = Measurement(status="unsupported", message="ONNX Runtime is not installed.")
+    others = [member("a", version="1.22.1", device="EPYC"), member("b", version="1.31.1", device="EPYC"), missing]
+    executor._left_out(REFERENCE, [*others, *others])
+    for note, said in zip(
+        notes,
+        (
+            "1.22.1 EPYC there and 1.31.1 EPYC here",
+            "1.31.1 EPYC there too, with other options, libraries or cores",
+            "ONNX Runtime is not installed there and 1.31.1 EPYC here",
+        ),
+        strict=True,
+    ):
+        assert said in note
 
 
 @pytest.mark.slow

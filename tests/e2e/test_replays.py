@@ -1,13 +1,16 @@
 """Replays of a session of every end, in their three kinds; the session itself is only read."""
 
 import hashlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from wizard.runner import replay as replays
 
-from .conftest import Walk, Walked
+from .conftest import Walk, Walked, command, environment
 from .test_every_end import ENDS, End
 
 NAMES = [end.end for end in ENDS]
@@ -83,3 +86,27 @@ def test_searching_again_walks_the_same_route(walk: Walk, models: Path, narrowdo
     ran = narrowdown("replay", place, "--search", "--yes-run-scripts", "all")
     assert ran.code == 0, ran.out + ran.err
     assert bytes_of(place) == before
+
+
+OLDER = "1.22.1"
+
+
+@pytest.mark.slow
+def test_under_another_version_of_the_engine_both_are_named(walk: Walk, models: Path, tmp_path: Path) -> None:
+    """Installed beside the one here, and found first."""
+    place = session(next(e for e in ENDS if e.end == "worked-around"), walk, models).folder
+    older = tmp_path / "older"
+    words = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", str(older), f"onnxruntime=={OLDER}"]
+    if subprocess.run([sys.executable, *words], check=False, capture_output=True, timeout=300).returncode:
+        pytest.skip(f"onnxruntime {OLDER} cannot be had here")
+    path = os.pathsep.join(filter(None, [str(older), os.environ.get("PYTHONPATH")]))
+    narrowdown = command({**environment(tmp_path), "PYTHONPATH": path}, tmp_path)
+    found = narrowdown("replay", place, "--keep-going", "--json").json()
+    engine, reference = found["engines"]
+    assert (engine["role"], reference["role"]) == ("engine", "reference")
+    for each in (engine, reference):
+        assert each["now"]["version"] == OLDER
+        assert each["recorded"]["version"] not in ("", OLDER)
+        assert each["recorded"]["fingerprint"] != each["now"]["fingerprint"]
+    printed = narrowdown("replay", place, "--keep-going").out
+    assert f"{engine['recorded']['version']} recorded, {OLDER} now" in printed.splitlines()[0]

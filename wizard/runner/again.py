@@ -170,6 +170,8 @@ def _judged_by_rates(
             "cannot tell",
             "the engine is the one that recorded; where the load decides, look again on a busy machine",
         )
+    if then and not fails:
+        return "cannot tell", "too few looks were recorded to call it fixed"
     return "cannot tell", f"{looks} looks do not tell these rates apart"
 
 

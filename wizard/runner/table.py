@@ -83,7 +83,7 @@ class Replay(msgspec.Struct, frozen=True):
 
     def exit_code(self, expect: Expect = "same") -> int:
         """0 as expected, 5 not, 6 cannot tell."""
-        outcomes = {row.outcome for row in self.rows}
+        outcomes = told(self.rows)
         if any(o != "cannot tell" and o not in FINE[expect] for o in outcomes):
             return DIFFERS
         if expect == "fails" and outcomes & {"still fails", "fails differently"}:
@@ -97,8 +97,20 @@ class Replay(msgspec.Struct, frozen=True):
         return AS_EXPECTED
 
 
+def told(rows: Iterable[Row]) -> set[Outcome]:
+    """The outcomes that count. Where something is fixed, a line that failed once or twice then and in no look now does not speak
+    against it: too little was recorded to call it fixed by itself."""
+    rows = tuple(rows)
+    outcomes = {row.outcome for row in rows}
+    if "fixed" not in outcomes:
+        return outcomes
+    return {
+        r.outcome for r in rows if r.outcome != "cannot tell" or r.failures or not (r.looks and r.recorded_failures)
+    }
+
+
 def summed(rows: Iterable[Row]) -> Outcome:
     """What the table comes to: a case that is gone is fixed only when nothing else fails now."""
-    outcomes = {row.outcome for row in rows}
+    outcomes = told(rows)
     ranked: tuple[Outcome, ...] = ("cannot tell", "fails now", "differs", "fails differently", "still fails", "fixed")
     return next((o for o in ranked if o in outcomes), "same")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.compare.criterion import METRICS, Criterion, Signature, Verdict
-from engines.compare.judge import badness, judge, judge_check, judge_whole, limit, worst
+from engines.compare.judge import badness, judge, judge_check, judge_shrunk, judge_whole, limit, worst
 from engines.probe import HUGE, Measurement, SampleResult, Score
 
 RULE = Criterion(tolerance=0.01)
@@ -63,6 +63,19 @@ def test_one_failing_run_of_many_fails() -> None:
     assert judge(Measurement(results=good, runs=(good, bad)), RULE, SIGNATURE).failed
     assert judge_whole(Measurement(results=good, runs=(bad,)), RULE).failed
     assert judge_whole(Measurement(results=good, runs=(good,)), RULE).passed
+
+
+def test_a_shrunk_case_fails_where_any_run_of_its_own_outputs_does() -> None:
+    """Its first run alone once decided, and passed, while 171 of 174 failed."""
+
+    def run(error: float, name: str = "cut") -> tuple[SampleResult, ...]:
+        return (SampleResult("real:0", outputs=(Score(name=name, rel_l2=error),)),)
+
+    rule, own = Criterion(tolerance=0.01), Signature(kind="accuracy", sample="real:0", outputs=("cut",))
+    assert judge_shrunk(Measurement(results=run(0.0), runs=(run(0.5),)), rule, own) == Verdict("fail", own=0.5)
+    assert judge_shrunk(Measurement(results=run(0.0)), rule, own).passed
+    assert judge_shrunk(Measurement(results=run(0.5, "other")), rule, own).passed
+    assert judge_shrunk(Measurement(status="crash"), rule, own).kind == "unresolved"
 
 
 @pytest.mark.parametrize(

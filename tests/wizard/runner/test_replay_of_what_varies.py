@@ -17,7 +17,7 @@ from engines.steps.base import Finish, StepContext, Steps, StepSpec
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.runner import decisive
 from wizard.runner.replay import Teller, real
-from wizard.runner.table import Replay
+from wizard.runner.table import Outcome, Replay, Row, summed
 from wizard.session import folder as folders
 
 CASE = Case(candidate=Candidate(nodes="3-4"), sample="real:0", verified="7/8", good=Candidate(nodes="3"))
@@ -176,3 +176,18 @@ def test_on_its_own_engine_the_first_failure_settles_it(recorded: Callable[..., 
     assert engine.asked == 20
     (said,) = notes
     assert said.startswith("The fault comes and goes, so its rates are compared: 20 to 256 looks, ")
+
+
+def test_a_line_that_was_hardly_looked_at_does_not_hide_that_the_rest_is_fixed() -> None:
+    def row(outcome: Outcome, failures: int = 0, recorded: int = 1) -> Row:
+        return Row(
+            "n", 1, "whole", "", "", outcome, failures=failures, looks=64, recorded_failures=recorded, recorded_looks=21
+        )
+
+    fixed, weak = row("fixed", recorded=8), row("cannot tell")
+    assert Replay((weak, fixed), summed((weak, fixed))).exit_code("fixed") == 0
+    assert summed((weak, fixed)) == "fixed"
+    for rows in ((weak,), (row("cannot tell", failures=1), fixed), (row("cannot tell", recorded=0), fixed)):
+        assert summed(rows) == "cannot tell"
+        assert Replay(rows, "cannot tell").exit_code("fixed") == 6
+    assert Replay((weak, fixed), "fixed").exit_code("same") == 5
