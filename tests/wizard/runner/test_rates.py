@@ -53,7 +53,10 @@ def test_the_same_rate_is_hardly_ever_called_another_one(recorded: int) -> None:
         assert wrong <= FALSE_ALARM, p
 
 
-def test_more_questions_leave_each_less_room() -> None:
+def test_more_questions_and_more_comparisons_leave_each_less_room() -> None:
+    how = rule(count(3, 8), 1)
+    assert how.ladder == (8, 16, 32, 64)
+    assert how.level == pytest.approx(FALSE_ALARM / 4)
     assert rule(count(3, 8), 4).level == pytest.approx(rule(count(3, 8), 1).level / 4)
 
 
