@@ -5,6 +5,7 @@ A file is written under a temporary name, fsynced and renamed before anyone is t
 
 import contextlib
 import errno
+import fcntl
 import functools
 import hashlib
 import io
@@ -44,6 +45,20 @@ def atomic(target: Path) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def turn(target: Path) -> Iterator[None]:
+    """One program at a time between reading ``target`` and writing it anew; a file system without locks lets everybody in. Raises
+    ``OSError`` where nothing can be written beside it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(target.with_name(f".{target.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def digest_file(path: Path) -> str:

@@ -91,20 +91,16 @@ MUTANTS = (
     ),
     Mutant(
         "middle-dropped", "a line that was damaged in the middle is named", "damage", "precision",
-        ((JOURNAL, "            raise DamagedJournal(path, bad, \"its checksum does not match\")\n", "            break\n"),),
+        (
+            (JOURNAL, "            raise DamagedJournal(path, bad, \"its checksum does not match\")\n", "            break\n"),
+            (JOURNAL, "raise DamagedJournal(self._path, bad, \"its checksum does not match\")\n", "break\n"),
+        ),
     ),
     Mutant(
         "full-disk-is-an-error", "a disk that is full is no answer", "disk", "whole flow",
         (
             (OPERATIONS, "if (fault := faults.behind(error)) is not None:", "if (fault := None) is not None:"),
             (OPERATIONS, "fault = faults.told(answer.message) or faults.full(faults.written(store.root))", "fault = None"),
-        ),
-    ),
-    Mutant(
-        "full-disk-is-a-crash", "a worker that dies while a disk is full says nothing", "disk", "whole flow",
-        (
-            (POOL, "fault = faults.full(faults.written(self._root)) if why == \"died\" else None", "fault = None"),
-            (WORKER, "except OSError as error:  # its log", "except ZeroDivisionError as error:  # its log"),
         ),
     ),
     Mutant(

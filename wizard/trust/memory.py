@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from engines.data.store import atomic
+from engines.data.store import atomic, turn
 from wizard.trust.items import CHECK, Item
 
 
@@ -32,14 +32,15 @@ def remember(agreed: Iterable[Item]) -> None:
     """Add what somebody here has agreed to. A script or library that is gone later can run nothing, so that is agreed to as
     well; not so of a command, which runs all the same. Only the user may read the file (0600). Raises ``OSError``."""
     path = trust_file()
-    known: dict[str, str] = {}
-    with contextlib.suppress(OSError, ValueError):
-        known = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
-    fresh = {
-        each.key: each.path for item in agreed for each in ((item,) if item.kind == CHECK else (item, item.absent))
-    }
-    if fresh.keys() <= known.keys():
-        return
-    with atomic(path) as temporary:
-        temporary.touch(mode=0o600)
-        temporary.write_bytes(msgspec.json.format(msgspec.json.encode({**known, **fresh})))
+    with turn(path):  # several sessions may be begun at once
+        known: dict[str, str] = {}
+        with contextlib.suppress(OSError, ValueError):
+            known = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+        fresh = {
+            each.key: each.path for item in agreed for each in ((item,) if item.kind == CHECK else (item, item.absent))
+        }
+        if fresh.keys() <= known.keys():
+            return
+        with atomic(path) as temporary:
+            temporary.touch(mode=0o600)
+            temporary.write_bytes(msgspec.json.format(msgspec.json.encode({**known, **fresh})))
