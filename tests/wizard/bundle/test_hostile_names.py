@@ -112,6 +112,11 @@ def test_commands_sh_is_sound_and_runs_nothing_of_a_name(
     shutil.rmtree(place)
 
 
+def test_which_host_it_was_is_left_out_however_short_its_name() -> None:
+    told = {"host": "vm", "a": [{"host": "vm", "b": "vm is a name of a node, too"}]}
+    assert Traces().cleaned(told) == {"a": [{"b": "vm is a name of a node, too"}]}
+
+
 @given(TEXT, TEXT)
 def test_cleaning_twice_is_cleaning_once_and_touches_no_other_text(before: str, after: str) -> None:
     found = Traces(

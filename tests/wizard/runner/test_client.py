@@ -274,7 +274,14 @@ def test_a_runner_started_in_other_surroundings_is_found(tmp_path, place, monkey
 
 def test_a_session_does_not_say_where_to_connect(tmp_path, place, monkeypatch):
     """But for a folder of this user's alone and the name that belongs to the session."""
-    for said in ("/run/docker.sock", str(tmp_path / "other.sock"), "relative.sock"):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
+    for said in (
+        "/run/docker.sock",
+        str(tmp_path / "other.sock"),
+        "relative.sock",
+        str(tmp_path / "open" / socket_path(place).name),
+    ):
         held = Lock.acquire(place, said)
         assert listening(place) == socket_path(place)
         held.release()
