@@ -98,8 +98,8 @@ def test_no_door_lets_a_kind_in(victim: Path) -> None:
                 while tried is None:
                     way = chance.choice(plain if door.gated else ["inside the session", "relative"])
                     tried = attempt(victim / f"{number}-{len(found)}", base, kind, way, door)
+                assert tried.end in ("refused", "shut"), tried  # at once: a session that was let in may work for long
                 found.append(tried)
-    assert [str(each) for each in found if each.end not in ("refused", "shut")] == []
     asked = {each.door for each in found if each.code == 3}
     assert asked == {door.name for door in doors.all_doors() if door.gated}, "each of these doors asks"
 
