@@ -49,7 +49,7 @@ FEWER = {
     "functions": 4,
 }
 LEAST = min(MANY, 1_000)
-LIMIT = float(os.environ.get("NARROWDOWN_FUZZ_LIMIT", "20"))  # seconds for one file
+LIMIT = float(os.environ.get("NARROWDOWN_FUZZ_LIMIT", "60"))  # seconds for one file
 MEMORY = 8 << 30  # bytes that a reader may ask for: what has no end fails instead of taking the machine's
 MODELS = Path(__file__).parents[1] / "models"
 
