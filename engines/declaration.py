@@ -88,6 +88,8 @@ class Declaration(msgspec.Struct, frozen=True):
     package, one sentence. ``refusal``: why it cannot be an engine, where it cannot.
 
     ``under_test``: options and values that hold where it is the engine under test, unless they are given; not of a reference.
+    ``family``: whose code computes, where it is another engine's too; engines of one family may be wrong alike, so none is asked
+    about another. ``guests``: (option, value, family) where a value brings in the code of a further family.
     ``lists``: for options of type ``list``, by name, what makes a value canonical; raises ``ValueError`` with a sentence.
     ``emulation``: it stands for engines of a precision and is none that anybody deploys, so a model mended for it is of no use.
     ``title``: its name as people write it. ``check_part``: what check.py takes to run it, which cannot tell without it.
@@ -103,6 +105,8 @@ class Declaration(msgspec.Struct, frozen=True):
     hidden: bool = False
     refusal: str = ""
     under_test: tuple[tuple[str, str], ...] = ()
+    family: str = ""
+    guests: tuple[tuple[str, str, str], ...] = ()
     lists: Mapping[str, Callable[[tuple[str, ...]], tuple[str, ...]]] = {}
     emulation: bool = False
     title: str = ""

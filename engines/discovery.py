@@ -30,7 +30,7 @@ OURS: Mapping[str, str] = {
     "command": "engines.checker:DECLARATION",
     "fake": "engines.backends.fake:DECLARATION",
 }
-_TEXTS = ("name", "summary", "module", "package", "install", "needs", "refusal")
+_TEXTS = ("name", "summary", "module", "package", "install", "needs", "refusal", "family")
 
 
 class Plugin(msgspec.Struct, frozen=True):

@@ -74,6 +74,14 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     tried: str = ""  # what casts in the model do, where the engine is free to ignore them: one sentence
 
 
+class Replaced(msgspec.Struct, frozen=True, rename={"origin": "from"}):
+    """The reference that was found wrong (``from``), the one that the session goes on with (``to``), and why."""
+
+    origin: str
+    to: str
+    why: str = ""
+
+
 class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the steps so far have established. A step returns the whole, changed; rewind folds back to an earlier one."""
 
@@ -102,4 +110,6 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     keep: str = ""
     workaround: Workaround | None = None
     notes: tuple[str, ...] = ()  # sentences for the report
+    replaced: Replaced | None = None  # the reference, where two independent engines agree against the given one
+    alike: bool = False  # reference and engine under test are wrong in the same way
     twin: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.search.twin``)

@@ -65,6 +65,14 @@ def file_options(name: str) -> tuple[Option, ...]:
     return tuple(o for o in declared_as(name).options if o.type in ("file", "library"))
 
 
+def families(text: str) -> frozenset[str]:
+    """Whose code computes with this spec: engines that share any of it may be wrong alike. Raises ``ValueError``."""
+    spec = parse(text)
+    declared = declared_as(spec.name)
+    guests = (family for option, value, family in declared.guests if spec.get(option) == value)
+    return frozenset((declared.family or declared.name, *guests))
+
+
 def declared_as(name: str) -> Declaration:
     """The declaration of an engine. Raises ``ValueError`` with a sentence."""
     if declared := discovery.find(name):

@@ -129,6 +129,8 @@ class Measure(Probe, frozen=True, tag="measure"):
     ``record``  -> facts["build"]: what the build chose, ``choices`` by layer where the engine shows them (tactics).
     ``force``   choices (as recorded) that this build must make, by layer; ``forbid``: those that it may not make. What could not
                 be followed is listed in facts["build"]["refused"].
+    ``nudge``   ``inputs`` or ``weights``: each float of them moved by one unit in the last place, another draw in each run; what
+                they are held against is not moved.
     ``save``    keep what was built (model.onnx, engine.onnx, inputs, expected, actual) under this name: artifacts.
     ``postprocess`` what is done to the model's own outputs before they are scored (the whole model, and ``effect``): one
                 ``SCRIPT.py[:FUNCTION]``, whose digest is ``postprocess_digest`` and which runs in ``folder``, or several
@@ -150,6 +152,7 @@ class Measure(Probe, frozen=True, tag="measure"):
     record: bool = False
     force: dict[str, str] = {}
     forbid: dict[str, tuple[str, ...]] = {}
+    nudge: Literal["", "inputs", "weights"] = ""
     save: str = ""
     timeout: float = 0.0  # seconds; 0: the pool's rule
     postprocess: tuple[str, ...] = ()

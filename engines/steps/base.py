@@ -72,7 +72,7 @@ class End(msgspec.Struct, frozen=True):
 
     field: str
     value: str | int | bool
-    end: Literal["not-reproduced", "reference-suspect", "unresolved"]
+    end: Literal["not-reproduced", "reference-suspect", "not-determined", "unresolved"]
 
 
 class Told(msgspec.Struct, frozen=True):

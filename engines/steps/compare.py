@@ -8,25 +8,21 @@ import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
-from engines.compare.judge import badness, judge_check, judge_whole, limit, margin, worst
+from engines.compare.judge import badness, judge_check, judge_whole, margin, worst
 from engines.findings import Findings
 from engines.probe import HUGE, Measurement, SampleResult, Score
-from engines.search import works
+from engines.search import noise, trial, voices, works
 from engines.search.cost import Plan, Size
 from engines.search.looks import Looks, look_again
 from engines.search.statistics import interval, ruled_out, settling
 from engines.search.twin import find_twin
-from engines.search.whole import fed, lock, whole
-from engines.spec import of_the_same, parse, unquantized
+from engines.search.whole import lock, whole
+from engines.spec import parse, unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
 from engines.steps.intake import refuse_unmeasured
 from engines.steps.prepare import loaded, measured
 
-# The reference is suspect when it is off by more than this part of the tolerance (and nearer to fault than the engine).
-SUSPECT = 0.1
 PROBLEMS = {"missing": "missing", "shape": "of another shape than the reference's"}
-JUDGE = "reference:precision=fp64"
-SECOND = "openvino:precision=f32"
 LITERAL = "onnxruntime"  # optimizers off: every node as it is written
 # Bytes of reference values that are captured unasked: of a feed, and of its worst row (engines.data.captures).
 AHEAD = 128 << 20
@@ -34,11 +30,14 @@ AHEAD = 128 << 20
 JUDGED = 2 << 30
 
 
+Verdict = Literal["fails", "passes", "reference", "noise", "built", "unresolved"]
+
+
 class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """compare: the whole model on every sample (node ``reproduce``)."""
 
-    # reference: the reference itself is suspect; built: it builds, and cannot be run here
-    verdict: Literal["fails", "passes", "reference", "built", "unresolved"] = "unresolved"
+    # reference: the reference itself is suspect; noise: rounding moves the outputs as much; built: it builds and cannot run here
+    verdict: Verdict = "unresolved"
     failure: Literal["accuracy", "crash", "build", "check", "none"] = "none"  # how it fails
     error: float | None = None
     tolerance: float = 0.0
@@ -56,6 +55,9 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     reference_error: float | None = None  # how far the reference is from its judge
     reference_judge: str = ""  # what judged it, "" = not judged
     reference_steady: bool = True  # its second run gave the same as its first
+    reference_replaced: str = ""  # what stands in for the reference, where two independent engines agree against it
+    alike: bool = False  # reference and engine are wrong in the same way
+    moved_error: float | None = None  # how far one unit in the last place of the inputs or weights moves the outputs
     looks: int = 0  # runs or builds looked at
     failures: int = 0  # of them
     interval_low: float = 0.0
@@ -69,15 +71,6 @@ class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     judge_nodes: int = 3000  # float64 in plain Python is slow: larger models are judged by the second engine only
     judge_seconds: float = 60.0  # that a judge may take
     look_again: Looks = Looks()  # where nothing fails at first
-
-
-class _Reference(msgspec.Struct, frozen=True):
-    steady: bool = True
-    error: float | None = None
-    judge: str = ""
-    engine: float | None = None  # how far the engine is from the same judge
-    suspect: bool = False
-    unjudged: str = ""  # why nothing but itself could judge it: a sentence
 
 
 def compare(ctx: StepContext) -> Steps[CompareOutcome]:
@@ -95,23 +88,31 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         return _ended(findings, m, rule)
     if m.facts.get("build") is not None and not m.results:
         return _built(ctx, findings, rule)
-    reference = yield from _judge_reference(ctx, findings, params, m) if params.judge_reference else _nothing()
+    tried = yield from _try_reference(ctx, findings, params, m)
+    ctx, findings, m = tried.ctx, tried.findings, tried.measurement
     emulated = yield from _emulate(ctx, findings, rule)
     # In FP32 float64 tells what a right engine's rounding costs.
-    in_fp32 = reference.error if rule.precision == "fp32" and reference.judge.startswith(JUDGE) else None
+    heard = tried.heard
+    in_fp32 = heard.error if rule.precision == "fp32" and heard.judge.startswith(voices.FLOAT64) else None
     findings = msgspec.structs.replace(findings, emulated=in_fp32 if emulated is None else emulated)
-    findings = yield from find_twin(ctx, findings, m)
     looks, failures = 1, int(findings.signature is not None)
-    if findings.signature is None and not reference.suspect:
-        findings, looks, failures = yield from look_again(ctx, findings, params.look_again)
+    moved = noise.Moved()
+    if tried.verdict != "reference":
+        if findings.signature is None:
+            findings, looks, failures = yield from look_again(ctx, findings, params.look_again)
+        elif params.judge_reference:
+            moved = yield from noise.move(ctx, findings, params.judge_seconds)
+    if not tried.verdict and not moved.explains:
+        findings = yield from find_twin(ctx, findings, m)
     sample, output, error = worst(m.results, rule)
     if findings.signature is not None:
         error, output = findings.signature.error, next(iter(findings.signature.outputs), output)
         sample = findings.signature.sample
     low, high = interval(failures, looks)
-    verdict = "reference" if reference.suspect else "fails" if findings.signature else "passes"
+    reached = tried.verdict or ("fails" if findings.signature else "passes")
+    verdict: Verdict = "noise" if moved.explains else reached
     outcome = CompareOutcome(
-        verdict=verdict,  # type: ignore[arg-type]
+        verdict=verdict,
         failure=findings.signature.kind if findings.signature else "none",
         error=error,
         tolerance=rule.tolerance,
@@ -125,9 +126,12 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         nonfinite=bool(findings.signature and findings.signature.nonfinite),
         emulated_error=emulated,
         explanation=explain(ctx, error, emulated, rule, failing=findings.signature is not None),  # type: ignore[arg-type]
-        reference_error=reference.error,
-        reference_judge=reference.judge,
-        reference_steady=reference.steady,
+        reference_error=heard.error,
+        reference_judge=heard.judge,
+        reference_steady=tried.steady,
+        reference_replaced=findings.replaced.to if findings.replaced else "",
+        alike=findings.alike,
+        moved_error=max(moved.outputs.values(), default=None),
         looks=looks,
         failures=failures,
         interval_low=low,
@@ -135,9 +139,10 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         more_looks=settling(looks)[1] if looks > 1 and not failures else 0,
         message=" ".join(
             (
-                _message(verdict, error, rule, output, sample, looks, failures, reference, _problem(m.results, output)),
+                _message(
+                    verdict, error, rule, output, sample, looks, failures, tried, moved, _problem(m.results, output)
+                ),
                 *_same_codes(ctx, verdict, rule),
-                *filter(None, (reference.unjudged,)),
                 *ctx.engine_info.get("notes", ()),
             )
         ),
@@ -160,38 +165,11 @@ def explain(ctx: StepContext, error: float, emulated: float | None, rule: Criter
     return "precision" if emulated >= error / 10 else "engine"
 
 
-def _judge_reference(ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement) -> Sub[_Reference]:
-    """The reference against itself, and against float64 (or a second engine): is it off, and further off than the engine?"""
-    rule = findings.criterion or Criterion()
-    feed = (findings.sample or fed(findings, worst(m.results, rule)[0]) or findings.samples[0].id,)
-    yield Note("is the reference itself steady and right?")
-    twice = yield from asked(whole(ctx, findings, samples=feed, engine=ctx.reference, attempt=1))
-    _, output, moves = worst(twice.results, rule) if twice.status == "ok" else ("", "", 0.0)
-    if moves > SUSPECT * limit(rule, output):
-        return _Reference(steady=False, error=moves, judge="itself, a second time", suspect=True)
-    why = ""
-    for judge in (of_the_same(JUDGE, ctx.reference), of_the_same(SECOND, ctx.reference)):
-        if parse(judge).name == "reference" and m.nodes > params.judge_nodes:
-            why = f"in float64 {m.nodes:,} nodes take too long."
-            continue
-        off = yield from asked(
-            whole(ctx, findings, samples=feed, engine=ctx.reference, reference=judge, timeout=params.judge_seconds)
-        )
-        if off.status != "ok" or not off.results:
-            why = f"{why} {off.message}".strip()
-            continue
-        _, output, error = worst(off.results, rule)
-        if error <= SUSPECT * limit(rule, output):
-            return _Reference(error=error, judge=judge)
-        engine = yield from asked(whole(ctx, findings, samples=feed, reference=judge, timeout=params.judge_seconds))
-        distance = worst(engine.results, rule)[2] if engine.status == "ok" else None
-        return _Reference(error=error, judge=judge, engine=distance, suspect=distance is not None and distance < error)
-    return _Reference(unjudged=f"The reference was held against nothing but itself: {why}" if why else "")
-
-
-def _nothing() -> Sub[_Reference]:
-    return _Reference()
-    yield
+def _try_reference(ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement) -> Sub[trial.Tried]:
+    if not params.judge_reference:
+        return trial.Tried(ctx, findings, m)
+    bounds = voices.Bounds(params.judge_nodes, params.judge_seconds)
+    return (yield from trial.try_reference(ctx, findings, m, bounds))
 
 
 def _same_codes(ctx: StepContext, verdict: str, rule: Criterion) -> tuple[str, ...]:
@@ -288,12 +266,16 @@ def _message(
     sample: str,
     looks: int,
     failures: int,
-    reference: _Reference,
+    tried: trial.Tried,
+    moved: noise.Moved,
     problem: str = "",
 ) -> str:
+    said = _of_reference(tried, rule)
     if verdict == "reference":
-        return _suspect(reference, rule)
-    doubt = f" {_suspect(reference, rule)}" if (reference.error or 0.0) > SUSPECT * limit(rule, output) else ""
+        return said
+    if verdict == "noise":
+        return _noise(error, output, sample, rule, moved)
+    doubt = f" {said}" if said else ""
     amount = PROBLEMS.get(problem) or _amount(error, rule)
     allowed = f"{_allowed(rule, output)} for {rule.precision}"
     if verdict == "fails":
@@ -315,18 +297,66 @@ def _problem(results: tuple[SampleResult, ...], output: str) -> str:
     return next((s.problem for r in results for s in r.outputs if s.name == output and s.problem), "")
 
 
-def _suspect(reference: _Reference, rule: Criterion) -> str:
-    """What is wrong with the reference, and what to do about it."""
-    if not reference.steady:
+def _of_reference(tried: trial.Tried, rule: Criterion) -> str:
+    """What is wrong with the reference or with who judged it, and what to do about it; "" where it was confirmed by all."""
+    heard = tried.heard
+    if not tried.steady:
         return (
-            f"The reference itself is not steady: its second run is {_amount(reference.error or 0.0, rule)} against its "
-            "first. Choose another with --reference, or give it one thread."
+            f"The reference itself is not steady: its second run is {_amount(tried.moves, rule)} against its first. "
+            "Choose another with --reference, or give it one thread."
         )
-    engine = f", the engine by {reference.engine:.2g}" if reference.engine is not None else ""
-    return (
-        f"The reference itself is off by {reference.error or 0.0:.2g} against {reference.judge}{engine}. "
-        f"Run again with --reference {reference.judge} to judge by that one."
+    if heard.standing == "unheard":
+        return f"The reference was held against nothing but itself: {heard.why}" if heard.why else ""
+    reference, judge, off = voices.name(tried.given), voices.name(heard.judge), _amount(heard.error or 0.0, rule)
+    third = "Bring in a third: --reference golden outputs or another engine, or pip install 'narrowdown[openvino]'."
+    match heard.standing:
+        case "wrong":
+            against = (
+                f"The reference, {reference}, is itself {off}: {judge} and {voices.name(heard.other)} agree against it"
+            )
+            between = f"{against} ({_apart(heard.apart or 0.0, rule)} between the two)."
+            if tried.findings.replaced is None:
+                return f"{between} {tried.why or f'The engine is right by {judge}.'}"
+            alike = " The engine is wrong in the same way." if tried.findings.alike else ""
+            return f"{between}{alike} The session goes on against {tried.findings.replaced.to}."
+        case "alone" if tried.sides:
+            between = _apart(heard.error or 0.0, rule)
+            return (
+                f"Either the reference is wrong or two others are: {reference} and {judge} are {between} apart, and the engine "
+                f"under test is on the side of {judge}. {third}"
+            )
+        case "alone":
+            return (
+                f"{judge} alone differs from the reference ({_apart(heard.error or 0.0, rule)} apart) and nobody else could be "
+                f"asked: it may be the wrong one itself, and was left out. {third}"
+            )
+        case "open":
+            other, spread = voices.name(heard.other), _apart(heard.spread, rule)
+            return (
+                f"{reference}, {judge} and {other} differ from one another by up to {spread} and no two of them agree: the "
+                "output is determined no better than that."
+            )
+    alone = (
+        f"{voices.name(v)} is {_amount(e, rule)} where the reference and {judge} agree: left out."
+        for v, e in heard.lonely
     )
+    return " ".join(alone)
+
+
+def _noise(error: float, output: str, sample: str, rule: Criterion, moved: noise.Moved) -> str:
+    """That the failure is rounding, and what to do."""
+    by = _apart(moved.outputs.get(output, max(moved.outputs.values(), default=0.0)), rule)
+    return (
+        f"{output} is {_amount(error, rule)} on {sample}; one unit in the last place of the {moved.what} moves it by {by} on "
+        f"the reference itself. So it is not determined to what is allowed ({_allowed(rule, output)}), and no node is at fault. "
+        "Judge it by what matters to you: a tolerance above that, an absolute one (--metric max_abs --tolerance VALUE), other "
+        "samples; or compute that part of the model in float64."
+    )
+
+
+def _apart(error: float, rule: Criterion) -> str:
+    """A distance of two computations."""
+    return _amount(error, rule).removeprefix("off by ").removeprefix("at ")
 
 
 def _amount(error: float, rule: Criterion) -> str:
@@ -395,10 +425,11 @@ SPEC = StepSpec(
     params=CompareParams,
     plan=_plan,
     exclusive=True,
-    sets=("emulated", "looks"),
+    sets=("emulated", "looks", "replaced", "alike"),
     ends=(
         End("verdict", "passes", "not-reproduced"),
         End("verdict", "reference", "reference-suspect"),
+        End("verdict", "noise", "not-determined"),
         End("verdict", "unresolved", "unresolved"),
     ),
     labels={
@@ -410,6 +441,9 @@ SPEC = StepSpec(
         "reference_error": "the reference is off by",
         "reference_judge": "the reference was judged by",
         "reference_steady": "the reference repeats itself",
+        "reference_replaced": "the reference that stands in",
+        "alike": "the reference is wrong in the same way",
+        "moved_error": "the last place moves it by",
     },
     json=_json,
 )

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -22,6 +22,7 @@ from engines.graph.problem import ModelProblem
 from engines.graph.ranges import ALL, decode, encode
 from engines.probe import HUGE, Candidate, Measure, Measurement, SampleResult, Score
 from engines.workers import files
+from engines.workers.nudge import nudged_feeds, nudged_weights
 from engines.workers.part import Array, Feed, Part, Say, by_id, named
 from engines.workers.values import values
 
@@ -124,7 +125,7 @@ class _Measuring:
             compared: list[SampleResult] = []
             for run in range(count):
                 self.progress("running" if count == 1 else f"running {run + 1} of {count}")
-                actual = self._run(ready, feed)
+                actual = self._run(ready, feed, run)
                 if run == 0:
                     first = actual
                     compared = self._compare(sample, actual, expected, feed)
@@ -184,7 +185,7 @@ class _Measuring:
         what = (probe.model, probe.candidate, self.part.judged, self.marks)
         how = (
             self.engine.info.fingerprint, self.engine.info.spec, probe.keep, probe.attempt, probe.record, probe.force,
-            probe.forbid, probe.reference,
+            probe.forbid, probe.reference, probe.nudge == "weights",
         )  # fmt: skip
 
         def cut() -> Cut:
@@ -194,6 +195,9 @@ class _Measuring:
             self.progress("building")
             begun = time.monotonic()
             part = _cuts.get(_key(what, feed.arrays, feed.constants), cut)
+            if probe.nudge == "weights":
+                moved = nudged_weights(part.model, self.model.weights_dir, probe.attempt)
+                part = replace(part, model=moved)
             built = self.part.build(
                 probe.engine, part, feed.arrays, self.keep, attempt=probe.attempt, record=probe.record,
                 force=probe.force, forbid=probe.forbid, say=self.progress,
@@ -205,9 +209,10 @@ class _Measuring:
         self.build_seconds = max(self.build_seconds, ready.seconds)
         return ready
 
-    def _run(self, ready: _Ready, feed: Feed) -> dict[int, Array]:
+    def _run(self, ready: _Ready, feed: Feed, run: int) -> dict[int, Array]:
+        arrays = nudged_feeds(feed.arrays, run) if self.probe.nudge == "inputs" else feed.arrays
         begun = time.monotonic()
-        got = ready.built.run(named(ready.part, feed.arrays))
+        got = ready.built.run(named(ready.part, arrays))
         self.run_seconds += time.monotonic() - begun
         return by_id(ready.part, got)
 

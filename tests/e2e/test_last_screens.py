@@ -20,6 +20,7 @@ from .test_every_end import ENDS, End
 # What one is told to do, in this order; SESSION stands for the session's folder.
 TODO: Mapping[str, tuple[str, ...]] = {
     "not-reproduced": ("Does it fail on another machine?", "narrowdown replay SESSION", "report.html tells all"),
+    "not-determined": ("Start again with another measure of what is wrong", "report.html tells all"),
     "reference-suspect": ("Start again with a reference that can be trusted (--reference)", "report.html tells all"),
     "fixed-by-sanitizing": ("Use the cleaned model. This writes it:", "narrowdown step sanitize", "report.html tells all"),
     "input-sensitive": ("Compare engines on real inputs.", "report.html tells all"),

@@ -18,6 +18,7 @@ NAMES = [end.end for end in ENDS]
 SAME = {
     "not-reproduced": ("same", 0, 5, 5),
     "reference-suspect": ("still fails", 0, 5, 0),
+    "not-determined": ("still fails", 0, 5, 0),
     "fixed-by-sanitizing": ("still fails", 0, 5, 0),
     "input-sensitive": ("still fails", 0, 5, 0),
     "case-found": ("still fails", 0, 5, 0),

@@ -80,8 +80,9 @@ def parser() -> Parser:
         prog="narrowdown",
         description="From a model that is wrong on an inference engine to a minimal failing case, a named cause and a "
         "checked workaround. Without a command: the sessions screen.",
-        epilog="Exit: 0 found, 10 not reproduced, 11 input-sensitive, 12 fixed by sanitizing, 13 reference suspect, 2 bad usage, "
-        "3 a person is needed, 4 something is missing, 5 replay differs, 6 unresolved, 70 our fault, 130 stopped.",
+        epilog="Exit: 0 found, 10 not reproduced, 11 input-sensitive, 12 fixed by sanitizing, 13 reference suspect, "
+        "15 not determined, 2 bad usage, 3 a person is needed, 4 something is missing, 5 replay differs, 6 unresolved, "
+        "70 our fault, 130 stopped.",
     )
     top.add_argument("--version", action="version", version=_Version())
     top.set_defaults(command=Command("sessions", "home"), display="auto", parser=top)

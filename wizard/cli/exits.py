@@ -12,6 +12,7 @@ NOT_REPRODUCED: Final = 10
 INPUT_SENSITIVE: Final = 11
 FIXED_BY_SANITIZING: Final = 12
 REFERENCE_SUSPECT: Final = 13
+NOT_DETERMINED: Final = 15
 OUR_FAULT: Final = 70
 STOPPED: Final = 130
 
@@ -22,6 +23,7 @@ BY_VERDICT: Final[dict[str, int]] = {
     "input-sensitive": INPUT_SENSITIVE,
     "fixed-by-sanitizing": FIXED_BY_SANITIZING,
     "reference-suspect": REFERENCE_SUSPECT,
+    "not-determined": NOT_DETERMINED,
     "unresolved": UNRESOLVED,
 }
 

@@ -22,7 +22,7 @@ from wizard.flow.template import FILTERS, TemplateProblem, fields, render
 
 VERDICTS: Final = (
     "minimal-case", "worked-around", "not-reproduced", "fixed-by-sanitizing", "input-sensitive", "reference-suspect",
-    "unresolved",
+    "not-determined", "unresolved",
 )  # fmt: skip
 # What an answer may set beside parameters of steps: fields of the PROBLEM, the sample to search on, the model to go on with.
 SETTINGS: Final = (

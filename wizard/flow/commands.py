@@ -115,6 +115,8 @@ def values(problem: Problem, findings: Findings | None = None, have: Mapping[str
     """What the fields stand for in a session: its PROBLEM and what was found so far, for the versions of ``have``. Capital words
     are left to the reader."""
     found = findings or Findings()
+    if found.replaced:
+        problem = msgspec.structs.replace(problem, reference=found.replaced.to)
     criterion = found.criterion
     relative = criterion.tolerance if criterion and criterion.metric != "elementwise" else 1e-2
     case = found.case

@@ -11,7 +11,7 @@ from wizard.report.words import LONGEST, bounded, elide
 
 Verdict = Literal[
     "minimal-case", "worked-around", "not-reproduced", "fixed-by-sanitizing", "input-sensitive", "reference-suspect",
-    "unresolved",
+    "not-determined", "unresolved",
 ]  # fmt: skip
 
 
@@ -171,6 +171,9 @@ class Report(msgspec.Struct, frozen=True):
     layers: tuple[QuantizedLayer, ...] = ()
     searches: tuple[Search, ...] = ()
     ruled_out: tuple[RuledOut, ...] = ()
+    # `from`, `to` and `why`, where the given reference was found wrong and another stood in; `null` where it was not
+    reference_replaced: dict[str, str] | None = None
+    alike: bool = False  # reference and engine under test are wrong in the same way
 
 
 def to_json(report: Report) -> str:

@@ -103,6 +103,8 @@ def gather(
         layers=layers(state, table),
         searches=searches(state),
         ruled_out=ruled_out(state),
+        reference_replaced=msgspec.to_builtins(findings.replaced),
+        alike=findings.alike,
     )
 
 

@@ -69,6 +69,8 @@ def _manner(probe: Measure) -> list[str]:
     if probe.marks:
         every = probe.marks == ranges.ALL
         said.append("watching every tensor" if every else f"watching {count(_many(probe.marks), 'tensor')}")
+    if probe.nudge:
+        said.append(f"the last place of its {probe.nudge} moved")
     if probe.runs > 1:
         said.append(f"{probe.runs} runs")
     if probe.attempt:

@@ -33,7 +33,7 @@ def step_context(
     settings = settings_on(route)
     latest = route[-1].settings if route else {}
     plain = with_settings(msgspec.to_builtins(problem), settings)
-    engine, reference = str(parse(problem.engine)), str(parse(problem.reference))
+    engine, reference = specs_of(problem, state, node, visit)
     info = state.engines.get(engine, {})
     declared = spec.params.__struct_fields__
     chosen = {**flow.params, **params, **{k: v for k, v in settings.items() if v != ""}}
@@ -50,6 +50,12 @@ def step_context(
         settings={**settings, "unresolved": _causes(route)},
         problem=plain,
     )
+
+
+def specs_of(problem: Problem, state: State, node: str, visit: int) -> tuple[str, str]:
+    """The engine under test and the reference of this visit: the given one, unless it was found wrong and another stands in."""
+    findings = _findings(_before(state, node, visit))
+    return str(parse(problem.engine)), findings.replaced.to if findings.replaced else str(parse(problem.reference))
 
 
 def _before(state: State, node: str, visit: int) -> tuple[Visit, ...]:

@@ -18,14 +18,13 @@ from engines.asking import Note, StepContext, StepRefused
 from engines.data.sources import scripts
 from engines.probe import AnyProbe, Check, LoadInputs, Measure, key
 from engines.search.cost import Cost
-from engines.spec import parse
 from engines.steps.base import Finish, StepSpec
 from engines.workers.executor import Prober
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.report.words import size
 from wizard.runner import progress, remarks
-from wizard.runner.context import step_context
+from wizard.runner.context import specs_of, step_context
 from wizard.runner.drive import Drive, Fingerprints, Guarded, Stopped
 from wizard.runner.estimate import Estimate, Experience, estimate, left
 from wizard.runner.housekeeping import Housekeeping
@@ -336,7 +335,7 @@ class Runner:
         self._estimate, self._noted_at, self._began = Estimate(), 0, time.monotonic()
         self._skip, self._go = False, False
         self._snapshot()
-        missing = await self._interruptible(self._look())
+        missing = await self._interruptible(self._look(decision))
         if not isinstance(missing, str):
             return
         if not missing:
@@ -359,18 +358,18 @@ class Runner:
         else:
             await self._drive_step(started, ctx, spec)
 
-    async def _look(self) -> str:
+    async def _look(self, decision: RunStep) -> str:
         """Look at both engines; a sentence where one is missing. A user's own check needs none of them."""
         if self._problem.check:
             return ""
-        for spec in self._specs():
+        for spec in self._specs(decision):
             measurement = await self._fingerprints.inspect(spec)
             if measurement.status != "ok":
                 return measurement.message or f"The engine '{spec}' cannot be used here: {measurement.status}."
         return ""
 
-    def _specs(self) -> tuple[str, str]:
-        return str(parse(self._problem.engine)), str(parse(self._problem.reference))
+    def _specs(self, decision: RunStep) -> tuple[str, str]:
+        return specs_of(self._problem, self._ledger.state, decision.node, decision.visit)
 
     async def _foresee(self, decision: RunStep, spec: StepSpec[Any]) -> None:
         """What the step will cost, as far as this session can tell."""
@@ -397,7 +396,7 @@ class Runner:
 
     def _start(self, decision: RunStep, spec: StepSpec[Any]) -> StepStarted:
         state = self._ledger.state
-        engine, reference = self._specs()
+        engine, reference = self._specs(decision)
         here = state.here
         fingerprints = {s: self._fingerprints.known[s] for s in (engine, reference) if s in self._fingerprints.known}
         again = here is not None and (here.node, here.visit) == (decision.node, decision.visit)

@@ -19,6 +19,7 @@ EXIT_CODES: Final[dict[str, int]] = {
     "input-sensitive": 11,
     "fixed-by-sanitizing": 12,
     "reference-suspect": 13,
+    "not-determined": 15,
     "unresolved": 6,
 }
 _TEXT_LIMIT = 4000  # characters of one text in a question: a journal line holds all of them

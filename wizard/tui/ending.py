@@ -80,6 +80,10 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
         )
     if verdict == "reference-suspect":
         made.append(Todo("Start again with a reference that can be trusted (--reference), before blaming the engine."))
+    if verdict == "not-determined":
+        made.append(
+            Todo("Start again with another measure of what is wrong: --tolerance, --metric max_abs, or other --inputs.")
+        )
     if scene.state.findings.culprits:
         made.append(
             Todo(

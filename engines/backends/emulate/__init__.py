@@ -23,6 +23,7 @@ DECLARATION = Declaration(
     "engines.backends.emulate.engine",
     package="onnxruntime",
     install="pip install onnxruntime",
+    family="onnxruntime",
     options=(Option("precision", "str", "fp16", "The storage precision.", ("fp16", "bf16")),),
     emulation=True,
     # The rounding is in the file, as pairs of casts; any optimizer could remove it.

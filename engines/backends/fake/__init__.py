@@ -8,6 +8,7 @@ DECLARATION = Declaration(
     "engines.backends.fake.engine",
     package="onnxruntime",
     install="pip install onnxruntime",
+    family="onnxruntime",
     hidden=True,
     options=(
         Option(

@@ -9,6 +9,7 @@ DECLARATION = Declaration(
     "engines.backends.onnxruntime.engine",
     package="onnxruntime",
     install="pip install onnxruntime",
+    guests=(("provider", "openvino", "openvino"), ("provider", "tensorrt", "tensorrt")),
     options=(
         Option("optimization", "str", "disabled", "Graph optimization level.", optimizers.LEVELS),
         Option("disabled_optimizers", "list", (), "Optimizers to switch off, joined with +."),

@@ -87,6 +87,7 @@ RTX = Declaration(
     package="tensorrt_rtx",
     install="pip install 'narrowdown[rtx]'",
     needs="It builds on any machine, and runs on RTX GPUs.",
+    family="tensorrt",
     options=(
         Option(
             "precision", "str", "model", "model: exactly the model's types; fp16 and bf16: the model is converted first.",

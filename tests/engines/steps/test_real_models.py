@@ -96,8 +96,8 @@ def test_fusions_that_stand_in_for_each_other(open_model: Open, tmp_path: Path) 
     assert all("LayerNorm" in name for name in tactics.suspects.split(", "))
 
 
-def test_a_reference_at_fault(open_model: Open, tmp_path: Path) -> None:
-    """The mean is far above the spread: single precision loses the variance, float64 and the other engine do not."""
+def test_digits_that_fp32_does_not_have(open_model: Open, tmp_path: Path) -> None:
+    """The mean is far above the spread: one unit in the last place of the inputs is as much as the engines are apart."""
     nodes = [helper.make_node("InstanceNormalization", ["x", "s", "b"], ["y"], epsilon=1e-9)]
     shape = (TensorProto.FLOAT, ["n", 3, 16, 16])
     weights = {"s": np.ones(3, np.float32), "b": np.zeros(3, np.float32)}
@@ -105,8 +105,9 @@ def test_a_reference_at_fault(open_model: Open, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "in.npz", x=(1000 + 0.01 * rng.standard_normal((2, 3, 16, 16))).astype(np.float32))
     outcome = open_model(path, "reference", (tmp_path / "in.npz",)).step("compare").finish.outcome
-    assert (outcome.verdict, outcome.reference_judge) == ("reference", "reference:precision=fp64")
-    assert outcome.reference_error > 1e-3
+    assert outcome.verdict == "noise"
+    assert outcome.error > 1e-3
+    assert outcome.moved_error > outcome.error / 3
 
 
 @pytest.fixture

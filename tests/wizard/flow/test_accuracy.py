@@ -26,7 +26,7 @@ FLOW = LOADED.flow
 
 # CONTRACTS: the answer ids that an answers file may name.
 ANSWERS = {
-    "reproduce": "yes no reference",
+    "reproduce": "yes no noise reference",
     "sanitize": "yes no stuck",
     "real-inputs": "yes no only-real none",
     "intermittent": "yes no same-engine",
@@ -69,6 +69,7 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("reproduce", {"verdict": "fails"}, "yes", "sanitize"),
         ("reproduce", {"verdict": "passes"}, "no", "not-reproduced"),
         ("reproduce", {"verdict": "reference"}, "reference", "reference-suspect"),
+        ("reproduce", {"verdict": "noise"}, "noise", "not-determined"),
         ("reproduce", {"verdict": "unresolved"}, "no", "unresolved"),
         ("sanitize", {"verdict": "fails"}, "yes", "real-inputs"),
         ("sanitize", {"verdict": "passes"}, "no", "fixed-by-sanitizing"),

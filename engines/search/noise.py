@@ -1,0 +1,53 @@
+"""How well are the outputs determined at all? The reference's own inputs, and then its weights, are moved by one unit in the last
+place: no engine that computes in this precision can be asked to be nearer to another than that moves the outputs.
+"""
+
+import msgspec
+
+from engines.asking import Note, StepContext, Sub, asked
+from engines.compare.criterion import Criterion
+from engines.compare.judge import badness
+from engines.findings import Findings
+from engines.probe import HUGE
+from engines.search.whole import whole
+
+# Draws of the last places: how far a single one moves an output varies by a factor of two or so.
+DRAWS = 3
+# A failure up to this many times what one last place moves is not told apart from rounding: an engine rounds at each node, not
+# at the inputs alone, and two engines differ by the rounding of both.
+WITHIN = 3.0
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """``outputs``: how far each moved, by the session's metric; ``what`` moved them: ``inputs`` or ``weights``. ``explains``:
+    whether that is as much as the failure, on every output that fails."""
+
+    outputs: dict[str, float] = {}
+    what: str = ""
+    explains: bool = False
+
+
+def move(ctx: StepContext, findings: Findings, seconds: float) -> Sub[Moved]:
+    """``Moved``: how far rounding alone moves the outputs that fail. Asks nothing where that cannot be what fails: no outputs, or
+    values that are not finite."""
+    signature = findings.signature
+    if signature is None or signature.kind != "accuracy" or signature.nonfinite or signature.error >= HUGE:
+        return Moved()
+    rule = findings.criterion or Criterion()
+    feed = (findings.sample or signature.sample,)
+    moved: dict[str, float] = {}
+    what = ""
+    for part, draws in (("inputs", DRAWS), ("weights", 1)):
+        yield Note(f"how far does the last place of the {part} move the outputs?")
+        m = yield from asked(
+            whole(ctx, findings, samples=feed, engine=ctx.reference, nudge=part, runs=draws, timeout=seconds)
+        )
+        if m.status != "ok":
+            continue
+        for run in m.each_run:
+            for score in (s for r in run for s in r.outputs if s.name in signature.errors):
+                if (bad := badness(score, rule)) > moved.get(score.name, 0.0):
+                    moved[score.name], what = bad, part
+        if all(error <= WITHIN * moved.get(output, 0.0) for output, error in signature.errors.items()):
+            return Moved(moved, what, explains=True)
+    return Moved(moved, what)

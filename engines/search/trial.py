@@ -1,0 +1,108 @@
+"""The reference on trial: is it steady, do independent engines agree with it, and what becomes of the session where they do not.
+
+Found wrong, it is replaced by the engine that was confirmed against it, and the failure is locked anew; where the engine under
+test is right by that one there is no failure, and where it cannot stand in the session cannot go on. A reference and an engine
+that share code may be wrong alike, which nothing but a third computation can see.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from engines.asking import Note, StepContext, Sub, asked
+from engines.compare.criterion import Criterion
+from engines.compare.judge import limit, worst
+from engines.findings import Findings, Replaced
+from engines.probe import Measurement
+from engines.search.voices import CLEARLY, CONFIRMED, Bounds, Heard, hear, name
+from engines.search.whole import fed, lock, whole
+
+# Seconds for one run of the whole model up to which a confirmed voice serves as the reference of a search: each probe runs a part
+# of the model on it, and there are hundreds.
+SERVES = 5.0
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """``ctx``, ``findings`` and ``measurement`` to go on with: those that were given, or against the reference that stands in.
+
+    ``verdict``: "" where the trial decides nothing; ``reference``: the reference is wrong or unsteady, and the engine may be
+    right; ``unresolved``: there are two sides and nobody to settle it. ``moves``: the second run of the reference against its
+    first. ``sides``: the engine under test agrees with the one voice that differs from the reference.
+    """
+
+    ctx: StepContext
+    findings: Findings
+    measurement: Measurement
+    given: str = ""
+    heard: Heard = Heard()
+    verdict: Literal["", "reference", "unresolved"] = ""
+    steady: bool = True
+    moves: float = 0.0
+    sides: bool = False
+    why: str = ""  # why a reference that is wrong could not be replaced
+
+
+def try_reference(ctx: StepContext, findings: Findings, m: Measurement, bounds: Bounds) -> Sub[Tried]:
+    """``Tried``, on the feed that the search would work on."""
+    rule = findings.criterion or Criterion()
+    feed = (findings.sample or fed(findings, worst(m.results, rule)[0]) or findings.samples[0].id,)
+    tried = Tried(ctx, findings, m, given=ctx.reference)
+    yield Note("is the reference itself steady and right?")
+    twice = yield from asked(whole(ctx, findings, samples=feed, engine=ctx.reference, attempt=1))
+    _, output, moves = worst(twice.results, rule) if twice.status == "ok" else ("", "", 0.0)
+    if moves > CONFIRMED * limit(rule, output):
+        return msgspec.structs.replace(tried, steady=False, moves=moves, verdict="reference")
+    heard = yield from hear(ctx, findings, feed, m.nodes, bounds)
+    tried = msgspec.structs.replace(tried, heard=heard)
+    if heard.standing == "wrong":
+        return (yield from _replace(tried, feed, bounds))
+    signature = findings.signature
+    if signature is None or heard.standing not in ("alone", "open"):
+        return tried
+    if heard.standing == "open":
+        # Computations that differ among themselves by as much as the engine differs from one of them accuse nobody.
+        unclear = signature.error < CLEARLY * heard.spread
+        return msgspec.structs.replace(tried, verdict="unresolved" if unclear else "")
+    engine = yield from asked(whole(ctx, findings, samples=feed, reference=heard.judge, timeout=bounds.seconds))
+    if engine.status != "ok" or not engine.results:
+        return tried
+    _, output, error = worst(engine.results, rule)
+    sides = error <= limit(rule, output) and error * CLEARLY <= signature.error
+    return msgspec.structs.replace(tried, sides=sides, verdict="unresolved" if sides else "")
+
+
+def _replace(tried: Tried, feed: tuple[str, ...], bounds: Bounds) -> Sub[Tried]:
+    """The trial of a reference that two voices agree against, gone on with the first of them where that can stand in."""
+    ctx, before, heard = tried.ctx, tried.findings, tried.heard
+    rule = before.criterion or Criterion()
+    against = msgspec.structs.replace(ctx, reference=heard.judge)
+    fresh = msgspec.structs.replace(before, signature=None, sample="")
+    yield Note(f"the engine against {name(heard.judge)}")
+    alone = yield from asked(whole(against, fresh, samples=feed, engine=heard.judge, timeout=bounds.seconds))
+    m = yield from asked(whole(against, fresh, timeout=bounds.seconds))
+    alike = before.signature is None
+    if m.status != "ok" or alone.status != "ok" or alone.run_seconds > SERVES:
+        slow = (
+            f"one run takes {alone.run_seconds:.0f} s"
+            if alone.status == m.status == "ok"
+            else (m.message or alone.message)
+        )
+        why = f"{name(heard.judge)} cannot stand in for it: {slow.rstrip('.')}."
+        engine = yield from asked(whole(ctx, fresh, samples=feed, reference=heard.judge, timeout=bounds.seconds))
+        wrong = engine.status == "ok" and _over(engine, rule)
+        found = msgspec.structs.replace(before, alike=alike and wrong)
+        return msgspec.structs.replace(tried, findings=found, verdict="reference", why=why)
+    locked = yield from lock(against, fresh, m)
+    if locked.signature is None:
+        # By those who are right the engine is right. Where it passed against the reference, too, its verdict stands.
+        _, output, _ = worst(m.results, rule)
+        stands = alike and (heard.error or 0.0) <= limit(rule, output)
+        return msgspec.structs.replace(tried, verdict="" if stands else "reference")
+    why = f"{name(heard.judge)} and {name(heard.other)} agree against it"
+    found = msgspec.structs.replace(locked, replaced=Replaced(ctx.reference, heard.judge, why), alike=alike)
+    return msgspec.structs.replace(tried, ctx=against, findings=found, measurement=m)
+
+
+def _over(m: Measurement, rule: Criterion) -> bool:
+    _, output, error = worst(m.results, rule)
+    return error > limit(rule, output)

@@ -1,0 +1,157 @@
+"""Is the reference right? Other engines are asked, and only those who share no code with the engine under test or the reference:
+two builds of one library repeat each other's mistakes, and whoever is accused has no vote.
+
+Where the reference differs from one of them, either may be wrong, and ONNX's evaluator and OpenVINO both are on common models. So
+a third computation settles it, in pairs: the two that agree *clearly* are right and the one that is left is wrong, reference or
+judge. Where no two agree clearly nothing is known but how far the outputs are determined at all.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from engines.asking import Note, StepContext, Sub, asked
+from engines.compare.criterion import Criterion
+from engines.compare.judge import limit, worst
+from engines.findings import Findings
+from engines.options import families
+from engines.search.whole import whole
+from engines.spec import of_the_same, parse
+
+FLOAT64 = "reference:precision=fp64"
+# In the order in which they are asked: float64 has no rounding of its own to speak of; ONNX Runtime is the last, as it is nearly
+# always the reference itself.
+VOICES = (FLOAT64, "openvino:precision=f32", "onnxruntime")
+# A reference within this part of the tolerance of a voice is confirmed: what it is off moves no verdict.
+CONFIRMED = 0.1
+# Two computations agree clearly where this many times less lies between them than between either and the third. Healthy FP32
+# engines differ from float64 each by its own rounding, and those distances are within a factor of three of one another on every
+# real model tried (basic-pitch: 1.5e-4 on both sides); a wrong operator stands apart by hundreds.
+CLEARLY = 10.0
+
+Standing = Literal["right", "wrong", "alone", "open", "unheard"]
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """``nodes``: float64 in plain Python is slow, so larger models are not given to it. ``seconds``: that a voice may take."""
+
+    nodes: int
+    seconds: float
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What the voices say of the reference, measured on one feed.
+
+    ``right``: one of them confirms it. ``wrong``: two of them agree against it. ``alone``: the one voice there is differs from
+    it. ``open``: two differ from it and from each other. ``unheard``: nobody independent runs the model.
+
+    ``judge`` is the voice that counts: who confirms it, the first of the two against it, or the one that differs; ``error`` how
+    far the reference is from that one. ``other``: the second of the two, ``apart`` what lies between them. ``spread``: the most
+    that lies between any two of the computations. ``lonely``: voices that turned out to be the wrong ones themselves.
+    """
+
+    standing: Standing = "unheard"
+    judge: str = ""
+    error: float | None = None
+    other: str = ""
+    apart: float | None = None
+    spread: float = 0.0
+    lonely: tuple[tuple[str, float], ...] = ()
+    why: str = ""  # unheard: what kept each of them
+    seconds: float = 0.0  # that the judge takes for this feed
+
+
+class _Voice(msgspec.Struct, frozen=True):
+    spec: str
+    error: float  # of the reference, against this voice
+    over: float  # the same in units of what is allowed
+    seconds: float
+
+
+def independent(ctx: StepContext) -> tuple[str, ...]:
+    """The voices that share no code with the engine under test, with the reference or with one another."""
+    taken = families(ctx.engine) | families(ctx.reference)
+    found = []
+    for voice in VOICES:
+        spec = of_the_same(voice, ctx.reference)
+        if not families(spec) & taken:
+            found.append(spec)
+            taken |= families(spec)
+    return tuple(found)
+
+
+def hear(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nodes: int, bounds: Bounds) -> Sub[Heard]:
+    """What independent engines say of the reference, as ``Heard``: one is asked where it confirms, two where it does not."""
+    rule = findings.criterion or Criterion()
+    heard: list[_Voice] = []
+    why: list[str] = []
+    for spec in independent(ctx):
+        if spec.startswith("reference") and nodes > bounds.nodes:
+            why.append(f"in float64 {nodes:,} nodes take too long.")
+            continue
+        off = yield from asked(
+            whole(ctx, findings, samples=feed, engine=ctx.reference, reference=spec, timeout=bounds.seconds)
+        )
+        if off.status != "ok" or not off.results:
+            why.append(off.message)
+            continue
+        _, output, error = worst(off.results, rule)
+        voice = _Voice(spec, error, error / max(limit(rule, output), 1e-300), off.build_seconds + off.run_seconds)
+        if voice.over <= CONFIRMED:
+            return Heard(
+                "right", spec, error, seconds=voice.seconds, spread=max([error, *(v.error for v in heard)]),
+                lonely=tuple((v.spec, v.error) for v in heard),
+            )  # fmt: skip
+        heard.append(voice)
+        if len(heard) == 2:
+            break
+    if not heard:
+        said = (
+            " ".join(filter(None, why)) or "every other engine here shares code with it or with the engine under test."
+        )
+        return Heard(why=said)
+    if len(heard) == 1:
+        (only,) = heard
+        return Heard(
+            "alone", only.spec, only.error, spread=only.error, seconds=only.seconds, why=" ".join(filter(None, why))
+        )
+    yield Note("two others differ from the reference: do they agree with each other?")
+    between = yield from asked(
+        whole(ctx, findings, samples=feed, engine=heard[1].spec, reference=heard[0].spec, timeout=bounds.seconds)
+    )
+    apart = worst(between.results, rule)[2] if between.status == "ok" and between.results else None
+    return settled(heard[0], heard[1], apart)
+
+
+def settled(first: _Voice, second: _Voice, apart: float | None) -> Heard:
+    """Who of the three is the odd one out: the reference, one of two voices, or nobody knows."""
+    distances = [first.error, second.error, *([] if apart is None else [apart])]
+    told = Heard(
+        "open", first.spec, first.error, other=second.spec, apart=apart, spread=max(distances), seconds=first.seconds
+    )
+    if apart is None:
+        return told
+    if _clearly(apart, (first.error, second.error)):
+        return msgspec.structs.replace(told, standing="wrong")
+    for voice, odd in ((first, second), (second, first)):
+        if _clearly(voice.error, (odd.error, apart)):
+            return msgspec.structs.replace(
+                told, standing="right", judge=voice.spec, error=voice.error, seconds=voice.seconds,
+                lonely=((odd.spec, odd.error),),
+            )  # fmt: skip
+    return told
+
+
+def _clearly(near: float, far: Iterable[float]) -> bool:
+    return all(near * CLEARLY <= distance for distance in far)
+
+
+def name(spec: str) -> str:
+    """A voice in words."""
+    parsed = parse(spec)
+    return {
+        "reference": f"ONNX's evaluator{' in float64' if parsed.get('precision') == 'fp64' else ''}",
+        "openvino": "OpenVINO",
+        "onnxruntime": "ONNX Runtime",
+    }.get(parsed.name, spec)

@@ -1,0 +1,185 @@
+"""The reference on trial: every computation is a place on a line, and an error the distance between two of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from engines.options import families
+from engines.probe import HUGE, Measure, Measurement
+
+ORT, F64, OV, TRT = "onnxruntime", "reference:precision=fp64", "openvino:precision=f32", "tensorrt"
+LIMIT = 0.01  # of answers.RULE
+
+
+def world(answers: Any, places: Mapping[str, float | str], *, moved: float = 0.0, seconds: float = 0.01) -> Any:
+    """``places``: where each engine's output lies; a text is what keeps it from running. ``moved``: by the last place."""
+
+    def answer(probe: Any) -> Measurement:
+        opened = answers.opening(probe)
+        if opened is not None:
+            return opened
+        assert isinstance(probe, Measure)
+        engine, reference = (places.get(s, 0.0) for s in (probe.engine, probe.reference))
+        if isinstance(reference, str):
+            return Measurement(status="reference-failed", message=reference)
+        if isinstance(engine, str):
+            return Measurement(status="unsupported", message=engine)
+        apart = HUGE if HUGE in (engine, reference) and engine != reference else abs(engine - reference)
+        if probe.nudge:
+            apart = moved
+        return answers.measured(*((s, apart) for s in probe.samples), run_seconds=seconds)
+
+    return answer
+
+
+def tried(answers: Any, walk: Any, places: Mapping[str, float | str], engine: str = TRT, **how: Any) -> Any:
+    return walk("compare", answers.context(engine=engine), world(answers, places, **how))
+
+
+# -- convicted only where two agree against it, clearly ---------------------------------------------------------------------
+
+
+def test_two_that_agree_convict_the_reference_of_a_right_engine(answers: Any, walk: Any) -> None:
+    outcome = tried(answers, walk, {TRT: 0.0, F64: 0.0, OV: 0.0005, ORT: 0.9}).finish.outcome
+    assert (outcome.verdict, outcome.reference_error, outcome.reference_judge) == ("reference", 0.9, F64)
+    assert "ONNX's evaluator in float64 and OpenVINO agree against it" in outcome.message
+    assert "--reference" not in outcome.message, "the advice leads nowhere that was not measured"
+
+
+def test_one_alone_convicts_nobody_and_is_named(answers: Any, walk: Any) -> None:
+    """A judge that is wrong itself: healthy nodes are accused by nobody, and a true failure is searched all the same."""
+    outcome = tried(answers, walk, {TRT: 0.5, F64: -0.9, OV: "not here."}).finish.outcome
+    assert outcome.verdict == "fails"
+    assert "ONNX's evaluator in float64 alone differs from the reference (0.9 (rel_l2) apart)" in outcome.message
+    outcome = tried(answers, walk, {TRT: 0.001, F64: -0.9, OV: "not here."}).finish.outcome
+    assert outcome.verdict == "passes"
+
+
+def test_a_judge_that_two_agree_against_is_left_out(answers: Any, walk: Any) -> None:
+    outcome = tried(answers, walk, {TRT: 0.5, F64: -0.9, OV: 0.0001}).finish.outcome
+    assert (outcome.verdict, outcome.reference_judge, outcome.reference_error) == ("fails", OV, 0.0001)
+    left_out = "ONNX's evaluator in float64 is off by 0.9 (rel_l2) where the reference and OpenVINO agree: left out."
+    assert left_out in outcome.message
+
+
+def test_a_tie_is_a_tie(answers: Any, walk: Any) -> None:
+    """0.0313 against 0.0313 convicted once; and following the advice then accused three healthy nodes."""
+    done = tried(answers, walk, {TRT: 0.0626, F64: 0.0313, OV: "not here."})
+    assert done.finish.outcome.verdict == "fails", "one voice halfway between two is nobody's"
+    done = tried(answers, walk, {TRT: 0.0626, F64: 0.0313, OV: 0.0939})
+    assert done.finish.outcome.verdict == "unresolved"
+    assert "no two of them agree: the output is determined no better than that" in done.finish.outcome.message
+    assert "0.0939" in done.finish.outcome.message
+
+
+@pytest.mark.parametrize(("apart", "verdict"), [(0.0029, "reference"), (0.0031, "unresolved")])
+def test_clearly_means_ten_times(answers: Any, walk: Any, apart: float, verdict: str) -> None:
+    assert tried(answers, walk, {ORT: 0.03, F64: 0.0, OV: -apart, TRT: 0.0}).finish.outcome.verdict == verdict
+
+
+def test_a_failure_far_beyond_the_doubt_is_searched(answers: Any, walk: Any) -> None:
+    outcome = tried(answers, walk, {TRT: 5.0, F64: 0.03, OV: -0.03}).finish.outcome
+    assert outcome.verdict == "fails"
+    assert "determined no better" in outcome.message
+    assert tried(answers, walk, {TRT: HUGE, F64: 0.03, OV: -0.03}).finish.outcome.verdict == "fails"
+
+
+def test_two_against_two_prove_nothing(answers: Any, walk: Any) -> None:
+    """The engine under test has no vote; but where it is on the one judge's side its nodes are not accused either."""
+    outcome = tried(answers, walk, {TRT: 0.9, F64: 0.9001, OV: "not here."}).finish.outcome
+    assert outcome.verdict == "unresolved"
+    assert "the engine under test is on the side of ONNX's evaluator in float64" in outcome.message
+    assert "openvino" in outcome.message, "what would settle it"
+
+
+# -- who may vote ------------------------------------------------------------------------------------------------------------
+
+
+def test_engines_of_a_family_never_vote_on_one_another() -> None:
+    assert families("emulate") == families("onnxruntime:optimization=all") == {"onnxruntime"}
+    assert families("tensorrt_rtx") == families("tensorrt")
+    assert families("onnxruntime:provider=openvino") == {"onnxruntime", "openvino"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "reference", "asked"),
+    [
+        (OV, ORT, {F64}), ("openvino", ORT, {F64}), ("reference", ORT, {OV}), ("emulate", ORT, {F64, OV}),
+        ("onnxruntime:provider=openvino", ORT, {F64}), (TRT, OV, {F64, ORT}),
+    ],
+)  # fmt: skip
+def test_who_is_asked(answers: Any, walk: Any, engine: str, reference: str, asked: set[str]) -> None:
+    import msgspec
+
+    context = msgspec.structs.replace(answers.context(engine=engine), reference=reference)
+    places = {F64: -0.9, OV: -0.9, ORT: -0.9, engine: 0.5, reference: 0.0}
+    done = walk("compare", context, world(answers, places))
+    judges = {p.reference for p in done.probes if isinstance(p, Measure)} - {reference}
+    assert judges == asked
+
+
+def test_an_engine_is_not_its_own_judge(answers: Any, walk: Any) -> None:
+    """OpenVINO under test on a model that float64 does not take: it ended 13 once, 'the engine by 0', whatever it did wrong."""
+    outcome = tried(answers, walk, {OV: 0.9, F64: "no such operator."}, engine=OV).finish.outcome
+    assert (outcome.verdict, outcome.reference_judge) == ("fails", "")
+    assert "held against nothing but itself: no such operator." in outcome.message
+
+
+# -- both wrong alike ---------------------------------------------------------------------------------------------------------
+
+
+def test_both_wrong_alike_goes_on_against_who_is_right(answers: Any, walk: Any) -> None:
+    engine = "onnxruntime:optimization=all"
+    done = tried(answers, walk, {engine: 0.9, ORT: 0.9, F64: 0.0, OV: 0.0001}, engine=engine)
+    outcome, found = done.finish.outcome, done.finish.findings
+    assert (outcome.verdict, outcome.alike, outcome.reference_replaced) == ("fails", True, F64)
+    assert (found.replaced.origin, found.replaced.to) == (ORT, F64)
+    assert found.signature.errors == {"y": 0.9}
+    assert "wrong in the same way" in outcome.message
+    whole = done.finish.decisive["whole"][0]
+    assert whole.reference == F64, "a replay asks what the session went by"
+
+
+def test_a_wrong_engine_goes_on_against_who_is_right(answers: Any, walk: Any) -> None:
+    done = tried(answers, walk, {TRT: 0.5, ORT: 0.9, F64: 0.0, OV: 0.0})
+    assert (done.finish.outcome.verdict, done.finish.outcome.alike) == ("fails", False)
+    assert done.finish.findings.signature.errors == {"y": 0.5}
+
+
+def test_where_nobody_can_stand_in_the_session_ends(answers: Any, walk: Any) -> None:
+    engine = "onnxruntime:optimization=all"
+    done = tried(answers, walk, {engine: 0.9, ORT: 0.9, F64: 0.0, OV: 0.0}, engine=engine, seconds=20.0)
+    outcome = done.finish.outcome
+    assert (outcome.verdict, outcome.alike, outcome.reference_replaced) == ("reference", True, "")
+    assert "one run takes 20 s" in outcome.message
+
+
+def test_a_reference_that_is_a_little_off_moves_no_pass(answers: Any, walk: Any) -> None:
+    outcome = tried(answers, walk, {TRT: 0.004, ORT: 0.004, F64: 0.0, OV: 0.0}).finish.outcome
+    assert (outcome.verdict, outcome.reference_error) == ("passes", 0.004)
+
+
+# -- noise --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("moved", "verdict"), [(0.2, "noise"), (0.16, "fails"), (0.0, "fails")])
+def test_what_the_last_place_moves_as_much_is_no_failure(answers: Any, walk: Any, moved: float, verdict: str) -> None:
+    done = tried(answers, walk, {TRT: 0.5}, moved=moved)
+    assert done.finish.outcome.verdict == verdict
+    if verdict == "noise":
+        assert done.finish.outcome.moved_error == 0.2
+        assert "one unit in the last place of the inputs moves it by 0.2 (rel_l2)" in done.finish.outcome.message
+        assert "no node is at fault" in done.finish.outcome.message
+
+
+def test_infinity_is_never_noise(answers: Any, walk: Any) -> None:
+    done = tried(answers, walk, {TRT: HUGE}, moved=0.9)
+    assert done.finish.outcome.verdict == "fails"
+    assert not [p for p in done.probes if isinstance(p, Measure) and p.nudge]
+
+
+def test_a_pass_asks_nothing_of_the_last_place(answers: Any, walk: Any) -> None:
+    done = tried(answers, walk, {TRT: 0.001}, moved=0.9)
+    assert done.finish.outcome.verdict == "passes"
+    assert not [p for p in done.probes if isinstance(p, Measure) and p.nudge]
