@@ -12,10 +12,12 @@ from pathlib import Path
 def fill(path: Path, kind: str) -> None:
     """Put a thing of this kind there, in place of what there is."""
     if kind == "giant":
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            ctypes.CDLL(None).unlink(os.fsencode(path))
         path.touch()
         os.truncate(path, 1 << 40)
         return
-    path.unlink(missing_ok=True)
+    ctypes.CDLL(None).unlink(os.fsencode(path))  # as below: what was put there before may be a link
     match kind:
         case "pipe":
             os.mkfifo(path)
