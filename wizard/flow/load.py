@@ -27,7 +27,7 @@ DEEPEST: Final = 40  # nested mappings and lists
 
 PathInFile: TypeAlias = tuple[str | int, ...]
 
-_SIZE = re.compile(r"([0-9]+)(KiB|MiB|GiB)")
+SIZE = re.compile(r"([0-9]+)(KiB|MiB|GiB)")
 _UNITS = {"KiB": 10, "MiB": 20, "GiB": 30}
 _KINDS = {
     "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "nothing",
@@ -256,9 +256,7 @@ class _Reader:
         match node.tag.rpartition(":")[2]:
             case "str":
                 size = (
-                    _SIZE.fullmatch(text)
-                    if node.style is None and ("with" in path or path[:1] == ("params",))
-                    else None
+                    SIZE.fullmatch(text) if node.style is None and ("with" in path or path[:1] == ("params",)) else None
                 )
                 return int(size[1]) << _UNITS[size[2]] if size else text
             case "null":

@@ -7,14 +7,31 @@ from typing import Any
 
 import msgspec
 
-from wizard.flow.load import FORMAT
+from engines.steps.registry import STEPS
+from wizard.flow.load import FORMAT, SIZE
 from wizard.flow.model import Flow
 
 
 def generate() -> str:
     """The schema as text, ready to be a file."""
-    (top,), components = msgspec.json.schema_components([Flow], ref_template="#/$defs/{name}")
+    # Of other packages' steps a schema that is shipped knows nothing: it takes them with whatever they take.
+    ours = [spec for spec in STEPS.values() if not spec.package]
+    (top, *_), components = msgspec.json.schema_components(
+        [Flow, *(spec.params for spec in ours)], ref_template="#/$defs/{name}"
+    )
     components["Flow"]["properties"]["schema"] = {"const": FORMAT}
+    for spec in ours:
+        for given in components[spec.params.__name__]["properties"].values():
+            if given.get("type") == "integer":  # bytes may be written 512MiB
+                given |= {"type": ["integer", "string"], "pattern": f"^{SIZE.pattern}$"}
+    components["StepUse"]["properties"]["use"]["examples"] = [spec.name for spec in ours]
+    components["StepUse"]["allOf"] = [
+        {
+            "if": {"properties": {"use": {"const": spec.name}}},
+            "then": {"properties": {"with": {"$ref": f"#/$defs/{spec.params.__name__}"}}},
+        }
+        for spec in ours
+    ]
     for made in components.values():
         if "description" in made:  # a docstring's indentation is the compiler's affair from Python 3.13 on
             made["description"] = cleandoc(made["description"])
