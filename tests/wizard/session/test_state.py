@@ -1,5 +1,7 @@
 """The state is a function of the journal; decisions are a function of flow and state."""
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -255,3 +257,31 @@ def test_the_exit_codes_are_the_contracts():
     from wizard.cli.exits import BY_VERDICT
 
     assert {**BY_VERDICT, "done": 0} == EXIT_CODES
+
+
+# Of the flow that each step makes when it runs alone: a session holds that digest, and goes on with the very text only.
+TEXTS = {
+    "compare": "85469eb3f0407367",
+    "confirm": "e75bd194758e1310",
+    "double-check": "bcdc293795297899",
+    "extract": "46e822860798d8fe",
+    "inputs": "92059888beac478d",
+    "layerwise": "3fe971d4ab65a327",
+    "nondeterminism": "69e5e5d1de638d99",
+    "precision": "9372a20f2fb50ca6",
+    "quantization": "35df7d0db9c2eb37",
+    "reduce": "1395abbe60df760e",
+    "repeat": "528fe5cf7fe583c4",
+    "sanitize": "12e0e66987f61c78",
+    "tactics": "32037a5651eb3a24",
+    "workaround": "d8d5599f6943feb4",
+}
+
+
+@pytest.mark.parametrize(("name", "digest"), TEXTS.items())
+def test_the_flow_of_one_step_is_the_one_that_sessions_hold(name: str, digest: str) -> None:
+    assert hashlib.sha256(single_flow(name).encode()).hexdigest()[:16] == digest
+
+
+def test_a_step_that_nobody_has_any_more_still_makes_a_flow() -> None:
+    assert set(parse(single_flow("gone")).flow.ends) == {"done", "unresolved"}
