@@ -1,11 +1,20 @@
-"""Packages that are missing, as a sentence with the command that installs them for this very interpreter."""
+"""Whether a package is here; one that is missing as a sentence with the command that installs it for this very interpreter."""
 
 import shlex
 import sys
+from importlib.util import find_spec
 
 _OURS = ("wizard", "engines", "flows")
 # What a package that is imported is called where it is installed from.
 _CALLED = {"yaml": "pyyaml", "google": "protobuf", "PIL": "pillow", "ml_dtypes": "ml-dtypes"}
+
+
+def importable(package: str) -> bool:
+    """Whether a package of this import name is installed; it is not loaded."""
+    try:
+        return bool(package) and find_spec(package) is not None
+    except (ImportError, ValueError):  # of what a dotted name lies in
+        return False
 
 
 def command(install: str) -> str:

@@ -1,7 +1,6 @@
 """Every engine by name. Importing this package loads no native library; making an engine does."""
 
 import importlib
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ def make(spec: str | EngineSpec) -> "Engine":
 
     checked = options.check(spec)
     declared = options.declared_as(checked.name)
-    if not importable(declared.package):
+    if not installed.importable(declared.package):
         raise EngineMissing(absent(declared))
     for _, file in options.loaded(str(checked)):
         if Path(file).exists():  # else the engine itself says what is missing
@@ -42,14 +41,6 @@ def make(spec: str | EngineSpec) -> "Engine":
             fingerprint = f"{engine.info.fingerprint}-{held.digest(file)[:16]}"
             engine.info = msgspec.structs.replace(engine.info, fingerprint=fingerprint)
     return engine
-
-
-def importable(package: str) -> bool:
-    """Whether a package of this import name is installed; it is not loaded."""
-    try:
-        return bool(package) and find_spec(package) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def absent(declared: Declaration) -> str:

@@ -43,7 +43,7 @@ def survey(names: Sequence[str] = ()) -> list[dict[str, Any]]:
 
 def _ask(declared: Declaration) -> dict[str, Any]:
     row = _row(declared)
-    if declared.refusal or not backends.importable(declared.package):
+    if declared.refusal or not installed.importable(declared.package):
         return row
     command = [sys.executable, "-P", "-m", "engines.backends", declared.name]
     try:
@@ -79,12 +79,13 @@ def _row(declared: Declaration) -> dict[str, Any]:
 
 
 def _broken(plugin: discovery.Plugin) -> dict[str, Any]:
+    away = installed.command(f"pip uninstall {plugin.package}")
     return {
         "name": plugin.name,
         "summary": "",
         "source": plugin.source,
         "present": False,
-        "reason": f"{plugin.source} brings it. {plugin.broken} Tell its author, or remove it: pip uninstall {plugin.package}",
+        "reason": f"{plugin.source} brings it. {plugin.broken} Tell its author, or remove it: {away}",
         "version": "",
         "device": "",
         "options": [],

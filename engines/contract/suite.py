@@ -15,8 +15,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from engines import discovery, options, outside
-from engines.backends import importable, make
+from engines.backends import make
 from engines.backends.base import BuildRequest, Engine, EngineFault, EngineInfo
+from engines.installed import importable
 from engines.spec import parse
 
 node = helper.make_node

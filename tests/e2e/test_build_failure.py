@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.backends import importable
+from engines.installed import importable
 
 pytestmark = pytest.mark.skipif(not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
 MODELS = Path(__file__).parents[1] / "models"

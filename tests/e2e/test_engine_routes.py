@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 import pytest
 
-from engines.backends import importable
+from engines.installed import importable
 
 from . import tiny
 from .conftest import MODELS, check

@@ -14,6 +14,7 @@ import pytest
 import engines
 from engines import discovery
 from engines.discovery import Plugin
+from engines.installed import importable
 
 ROOT = Path(engines.__file__).parents[1]
 WHOLE = """
@@ -162,6 +163,11 @@ def test_a_broken_plug_in_is_named_with_its_reason_and_harms_nothing(
     assert discovery.find("tide") is whole.declared
     assert "drift" not in discovery.engines()
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("package", "here"), [("numpy", True), ("no_such.thing", False), ("", False), ("onnx", True)])
+def test_whether_a_package_is_here(package: str, here: bool) -> None:
+    assert importable(package) is here
 
 
 def test_a_name_is_given_once(install: Install, plugins: Callable[[], tuple[Plugin, ...]]) -> None:

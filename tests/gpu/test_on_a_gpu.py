@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engines.backends import importable
 from engines.backends.tensorrt import cuda
+from engines.installed import importable
 
 from . import campaign
 

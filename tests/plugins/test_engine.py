@@ -195,6 +195,7 @@ def test_it_keeps_the_contract(installed: dict[str, str], tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # two environments are filled from a registry
 def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     """Every file is written as it stands on the page, every command run as it stands there, in an environment that has only
     narrowdown; then the case is checked in one that has only drift."""

@@ -1,7 +1,6 @@
 """From options to a PROBLEM: every value is checked before a session exists, each fault is one sentence and exit 2 or 4."""
 
 import argparse
-import importlib.util
 import math
 import re
 import shlex
@@ -205,7 +204,7 @@ def engine_spec(text: str, option: str) -> str:
     except ValueError as problem:
         raise Refusal(BAD_USAGE, f"{option}: {problem}") from None
     declared = options.declared_as(spec.name)
-    if declared.package and importlib.util.find_spec(declared.package) is None:
+    if not installed.importable(declared.package):
         raise Refusal(
             MISSING, f"{option}: {spec.name} is not installed here; {installed.command(declared.install)} brings it."
         )

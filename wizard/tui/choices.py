@@ -3,10 +3,10 @@ files; imports no engine."""
 
 import contextlib
 import functools
-import importlib.util
 
 from engines import discovery
 from engines.declaration import Declaration
+from engines.installed import importable
 from wizard.flow.load import FlowProblem, brought, load, shipped
 from wizard.problem import Problem
 from wizard.tui.narrative import Entry
@@ -25,7 +25,7 @@ _TOLERANCES = (
 
 def here(declared: Declaration) -> bool:
     """Whether the engine's package is installed; nothing is imported."""
-    return not declared.package or importlib.util.find_spec(declared.package) is not None
+    return not declared.package or importable(declared.package)
 
 
 def engines(*, reference: bool = False) -> list[Entry]:

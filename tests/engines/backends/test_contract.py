@@ -1,8 +1,9 @@
 """Every engine of ours keeps the contract. A new one has a class here."""
 
 from engines import options
-from engines.backends import importable, make
+from engines.backends import make
 from engines.contract import EngineContract
+from engines.installed import importable
 from engines.spec import parse
 
 

@@ -9,9 +9,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.backends import importable, make
+from engines.backends import make
 from engines.backends.base import EngineFault
 from engines.graph import external
+from engines.installed import importable
 
 node = helper.make_node
 FLOAT = TensorProto.FLOAT

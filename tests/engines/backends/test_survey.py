@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engines import backends, discovery
+from engines import backends, discovery, installed
 from engines.backends import survey
 from engines.backends.base import EngineMissing
 from wizard.cli.engines import MEANINGS
@@ -69,7 +69,7 @@ def test_a_library_that_breaks_while_it_loads_is_a_line(
 
 
 def test_an_engine_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "importable", lambda _package: False)
+    monkeypatch.setattr(installed, "importable", lambda _package: False)
     with pytest.raises(EngineMissing, match=r"install it with: \S+ -m pip install 'narrowdown\[openvino\]'"):
         backends.make("openvino")
     row = survey.survey(["openvino"])[0]
@@ -79,6 +79,6 @@ def test_an_engine_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.
 
 @pytest.mark.parametrize(("name", "extra"), [("tensorrt", "tensorrt"), ("tensorrt_rtx", "rtx")])
 def test_tensorrt_is_known_and_said_to_be_missing(name: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "importable", lambda _package: False)
+    monkeypatch.setattr(installed, "importable", lambda _package: False)
     with pytest.raises(EngineMissing, match=rf"pip install 'narrowdown\[{extra}\]'"):
         backends.make(name)

@@ -10,10 +10,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.backends import importable, make
+from engines.backends import make
 from engines.backends.base import BuildRequest, EngineFault
 from engines.backends.tensorrt import configure, quantization
 from engines.backends.tensorrt.settings import Settings
+from engines.installed import importable
 
 INT8, UINT8, FP8, E5M2 = TensorProto.INT8, TensorProto.UINT8, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2
 

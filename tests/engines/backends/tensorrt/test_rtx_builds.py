@@ -10,8 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.backends import importable, make
+from engines.backends import make
 from engines.backends.base import BuildRequest, EngineFault
+from engines.installed import importable
 
 pytestmark = pytest.mark.skipif(not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
 MODELS = Path(__file__).parents[3] / "models"

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from engines.backends import importable, make
+from engines.backends import make
 from engines.backends.base import BuildRequest, EngineFault
 from engines.backends.tensorrt import library, timings
 from engines.data.tactic_replay import suspects
+from engines.installed import importable
 
 from . import stand_in
 
