@@ -385,10 +385,11 @@ class Campaign:
         finally:
             kill_tree(mark)
             process.wait()
-        died = "ended unexpectedly" in err or (
-            manner in BY_ITSELF and moment is not None and process.returncode in (70, -signal.SIGKILL)
-        )
-        return (None, "") if died else (process.returncode, out + err)
+        ended = "ended unexpectedly" in err or process.returncode in (70, -signal.SIGKILL)
+        if manner in BY_ITSELF and moment is not None and ended:
+            return None, ""
+        # A runner that dies though nobody has killed it is no moment, but what the campaign looks for.
+        return process.returncode, out + err
 
     def _strike(
         self, process: "subprocess.Popen[str]", session: Path, mark: str, manner: str, spread: int, tally: Tally
