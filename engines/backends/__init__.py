@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engines import installed, options
-from engines.data import held
 from engines.declaration import Declaration
 from engines.spec import EngineSpec
 
@@ -17,6 +16,7 @@ def make(spec: str | EngineSpec) -> "Engine":
     """The engine of a spec. Raises ``EngineMissing`` where it is not installed, cannot be loaded or has no device, ``ValueError``
     for a wrong spec, ``NotAgreed`` for a file of the spec that was not agreed to or has changed; all with a sentence."""
     from engines.backends.base import EngineMissing
+    from engines.data import held  # here, as whoever checks a spec imports this package for a declaration alone
 
     checked = options.check(spec)
     declared = options.declared_as(checked.name)

@@ -299,7 +299,7 @@ def test_every_field_of_an_outcome_means_something() -> None:
 def test_every_field_of_an_engine_is_listed() -> None:
     section = (DOCS / "json.md").read_text(encoding="utf-8").partition("## The engines")[2]
     told = set(re.findall(r"`(\w+)`", section.partition("(name to")[0] + section.partition("`reason`),")[2]))
-    assert told == {*EngineInfo.__struct_fields__, "summary", "present", "reason"}
+    assert told == {*EngineInfo.__struct_fields__, "summary", "source", "present", "reason"}
 
 
 def test_every_exit_code_is_explained() -> None:
