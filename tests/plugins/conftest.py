@@ -9,6 +9,8 @@ import pytest
 
 from ..e2e.conftest import Narrowdown, command, environment
 
+# Packages with tests of their own, which run where they are installed: test_engine.py does it.
+collect_ignore = ["drift"]
 TOY = Path(__file__).with_name("headroom")
 
 
