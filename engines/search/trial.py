@@ -1,4 +1,5 @@
-"""The reference on trial: is it steady, do independent engines agree with it, and what becomes of the session where they do not.
+"""The reference on trial: is it steady, is what fails determined at all, do independent engines agree with it, and what
+becomes of the session where they do not.
 
 Found wrong, it is replaced by the engine that was confirmed against it, and the failure is locked anew; where the engine under
 test is right by that one there is no failure, and where it cannot stand in the session cannot go on. A reference and an engine
@@ -14,6 +15,7 @@ from engines.compare.criterion import Criterion
 from engines.compare.judge import limit, worst
 from engines.findings import Findings, Replaced
 from engines.probe import Measurement
+from engines.search.noise import Moved, move
 from engines.search.voices import CLEARLY, CONFIRMED, Bounds, Heard, hear, name
 from engines.search.whole import fed, lock, whole
 
@@ -35,6 +37,7 @@ class Tried(msgspec.Struct, frozen=True):
     measurement: Measurement
     given: str = ""
     heard: Heard = Heard()
+    moved: Moved = Moved()
     verdict: Literal["", "reference", "unresolved"] = ""
     steady: bool = True
     moves: float = 0.0
@@ -52,6 +55,10 @@ def try_reference(ctx: StepContext, findings: Findings, m: Measurement, bounds: 
     _, output, moves = worst(twice.results, rule) if twice.status == "ok" else ("", "", 0.0)
     if moves > CONFIRMED * limit(rule, output):
         return msgspec.structs.replace(tried, steady=False, moves=moves, verdict="reference")
+    moved = yield from move(ctx, findings, bounds.seconds)
+    tried = msgspec.structs.replace(tried, moved=moved)
+    if moved.explains:
+        return tried  # whoever is right about digits that nobody has
     heard = yield from hear(ctx, findings, feed, m.nodes, bounds)
     tried = msgspec.structs.replace(tried, heard=heard)
     if heard.standing == "wrong":

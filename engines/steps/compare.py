@@ -96,12 +96,9 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     in_fp32 = heard.error if rule.precision == "fp32" and heard.judge.startswith(voices.FLOAT64) else None
     findings = msgspec.structs.replace(findings, emulated=in_fp32 if emulated is None else emulated)
     looks, failures = 1, int(findings.signature is not None)
-    moved = noise.Moved()
-    if tried.verdict != "reference":
-        if findings.signature is None:
-            findings, looks, failures = yield from look_again(ctx, findings, params.look_again)
-        elif params.judge_reference:
-            moved = yield from noise.move(ctx, findings, params.judge_seconds)
+    moved = tried.moved
+    if tried.verdict != "reference" and findings.signature is None:
+        findings, looks, failures = yield from look_again(ctx, findings, params.look_again)
     if not tried.verdict and not moved.explains:
         findings = yield from find_twin(ctx, findings, m)
     sample, output, error = worst(m.results, rule)
@@ -276,6 +273,9 @@ def _message(
     if verdict == "noise":
         return _noise(error, output, sample, rule, moved)
     doubt = f" {said}" if said else ""
+    if verdict == "unresolved":
+        off = PROBLEMS.get(problem) or _amount(error, rule)
+        return f"{output} is {off} on {sample}, and whose fault that is cannot be told. {said}"
     amount = PROBLEMS.get(problem) or _amount(error, rule)
     allowed = f"{_allowed(rule, output)} for {rule.precision}"
     if verdict == "fails":

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
-from onnx.reference.op_run import OpRun
 
 from engines import options
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
 from engines.backends.marks import with_outputs
 from engines.backends.reference import DECLARATION
+from engines.backends.reference.operators import IGNORED, OWN
 from engines.graph import external, names
 from engines.graph.problem import ModelProblem
 from engines.graph.typed import to_float64, to_precision
@@ -27,20 +27,7 @@ _STORAGE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "f
 # Bytes of weights, in the type that is evaluated: beyond it the model is copied and read for minutes before a single value. In
 # float64, which is written first and then held in memory three times, half of it.
 _LARGEST = 2 << 30
-_CONVERSION = "2"  # changes when the conversion, or an operator below, changes what is computed
-
-
-class GlobalMaxPool(OpRun):  # type: ignore[misc]
-    """The evaluator's own (onnx 1.23) takes the maximum over the channels too where there is one spatial dimension: [2,512,508]
-    becomes [2,1] instead of [2,512,1], and a Squeeze behind it fails."""
-
-    op_domain = ""
-
-    def _run(self, x: Array) -> tuple[Array]:
-        return (np.max(x, axis=tuple(range(2, x.ndim)), keepdims=True),)
-
-
-_OWN = (GlobalMaxPool,)
+_CONVERSION = "3"  # changes when the conversion, or an operator below, changes what is computed
 
 
 class Evaluation:
@@ -53,10 +40,11 @@ class Evaluation:
         self._inputs = {i.name: int(i.type.tensor_type.elem_type) for i in model.graph.input}
         self._outputs = [o.name for o in model.graph.output]
         _check_names(model.graph)
+        _refuse_ignored(model.graph)
         self._evaluator: Any
         try:
             with _quiet():
-                self._evaluator = ReferenceEvaluator(_with_weights(model, weights_dir), new_ops=list(_OWN))
+                self._evaluator = ReferenceEvaluator(_with_weights(model, weights_dir), new_ops=list(OWN))
         except Exception as error:
             raise _fault(error, model, built=False) from error
 
@@ -161,6 +149,17 @@ def _check_names(graph: onnx.GraphProto) -> None:
     for output in graph.output:
         if output.name not in known:
             raise EngineFault("invalid-model", f"Nothing makes the output '{output.name}'.")
+
+
+def _refuse_ignored(graph: onnx.GraphProto) -> None:
+    """Raises ``EngineFault`` for a node that would be computed otherwise than it is written."""
+    for node in graph.node:
+        for body in names.bodies(node):
+            _refuse_ignored(body)
+        attribute = IGNORED.get(node.op_type, "") if node.domain in ("", "ai.onnx") else ""
+        if any(a.name == attribute and a.f for a in node.attribute):
+            said = f"ONNX's evaluator leaves out the {attribute} of the {node.op_type} '{node.name}'"
+            raise EngineFault("unsupported", f"{said}, so it does not compute this model.")
 
 
 def _refuse_large(model: onnx.ModelProto, precision: str) -> None:

@@ -69,7 +69,7 @@ def test_emulated_and_typed_agree_where_the_precision_suffices(
 
 
 def test_the_evaluator_runs_magika(magika: Magika, run: Run, error: Error) -> None:
-    """With its own GlobalMaxPool it fails at a Squeeze: see reference.GlobalMaxPool."""
+    """With its own GlobalMaxPool it fails at a Squeeze: see operators.pooling."""
     model, feeds = magika
     one = {"bytes": feeds["bytes"][:1]}
     right = run("onnxruntime", model, one)["target_label"]

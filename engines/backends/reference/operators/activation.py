@@ -1,0 +1,45 @@
+"""Softmax and its kin before opset 13: the input is coerced to two dimensions at ``axis`` and each row is normalized whole. The
+evaluator normalizes along ``axis`` alone, in every version, and takes the newest default of ``axis``."""
+
+import numpy as np
+
+from engines.backends.reference.operators.base import Array, Operator
+
+_ALONG_AN_AXIS = 13
+
+
+def _rows(op: Operator, x: Array, axis: int) -> tuple[Array, int]:
+    """The input so that what belongs together lies along the returned axis."""
+    if op.since >= _ALONG_AN_AXIS:
+        return x, axis
+    axis = axis % x.ndim if x.ndim else 0
+    return x.reshape(int(np.prod(x.shape[:axis], dtype=np.int64)), -1), 1
+
+
+class Softmax(Operator):
+    def _run(self, x: Array, axis: int) -> tuple[Array]:
+        if not x.size:
+            return (x,)
+        rows, along = _rows(self, x, axis)
+        grown = np.exp(rows - rows.max(axis=along, keepdims=True))
+        return ((grown / grown.sum(axis=along, keepdims=True)).reshape(x.shape).astype(x.dtype),)
+
+
+class LogSoftmax(Operator):
+    def _run(self, x: Array, axis: int) -> tuple[Array]:
+        if not x.size:
+            return (x,)
+        rows, along = _rows(self, x, axis)
+        moved = rows - rows.max(axis=along, keepdims=True)
+        return ((moved - np.log(np.exp(moved).sum(axis=along, keepdims=True))).reshape(x.shape).astype(x.dtype),)
+
+
+class Hardmax(Operator):
+    def _run(self, x: Array, axis: int) -> tuple[Array]:
+        if not x.size:
+            return (x,)
+        rows, along = _rows(self, x, axis)
+        first = np.expand_dims(rows.argmax(axis=along), along)
+        made = np.zeros_like(rows)
+        np.put_along_axis(made, first, 1, axis=along)
+        return (made.reshape(x.shape),)

@@ -1,0 +1,23 @@
+"""GatherElements: the evaluator refuses indices that are shorter than the data beside the axis. Scatter, the older name of
+ScatterElements, it does not have."""
+
+import numpy as np
+
+from engines.backends.reference.operators.base import Array, Operator
+
+
+class GatherElements(Operator):
+    def _run(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
+        axis %= data.ndim
+        read = data[tuple(slice(None) if d == axis else slice(n) for d, n in enumerate(indices.shape))]
+        places = np.where(indices < 0, indices + data.shape[axis], indices)
+        return (np.take_along_axis(read, places, axis),)
+
+
+class Scatter(Operator):
+    def _run(self, data: Array, indices: Array, updates: Array, axis: int = 0) -> tuple[Array]:
+        places: list[Array] = list(np.indices(indices.shape))
+        places[axis] = np.where(indices < 0, indices + data.shape[axis], indices)
+        made = data.copy()
+        made[tuple(places)] = updates
+        return (made,)
