@@ -17,11 +17,14 @@ from engines.findings import Findings, Replaced
 from engines.probe import Measurement
 from engines.search.noise import Moved, move
 from engines.search.voices import CLEARLY, CONFIRMED, Bounds, Heard, hear, name
-from engines.search.whole import fed, lock, whole
+from engines.search.whole import failing, fed, lock, sign, whole
 
 # Seconds for one run of the whole model up to which a confirmed voice serves as the reference of a search: each probe runs a part
 # of the model on it, and there are hundreds.
 SERVES = 5.0
+
+# Other failing feeds that are looked at where the worst one is noise: a real failure beside it would fail on most of them.
+OTHERS = 3
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -58,7 +61,12 @@ def try_reference(ctx: StepContext, findings: Findings, m: Measurement, bounds: 
     moved = yield from move(ctx, findings, bounds.seconds)
     tried = msgspec.structs.replace(tried, moved=moved)
     if moved.explains:
-        return tried  # whoever is right about digits that nobody has
+        determined = yield from _elsewhere(ctx, findings, m, bounds)
+        if determined is None:
+            return tried  # whoever is right about digits that nobody has
+        findings, moved = determined
+        feed = (findings.sample,)
+        tried = msgspec.structs.replace(tried, findings=findings, moved=moved)
     heard = yield from hear(ctx, findings, feed, m.nodes, bounds)
     tried = msgspec.structs.replace(tried, heard=heard)
     if heard.standing == "wrong":
@@ -76,6 +84,24 @@ def try_reference(ctx: StepContext, findings: Findings, m: Measurement, bounds: 
     _, output, error = worst(engine.results, rule)
     sides = error <= limit(rule, output) and error * CLEARLY <= signature.error
     return msgspec.structs.replace(tried, sides=sides, verdict="unresolved" if sides else "")
+
+
+def _elsewhere(
+    ctx: StepContext, findings: Findings, m: Measurement, bounds: Bounds
+) -> Sub[tuple[Findings, Moved] | None]:
+    """The failure on another feed, where rounding does not explain it; None where it explains all that were asked."""
+    rule = findings.criterion or Criterion()
+    here = findings.sample.partition("/")[0]
+    others = [r for r in failing(m.results, rule) if r.sample.partition("/")[0] != here]
+    others.sort(key=lambda r: -worst((r,), rule)[2])
+    for result in others[:OTHERS]:
+        on_it = msgspec.structs.replace(
+            findings, signature=sign(result, rule, result.sample), sample=result.sample.partition("/")[0]
+        )
+        moved = yield from move(ctx, on_it, bounds.seconds)
+        if not moved.explains:
+            return on_it, moved
+    return None
 
 
 def _replace(tried: Tried, feed: tuple[str, ...], bounds: Bounds) -> Sub[Tried]:

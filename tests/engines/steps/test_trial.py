@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from engines.options import families
-from engines.probe import HUGE, Measure, Measurement
+from engines.probe import HUGE, Measure, Measurement, SampleInfo
 
 ORT, F64, OV, TRT = "onnxruntime", "reference:precision=fp64", "openvino:precision=f32", "tensorrt"
 LIMIT = 0.01  # of answers.RULE
@@ -113,8 +114,6 @@ def test_engines_of_a_family_never_vote_on_one_another() -> None:
     ],
 )  # fmt: skip
 def test_who_is_asked(answers: Any, walk: Any, engine: str, reference: str, asked: set[str]) -> None:
-    import msgspec
-
     context = msgspec.structs.replace(answers.context(engine=engine), reference=reference)
     places = {F64: -0.9, OV: -0.9, ORT: -0.9, engine: 0.5, reference: 0.0}
     done = walk("compare", context, world(answers, places))
@@ -194,3 +193,20 @@ def test_noise_comes_before_who_is_right(answers: Any, walk: Any) -> None:
     done = tried(answers, walk, {TRT: 0.067, F64: 0.053, OV: 0.053001}, moved=0.056)
     assert done.finish.outcome.verdict == "noise"
     assert not [p for p in done.probes if isinstance(p, Measure) and p.reference != ORT], "nobody is asked"
+
+
+def test_noise_on_one_sample_hides_no_failure_on_another(answers: Any, walk: Any) -> None:
+    base = world(answers, {TRT: 0.5})
+
+    def answer(probe: Any) -> Measurement:
+        if isinstance(probe, Measure) and probe.engine == TRT:
+            return answers.measured(*((s, 0.9 if s == "real:0" else 0.5) for s in probe.samples))
+        if isinstance(probe, Measure) and probe.nudge:
+            return answers.measured(*((s, 0.9 if s == "real:0" else 0.0) for s in probe.samples))
+        return base(probe)
+
+    samples = (SampleInfo("real:0", "in.npz"), SampleInfo("real:1", "in.npz"), SampleInfo("real:2", "in.npz"))
+    findings = msgspec.structs.replace(answers.READY, samples=samples)
+    done = walk("compare", answers.context(findings, engine=TRT), answer)
+    assert done.finish.outcome.verdict == "fails"
+    assert (done.finish.findings.sample, done.finish.findings.signature.sample) == ("real:1", "real:1")
