@@ -12,6 +12,7 @@ from wizard.cli.exits import NEEDS_PERSON, OUR_FAULT, STOPPED
 from wizard.flow.model import Flow
 from wizard.plain import Display
 from wizard.report.words import visible
+from wizard.runner import requests
 from wizard.session.events import AnyEvent, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened
 
 INTERVAL = 0.1  # seconds between two looks
@@ -127,7 +128,7 @@ class Prompt:
                 continue
             word, _, where = typed.partition(" ")
             if word == "back" and typed not in ids:
-                return {"do": "rewind", "to": where.strip() or "back"}
+                return requests.encode(requests.Rewind(where.strip() or "back"))
             chosen = typed or question.recommended or ids[0]
             if chosen.isdigit() and 1 <= int(chosen) <= len(ids):
                 chosen = ids[int(chosen) - 1]
@@ -139,8 +140,7 @@ class Prompt:
             value = self._line(f"    {visible(text)} (Enter: as it is): ")
             if value:
                 settings[name] = value
-        request = {"do": "answer", "node": question.node, "visit": question.visit, "answer": chosen}
-        return {**request, "settings": settings} if settings else request
+        return requests.encode(requests.Answer(chosen, question.node, question.visit, settings=settings))
 
     def refused(self, sentence: str) -> None:
         print(f"narrowdown: {visible(sentence)}", file=sys.stderr, flush=True)
@@ -291,7 +291,7 @@ class Follower:
             self._say(
                 "narrowdown: the input ended before the question was answered; 'narrowdown resume' asks it again."
             )
-            self._client.send({"do": "stop"})
+            self._client.send(requests.encode(requests.Stop()))
             return
         reply = self._client.send(request)
         if reply.get("ok"):
@@ -306,7 +306,7 @@ class Follower:
             "narrowdown: stopping now." if hard else "narrowdown: stopping after this probe; Ctrl-C again stops now."
         )
         try:
-            self._client.send({"do": "stop", "hard": hard})
+            self._client.send(requests.encode(requests.Stop(hard=hard)))
         except (OSError, ValueError):
             return  # the runner is gone already, which the next look finds out
 

@@ -28,6 +28,7 @@ from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
 from wizard.report.read import Reading
 from wizard.report.words import listing
+from wizard.runner import requests
 from wizard.runner.client import Client
 from wizard.runner.onlooker import Onlooker, elsewhere
 from wizard.runner.options import Options, Policy
@@ -200,10 +201,10 @@ def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
     """The request behind ``--rewind``. Raises Refusal (exit 2) where the route has not been there."""
     if not to:
         return ()
-    from wizard.runner.loop import anchor
+    from wizard.runner.control import find_anchor
 
     try:
-        return ({"do": "rewind", "to": anchor(folders.load(place), to)},)
+        return (requests.encode(requests.Rewind(find_anchor(folders.load(place), to))),)
     except LookupError as error:
         raise Refusal(BAD_USAGE, f"--rewind: {error.args[0]}") from None
 

@@ -13,7 +13,7 @@ from engines.spec import EngineSpec, parse
 from engines.workers.executor import Prober
 from wizard.runner.decisive import Decisive, Shape, counted, judged_as, recorded_count, shape
 from wizard.runner.drive import Fingerprints
-from wizard.runner.loop import minutes
+from wizard.runner.limits import minutes
 from wizard.runner.rates import MOST_LOOKS, Count, Rule, Tally, rule
 from wizard.runner.table import Outcome, Row, Stand
 from wizard.session.problems import SessionProblem

@@ -19,7 +19,7 @@ import msgspec
 
 from engines import faults
 from wizard.flow.model import Flow
-from wizard.runner import progress
+from wizard.runner import progress, requests
 from wizard.runner.address import listening, short
 from wizard.runner.options import Options
 from wizard.session import lock
@@ -92,7 +92,7 @@ class Client:
         """
         if lock.holder(folder) is not None:
             client = cls.attach(folder, name=name)
-            status = client.send({"do": "status"}) if client._socket is not None else {"ok": False}
+            status = client.send(requests.encode(requests.Status())) if client._socket is not None else {"ok": False}
             ending = not status["ok"] or (bool(status.get("stopping")) and client.role == "controller")
             if not ending:
                 for request in options.first if options else ():

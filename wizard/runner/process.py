@@ -17,6 +17,7 @@ from engines.data.store import Store
 from engines.probe import AnyProbe, key
 from engines.workers.executor import LOCAL, Executor, ExecutorLost
 from engines.workers.pool import Death
+from wizard.cli.exits import MISSING, OUR_FAULT, STOPPED
 from wizard.flow.load import FlowProblem
 from wizard.flow.load import load as load_flow
 from wizard.runner import progress
@@ -24,10 +25,10 @@ from wizard.runner.address import socket_path
 from wizard.runner.drive import Guarded, Stopped, specs
 from wizard.runner.executors import AHEAD, executor
 from wizard.runner.ledger import Ledger
-from wizard.runner.loop import MISSING, OUR_FAULT, STOPPED, Runner
 from wizard.runner.options import Options
 from wizard.runner.restore import examine, make_again
 from wizard.runner.server import Server
+from wizard.runner.walk import Walk
 from wizard.session.events import NoteAdded, WorkerDied
 from wizard.session.folder import FLOW, describe
 from wizard.session.journal import NAME, Journal
@@ -117,7 +118,7 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         )
 
     pool = executor(folder, description, options, ledger, died)
-    runner = Runner(
+    walk = Walk(
         folder,
         flow,
         description.problem,
@@ -133,29 +134,29 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         export=_export,
     )
 
-    server = Server(where, runner.handle, runner.controlled)
+    server = Server(where, walk.control.handle, walk.control.controlled)
     await server.start()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, lambda: runner.stop(hard=True, reason="the runner was told to end"))
+        loop.add_signal_handler(number, lambda: walk.control.stop(hard=True, reason="the runner was told to end"))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        await _ready(runner, pool)
+        await _ready(walk, pool)
         if options.executor != LOCAL:
-            runner.spread(pool.slots, AHEAD)
+            walk.spread(pool.slots, AHEAD)
         if going_on:
             await _make_again(ledger, pool, options)
-        return await runner.run()
+        return await walk.run()
     except ExecutorLost as lost:
         raise SessionProblem(str(lost)) from None
     finally:
         await server.stop()
 
 
-async def _ready(runner: Runner, pool: Executor) -> None:
+async def _ready(walk: Walk, pool: Executor) -> None:
     """Start the pool, unless the session is stopped meanwhile. Raises Stopped."""
     try:
-        await runner.ready(pool.start())
+        await walk.ready(pool.start())
     except BaseException:
         await pool.stop(hard=True)
         raise

@@ -54,9 +54,12 @@ def write(folder: Path, snapshot: Snapshot) -> None:
     """Replace the file. Not synced: it is worth nothing after a crash. A disk that is full does not stop the work
     for this."""
     temporary = folder / f".{NAME}.tmp"  # one name: what a killed runner leaves is used again
-    with contextlib.suppress(OSError):
+    try:
         temporary.write_bytes(msgspec.json.encode(msgspec.structs.replace(snapshot, ts=round(time.time(), 3))))
         temporary.replace(folder / NAME)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()  # half of one takes the room that others need
 
 
 def read(folder: Path) -> dict[str, Any] | None:

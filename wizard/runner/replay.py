@@ -22,6 +22,7 @@ from engines.workers.executor import LOCAL, Executor, ExecutorLost
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
 from wizard.problem import Problem
+from wizard.runner import requests
 from wizard.runner.again import Again
 from wizard.runner.client import Client
 from wizard.runner.context import step_context
@@ -350,7 +351,7 @@ def search(
         try:
             rows = _followed(client, rec, keep_going, teller.row)
         finally:
-            client.send({"do": "stop", "hard": True})
+            client.send(requests.encode(requests.Stop(hard=True)))
             client.wait(10.0)
             client.close()
         walked = folders.load(place)

@@ -24,7 +24,9 @@ from textual.worker import Worker, WorkerState
 from engines.data.store import atomic
 from wizard.cli.exits import FOUND, STOPPED, Refusal
 from wizard.problem import Problem
-from wizard.tui import garbage, glyphs, keys, requests, themes
+from wizard.runner import requests
+from wizard.runner.requests import Request
+from wizard.tui import garbage, glyphs, keys, themes
 from wizard.tui.client import SceneChanged, Session, Watcher
 from wizard.tui.host import Hosted
 from wizard.tui.library import Library, Sessions
@@ -165,13 +167,13 @@ class Narrowdown(InTurn[int]):
         self._open(folder, ())
 
     @work(thread=True, exclusive=True, group="session", exit_on_error=False)
-    def _open(self, folder: Path, first: Sequence[requests.Request]) -> None:
+    def _open(self, folder: Path, first: Sequence[Request]) -> None:
         """Attach or start, then watch until another session is opened. A thread of its own."""
         stop = self._stop_watching = threading.Event()
         watcher = self.watchers.get(folder)
         try:
             if watcher is None or first or not watcher.session.alive():
-                session = self.library.open(folder, first)
+                session = self.library.open(folder, [requests.encode(request) for request in first])
                 if watcher is not None:
                     watcher.session.close()
                 watcher = self.watchers[folder] = Watcher(session, self.library.problem(folder))
@@ -217,13 +219,13 @@ class Narrowdown(InTurn[int]):
 
     # Requests
 
-    def request(self, request: requests.Request, said: str = "") -> None:
+    def request(self, request: Request, said: str = "") -> None:
         """Send it in a thread; say what came of it."""
         if self.watcher is not None:
             self._send(self.watcher.session, request, said)
 
     @work(thread=True, group="requests", exit_on_error=False)
-    def _send(self, session: Session, request: requests.Request, said: str) -> None:
+    def _send(self, session: Session, request: Request, said: str) -> None:
         if problem := _refusal(session, request):
             self.call_from_thread(self.say, problem, warning=True)
         elif said:
@@ -234,11 +236,11 @@ class Narrowdown(InTurn[int]):
         if self.watcher is None:
             return
         if self.watcher.session.alive():
-            self.request(requests.rewind(to), "Rewound. Measurements stay known.")
+            self.request(requests.Rewind(to), "Rewound. Measurements stay known.")
         else:
-            self.restart((requests.rewind(to),))
+            self.restart((requests.Rewind(to),))
 
-    def restart(self, first: Sequence[requests.Request] = ()) -> None:
+    def restart(self, first: Sequence[Request] = ()) -> None:
         """Start a runner again for the session at hand."""
         if self.watcher is not None:
             self._stop_watching.set()
@@ -350,7 +352,7 @@ class Narrowdown(InTurn[int]):
         hard = now - self._interrupted < TWICE
         self._interrupted = now
         self.request(
-            requests.stop(hard=hard),
+            requests.Stop(hard=hard),
             "Stopping now; the session is safe." if hard else "Stopping after this probe; Ctrl-C again stops now.",
         )
 
@@ -363,7 +365,7 @@ class Narrowdown(InTurn[int]):
         scene = self.scene
         behind = [w for w in self.watchers.values() if w is not self.watcher and w.scene.busy]
         if not behind and (scene is None or not scene.busy):
-            self._leave(requests.stop(), self._code(scene))
+            self._leave(requests.Stop(), self._code(scene))
             return
         options = [
             ("leave", "Leave it running", "narrowdown resume comes back to it"),
@@ -377,12 +379,12 @@ class Narrowdown(InTurn[int]):
 
     def _leave_as(self, how: str | None) -> None:
         if how == "leave":
-            self._leave(requests.detach(), FOUND)
+            self._leave(requests.Detach(), FOUND)
         elif how in ("stop", "now"):
-            self._leave(requests.stop(hard=how == "now"), STOPPED)
+            self._leave(requests.Stop(hard=how == "now"), STOPPED)
 
     @work(thread=True, exclusive=True, group="leave", exit_on_error=False)
-    def _leave(self, request: requests.Request, code: int) -> None:
+    def _leave(self, request: Request, code: int) -> None:
         """Tell every runner, then leave."""
         for watcher in self.watchers.values():
             if watcher.session.alive() and not watcher.scene.work.holder:
@@ -420,10 +422,10 @@ def together() -> dict[str, list[str]]:
     return {**faces, **{screen.__name__: ids(screen) for screen in others}}
 
 
-def _refusal(session: Session, request: requests.Request) -> str:
+def _refusal(session: Session, request: Request) -> str:
     """Send a request; the sentence that says why it was not taken, "" where it was."""
     try:
-        reply = session.send(request)
+        reply = session.send(requests.encode(request))
     except (OSError, ValueError) as error:
         return str(error)
     return "" if reply.get("ok", True) else str(reply.get("error") or "The runner refused.")

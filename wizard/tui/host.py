@@ -6,10 +6,10 @@ from typing import Any, Protocol, cast
 from textual.screen import Screen
 from textual.signal import Signal
 
+from wizard.runner.requests import Request
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.library import Library
 from wizard.tui.paint import Sparing
-from wizard.tui.requests import Request
 from wizard.tui.scene import Scene
 
 

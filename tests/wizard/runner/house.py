@@ -17,8 +17,8 @@ from engines.steps.base import Finish, Steps, StepSpec, capability
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.problem import Problem
 from wizard.runner.ledger import Ledger
-from wizard.runner.loop import Runner
 from wizard.runner.options import Options
+from wizard.runner.walk import Walk as Runner
 from wizard.session.journal import NAME, Journal
 from wizard.session.state import State, fold
 

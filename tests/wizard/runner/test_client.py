@@ -22,7 +22,7 @@ from engines.data.store import digest_file
 from engines.probe import Measure
 from wizard.flow.load import load
 from wizard.problem import Problem
-from wizard.runner import loop as loops
+from wizard.runner import control, walk
 from wizard.runner.address import listening, short, socket_path
 from wizard.runner.client import Client
 from wizard.runner.options import Options
@@ -44,7 +44,7 @@ def at_work(place: Path, options: Options, oracle: Oracle | None = None) -> Iter
 
     async def go() -> None:
         made = runner(place, oracle or Oracle(), options)
-        server = Server(socket_path(place), made.handle, made.controlled)
+        server = Server(socket_path(place), made.control.handle, made.control.controlled)
         await server.start()
         try:
             codes.append(await made.run())
@@ -154,7 +154,7 @@ def test_garbage_on_the_socket_hurts_nobody(place):
 
 
 def test_a_runner_ends_with_its_controller(place, monkeypatch):
-    monkeypatch.setattr(loops, "GRACE", 0.1)
+    monkeypatch.setattr(control, "GRACE", 0.1)
     with at_work(place, Options(policy="person")) as codes:
         client = attached(place)
         until(client, "ask")
@@ -164,7 +164,7 @@ def test_a_runner_ends_with_its_controller(place, monkeypatch):
 
 
 def test_a_detached_runner_goes_on_and_takes_the_next_controller(place, monkeypatch):
-    monkeypatch.setattr(loops, "GRACE", 0.1)
+    monkeypatch.setattr(control, "GRACE", 0.1)
     with at_work(place, Options(policy="person")) as codes:
         client = attached(place)
         until(client, "ask")
@@ -179,8 +179,8 @@ def test_a_detached_runner_goes_on_and_takes_the_next_controller(place, monkeypa
 
 
 def test_a_question_with_nobody_there_ends_the_runner(place, monkeypatch):
-    monkeypatch.setattr(loops, "IDLE", 0.3)
-    monkeypatch.setattr(loops, "GRACE", 60.0)
+    monkeypatch.setattr(control, "IDLE", 0.3)
+    monkeypatch.setattr(control, "GRACE", 60.0)
     with at_work(place, Options(policy="person")) as codes:
         client = attached(place)
         until(client, "ask")
@@ -190,7 +190,7 @@ def test_a_question_with_nobody_there_ends_the_runner(place, monkeypatch):
 
 
 def test_a_controller_that_never_comes_is_not_waited_for(place, monkeypatch):
-    monkeypatch.setattr(loops, "CONNECT", 0.2)
+    monkeypatch.setattr(walk, "CONNECT", 0.2)
     oracle = Oracle()
     with at_work(place, Options(policy="person"), oracle) as codes:
         pass
@@ -443,7 +443,7 @@ def test_a_flow_that_is_gone_is_said_in_the_snapshot(shapes):
 
 
 def test_one_who_only_watches_never_takes_over(place, monkeypatch):
-    monkeypatch.setattr(loops, "GRACE", 0.1)
+    monkeypatch.setattr(control, "GRACE", 0.1)
     with at_work(place, Options(policy="person", detach=True)) as codes:
         first = attached(place, name="Ada")
         until(first, "ask")
@@ -471,7 +471,7 @@ def test_one_who_only_watches_never_takes_over(place, monkeypatch):
 
 def test_a_runner_that_is_ending_is_waited_for(place, monkeypatch):
     """A resume in the second after its predecessor was killed does not die with the old runner."""
-    monkeypatch.setattr(loops, "GRACE", 0.3)
+    monkeypatch.setattr(control, "GRACE", 0.3)
     oracle = Oracle()
     oracle.hold = asyncio.Event()  # never set: a probe that takes long
     with at_work(place, Options(), oracle) as codes:

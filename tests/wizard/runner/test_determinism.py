@@ -12,7 +12,7 @@ import pytest
 from house import Oracle, decisions, finished, state, walk
 
 from engines.probe import AnyProbe, Measurement
-from wizard.runner import loop
+from wizard.runner import stepping
 from wizard.runner.drive import Drive
 from wizard.runner.options import Options
 from wizard.session import events as e
@@ -43,7 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             finally:
                 keys.extend(self.asked)
 
-    monkeypatch.setattr(loop, "Drive", Listening)
+    monkeypatch.setattr(stepping, "Drive", Listening)
     return keys
 
 

@@ -14,7 +14,8 @@ from engines.data.store import Store
 from engines.findings import Findings
 from engines.probe import AnyProbe, Check, Describe, Measure, Measurement
 from engines.steps.base import Finish, Steps
-from wizard.runner import loop, room
+from wizard.runner import room
+from wizard.runner import walk as walks
 from wizard.runner.drive import lost, made_again
 from wizard.runner.options import Options
 from wizard.session.events import NoteAdded, ProbeFinished
@@ -190,8 +191,8 @@ def test_logs_of_a_step_at_work_stay_within_the_budget(tmp_path: Path) -> None:
 
 def test_a_long_step_sweeps_its_logs_while_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last probe of the step does not end before the logs of those before it are gone."""
-    monkeypatch.setattr(loop, "SWEEP", 0.0)
-    monkeypatch.setattr(loop, "TICK", 0.01)
+    monkeypatch.setattr(walks, "SWEEP", 0.0)
+    monkeypatch.setattr(walks, "TICK", 0.01)
 
     class Waiting(Keeping):
         async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:

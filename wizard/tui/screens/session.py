@@ -9,7 +9,8 @@ from textual.widget import Widget
 
 from wizard.report.gather import confirmed, journalled
 from wizard.report.words import duration
-from wizard.tui import flowmap, guide, narrative, requests
+from wizard.runner import requests
+from wizard.tui import flowmap, guide, narrative
 from wizard.tui.client import log_of, tail
 from wizard.tui.ending import REPORT
 from wizard.tui.flowmap import title
@@ -249,7 +250,7 @@ class SessionScreen(Hosted):
 
         def done(values: Mapping[str, str] | None) -> None:
             if scene and values and values["note"]:
-                self.host.request(requests.note(values["note"], scene.node), "Noted.")
+                self.host.request(requests.AddNote(values["note"], scene.node), "Noted.")
 
         before = [f"- {note}" for note in journalled(scene.state, scene.flow)[-5:]] if scene else []
         text = "It is kept in the session and shown in the report." + ("\n\n" + "\n".join(before) if before else "")

@@ -13,7 +13,8 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from wizard.flow.commands import Command
 from wizard.report.stage import UNMEASURED, stage
 from wizard.report.words import price, size
-from wizard.tui import keys, narrative, requests
+from wizard.runner import requests
+from wizard.tui import keys, narrative
 from wizard.tui.board import Hunt
 from wizard.tui.scene import Face, Scene, commands, offered
 from wizard.tui.screens.overlays import Field, Fields
@@ -278,27 +279,28 @@ class StepScreen(SessionScreen):
     def action_go(self) -> None:
         """Run what is offered."""
         if self._once("go"):
-            self.host.request(requests.go())
+            self.host.request(requests.Go())
 
     def action_skip(self) -> None:
         """Do not run it."""
         if self._once("skip"):
-            self.host.request(requests.skip())
+            self.host.request(requests.Skip())
 
     def action_stop(self) -> None:
         """Soft stop."""
-        self.host.request(requests.stop(), "Stopping after this probe.")
+        self.host.request(requests.Stop(), "Stopping after this probe.")
 
     def action_stop_now(self) -> None:
         """Hard stop."""
-        self.host.request(requests.stop(hard=True), "Stopping now; the session is safe.")
+        self.host.request(requests.Stop(hard=True), "Stopping now; the session is safe.")
 
     def action_pause(self) -> None:
         """Pause, or go on."""
         if self.scene:
             paused = self.scene.work.paused
             self.host.request(
-                requests.pause(on=not paused), "Going on." if paused else "Pausing before the next probe."
+                requests.GoOn() if paused else requests.Pause(),
+                "Going on." if paused else "Pausing before the next probe.",
             )
 
     def action_retry(self) -> None:
@@ -324,12 +326,12 @@ class StepScreen(SessionScreen):
         if not wanted:
             if not self._once(event.answer):
                 return
-            self.host.request(requests.answer(visit.node, visit.visit, event.answer))
+            self.host.request(requests.Answer(event.answer, visit.node, visit.visit))
             return
         fields = [Field(name, prompt, required=True) for name, prompt in wanted.items()]
 
         def done(values: Mapping[str, str] | None) -> None:
             if values is not None:
-                self.host.request(requests.answer(visit.node, visit.visit, event.answer, settings=values))
+                self.host.request(requests.Answer(event.answer, visit.node, visit.visit, settings=values))
 
         self.app.push_screen(Fields("What should it be?", "", fields), done)

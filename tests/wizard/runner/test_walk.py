@@ -27,8 +27,8 @@ from engines.asking import StepRefused
 from engines.probe import Check, Inspect, LoadInputs, Measurement
 from engines.workers.pool import Slot
 from wizard.report.gather import earlier
-from wizard.runner import loop as loops
-from wizard.runner import progress
+from wizard.runner import limits, progress
+from wizard.runner import walk as walks
 from wizard.runner.options import Options
 from wizard.session import events as e
 from wizard.session.journal import NAME, Journal, read
@@ -411,16 +411,16 @@ class Watched:
 
     async def until(self, phase: str, node: str = "") -> None:
         for _ in range(2000):
-            here = self.runner._here
-            if self.runner._phase == phase and (not node or (here and here.node == node)):
+            here = self.runner.work.here
+            if self.runner.control.phase == phase and (not node or (here and here.node == node)):
                 return
             if self.task.done():
                 break
             await asyncio.sleep(0.001)
-        raise AssertionError(f"never {phase} at {node}: {self.runner._phase}")
+        raise AssertionError(f"never {phase} at {node}: {self.runner.control.phase}")
 
     async def ask(self, do: str, **rest) -> None:
-        reply = await self.runner.handle({"do": do, **rest}, None)
+        reply = await self.runner.control.handle({"do": do, **rest}, None)
         assert reply["ok"], reply
 
 
@@ -430,9 +430,9 @@ def test_a_person_sees_offers_answers_skips_and_rewinds(tmp_path):
         await w.until("offer", "first")
         await w.ask("go")
         await w.until("ask", "first")
-        no = await w.runner.handle({"do": "answer", "answer": "perhaps"}, None)
+        no = await w.runner.control.handle({"do": "answer", "answer": "perhaps"}, None)
         assert "not one of the answers" in no["error"]
-        old = await w.runner.handle({"do": "answer", "answer": "yes", "node": "second"}, None)
+        old = await w.runner.control.handle({"do": "answer", "answer": "yes", "node": "second"}, None)
         assert not old["ok"]
         await w.ask("answer", node="first", visit=1, answer="yes", note="I think so")
         await w.until("offer", "second")
@@ -558,7 +558,7 @@ def test_an_unknown_step_is_said(tmp_path):
 
 def test_timeouts_follow_the_first_build(tmp_path):
     walk(tmp_path, Oracle())
-    assert [ev.timeout for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted)] == [loops.FIRST_TIMEOUT, 30.0]
+    assert [ev.timeout for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted)] == [limits.FIRST_TIMEOUT, 30.0]
     assert PROBLEM.timeout == 0.0
 
 
@@ -571,25 +571,25 @@ def test_a_probe_at_work_for_long_is_spoken_of(tmp_path, monkeypatch):
 
     said: list[str] = []
     monkeypatch.setattr(progress, "write", lambda folder, snapshot: said.append(snapshot.text))
-    monkeypatch.setattr(loops, "TICK", 0.0)
+    monkeypatch.setattr(walks, "TICK", 0.0)
     walk(tmp_path, Slow(wait=30))
     assert any("2 min at work on this one; it is stopped after 60 min, --timeout sets another limit" in s for s in said)
-    assert [loops.minutes(s) for s in (45, 150, 7200)] == ["45 s", "2 min", "2 h"]
+    assert [limits.minutes(s) for s in (45, 150, 7200)] == ["45 s", "2 min", "2 h"]
 
 
 def test_every_probe_has_a_limit(tmp_path):
     """Also those that are no builds: a script that never returns must not hold a session for ever."""
-    limits: dict[str, float] = {}
+    given: dict[str, float] = {}
 
     class Listening(Oracle):
         async def run(self, probe, timeout=0.0, log=""):
-            limits[type(probe).__name__] = timeout
+            given[type(probe).__name__] = timeout
             return await super().run(probe, timeout, log)
 
     walk(tmp_path, Listening())
-    assert min(limits.values()) > 0
-    assert limits["Import"] == loops.FIRST_TIMEOUT
-    assert {"Inspect", "Import", "Measure"} <= set(limits)
+    assert min(given.values()) > 0
+    assert given["Import"] == limits.FIRST_TIMEOUT
+    assert {"Inspect", "Import", "Measure"} <= set(given)
 
 
 def test_a_probe_that_its_problem_does_not_name_is_refused(tmp_path):

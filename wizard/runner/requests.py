@@ -1,0 +1,115 @@
+"""What a client may ask of a runner: one struct a request. They travel as JSON objects whose ``do`` names the request.
+
+The controller may ask all of them; whoever watches may ask how things stand, and add a note.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias, get_args
+
+import msgspec
+
+from wizard.runner.options import Policy
+
+_LONGEST = 8000  # characters of a note: what a person types, not a file
+
+
+class Request(msgspec.Struct, frozen=True, tag_field="do"):
+    """Any request."""
+
+
+class Answer(Request, frozen=True, tag="answer"):
+    """Answer the question that is open; of this ``node`` and ``visit`` where they are told. ``settings``: the values that the
+    answer carries."""
+
+    answer: str
+    node: str | None = None
+    visit: int | None = None
+    note: str = ""
+    settings: Mapping[str, Any] = {}
+
+
+class Go(Request, frozen=True, tag="go"):
+    """Run the step that is offered."""
+
+
+class Skip(Request, frozen=True, tag="skip"):
+    """Do not run the step that is offered, or leave the one that runs."""
+
+
+class Stop(Request, frozen=True, tag="stop"):
+    """Stop after the probe that the step waits for; ``hard``: now."""
+
+    hard: bool = False
+
+
+class Pause(Request, frozen=True, tag="pause"):
+    """Start no further probe."""
+
+
+class GoOn(Request, frozen=True, tag="resume"):
+    """Go on after a pause."""
+
+
+class Detach(Request, frozen=True, tag="detach"):
+    """Go on without a client."""
+
+
+class SetPolicy(Request, frozen=True, tag="policy"):
+    """Who answers from now on, and whether steps are offered before they run; None: as it is."""
+
+    policy: Policy | None = None
+    offers: bool | None = None
+
+
+class Rewind(Request, frozen=True, tag="rewind"):
+    """Set aside everything after the event ``to``: its number; a node, or ``node#visit``: its last question, or the start of its
+    step; ``back``: the question before this one."""
+
+    to: int | str
+
+
+class AddNote(Request, frozen=True, tag="note"):
+    """Write a note into the journal."""
+
+    text: str
+    node: str = ""
+
+
+class Export(Request, frozen=True, tag="export"):
+    """Write the case bundle to a folder or zip."""
+
+    path: str
+
+
+class Status(Request, frozen=True, tag="status"):
+    """How things stand."""
+
+
+AnyRequest: TypeAlias = (
+    Answer | Go | Skip | Stop | Pause | GoOn | Detach | SetPolicy | Rewind | AddNote | Export | Status
+)
+FOR_ALL = (Status, AddNote)  # what a client that only watches may ask too
+
+_NAMES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(AnyRequest))
+
+
+def decode(told: Mapping[str, Any]) -> AnyRequest:
+    """The request that a client sent. Raises ValueError with a sentence."""
+    name = told.get("do", "")
+    if not isinstance(name, str) or name not in _NAMES:
+        raise ValueError(f"The runner knows no request '{str(name)[:40]}'.")
+    try:
+        return msgspec.convert(told, AnyRequest)  # type: ignore[no-any-return]
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"The request '{name}' is not complete: {error}.") from None
+
+
+def encode(request: Request) -> dict[str, Any]:
+    """The request as it travels."""
+    told: dict[str, Any] = msgspec.to_builtins(request)
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def shortened(text: str) -> str:
+    """What a person typed, as the journal takes it."""
+    return text[:_LONGEST]

@@ -1,0 +1,108 @@
+"""What the runner does right now, drawn for whoever looks (``progress.json``)."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from engines.asking import Note
+from engines.probe import AnyProbe
+from engines.search.cost import Cost
+from engines.workers.executor import Prober
+from wizard.runner import progress
+from wizard.runner.control import Control
+from wizard.runner.drive import Drive
+from wizard.runner.estimate import Estimate, Experience, left
+from wizard.runner.ledger import Ledger
+from wizard.runner.limits import tell_of_waiting
+from wizard.session.decide import Ask, RunStep
+
+
+class Work:
+    """The step or question at hand. ``began``: monotonic seconds; ``noted_at``: probes asked when ``note`` was given."""
+
+    def __init__(self, experience: Experience) -> None:
+        self.here: RunStep | Ask | None = None
+        self.drive: Drive | None = None
+        self.note, self.noted_at = Note(""), 0
+        self.estimate, self.experience = Estimate(), experience
+        self.began = time.monotonic()
+
+    def begin(self, step: RunStep) -> None:
+        """Nothing is known of this step yet."""
+        self.here, self.drive, self.note, self.noted_at = step, None, Note("looking at the engine"), 0
+        self.estimate, self.began = Estimate(), time.monotonic()
+
+    def take_note(self, note: Note) -> None:
+        """What the step says of its progress; the smallest part so far stands until a smaller one is named."""
+        best = note.best if note.best >= 0 else self.note.best
+        self.note = msgspec.structs.replace(note, best=best)
+        self.noted_at = len(self.drive.asked) if self.drive else 0
+
+
+class Artist:
+    """Draws the work at hand. ``limit``: seconds that a probe may take."""
+
+    def __init__(
+        self,
+        folder: Path,
+        ledger: Ledger,
+        pool: Prober,
+        control: Control,
+        work: Work,
+        limit: Callable[[AnyProbe], float],
+        waited_for: Callable[[], str],
+    ) -> None:
+        self._folder, self._ledger, self._pool = folder, ledger, pool
+        self._control, self._work, self._limit, self._waited_for = control, work, limit, waited_for
+
+    def draw(self) -> None:
+        """Write the snapshot. Never raises for a disk that does not take it."""
+        progress.write(self._folder, self.snapshot())
+
+    def snapshot(self) -> progress.Snapshot:
+        """The work at hand, as it is."""
+        control, work = self._control, self._work
+        here, drive, note, running = work.here, work.drive, work.note, control.phase == "running"
+        offered = work.estimate.cost if control.phase == "offer" else Cost()
+        done, expected, eta = 0, offered.probes, -1.0
+        if drive and running:
+            done = len(drive.asked) - bool(drive.current)
+            said = max(1, note.expected - (done - work.noted_at)) if note.expected >= 0 else -1
+            found = work.experience.of(self._ledger.state, drive.context)
+            expected, eta = left(work.estimate, found, done - drive.cached, said, drive.waiting)
+            expected += done if expected >= 0 else 0
+        log, waited = "", f"  waiting for {missing}" if (missing := self._waited_for()) else ""
+        if drive and drive.current and running:
+            probe = drive.asked[drive.current]
+            limit = getattr(probe, "timeout", 0.0) or self._limit(probe)
+            log = drive.log(drive.current, probe)
+            waited = waited or tell_of_waiting(self._pool.snapshot(), limit)
+        text = control.reason if control.phase in ("ended", "stopped") else ""
+        return progress.Snapshot(
+            phase=control.phase,
+            run=self._ledger.state.runs,
+            node=here.node if here else "",
+            visit=here.visit if here else 0,
+            step=here.step if isinstance(here, RunStep) else "",
+            text=(note.text + waited).strip() if control.phase in ("starting", "running") else text,
+            done=done,
+            expected=expected,
+            best=note.best if running else -1,
+            elapsed=round(time.monotonic() - work.began, 2),
+            eta=eta,
+            seconds=offered.seconds,
+            builds=offered.builds,
+            runs=offered.runs,
+            disk=offered.disk,
+            unresolved=drive.unresolved if drive else 0,
+            paused=control.paused,
+            stopping=bool(control.stopping),
+            holder=control.controller,
+            log=log,
+            workers=tuple(msgspec.to_builtins(slot) for slot in self._pool.snapshot()),
+            pid=os.getpid(),
+            seq=self._ledger.state.seq,
+        )

@@ -1,0 +1,344 @@
+"""One step of the route: the engines looked at, its cost told and offered, run, and its end written down."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, cast
+
+import msgspec
+
+from engines import faults
+from engines.asking import Note, StepContext, StepRefused
+from engines.probe import AnyProbe, Check, Measure, key
+from engines.steps.base import Finish, StepSpec
+from engines.workers.executor import Prober
+from wizard.cli.exits import BAD_USAGE, MISSING, OUR_FAULT
+from wizard.flow.model import Flow
+from wizard.problem import Problem
+from wizard.runner import remarks
+from wizard.runner.context import specs_of, step_context
+from wizard.runner.control import Control
+from wizard.runner.drive import Drive, Fingerprints, Stopped
+from wizard.runner.ending import SINGLE, Closing
+from wizard.runner.estimate import estimate
+from wizard.runner.housekeeping import Housekeeping
+from wizard.runner.ledger import Ledger
+from wizard.runner.limits import build_limit, probe_limit
+from wizard.runner.sharing import count_jobs, tell_of_sharing
+from wizard.runner.snapshot import Work
+from wizard.session.decide import RunStep
+from wizard.session.events import NoteAdded, StepCancelled, StepFinished, StepStarted
+from wizard.session.problems import SessionProblem
+from wizard.session.state import State
+
+_log = logging.getLogger(__name__)
+
+
+class Devices(msgspec.Struct):
+    """What the pool can do: ``slots`` probes at a time, ``jobs`` of them asked for (0: as many as the device allows), on
+    ``gpus()`` GPUs; ``beside``: how many exclusive probes like this one."""
+
+    slots: int = 1
+    jobs: int = 0
+    gpus: Callable[[], int] = lambda: 1
+    beside: Callable[[AnyProbe], int] = lambda _: 1
+
+
+class Stepping:
+    """Runs the steps of one session. ``steps``: every step by name; ``redraw``: what is shown has changed."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        problem: Problem,
+        ledger: Ledger,
+        pool: Prober,
+        steps: Mapping[str, StepSpec[Any]],
+        devices: Devices,
+        *,
+        control: Control,
+        work: Work,
+        house: Housekeeping,
+        redraw: Callable[[], None],
+    ) -> None:
+        self._flow, self._problem, self._ledger, self._pool = flow, problem, ledger, pool
+        self._steps, self._devices, self._control, self._work = steps, devices, control, work
+        self._house, self._redraw = house, redraw
+        self._fingerprints = Fingerprints(ledger, pool)
+
+    async def run(self, decision: RunStep) -> None:
+        """Run the step, or note why it cannot. Raises Closing, Stopped, SessionProblem, OSError."""
+        spec = self._steps.get(decision.step)
+        if spec is None:
+            raise SessionProblem(f"The flow asks for a step '{decision.step}' that this narrowdown does not have.")
+        control, work = self._control, self._work
+        control.phase, control.skip, control.go = "running", False, False
+        work.begin(decision)
+        self._redraw()
+        missing = await control.interruptible(self._look_at_engines(decision))
+        if missing is None:
+            return
+        if not missing:
+            await self._house.tidy(decision.node)
+            await self._foresee(decision, spec)
+            if control.offers and control.policy == "person" and not await self._offer():
+                return
+        await self._house.make_room(decision, work.estimate)
+        started = self._start(decision, spec)
+        if missing:
+            self._finish_without_outcome(started, "refused", missing)
+            raise Closing(MISSING, missing)
+        ctx = self._context(decision, spec)
+        if control.skip:
+            self._finish_without_outcome(started, "refused", "Skipped by you.", spec=spec)
+        elif (need := spec.lacking(ctx)) is not None:
+            self._finish_without_outcome(started, "refused", need.why(ctx), spec=spec)
+            if self._flow.id.startswith(SINGLE):
+                raise Closing(need.code, need.why(ctx))
+        else:
+            await self._drive(started, ctx, spec)
+
+    def limit(self, probe: AnyProbe) -> float:
+        """Seconds that a probe may take."""
+        return probe_limit(probe, self._problem.timeout, self._ledger.state.first_seconds)
+
+    # -- before it runs
+
+    async def _look_at_engines(self, decision: RunStep) -> str:
+        """Look at both engines; a sentence where one is missing. A user's own check needs none of them."""
+        if self._problem.check:
+            return ""
+        for spec in self._specs(decision):
+            measurement = await self._fingerprints.inspect(spec)
+            if measurement.status != "ok":
+                return measurement.message or f"The engine '{spec}' cannot be used here: {measurement.status}."
+        return ""
+
+    def _specs(self, decision: RunStep) -> tuple[str, str]:
+        return specs_of(self._problem, self._ledger.state, decision.node, decision.visit)
+
+    async def _foresee(self, decision: RunStep, spec: StepSpec[Any]) -> None:
+        """What the step will cost, as far as this session can tell."""
+        ctx, state = self._context(decision, spec), self._ledger.state
+        found = self._work.experience.of(state, ctx)
+        self._work.estimate = await asyncio.to_thread(
+            estimate, spec, ctx, state, self._fingerprints.known, self._ledger.store, found, self._jobs(ctx)
+        )
+
+    async def _offer(self) -> bool:
+        """Say what the step will cost and wait. False after a rewind."""
+        control = self._control
+        control.phase = "offer"
+        self._redraw()
+        while not (control.go or control.skip):
+            if control.stopping:
+                raise Stopped
+            if control.rewind is not None:
+                return False
+            if control.policy != "person" or not control.offers:
+                break
+            await control.wake()
+        control.phase, self._work.began = "running", time.monotonic()
+        return True
+
+    def _start(self, decision: RunStep, spec: StepSpec[Any]) -> StepStarted:
+        state, known = self._ledger.state, self._fingerprints.known
+        engine, reference = self._specs(decision)
+        here = state.here
+        fingerprints = {s: known[s] for s in (engine, reference) if s in known}
+        again = here is not None and (here.node, here.visit) == (decision.node, decision.visit)
+        if again and here is not None and here.status == "running" and here.fingerprints != fingerprints:
+            self._ledger.emit(StepCancelled(run=here.run, node=here.node, reason="engine-changed"))
+        infos = self._infos()
+        for said in changed_engines(state, fingerprints, infos, decision.node):
+            self._ledger.emit(NoteAdded(text=said, node=decision.node))
+        started = StepStarted(
+            run=state.runs + 1,
+            node=decision.node,
+            visit=decision.visit,
+            step=spec.name,
+            step_version=spec.version,
+            params=decision.params,
+            engine=engine,
+            reference=reference,
+            fingerprints=fingerprints,
+            engine_info=infos.get(engine, {}),
+            reference_info=infos.get(reference, {}),
+            timeout=build_limit(self._problem.timeout, state.first_seconds),
+            expected=self._work.estimate.cost,
+        )
+        self._ledger.emit(started)
+        return started
+
+    def _infos(self) -> dict[str, dict[str, Any]]:
+        """What each engine said of itself, by spec."""
+        return {s: m.facts for s, m in self._fingerprints.inspected.items() if m.status == "ok"}
+
+    def _context(self, decision: RunStep, spec: StepSpec[Any]) -> StepContext:
+        state = self._ledger.state
+        return step_context(
+            self._problem,
+            self._flow,
+            spec,
+            msgspec.structs.replace(state, engines={**state.engines, **self._infos()}),
+            node=decision.node,
+            visit=decision.visit,
+            params=decision.params,
+        )
+
+    def _jobs(self, ctx: StepContext) -> int:
+        return count_jobs(self._devices.jobs, self._devices.slots, self._devices.gpus(), ctx.engine_info)
+
+    # -- while it runs
+
+    async def _drive(self, started: StepStarted, ctx: StepContext, spec: StepSpec[Any]) -> None:
+        control, work = self._control, self._work
+        work.note = Note("starting")
+        if said := tell_of_sharing(self._jobs(ctx), self._devices.gpus(), ctx.engine_info):
+            self._ledger.note_once(said, started.node)
+        work.drive = drive = Drive(
+            spec,
+            ctx,
+            run=started.run,
+            ledger=self._ledger,
+            pool=self._pool,
+            fingerprints=self._fingerprints,
+            jobs=self._jobs(ctx),
+            beside=self._devices.beside,
+            timeout=self.limit,
+            gate=control.gate,
+            open_gate=lambda: control.open,
+            note=work.take_note,
+        )
+        began = time.monotonic()
+        try:
+            finish = await control.interruptible(drive.finish())
+            if finish is not None:
+                await self._finish(started, drive, finish, time.monotonic() - began)
+            elif control.skip:
+                self._finish_without_outcome(started, "refused", "Skipped by you.", spec=spec)
+            else:
+                self._ledger.emit(StepCancelled(run=started.run, node=started.node, reason="rewound"))
+        except Stopped:
+            self._ledger.emit(StepCancelled(run=started.run, node=started.node, reason="stopped"))
+            raise
+        except StepRefused as refusal:
+            self._finish_without_outcome(started, "refused", str(refusal), spec=spec)
+            if refusal.code == BAD_USAGE or self._cannot_go_on():
+                raise Closing(refusal.code, str(refusal)) from None
+        except (OSError, SessionProblem):
+            raise
+        except Exception as error:
+            if isinstance(error, MemoryError) or faults.behind(error) is not None:
+                raise
+            _log.exception("step %s failed", spec.name)
+            whose = f"the package '{spec.package}', which brings it" if spec.package else "narrowdown"
+            said = (
+                f"The step {spec.name} failed inside {whose} ({type(error).__name__}); the trace is in logs/runner.log."
+            )
+            self._finish_without_outcome(started, "failed", said)
+            if self._flow.id.startswith(SINGLE):
+                raise Closing(OUR_FAULT, said) from None
+
+    def _cannot_go_on(self) -> bool:
+        """A refused step is an answer where the flow has others; it is the end of a session that is one step, and of the first
+        one."""
+        return self._flow.id.startswith(SINGLE) or len(self._ledger.state.route) <= 1
+
+    # -- its end
+
+    async def _finish(self, started: StepStarted, drive: Drive, finish: Finish[Any], seconds: float) -> None:
+        store = self._ledger.store
+        decisive: dict[str, list[str]] = {}
+        rows: list[dict[str, Any]] = []
+        for role, probes in finish.decisive.items():
+            for probe in cast(tuple[AnyProbe, ...], probes):
+                await self._fingerprints.of(probe, started.run)
+                name = key(probe, self._fingerprints.known)
+                decisive.setdefault(role, []).append(name)
+                rows.append({"role": role, "key": name, "probe": msgspec.to_builtins(probe)})
+        if said := remarks.never_passed(drive.checked(finish.findings)):
+            self._ledger.note_once(said, started.node)
+        tables = {**finish.tables, **({"decisive": rows} if rows else {})}
+        self._ledger.emit(
+            _count_probes(
+                drive,
+                run=started.run,
+                node=started.node,
+                outcome=msgspec.to_builtins(finish.outcome),
+                findings=msgspec.to_builtins(finish.findings),
+                tables={name: store.put(msgspec.json.encode(table)) for name, table in tables.items()},
+                decisive=decisive,
+                seconds=round(seconds, 3),
+                causes=drive.causes(finish.findings),
+            )
+        )
+
+    def _finish_without_outcome(
+        self,
+        started: StepStarted,
+        status: Literal["refused", "failed"],
+        error: str,
+        *,
+        spec: StepSpec[Any] | None = None,
+    ) -> None:
+        """The end of a step that came to no outcome of its own. A refused one says so in an outcome of defaults, so that the
+        flow's rules apply."""
+        drive = self._work.drive
+        outcome: dict[str, Any] | None = None
+        if spec is not None:
+            outcome = msgspec.to_builtins(spec.outcome())
+            if "message" in outcome:
+                outcome["message"] = error
+        self._ledger.emit(
+            _count_probes(
+                drive,
+                run=started.run,
+                node=started.node,
+                outcome=outcome,
+                status=status,
+                error=error[:4000],
+                seconds=round(time.monotonic() - self._work.began, 3),
+                causes=drive.causes(self._ledger.state.findings) if drive else {},
+            )
+        )
+
+
+def changed_engines(
+    state: State, fingerprints: Mapping[str, str], infos: Mapping[str, Mapping[str, Any]], node: str
+) -> list[str]:
+    """A sentence for each engine that is another one now than the session's steps were measured with. ``fingerprints`` and
+    ``infos``: by spec, as it is here and now; ``node``: whose step is about to start."""
+    sentences = []
+    for spec, now in fingerprints.items():
+        before = state.fingerprints.get(spec, now)
+        stand = [v.node for v in state.route if v.status == "done" and v.fingerprints.get(spec) == before]
+        if before in (now, "unavailable") or not stand:
+            continue
+        was, here = state.engines.get(spec, {}), infos.get(spec, {})
+        facts = [
+            f"{name} {was.get(name)} before, {here.get(name)} now"
+            for name in ("version", "device", "driver")
+            if was.get(name) != here.get(name)
+        ]
+        sentences.append(
+            f"{spec} is not what it was ({', '.join(facts) or 'its libraries or this machine have changed'}): what was measured "
+            f"stands as of then (up to {stand[-1]}), and from {node} on everything is measured anew."
+        )
+    return sentences
+
+
+def _count_probes(drive: Drive | None, **fields: Any) -> StepFinished:
+    """The event with the numbers of this run. ``builds``: what this run measured itself, running ahead aside."""
+    if drive is None:
+        return StepFinished(**fields)
+    measured = (p for name, p in drive.asked.items() if name in drive.measured)
+    return StepFinished(
+        **fields,
+        probes=len(drive.asked),
+        cached=drive.cached,
+        speculative=drive.ahead,
+        builds=sum(isinstance(p, Measure | Check) for p in measured),
+        unresolved=drive.unresolved,
+    )

@@ -1,0 +1,283 @@
+"""The walk of one session: decide, then ask or run, then write it down, until it ends or is stopped.
+
+An answer travels so: a key in the terminal UI becomes a request (``requests``), the server hands it to ``control``, the walk
+finds it there and writes it into the journal (``_ask``), and ``decide`` reads it from the state.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from engines import faults
+from engines.asking import StepRefused
+from engines.probe import AnyProbe
+from engines.steps.base import StepSpec
+from engines.workers.executor import Prober
+from wizard.cli.exits import BAD_USAGE, MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
+from wizard.flow.model import Flow
+from wizard.problem import Problem
+from wizard.report.words import size
+from wizard.runner.control import Control, answer_question
+from wizard.runner.drive import Guarded, Stopped
+from wizard.runner.ending import Closing
+from wizard.runner.estimate import Experience
+from wizard.runner.housekeeping import Housekeeping
+from wizard.runner.ledger import Ledger
+from wizard.runner.options import Options
+from wizard.runner.settings import fault
+from wizard.runner.snapshot import Artist, Work
+from wizard.runner.stepping import Devices, Stepping
+from wizard.session.decide import Ask, Ended, RunStep, decide
+from wizard.session.events import NoteAdded, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened
+from wizard.session.folder import versions
+from wizard.session.problems import Faulted, SessionProblem
+
+CONNECT = 20.0  # seconds that the first controller may take
+TICK = 0.5  # seconds between two snapshots
+SWEEP = 20.0  # seconds between two looks at the logs of a step at work
+
+_log = logging.getLogger(__name__)
+
+
+class Walk:
+    """Walks one session to its end, or until it is stopped.
+
+    ``steps``   every step by name. ``pool`` answers probes. ``slots``: how many at a time it can; ``gpus``, ``beside`` and
+                ``waited_for``: as an ``Executor``'s.
+    ``export``  (session folder, target) -> what was written; None where there is no writer.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        flow: Flow,
+        problem: Problem,
+        ledger: Ledger,
+        pool: Prober,
+        steps: Mapping[str, StepSpec[Any]],
+        options: Options,
+        *,
+        session_id: str = "",
+        slots: int = 1,
+        gpus: Callable[[], int] = lambda: 1,
+        beside: Callable[[AnyProbe], int] = lambda _: 1,
+        waited_for: Callable[[], str] = lambda: "",
+        export: Callable[[Path, str], Any] | None = None,
+    ) -> None:
+        self._flow, self._ledger, self._options = flow, ledger, options
+        self._id = session_id or folder.name
+        self._pool = Guarded(pool, options.consent)
+        self._devices = Devices(slots, options.jobs, gpus, beside)
+        self._house = Housekeeping(
+            folder,
+            ledger,
+            problem.artifact_bytes,
+            any_room=options.any_room,
+            say=lambda text, node: ledger.emit(NoteAdded(text=text, node=node)),
+        )
+        self.control = Control(folder, flow, ledger, options, export)
+        self.work = Work(Experience(ledger.store))
+        self._stepping = Stepping(
+            flow, problem, ledger, self._pool, steps, self._devices,
+            control=self.control, work=self.work, house=self._house, redraw=self._draw,
+        )  # fmt: skip
+        self._artist = Artist(folder, ledger, self._pool, self.control, self.work, self._stepping.limit, waited_for)
+        self.control.redraw = self._draw
+
+    def spread(self, slots: int, most: int) -> None:
+        """So many probes can be answered at a time, on so many devices as it takes; at most ``most`` are asked unless told."""
+        self._devices.slots = slots
+        self._devices.jobs = self._devices.jobs or min(slots, most)
+
+    async def ready(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for what the walk cannot begin without, while displays say so. Raises what it raises, and Stopped where somebody
+        has stopped the session, or left it, meanwhile."""
+        ticking, task = asyncio.create_task(self._tick()), asyncio.create_task(work)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=TICK)
+                if self.control.stopping:
+                    raise Stopped
+            await task
+        finally:
+            ticking.cancel()
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def run(self) -> int:
+        """Walk. The exit code, as journalled in session.closed. Raises nothing but OSError, where the disk does not
+        take the journal."""
+        control = self.control
+        ticking = asyncio.create_task(self._tick())
+        try:
+            code, reason, end = await self._walk()
+            self._ledger.emit(SessionClosed(end=end, exit_code=code, reason=reason[:2000]))
+        finally:
+            ticking.cancel()
+            await self._pool.stop(hard=control.stopping == "hard")
+        control.phase = "ended" if end else "stopped"
+        control.reason = reason
+        self._draw()
+        return code
+
+    async def _walk(self) -> tuple[int, str, str]:
+        """(exit code, reason, end)."""
+        try:
+            self._open()
+            for request in self._options.first:
+                reply = await self.control.handle(request, None)
+                if not reply["ok"]:
+                    return BAD_USAGE, str(reply["error"]), ""
+            while True:
+                await self._go_one_further()
+        except Closing as closing:
+            return closing.code, closing.reason, closing.end
+        except Stopped:
+            return STOPPED, self.control.reason or "stopped", ""
+        except Faulted as refused:
+            return refused.code, f"{refused}{self._still_to_write() if refused.errno == errno.ENOSPC else ''}", ""
+        except (SessionProblem, StepRefused) as problem:
+            return getattr(problem, "code", MISSING), str(problem), ""
+        except Exception as error:
+            if isinstance(error, MemoryError):
+                raise faults.no_memory() from error
+            if (fault := faults.behind(error)) is not None:
+                raise fault from None
+            _log.exception("the runner failed")
+            said = f"Narrowdown itself failed ({type(error).__name__}); the trace is in logs/runner.log."
+            return OUR_FAULT, said, ""
+
+    def _still_to_write(self) -> str:
+        """How much room the step at work may need besides, as far as that can be told; "" where it cannot."""
+        here, estimate = self.work.here, self.work.estimate
+        if not isinstance(here, RunStep) or estimate.cost.disk <= 0:
+            return ""
+        least = f", at least {size(estimate.needed)} of it" if estimate.needed > 0 else ""
+        return f" The step '{here.step}' may write up to {size(estimate.cost.disk)} in all{least}."
+
+    def _open(self) -> None:
+        resumed = bool(self._ledger.state.id)  # notes may come before the first opening
+        self._ledger.emit(
+            SessionOpened(
+                id=self._id,
+                resumed=resumed,
+                retry_unresolved=self._options.retry_unresolved,
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                versions=versions(),
+            )
+        )
+        if (torn := self._ledger.journal.torn) is not None:
+            said = f"The journal ended in a line that was not written whole; it was set aside as {torn.name}."
+            self._ledger.emit(NoteAdded(text=said))
+
+    async def _go_one_further(self) -> None:
+        control = self.control
+        if control.rewind is not None:
+            self._go_back(control.rewind)
+        if control.stopping:
+            raise Stopped
+        try:
+            decision = decide(self._flow, self._ledger.state)
+        except ValueError as error:
+            raise SessionProblem(f"The session does not fit its flow: {error}") from None
+        match decision:
+            case Ended():
+                await self._house.tidy()
+                raise Closing(decision.exit_code, "", decision.end)
+            case Ask():
+                await self._ask(decision)
+            case RunStep():
+                await self._stepping.run(decision)
+
+    def _go_back(self, to: int) -> None:
+        self.control.rewind = None
+        self.control.urgent.clear()
+        visit = next(v for v in reversed(self._ledger.state.anchors[to]))
+        self._ledger.emit(Rewound(to=to, node=visit.node, visit=visit.visit))
+
+    # -- questions
+
+    async def _ask(self, ask: Ask) -> None:
+        control = self.control
+        if not ask.asked:
+            self._ledger.emit(
+                QuestionAsked(
+                    node=ask.node,
+                    visit=ask.visit,
+                    ask=ask.ask,
+                    answers=ask.answers,
+                    recommended=ask.recommended,
+                    because=ask.because,
+                )
+            )
+        control.phase, control.asking, control.answer = "ask", ask, None
+        self.work.here = ask
+        self._draw()
+        try:
+            answered = self._answer_without_a_person(ask) or await self._wait_for_answer(ask)
+        finally:
+            control.asking = None
+        if answered is not None:
+            self._ledger.emit(answered)
+
+    def _answer_without_a_person(self, ask: Ask) -> QuestionAnswered | None:
+        """The recommended or the scripted answer; None where a person is asked. Raises Closing where the script says ``ask`` or
+        names an answer that is not there."""
+        policy = self.control.policy
+        if policy == "person":
+            return None
+        given: str | list[str] = self._options.answers.get(ask.node, "") if policy == "script" else ""
+        if isinstance(given, list):
+            given = given[min(ask.visit, len(given)) - 1] if given else ""
+        if given == "ask":
+            raise Closing(NEEDS_PERSON, f"A person is needed at '{ask.node}': {ask.ask}")
+        if given and given not in {offer.id for offer in ask.answers}:
+            known = ", ".join(offer.id for offer in ask.answers)
+            raise Closing(BAD_USAGE, f"'{given}' is not an answer of '{ask.node}'; its answers are {known}.")
+        listed = self._options.settings.get(ask.node, [])
+        settings = listed[min(ask.visit, len(listed)) - 1] if given and listed else {}
+        if said := fault(settings, self._ledger.state.findings):
+            raise Closing(BAD_USAGE, f"The answer '{given}' of '{ask.node}' cannot be given: {said}")
+        by = "script" if given else "recommended"
+        return answer_question(self._flow, ask, given or ask.recommended, by, settings=settings)  # type: ignore[arg-type]
+
+    async def _wait_for_answer(self, ask: Ask) -> QuestionAnswered | None:
+        """The person's answer. None after a rewind, or when the policy has changed."""
+        control = self.control
+        while control.answer is None:
+            if control.stopping:
+                raise Stopped
+            if control.rewind is not None or control.policy != "person":
+                return self._answer_without_a_person(ask) if control.rewind is None else None
+            await control.wake()
+        return control.answer
+
+    # -- what is seen from outside
+
+    async def _tick(self) -> None:
+        """Draw twice a second, sweep logs, and end where whoever this works for is gone, or never came."""
+        control = self.control
+        connected = control.alone_since is not None or bool(control.controller)
+        began = swept = time.monotonic()
+        while True:
+            self._draw()
+            if self.work.drive is not None and time.monotonic() - swept > SWEEP:
+                await self._house.sweep()
+                swept = time.monotonic()
+            await asyncio.sleep(TICK)
+            connected = connected or bool(control.controller)
+            late = not connected and not control.detached and time.monotonic() - began > CONNECT
+            if not connected and control.alone_since is None and time.monotonic() - began > CONNECT:
+                control.alone_since = time.monotonic()  # a question does not wait for ever for one who never came
+            if (control.abandoned or late) and control.stopping != "hard":
+                control.stop(hard=True, reason="the program that controlled the session ended")
+
+    def _draw(self) -> None:
+        self._artist.draw()
