@@ -7,8 +7,8 @@ names and nothing else, and hold what they open against its digests (``engines.d
 import msgspec
 
 from engines import options
-from engines.data.sources import postprocess_script, scripts
 from engines.probe import AnyProbe, Check, LoadInputs, Measure
+from engines.sources import postprocess_script, scripts
 
 
 class Consent(msgspec.Struct, frozen=True, omit_defaults=True):

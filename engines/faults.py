@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from engines.data.regular import Unfit
 from engines.probe import Measurement
+from engines.store.regular import Unfit
 
 # What a system call ends with for want of something that is ours to provide. A file that is not there, or that may not be read,
 # is none of them: that may be the user's own word for a path.
@@ -28,7 +28,7 @@ _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _SAID = {os.strerror(n): n for n in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE)}
 _WORDS = re.compile("|".join(map(re.escape, _SAID)))
 FULL = 64 << 10  # bytes, all that is left of a disk that is full: a line of the journal may be as long
-_TEMPORARY = re.compile(r"\.([^/]+?)\.\d+-[0-9a-f]{8}\.tmp$")  # engines.data.store.atomic's own names
+_TEMPORARY = re.compile(r"\.([^/]+?)\.\d+-[0-9a-f]{8}\.tmp$")  # engines.store.content.atomic's own names
 KEPT = "what was measured is kept"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from engines.checker import environment
-from engines.data.store import atomic
+from engines.store.content import atomic
 from engines.workers.executor import LOCAL
 from wizard import trust
 from wizard.problem import Problem

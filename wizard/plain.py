@@ -10,12 +10,10 @@ from typing import Any, Protocol, TextIO
 import msgspec
 
 from engines.probe import AnyProbe, Inspect, Measure, Measurement
-from wizard.cli.terminal import draws
 from wizard.flow.model import Flow
 from wizard.report.picture import curve
 from wizard.report.probe import tried
 from wizard.report.stage import ended
-from wizard.report.words import count, duration, elide, left, number, price, visible
 from wizard.session.events import (
     AnyEvent,
     Event,
@@ -33,6 +31,8 @@ from wizard.session.events import (
     StepStarted,
     WorkerDied,
 )
+from wizard.terminal import draws
+from wizard.words import count, duration, elide, left, number, price, visible
 
 
 class Display(Protocol):

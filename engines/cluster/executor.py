@@ -25,8 +25,8 @@ from engines.cluster import host as hosts
 from engines.cluster.parcels import Packer, Parcel, at_home, pinned
 from engines.cluster.turns import Kind, Turns
 from engines.consent import NOTHING, Consent
-from engines.data.store import Store, atomic
 from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
+from engines.store.content import Store, atomic
 from engines.workers.executor import ExecutorLost
 from engines.workers.pool import Death, Pool, Slot, log_name
 

@@ -23,8 +23,8 @@ import msgspec
 
 from engines.cluster.parcels import Parcel, digest_here, place
 from engines.consent import Consent
-from engines.data.store import Store, boot, digest_file
 from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
+from engines.store.content import Store, boot, digest_file
 from engines.workers import gpus
 from engines.workers.pool import Death, Pool, Slot
 

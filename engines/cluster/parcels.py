@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from engines.data.sound import weights_of
-from engines.data.sources import postprocess_script
-from engines.data.store import Store, digest_file
 from engines.probe import AnyProbe, Check, Describe, Import, LoadInputs, Measure, Sanitize
+from engines.sources import postprocess_script
 from engines.spec import parse
+from engines.store.content import Store, digest_file
+from engines.store.sound import weights_of
 
 _DIGEST = "[0-9a-f]{64}"
 _NAMES = re.compile(

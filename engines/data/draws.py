@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from engines.data.problem import InputProblem
+from engines.data.input_problem import InputProblem
 
 Array = np.ndarray[Any, Any]
 Bounds = tuple[int | float, int | float]

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from engines.data import packed, polygraphy, regular, scripting
-from engines.data.problem import InputProblem
-from engines.data.sources import split_function
+from engines.data import packed, polygraphy, scripting
+from engines.data.input_problem import InputProblem
 from engines.nearest import nearest
+from engines.sources import split_function
+from engines.store import regular
 
 IMAGES = (".png", ".jpg", ".jpeg")
 KINDS = (".json", ".npz", ".npy", ".py", *IMAGES)

@@ -19,8 +19,8 @@ from types import CodeType, ModuleType
 from typing import BinaryIO
 
 from engines.consent import NOTHING, Consent
-from engines.data import regular
-from engines.data.problem import InputProblem
+from engines.data.input_problem import InputProblem
+from engines.store import regular
 
 _agreed = [NOTHING]  # the last one holds
 _copies: dict[str, Path] = {}  # digest -> a private copy, for as long as this process lives

@@ -14,14 +14,14 @@ import numpy as np
 from onnx import NodeProto, TensorProto, numpy_helper
 
 from engines.data import held
-from engines.data.store import Store
 from engines.graph import external, load
 from engines.graph.bypass import Originals, is_dequantize, leave_float, twin
 from engines.graph.cut import Cut
 from engines.graph.load import StoredModel
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.quantized import counted, in_themselves, is_quantized
 from engines.spec import parse, unquantized
+from engines.store.content import Store
 
 HALF = 0.5005  # steps: how far rounding to the nearest may move a weight, the float's own rounding aside
 

@@ -5,7 +5,7 @@ import zipfile
 from pathlib import Path
 from typing import IO
 
-from engines.workers import memory
+from engines.store import memory
 
 
 def most() -> int:

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from engines.data import packed, regular
-from engines.data.problem import InputProblem
+from engines.data import packed
+from engines.data.input_problem import InputProblem
+from engines.store import regular
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Feed: TypeAlias = dict[str, Array]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from engines.data import held, scripting
-from engines.data.problem import InputProblem
-from engines.data.sources import TopK, postprocess_script, split_function, top_k
-from engines.data.store import digest_file
+from engines.data.input_problem import InputProblem
+from engines.sources import TopK, postprocess_script, split_function, top_k
+from engines.store.content import digest_file
 
 FUNCTION = "postprocess_outputs"
 _KIND = "postprocess script"

@@ -17,13 +17,15 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from engines.data import decoding, draws, files, regular, roles, sources
-from engines.data.problem import InputProblem
-from engines.data.store import Damaged, Store, digest_file
+from engines import sources
+from engines.data import draws, files, roles
+from engines.data.input_problem import InputProblem
 from engines.graph.index import Tensor
 from engines.graph.load import StoredModel, np_dtype
 from engines.nearest import nearest
 from engines.probe import LoadInputs, SampleInfo
+from engines.store import decoding, regular
+from engines.store.content import Damaged, Store, digest_file
 
 __all__ = ["InputProblem", "feed", "load_inputs", "rows"]
 

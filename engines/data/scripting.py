@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.data import held
-from engines.data.problem import InputProblem
+from engines.data.input_problem import InputProblem
 from engines.nearest import nearest
 
 # How a user's script may end, beside returning.

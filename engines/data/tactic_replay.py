@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from engines.data import decoding, regular
+from engines.store import decoding, regular
 
 _MARKER = "polygraphy_class"
 _LEGACY = "__polygraphy_encoded_"

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from engines.data.store import atomic
 from engines.graph import external, names, schema
 from engines.graph.index import GraphIndex, Tensor
 from engines.graph.load import StoredModel, np_dtype, weight
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import ALL, decode
 from engines.probe import Candidate, Edit
+from engines.store.content import atomic
 
 _INLINE_FILL = 1 << 20  # bytes; a larger weight filled with one value lies in a file of its own
 Types = Mapping[int, tuple[np.dtype[Any], tuple[int, ...]]]

@@ -12,7 +12,7 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from engines.graph import external, names, schema
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 
 PRECISIONS: Mapping[str, tuple[int, np.dtype[Any]]] = {
     "fp16": (int(TensorProto.FLOAT16), np.dtype(np.float16)),

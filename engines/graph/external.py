@@ -10,10 +10,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
-from engines.data.sound import Sealed
-from engines.data.store import atomic
+from engines.graph.model_problem import ModelProblem
 from engines.graph.names import bodies
-from engines.graph.problem import ModelProblem
+from engines.store.content import atomic
+from engines.store.sound import Sealed
 
 ALIGN = 64  # bytes; every tensor starts on a cache line, as memory-mapping engines want it
 INLINE = 1024  # bytes; smaller tensors stay inside the model

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from onnx import FunctionProto, ModelProto, NodeProto
 
 from engines.graph import names
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 
 DEEPEST = 100  # functions in one another: ONNX's own checker takes no more
 

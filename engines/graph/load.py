@@ -23,12 +23,12 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
-from engines.data import regular
-from engines.data.store import Damaged, Store, keep
 from engines.graph import external, filekind, functions, names, schema, versions, wire
 from engines.graph.index import GraphIndex, Node, Tensor
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.shapelike import is_sink, shape_like
+from engines.store import regular
+from engines.store.content import Damaged, Store, keep
 
 __all__ = [
     "Imported", "ModelProblem", "StoredModel", "build_index", "import_model", "load", "save", "weight", "with_seen",

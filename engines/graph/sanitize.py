@@ -7,10 +7,10 @@ from typing import Any
 import onnx
 from onnx import ModelProto, TensorProto, shape_inference
 
-from engines.data.store import Store
 from engines.graph import external, load, names, schema
 from engines.graph.load import Imported, StoredModel
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
+from engines.store.content import Store
 
 _ROUNDS = 8  # a fold may enable another
 _LARGEST = 256 << 20  # bytes of weights that folding may read, all together, and of a constant that it may make

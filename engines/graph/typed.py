@@ -13,7 +13,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from engines.graph import external, names, schema
 from engines.graph.emulate import PRECISIONS, local_calls, note
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 
 _DOUBLE = int(TensorProto.DOUBLE)
 _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)

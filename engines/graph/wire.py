@@ -4,7 +4,7 @@ import mmap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from engines.data import regular
+from engines.store import regular
 
 _FIXED = {1: 8, 5: 4}  # bytes by wire type
 _BYTES, _VARINT = 2, 0

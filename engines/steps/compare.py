@@ -24,7 +24,7 @@ from engines.steps.prepare import loaded, measured
 
 PROBLEMS = {"missing": "missing", "shape": "of another shape than the reference's"}
 LITERAL = "onnxruntime"  # optimizers off: every node as it is written
-# Bytes of reference values that are captured unasked: of a feed, and of its worst row (engines.data.captures).
+# Bytes of reference values that are captured unasked: of a feed, and of its worst row (engines.workers.captures).
 AHEAD = 128 << 20
 # Bytes of float64 weights up to which the reference is held against float64 (engines.backends.reference).
 JUDGED = 2 << 30

@@ -8,10 +8,10 @@ from typing import Any
 from engines.asking import StepRefused
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_check
-from engines.data.sources import POSTPROCESSING
-from engines.data.sources import scripts as scripts_of
 from engines.nearest import suggestion
 from engines.probe import Measurement, SampleInfo
+from engines.sources import POSTPROCESSING
+from engines.sources import scripts as scripts_of
 
 _BAD_INPUT, _MISSING, _UNPROVEN = 2, 4, 6
 _BOUNDS = ("tolerance", "atol", "rtol")

@@ -9,11 +9,11 @@ from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_whole, worst
 from engines.compare.tolerance import criterion
-from engines.data.sources import paths, postprocess_script
 from engines.findings import Findings
 from engines.probe import Candidate, Import, LoadInputs, Measurement, SampleInfo
 from engines.search.twin import find_twin
 from engines.search.whole import all_feeds, fed, lock, sign, whole
+from engines.sources import paths, postprocess_script
 from engines.steps import intake
 
 

@@ -14,10 +14,10 @@ from engines.asking import Note, StepContext, StepRefused
 from engines.compare.criterion import Verdict
 from engines.compare.judge import judge_check
 from engines.compare.tolerance import criterion
-from engines.data.sources import postprocess_script
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import AnyProbe, Check, LoadInputs, Measure, Measurement
+from engines.sources import postprocess_script
 from engines.steps.base import Finish, Steps, StepSpec
 
 TABLE = "iterations"

@@ -13,8 +13,8 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, shape_inference
 
 from engines.backends.builds import outside_bytes
-from engines.data.store import Store
 from engines.graph import external
+from engines.store.content import Store
 
 _INLINE = 1_800 << 20  # bytes; protobuf holds no more than 2 GiB
 _COPY = 64 << 20  # bytes of weights that are worth copying for each check

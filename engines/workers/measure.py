@@ -13,15 +13,15 @@ import numpy as np
 from engines.backends.base import Built, EngineFault
 from engines.backends.builds import Kept, outside_bytes, shut
 from engines.compare import metrics
-from engines.data import captures, postprocess, samples, tactic_replay
-from engines.data.sources import POSTPROCESSING
-from engines.data.store import Store
+from engines.data import postprocess, samples, tactic_replay
 from engines.graph import load
 from engines.graph.cut import Cut
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import ALL, decode, encode
 from engines.probe import HUGE, Candidate, Measure, Measurement, SampleResult, Score
-from engines.workers import files
+from engines.sources import POSTPROCESSING
+from engines.store.content import Store
+from engines.workers import captures, files
 from engines.workers.nudge import nudged_feeds, nudged_weights
 from engines.workers.part import Array, Feed, Part, Say, by_id, named
 from engines.workers.values import values

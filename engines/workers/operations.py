@@ -16,16 +16,17 @@ import msgspec
 from engines import faults
 from engines.backends.base import EngineFault, EngineMissing
 from engines.checker import command, environment
-from engines.data import captures, held, polygraphy, samples
-from engines.data.captures import ReferenceFailed
+from engines.data import held, polygraphy, samples
+from engines.data.input_problem import InputProblem
 from engines.data.postprocess import PostprocessProblem
-from engines.data.problem import InputProblem
-from engines.data.store import Damaged, Store
 from engines.graph import load, sanitize
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import ALL
 from engines.probe import AnyProbe, Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Sanitize, Status
-from engines.workers import checkfiles, files, measure, memory
+from engines.store import memory
+from engines.store.content import Damaged, Store
+from engines.workers import captures, checkfiles, files, measure
+from engines.workers.captures import ReferenceFailed
 from engines.workers.part import Feed, Part, named
 
 Say = Callable[[str], None]

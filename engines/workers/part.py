@@ -10,16 +10,17 @@ import numpy as np
 
 from engines.backends.base import BuildRequest, Built, EngineFault
 from engines.backends.builds import shut
-from engines.data import captures, originals, samples
-from engines.data.captures import ReferenceFailed
-from engines.data.problem import InputProblem
-from engines.data.store import Store
+from engines.data import originals, samples
+from engines.data.input_problem import InputProblem
 from engines.graph.cut import Cut, cut, feeds_of, kept_rows, node_ids, outputs_of
 from engines.graph.load import StoredModel
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.quantized import is_quantized
 from engines.graph.ranges import ALL, decode
 from engines.probe import Candidate, Edit
+from engines.store.content import Store
+from engines.workers import captures
+from engines.workers.captures import ReferenceFailed
 
 Array = np.ndarray[Any, Any]
 Say = Callable[[str], None]

@@ -35,10 +35,10 @@ import msgspec
 
 from engines import faults
 from engines.consent import NOTHING, Consent
-from engines.data import scratch
-from engines.data.scratch import Scratch
 from engines.probe import AnyProbe, Inspect, Measurement, Status
-from engines.workers import memory, watchdog
+from engines.store import memory, scratch
+from engines.store.scratch import Scratch
+from engines.workers import watchdog
 from engines.workers.child import TERM_GRACE, Child, built_for
 from engines.workers.protocol import Done, Hello, Work
 

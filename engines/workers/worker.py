@@ -25,7 +25,7 @@ import msgspec
 from engines import faults, installed
 from engines.checker import keeper
 from engines.probe import Measurement
-from engines.workers import memory
+from engines.store import memory
 from engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
 
 _PR_SET_PDEATHSIG = 1
@@ -171,7 +171,7 @@ class Worker:
     def _measure(self, work: Work) -> Measurement:
         try:
             from engines.data import held
-            from engines.data.store import Store
+            from engines.store.content import Store
             from engines.workers import operations
 
             store = Store(self._root)

@@ -19,7 +19,7 @@ from test_decoder import decoder, generation
 from test_scale import gathered
 
 from engines.search.cost import Cost
-from wizard.report.words import size
+from wizard.words import size
 
 HEAD = ("step", "times", "probes", "builds", "seconds", "off by", "more on disk", "left, half way", "memory MiB")
 DEMOS = ("shapes", "sort", "magika", "quantized")

@@ -26,7 +26,6 @@ from test_beside_reduce import REGEX, narrowdown
 
 from engines.asking import Note, StepContext
 from engines.compare.criterion import Criterion, Signature
-from engines.data.store import Store
 from engines.findings import Findings
 from engines.graph import external, load, ranges
 from engines.graph.cut import cut, feeds_of, outputs_of
@@ -35,6 +34,7 @@ from engines.graph.load import StoredModel
 from engines.probe import Candidate, Measurement, SampleResult, Score
 from engines.search.inquiry import Inquiry, inquire
 from engines.search.search import Trials, minimise
+from engines.store.content import Store
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
 

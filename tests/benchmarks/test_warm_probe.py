@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import engines
-from engines.data.store import digest_file
 from engines.probe import Import, LoadInputs, Measure
+from engines.store.content import digest_file
 from engines.workers.pool import Pool
 
 PACKAGES = Path(engines.__file__).parent.parent

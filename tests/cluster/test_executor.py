@@ -18,8 +18,8 @@ from engines.cluster import executor as ends
 from engines.cluster.executor import Cluster
 from engines.cluster.host import Greeting
 from engines.consent import Consent
-from engines.data.store import Store, boot, digest_file
 from engines.probe import AnyProbe, Candidate, Check, Import, Inspect, LoadInputs, Measure, Measurement
+from engines.store.content import Store, boot, digest_file
 from engines.workers.executor import Executor, ExecutorLost
 from engines.workers.pool import Death, Pool
 from tests.engines.workers import driver

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from engines.cluster.parcels import Packer, at_home, pinned, place
-from engines.data.store import Store, digest_file
 from engines.probe import Check, Describe, Import, Inspect, LoadInputs, Measure, Sanitize
+from engines.store.content import Store, digest_file
 from engines.workers.operations import execute
 
 MODELS = Path(__file__).parents[1] / "models"

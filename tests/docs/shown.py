@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wizard.cli.arguments import parse
-from wizard.cli.exits import Refusal
+from wizard.exits import Refusal
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")))

@@ -27,7 +27,7 @@ from engines.data.tactic_replay import Suspect
 from engines.declaration import Option
 from engines.steps.registry import STEPS
 from engines.workers.pool import Slot
-from wizard.cli import exits
+from wizard import exits
 from wizard.cli.arguments import DEMOS, Parser, parser
 from wizard.problem import Problem
 from wizard.report import document

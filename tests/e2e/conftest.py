@@ -167,7 +167,7 @@ def magika(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     package = pytest.importorskip("magika")
     inputs = tmp_path_factory.mktemp("magika") / "files.npz"
     subprocess.run(
-        [sys.executable, "-P", "-m", "engines.data.magika_inputs", str(inputs)], check=True, capture_output=True
+        [sys.executable, "-P", "-m", "engines.demos.magika_inputs", str(inputs)], check=True, capture_output=True
     )
     return Path(package.__file__).parent / "models/standard_v3_3/model.onnx", inputs
 

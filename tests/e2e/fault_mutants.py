@@ -43,7 +43,7 @@ class Mutant:
 
 
 POOL, DRIVE, JOURNAL = "engines/workers/pool.py", "wizard/runner/drive.py", "wizard/session/journal.py"
-STORE, LOCK, WORKER = "engines/data/store.py", "wizard/session/lock.py", "engines/workers/worker.py"
+STORE, LOCK, WORKER = "engines/store/content.py", "wizard/session/lock.py", "engines/workers/worker.py"
 OPERATIONS, EXPORT, GATHER = "engines/workers/operations.py", "wizard/bundle/export.py", "wizard/report/gather.py"
 _FINISHED = "ProbeFinished(key=name, run=self._run, measurement=measurement, seconds=seconds)"
 _BARE = _FINISHED.replace("=measurement,", "=msgspec.structs.replace(measurement, results=()),")

@@ -54,7 +54,7 @@ def strike(probe):
 class Finder:
     @staticmethod
     def find_spec(name, path, target=None):
-        if name not in ("engines.workers.operations", "engines.workers.memory"):
+        if name not in ("engines.workers.operations", "engines.store.memory"):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         load = spec.loader.exec_module

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.data.store import digest_file
+from engines.store.content import digest_file
 from tests.wizard.tui import golden
 from wizard.problem import Problem
 from wizard.report.read import read

@@ -16,13 +16,13 @@ from engines.compare.judge import judge_check
 from engines.compare.tolerance import criterion
 from engines.consent import Consent
 from engines.data import held
-from engines.data.store import Store
 from engines.graph import load
 from engines.probe import Check
+from engines.store.content import Store
 from engines.workers.operations import execute
 from wizard.cli import main
 from wizard.cli.arguments import parse
-from wizard.cli.problem import problem_from
+from wizard.given import problem_from
 
 tools = pytest.importorskip("polygraphy.tools")
 pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")  # its own affair

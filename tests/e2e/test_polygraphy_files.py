@@ -15,9 +15,9 @@ from onnx import TensorProto, helper
 
 from engines.consent import Consent
 from engines.data import held, polygraphy, samples
-from engines.data.store import Store, digest_file
 from engines.graph import load
 from engines.probe import Check, LoadInputs, Measurement
+from engines.store.content import Store, digest_file
 from engines.workers.operations import execute
 
 tools = pytest.importorskip("polygraphy.tools")

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from engines.consent import Consent
 from engines.data import held
 from engines.data.postprocess import applied
-from engines.data.store import digest_file
+from engines.store.content import digest_file
 from wizard.report.read import read
 
 from . import tiny

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from engines.data.scaled_apart import quantize
+from engines.demos.scaled_apart import quantize
 from tests.docs.shown import of
 
 from . import tiny
@@ -158,7 +158,7 @@ def test_the_demo_network_walks_both_flows(narrowdown, tmp_path, flow: str) -> N
 
     models = Path(__file__).parents[1] / "models"
     made = [tmp_path / "float.onnx", tmp_path / "int8.onnx"]
-    words = [sys.executable, "-P", "-m", "engines.data.scaled_apart"]
+    words = [sys.executable, "-P", "-m", "engines.demos.scaled_apart"]
     subprocess.run([*words, models / "shapes_cnn.onnx", models / "shapes_cnn_in.npz", *made], check=True)
     session = tmp_path / "s"
     ran = narrowdown(

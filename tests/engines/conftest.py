@@ -7,9 +7,9 @@ import pytest
 
 from engines.consent import Consent, loaded
 from engines.data import held
-from engines.data.sources import postprocess_script, scripts
-from engines.data.store import digest_file
 from engines.probe import AnyProbe, Check, LoadInputs, Measure
+from engines.sources import postprocess_script, scripts
+from engines.store.content import digest_file
 from engines.workers.pool import Pool
 
 

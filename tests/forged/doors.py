@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engines.workers.executor import LOCAL
 from wizard.cli import arguments, entry
-from wizard.cli.exits import Refusal
+from wizard.exits import Refusal
 from wizard.tui.library import Library, Sessions
 
 # Options whose values do not choose what is done with a session, and what stands for the others.

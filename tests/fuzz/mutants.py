@@ -43,11 +43,11 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
-        "what is no regular file is not read", "special files in sessions", "engines/data/regular.py",
+        "what is no regular file is not read", "special files in sessions", "engines/store/regular.py",
         "    if not stat.S_ISREG(found.st_mode):", "    if False:",
     ),
     Mutant(
-        "no file is read beyond its bound", "special files in sessions", "engines/data/regular.py",
+        "no file is read beyond its bound", "special files in sessions", "engines/store/regular.py",
         "    if found.st_size > most:", "    if False:",
     ),
     Mutant(
@@ -59,7 +59,7 @@ MUTANTS = (
         "            if stat.S_ISLNK(mode):", "            if False:",
     ),
     Mutant(
-        "what a user names is looked at before it is opened", "special files that are named", "wizard/cli/problem.py",
+        "what a user names is looked at before it is opened", "special files that are named", "wizard/given.py",
         "    if fault := regular.fault(path):", '    if fault := "":',
     ),
     Mutant(
@@ -71,15 +71,15 @@ MUTANTS = (
         'np.load(file, mmap_mode="r", allow_pickle=False)', "np.load(file, allow_pickle=True)",
     ),
     Mutant(
-        "what is nested too deeply is damaged, not our fault", "parts of sessions", "engines/data/decoding.py",
+        "what is nested too deeply is damaged, not our fault", "parts of sessions", "engines/store/decoding.py",
         "    except RecursionError:", "    except ZeroDivisionError:",
     ),
     Mutant(
-        "a number of more than 64 bits is damage", "journals", "engines/data/decoding.py",
+        "a number of more than 64 bits is damage", "journals", "engines/store/decoding.py",
         "        if _LONG.search(data):", "        if False:",
     ),
     Mutant(
-        "names are shown literally", "journals", "wizard/report/words.py",
+        "names are shown literally", "journals", "wizard/words.py",
         "    text = bounded(text, longest)", "    return text",
     ),
     Mutant(

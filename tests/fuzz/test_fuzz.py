@@ -72,9 +72,9 @@ def sentence(error: Exception) -> str:
 
 def model(data: bytes, folder: Path) -> str:
     from engines.backends import ceiling
-    from engines.data.store import Store
     from engines.graph import load
-    from engines.graph.problem import ModelProblem
+    from engines.graph.model_problem import ModelProblem
+    from engines.store.content import Store
 
     path = folder / "m.onnx"
     path.write_bytes(data)
@@ -96,7 +96,7 @@ def model(data: bytes, folder: Path) -> str:
 def inputs(ending: str) -> Read:
     def read(data: bytes, folder: Path) -> str:
         from engines.data import files
-        from engines.data.problem import InputProblem
+        from engines.data.input_problem import InputProblem
 
         path = folder / f"x{ending}"
         path.write_bytes(data)
@@ -112,7 +112,7 @@ def inputs(ending: str) -> Read:
 
 def outputs(data: bytes, folder: Path) -> str:
     from engines.data import polygraphy
-    from engines.data.problem import InputProblem
+    from engines.data.input_problem import InputProblem
 
     path = folder / "o.json"
     path.write_bytes(data)
@@ -143,7 +143,7 @@ def flow(data: bytes, folder: Path) -> str:
 
 def answers(data: bytes, folder: Path) -> str:
     from wizard.cli.answers import read_answers
-    from wizard.cli.exits import Refusal
+    from wizard.exits import Refusal
     from wizard.flow.load import load
 
     same_flows()

@@ -174,7 +174,7 @@ def quantized(engine: str) -> Callable[[Path], dict[str, Any]]:
     def run(folder: Path) -> dict[str, Any]:
         floats, codes = folder / "float.onnx", folder / "int8.onnx"
         shapes = [str(MODELS / name) for name in ("shapes_cnn.onnx", "shapes_cnn_in.npz")]
-        made = [sys.executable, "-P", "-m", "engines.data.scaled_apart", *shapes, str(floats), str(codes)]
+        made = [sys.executable, "-P", "-m", "engines.demos.scaled_apart", *shapes, str(floats), str(codes)]
         code = _logged(made, folder / "make.log", 120)
         more = ("--flow", "quantization", "--reference", f"onnxruntime:model={floats}")
         return {"made": code, **flow(codes, Path(shapes[1]), engine, *more, seconds=300)(folder)}
@@ -252,10 +252,10 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
         import msgspec
 
         from engines.asking import Note, StepContext
-        from engines.data.store import Store
         from engines.findings import Findings
         from engines.probe import Inspect, Measure
         from engines.steps.registry import STEPS
+        from engines.store.content import Store
         from engines.workers import operations
 
         store = Store(folder / "store")

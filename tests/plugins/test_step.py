@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from engines.asking import StepContext
-from engines.data.store import digest_file
 from engines.findings import Findings
 from engines.probe import Measurement, SampleInfo, SampleResult, Score
 from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.registry import GROUP, STEPS, brought
 from engines.steps.surroundings import surrounded
+from engines.store.content import digest_file
 from tests.wizard.tui import golden
 from wizard.problem import Problem
 from wizard.report.read import read

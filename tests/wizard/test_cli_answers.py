@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wizard.cli.answers import read_answers
-from wizard.cli.exits import BAD_USAGE, Refusal
+from wizard.exits import BAD_USAGE, Refusal
 from wizard.flow.model import Answer, Flow, FlowNode
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engines.data.store import Store
+from engines.store.content import Store
 from wizard.cli.artifacts import sort, tally
 
 

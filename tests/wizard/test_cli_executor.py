@@ -4,7 +4,7 @@ import pytest
 
 from wizard.cli import run
 from wizard.cli.arguments import parse
-from wizard.cli.exits import BAD_USAGE, MISSING, Refusal
+from wizard.exits import BAD_USAGE, MISSING, Refusal
 
 
 @pytest.mark.parametrize("word", ["local", "tcp://host:8786", "tls://10.0.0.1:8786/", "ucx://host:1"])

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from wizard.cli import follow
-from wizard.cli.exits import NEEDS_PERSON, OUR_FAULT, STOPPED
 from wizard.cli.follow import Follower, Prompt
+from wizard.exits import NEEDS_PERSON, OUR_FAULT, STOPPED
 from wizard.flow.model import Answer, Flow, FlowNode
 from wizard.plain import PlainDisplay
 from wizard.session.events import Offered, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened

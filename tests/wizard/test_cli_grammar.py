@@ -10,8 +10,8 @@ import pytest
 
 from wizard.cli import main
 from wizard.cli.arguments import parse, parser
-from wizard.cli.exits import BAD_USAGE, MISSING, Refusal
-from wizard.cli.problem import bounds, checker, input_source, model_file, problem_from, shape, value_range
+from wizard.exits import BAD_USAGE, MISSING, Refusal
+from wizard.given import bounds, checker, input_source, model_file, problem_from, shape, value_range
 
 HEAVY = ("numpy", "onnx", "onnxruntime", "openvino", "tensorrt", "textual", "jinja2")
 
@@ -27,7 +27,7 @@ def test_a_light_start(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["wizard.cli", "wizard.plain", "wizard.report", "wizard.cli.problem", "wizard.demo", "wizard.trust"]
+    "module", ["wizard.cli", "wizard.plain", "wizard.report", "wizard.given", "wizard.demo", "wizard.trust"]
 )
 def test_no_module_loads_the_machine_room(module: str) -> None:
     code = f"import sys, {module}; sys.exit(' '.join(m for m in {HEAVY!r} if m in sys.modules))"

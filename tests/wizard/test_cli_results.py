@@ -9,7 +9,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.data.store import Store
 from engines.findings import Case, Findings
 from engines.graph import load
 from engines.probe import HUGE, Candidate
@@ -19,10 +18,11 @@ from engines.steps.precision import PrecisionOutcome
 from engines.steps.reduce import ReduceOutcome
 from engines.steps.registry import STEPS
 from engines.steps.repeat import RepeatOutcome
+from engines.store.content import Store
 from engines.workers import files
-from wizard.cli.exits import BAD_USAGE, Refusal
 from wizard.cli.results import result
 from wizard.cli.step import models, parameters
+from wizard.exits import BAD_USAGE, Refusal
 from wizard.report.read import Reading
 from wizard.session.state import Visit
 

@@ -10,9 +10,9 @@ from engines.graph import ranges
 from engines.probe import Candidate
 from engines.spec import parse
 from wizard.bundle.check import Asked, script
-from wizard.bundle.commands import commands
+from wizard.byhand import commands
 from wizard.machine import ask
-from wizard.report.words import count
+from wizard.words import count
 
 FILES = (
     "model.onnx",
@@ -70,7 +70,7 @@ def others_eyes(folders: Sequence[Path]) -> None:
     """These cases as others read them, in one process for all: ``inputs.json`` and ``expected.json`` beside the archives, models
     without what exporters write into them for whoever wrote the model. Raises MachineProblem."""
     if folders:
-        ask("engines.data.casefiles", *map(str, folders))
+        ask("engines.workers.casefiles", *map(str, folders))
 
 
 def checker(command: str) -> list[str]:

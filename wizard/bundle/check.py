@@ -12,7 +12,7 @@ from engines.declaration import CheckPart
 from engines.findings import Culprit
 from engines.spec import parse
 from wizard.problem import Problem
-from wizard.report.words import elide, listing
+from wizard.words import elide, listing
 
 
 class Asked(msgspec.Struct, frozen=True):

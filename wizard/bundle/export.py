@@ -16,11 +16,11 @@ from engines import faults, outside
 from engines.checker import environment
 from engines.consent import NOTHING, Consent
 from engines.data.held import NotAgreed, copy, link_others, under
-from engines.data.scratch import scratch
-from engines.data.store import Store, atomic, digest_file
 from engines.findings import Culprit
 from engines.options import file_options, loaded
 from engines.spec import parse
+from engines.store.content import Store, atomic, digest_file
+from engines.store.scratch import scratch
 from engines.workers import checkfiles
 from wizard.bundle.case import others_eyes, write_case
 from wizard.bundle.check import Asked, script
@@ -152,7 +152,7 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
     if weights != "keep" and whole:
         agreed = Consent(files={p: consent.files[p] for _, p in loaded(problem.reference) if p in consent.files})
         words = (msgspec.json.encode(agreed).decode(), weights, problem.reference)
-        counts = ask("engines.data.withheld", *words, *map(str, whole)).split()
+        counts = ask("engines.workers.withheld", *words, *map(str, whole)).split()
         held = dict(zip(whole, map(int, counts), strict=True))
     others_eyes(list(places))
     report = portable(report, found)

@@ -6,7 +6,7 @@ An answer that carries values is a mapping: ``double-check: [{answer: tolerance,
 import sys
 from typing import Any, NamedTuple
 
-from wizard.cli.exits import BAD_USAGE, Refusal, nearest
+from wizard.exits import BAD_USAGE, Refusal, nearest
 from wizard.flow.load import FlowProblem, load_texts
 from wizard.flow.model import Flow
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from wizard.cli.exits import BAD_USAGE, Refusal, nearest
+from wizard.exits import BAD_USAGE, Refusal, nearest
 
 DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
 _MOST = 1024  # of probes at a time, and of whatever else is counted

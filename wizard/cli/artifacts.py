@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
 
-from engines.data.store import Store, atomic
+from engines.store.content import Store, atomic
 
 FOLDERS = {"pass": "good", "fail": "bad", "unresolved": "unresolved"}
 

@@ -3,12 +3,13 @@
 import argparse
 
 from wizard import demo as demos
-from wizard.cli.exits import MISSING, Refusal
+from wizard.exits import MISSING, Refusal
 
 
 def demo(arguments: argparse.Namespace) -> int:
     """Live in the terminal when there is one, else the same route as text with the recommended answers."""
-    from wizard.cli import run, terminal
+    from wizard import terminal
+    from wizard.cli import run
     from wizard.machine import MachineProblem
     from wizard.session import folder
 

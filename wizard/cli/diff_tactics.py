@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 
 from engines.data.tactic_replay import Replay, Suspect, described, gather, suspects
-from wizard.cli.exits import BAD_USAGE, FOUND, UNRESOLVED, Refusal
-from wizard.cli.problem import refuse_strange
-from wizard.report.words import visible
+from wizard.exits import BAD_USAGE, FOUND, UNRESOLVED, Refusal
+from wizard.given import refuse_strange
+from wizard.words import visible
 
 
 def diff_tactics(arguments: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from wizard.cli.exits import FOUND, MISSING, Refusal
+from wizard.exits import FOUND, MISSING, Refusal
 
 _WIDTH = 100
 # Capabilities as they are listed -> what they mean.

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from wizard.cli import streams
-from wizard.cli.exits import BAD_USAGE, MISSING, OUR_FAULT, STOPPED, Refusal
+from wizard.exits import BAD_USAGE, MISSING, OUR_FAULT, STOPPED, Refusal
 
 CLOSED = "Standard output is closed, and this command writes to it. Send it to /dev/null if nobody is to read it."
 NOT_UTF8 = "{} is not UTF-8 text, and a session writes no other. Rename that file or folder, or name a link to it."
@@ -138,7 +138,7 @@ def say(sentence: str) -> None:
     """One sentence on stderr; what a file has put into it cannot move the cursor."""
     literal = sentence
     with contextlib.suppress(ImportError):  # where another project's package hides ours, the sentence is our own
-        from wizard.report.words import visible
+        from wizard.words import visible
 
         literal = visible(sentence, keep="\n")
     print(f"narrowdown: {literal}", file=sys.stderr, flush=True)

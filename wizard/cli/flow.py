@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines.data.store import atomic
-from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, Refusal
-from wizard.cli.problem import flow_name
-from wizard.report.words import visible
+from engines.store.content import atomic
+from wizard.exits import BAD_USAGE, FOUND, MISSING, Refusal
+from wizard.given import flow_name
+from wizard.words import visible
 
 if TYPE_CHECKING:
     from wizard.flow.load import Loaded

@@ -7,13 +7,13 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
-from engines.data import decoding
-from wizard.cli.exits import NEEDS_PERSON, OUR_FAULT, STOPPED
+from engines.store import decoding
+from wizard.exits import NEEDS_PERSON, OUR_FAULT, STOPPED
 from wizard.flow.model import Flow
 from wizard.plain import Display
-from wizard.report.words import visible
 from wizard.runner import requests
 from wizard.session.events import AnyEvent, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened
+from wizard.words import visible
 
 INTERVAL = 0.1  # seconds between two looks
 PATIENCE = 2.0  # seconds that a runner which is gone may take to have its last words read

@@ -7,14 +7,14 @@ import msgspec
 
 from engines.workers.executor import LOCAL
 from wizard import handed, trust
-from wizard.cli.exits import BAD_USAGE, DIFFERS, FOUND, MISSING, Refusal
-from wizard.cli.problem import engine_under_test
 from wizard.cli.run import executor
+from wizard.exits import BAD_USAGE, DIFFERS, FOUND, MISSING, Refusal
 from wizard.flow.load import FlowProblem
-from wizard.report.words import elide, visible
+from wizard.given import engine_under_test
 from wizard.runner import replay as replays
 from wizard.runner.table import Compared, Row
 from wizard.session import folder as folders
+from wizard.words import elide, visible
 
 
 def replay(arguments: argparse.Namespace) -> int:

@@ -8,26 +8,22 @@ from typing import Any
 
 import msgspec
 
-from engines import installed, outside
+from engines import installed
 from engines.consent import Consent
-from engines.data.store import atomic
-from engines.spec import parse
+from engines.store.content import atomic
 from engines.workers.executor import LOCAL
-from wizard import handed, trust
-from wizard.cli import terminal
+from wizard import handed, terminal, trust
 from wizard.cli.answers import Script, read_answers
-from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, STOPPED, Refusal
 from wizard.cli.flow import faults
 from wizard.cli.follow import Follower, JsonPrompt, Prompt
-from wizard.cli.problem import problem_from
+from wizard.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, STOPPED, Refusal
 from wizard.flow import terms
 from wizard.flow.load import FlowProblem, Loaded, shipped
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
+from wizard.given import problem_from
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
-from wizard.report.read import Reading
-from wizard.report.words import listing
 from wizard.runner import requests
 from wizard.runner.client import Client
 from wizard.runner.onlooker import Onlooker, elsewhere
@@ -35,6 +31,7 @@ from wizard.runner.options import Options, Policy
 from wizard.session import folder as folders
 from wizard.session import lock
 from wizard.session.problems import of_system
+from wizard.words import listing
 
 
 def open_(arguments: argparse.Namespace) -> int:
@@ -213,13 +210,14 @@ def finish(place: Path, code: int, *, text: bool) -> None:
     """The end of a run: report and bundle into the session's folder, and on a text display the result and where it lies."""
     from wizard.bundle.check import can_check
     from wizard.bundle.export import TRACES, NothingToExport, export
+    from wizard.bundle.models import write_worked_around
     from wizard.machine import MachineProblem
     from wizard.report import to_html
     from wizard.report.gather import summary
     from wizard.report.portable import handed_on
     from wizard.report.read import read
-    from wizard.report.words import visible
     from wizard.session.problems import SessionProblem
+    from wizard.words import visible
 
     reading = read(place)
     if code in (STOPPED, NEEDS_PERSON):
@@ -248,7 +246,12 @@ def finish(place: Path, code: int, *, text: bool) -> None:
     except (SessionProblem, MachineProblem, OSError) as problem:
         why = of_system(problem) if isinstance(problem, OSError) else problem
         print(f"narrowdown: the report or the bundle could not be written: {why}", file=sys.stderr)
-    mixed = worked_around(reading)
+    mixed = ""
+    try:
+        mixed = write_worked_around(reading)
+    except (MachineProblem, OSError) as problem:
+        why = of_system(problem) if isinstance(problem, OSError) else problem
+        print(f"narrowdown: the model with the workaround could not be written: {why}", file=sys.stderr)
     if text:
         end = reading.flow.ends.get(report.end)
         said = end is not None and report.headline == end.title  # by the display, already
@@ -264,20 +267,6 @@ def finish(place: Path, code: int, *, text: bool) -> None:
             print(f"  model    {mixed}  (with the workaround applied)")
         print(f"  report   {place / 'report.html'}")
         print(f"  session  {place}")
-
-
-def worked_around(reading: Reading) -> str:
-    """The model with the workaround applied, written into the session's folder; "" where the workaround is no change of the
-    model, or one that an emulation alone can run."""
-    from engines.steps.registry import makes
-    from wizard.cli.step import models
-
-    cure = reading.state.findings.workaround
-    if cure is None or not cure.keep or outside.is_emulation(outside.found(parse(cure.engine))):
-        return ""
-    makers = [v for v in reading.state.route if makes(v.step, "workaround")]
-    path = models(reading, makers[-1], str(reading.folder / "worked-around.onnx"))[0] if makers else None
-    return path or ""
 
 
 def session_folder(problem: Problem, flow_text: str, chosen: str | None) -> Path:

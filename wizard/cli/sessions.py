@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wizard.cli import terminal
-from wizard.cli.exits import BAD_USAGE, FOUND, MISSING, Refusal
+from wizard import terminal
 from wizard.cli.flow import write
+from wizard.exits import BAD_USAGE, FOUND, MISSING, Refusal
 
 if TYPE_CHECKING:
     from wizard.report.read import Reading
@@ -31,8 +31,8 @@ def home(arguments: argparse.Namespace) -> int:
 
 def sessions(arguments: argparse.Namespace) -> int:
     """``narrowdown sessions``."""
-    from wizard.report.words import duration, elide, visible
     from wizard.session import folder
+    from wizard.words import duration, elide, visible
 
     if sentence := folder.closed():
         raise Refusal(MISSING, sentence)
@@ -65,7 +65,7 @@ def show(arguments: argparse.Namespace) -> int:
     """``narrowdown show SESSION``."""
     from wizard.report.canonical import canonical
     from wizard.report.gather import summary
-    from wizard.report.words import count, duration, visible
+    from wizard.words import count, duration, visible
 
     reading = read(arguments.session)
     if arguments.canonical:

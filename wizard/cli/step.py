@@ -2,33 +2,34 @@
 
 import argparse
 import re
-import shutil
 import sys
 from pathlib import Path
 
 import msgspec
 
-from engines.data.store import Store, atomic
-from engines.steps.registry import STEPS, makes
+from engines.steps.registry import STEPS
 from engines.steps.surroundings import TABLE
+from engines.store.content import Store
 from wizard import handed
+from wizard.bundle.models import write_models
 from wizard.cli import artifacts, run
-from wizard.cli.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, Refusal, nearest
 from wizard.cli.flow import writable
 from wizard.cli.follow import Follower
-from wizard.cli.problem import problem_from
 from wizard.cli.results import result
+from wizard.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, Refusal, nearest
 from wizard.flow.load import in_words
 from wizard.flow.model import Flow
+from wizard.given import problem_from
+from wizard.machine import MachineProblem
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
-from wizard.report.read import Reading, read
-from wizard.report.words import visible
+from wizard.report.read import read
 from wizard.runner.client import Client
 from wizard.runner.options import Options
 from wizard.session import folder as folders
 from wizard.session.single import PREFIX, single_flow
 from wizard.session.state import Visit
+from wizard.words import visible
 
 
 def step(arguments: argparse.Namespace) -> int:
@@ -65,7 +66,10 @@ def step(arguments: argparse.Namespace) -> int:
     visit = reading.state.route[-1] if reading.state.route else Visit(arguments.name)
     if visit.outcome is None:
         return code
-    model, good = models(reading, visit, arguments.output)
+    try:
+        model, good = write_models(reading, visit, arguments.output)
+    except MachineProblem as problem:
+        raise Refusal(MISSING, str(problem)) from None
     if arguments.output and model is None:
         print(f"narrowdown: the step made no model, so '{arguments.output}' was not written.", file=sys.stderr)
     rows = reading.table(visit.tables.get(TABLE, ""))
@@ -140,42 +144,6 @@ def parameters(name: str, given: list[str]) -> dict[str, str]:
         wants = in_words(said, key) if key in params else f"{said}."
         raise Refusal(BAD_USAGE, f"--with {key}={params.get(key, '')}: {wants}") from None
     return params
-
-
-def models(reading: Reading, visit: Visit, output: str | None) -> tuple[str | None, str | None]:
-    """Paths of (the model that the step made, its passing neighbour), written to ``output`` or into the session's folder."""
-    folder, store = reading.folder, Store(reading.folder)
-    target = Path(output).expanduser().absolute() if output else folder / f"{visit.step}.onnx"
-    if makes(visit.step, "model"):
-        made = next((row.get("model") for row in reading.table(visit.tables.get("sanitized", ""))), None)
-        if not made:
-            return None, None
-        from wizard.machine import MachineProblem, ask
-
-        try:
-            ask("engines.data.standalone", str(store.models / f"{made}.onnx"), str(target))
-        except MachineProblem as problem:
-            raise Refusal(MISSING, str(problem)) from None
-        return str(target), None
-    rows = {row.get("role"): row.get("files") or {} for row in reading.table(visit.tables.get("bundle", ""))}
-    case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround", {})
-    kept, stem = (case, "model") if "model.onnx" in case else (cure, "engine")
-    made = kept.get(f"{stem}.onnx")
-    if made:
-        copy(store.path(made), target)
-        for name in (f"{stem}.weights.bin", "weights.bin"):  # as the model calls them; the second in earlier versions
-            if name in kept:
-                copy(store.path(kept[name]), target.with_name(name))
-    neighbour = target.with_name(f"{target.stem}-good.onnx")
-    if good.get("model.onnx"):
-        copy(store.path(good["model.onnx"]), neighbour)
-    return str(target) if made else None, str(neighbour) if good.get("model.onnx") else None
-
-
-def copy(source: Path, target: Path) -> None:
-    """Whole or not at all."""
-    with atomic(target) as temporary:
-        shutil.copyfile(source, temporary)
 
 
 def _display(arguments: argparse.Namespace, flow: Flow) -> Display:

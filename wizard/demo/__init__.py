@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from engines import installed
-from engines.data.store import digest_file
 from engines.spec import parse
+from engines.store.content import digest_file
 from wizard.machine import ask
 from wizard.problem import USUAL_ENGINE, Problem
 
@@ -49,7 +49,7 @@ def _magika_inputs(folder: Path) -> Path:
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
         part = target.with_name("magika-inputs.part.npz")
-        ask("engines.data.magika_inputs", str(part))
+        ask("engines.demos.magika_inputs", str(part))
         part.replace(target)
     return target
 
@@ -63,7 +63,7 @@ def _made(name: str) -> Callable[[Path], Path]:
             folder.mkdir(parents=True, exist_ok=True)
             parts = [path.with_suffix(".part") for path in (floats, quantized)]
             shipped = [str(_shipped(file)()) for file in ("shapes_cnn.onnx", "shapes_cnn_in.npz")]
-            ask("engines.data.scaled_apart", *shipped, *map(str, parts))
+            ask("engines.demos.scaled_apart", *shipped, *map(str, parts))
             for part, path in zip(parts, (floats, quantized), strict=True):
                 part.replace(path)
         return folder / name

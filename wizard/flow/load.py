@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import yaml
 
-from engines.data import regular
+from engines.store import regular
 from wizard.flow.model import HALF, TOO_LARGE, Answer, Detour, End, Flow, FlowNode, StepUse
 
 FORMAT: Final = 1

@@ -16,9 +16,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engines.probe import HUGE
 from wizard.flow.model import HALF, TOO_LARGE
-from wizard.report.words import duration as _duration
-from wizard.report.words import elide
-from wizard.report.words import number as _number
+from wizard.words import duration as _duration
+from wizard.words import elide
+from wizard.words import number as _number
 
 LARGEST: Final = 64 << 10  # characters of one rendered text
 LONGEST_TEMPLATE: Final = 16 << 10

@@ -6,8 +6,8 @@ from typing import Any
 from engines.probe import HUGE
 from wizard.flow.model import Flow
 from wizard.report.gather import confirmed
-from wizard.report.words import LONGEST, elide
 from wizard.session.state import State, Visit
+from wizard.words import LONGEST, elide
 
 # Facts of an outcome that depend on the clock, the job count or the way there and not on what was decided.
 PASSING = frozenset({"cost", "message", "explanation", "margin", "builds", "probes", "verifications", "runs"})

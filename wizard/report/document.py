@@ -7,7 +7,7 @@ import msgspec
 from engines.compare.values import Values
 from wizard.report.probe import Outcome
 from wizard.report.vicinity import Vicinity
-from wizard.report.words import LONGEST, bounded, elide
+from wizard.words import LONGEST, bounded, elide
 
 Verdict = Literal[
     "minimal-case", "worked-around", "not-reproduced", "fixed-by-sanitizing", "input-sensitive", "reference-suspect",

@@ -14,7 +14,7 @@ from engines.steps.compare import CompareOutcome
 from engines.steps.layerwise import LayerwiseOutcome
 from engines.steps.quantization import QuantizationOutcome
 from engines.steps.registry import STEPS, makes
-from wizard.bundle.commands import commands
+from wizard.byhand import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.report.alike import kind
@@ -33,8 +33,8 @@ from wizard.report.document import (
 from wizard.report.probe import size, verdict
 from wizard.report.stage import stage
 from wizard.report.vicinity import Vicinity, ids, vicinity
-from wizard.report.words import count, elide, listing, margin, number, switch
 from wizard.session.state import State, Visit, described
+from wizard.words import count, elide, listing, margin, number, switch
 
 Table = list[dict[str, Any]]
 

@@ -9,7 +9,7 @@ from wizard.report.alike import groups, kind, others
 from wizard.report.document import Report
 from wizard.report.lost import apart, lost
 from wizard.report.markdown import error, flat, version
-from wizard.report.words import TEXT, WORD, count, decibels, duration, elide, margin, named, number, switch, visible
+from wizard.words import TEXT, WORD, count, decibels, duration, elide, margin, named, number, switch, visible
 
 SEARCHES = 6  # that are drawn
 

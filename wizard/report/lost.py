@@ -2,7 +2,7 @@
 
 from engines.compare.values import Values
 from engines.probe import HUGE
-from wizard.report.words import number
+from wizard.words import number
 
 
 def total(v: Values) -> int:

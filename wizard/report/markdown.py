@@ -9,7 +9,7 @@ from wizard.report.alike import groups, kind, others
 from wizard.report.document import Culprit, Report
 from wizard.report.lost import apart, lost
 from wizard.report.picture import curve, tally
-from wizard.report.words import (
+from wizard.words import (  # fmt: skip
     LONGEST,
     NAME,
     TEXT,
@@ -23,7 +23,7 @@ from wizard.report.words import (
     number,
     switch,
     visible,
-)  # fmt: skip
+)
 
 MOST = 60_000  # characters: GitHub takes 65,536 in an issue, and its owner has a sentence to add
 LAYERS, ROWS = 40, 60  # of a table that may be as long as the model, of any other

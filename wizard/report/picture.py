@@ -11,7 +11,7 @@ from wizard.report.document import Depth, Search
 from wizard.report.lost import apart, everywhere, lost
 from wizard.report.probe import WORDS
 from wizard.report.vicinity import Vicinity
-from wizard.report.words import count, elide, number, visible
+from wizard.words import count, elide, number, visible
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 44, 18
 BLOCKS = "▁▂▃▄▅▆▇█"

@@ -20,7 +20,7 @@ from engines.probe import (
 )
 from engines.spec import parse
 from wizard.report.vicinity import ids
-from wizard.report.words import count, elide, number
+from wizard.words import count, elide, number
 
 Outcome = Literal["passes", "fails", "unresolved", "running", "done"]
 WORDS = {"passes": "passes", "fails": "fails", "unresolved": "cannot tell", "running": "running", "done": "done"}

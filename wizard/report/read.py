@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from engines.data import decoding
-from engines.data.store import Store
 from engines.graph.index import GraphIndex
+from engines.store import decoding
+from engines.store.content import Store
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
 from wizard.report.document import Report

@@ -44,7 +44,7 @@ def main() -> int:
 def _lacking(error: ImportError, folder: Path) -> int:
     """Say which package is missing where the displays look for it; the exit code. Raises what is our own fault again."""
     from engines import installed
-    from wizard.cli.exits import MISSING
+    from wizard.exits import MISSING
     from wizard.runner import progress
 
     if not (sentence := installed.lacking(error)):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, assert_never
 
-from wizard.cli.exits import NEEDS_PERSON
+from wizard.exits import NEEDS_PERSON
 from wizard.flow.model import Flow
 from wizard.runner import requests
 from wizard.runner.drive import Stopped

@@ -8,11 +8,11 @@ import msgspec
 
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import exceed, judge, judge_check, judge_shrunk, judge_whole, over
-from engines.data import decoding
-from engines.data.store import Store
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import AnyProbe, Check, Measure, Measurement
+from engines.store import decoding
+from engines.store.content import Store
 from wizard.runner.ledger import asked_probe, known_measurement
 from wizard.runner.rates import Count, Tally
 from wizard.session.state import State, Visit

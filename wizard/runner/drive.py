@@ -14,12 +14,12 @@ from engines.asking import Described, Note, StepContext
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge, judge_check
 from engines.consent import Consent
-from engines.data import decoding
-from engines.data.store import Store
 from engines.findings import Findings
 from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Candidate, Check, Describe, Inspect, Measure, Measurement, key
 from engines.steps.base import Finish, StepSpec
+from engines.store import decoding
+from engines.store.content import Store
 from engines.workers.executor import ExecutorLost, Prober
 from wizard.runner import remarks
 from wizard.runner.ledger import Ledger, known_measurement

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from engines.asking import StepContext
-from engines.data import regular
-from engines.data.store import Store
 from engines.graph.index import GraphIndex
 from engines.probe import LoadInputs, Measurement, SampleInfo
 from engines.search.cost import Cost, Plan, Seen, Size, cost, seen
 from engines.steps.base import StepSpec
+from engines.store import regular
+from engines.store.content import Store
 from wizard.problem import CAPTURE_BYTES
 from wizard.runner.drive import index_of, replayed
 from wizard.runner.ledger import asked_probe

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from engines.data.store import digest_file
+from engines.store.content import digest_file
 from engines.workers import gpus
 from engines.workers.executor import LOCAL, Executor
 from engines.workers.pool import Death, Pool

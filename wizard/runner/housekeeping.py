@@ -6,12 +6,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from wizard.report.words import size
 from wizard.runner import room
 from wizard.runner.estimate import Estimate
 from wizard.runner.ledger import Ledger
 from wizard.session.decide import RunStep
 from wizard.session.problems import SessionProblem
+from wizard.words import size
 
 
 class NoRoom(SessionProblem):

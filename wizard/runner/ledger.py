@@ -3,9 +3,9 @@
 import contextlib
 from typing import cast
 
-from engines.data import decoding
-from engines.data.store import Store
 from engines.probe import AnyProbe, Measurement
+from engines.store import decoding
+from engines.store.content import Store
 from wizard.session.events import AnyEvent, NoteAdded
 from wizard.session.journal import Journal
 from wizard.session.problems import SessionProblem

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from engines.data.sources import scripts
 from engines.probe import AnyProbe, Check, LoadInputs, Measure
+from engines.sources import scripts
 
 # A usual build takes far less than ten times the first one, which also loads libraries; a short one may meet a busy machine.
 TIMEOUT_FLOOR = 30.0  # seconds

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from engines import faults
-from engines.data.store import Store
 from engines.probe import AnyProbe, key
+from engines.store.content import Store
 from engines.workers.executor import LOCAL, Executor, ExecutorLost
 from engines.workers.pool import Death
-from wizard.cli.exits import MISSING, OUR_FAULT, STOPPED
+from wizard.exits import MISSING, OUR_FAULT, STOPPED
 from wizard.flow.load import FlowProblem
 from wizard.flow.load import load as load_flow
 from wizard.runner import progress

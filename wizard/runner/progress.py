@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from engines.data import decoding, regular
+from engines.store import decoding, regular
 
 NAME = "progress.json"
 _LARGEST = 4 << 20  # bytes

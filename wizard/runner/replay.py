@@ -12,12 +12,12 @@ import msgspec
 
 from engines.asking import StepRefused
 from engines.consent import NOTHING, Consent
-from engines.data import copying, sound
-from engines.data.scratch import scratch
-from engines.data.store import Damaged, Store, digest_file
 from engines.probe import AnyProbe, Measure
 from engines.spec import EngineSpec, parse
 from engines.steps.base import StepSpec
+from engines.store import copying, sound
+from engines.store.content import Damaged, Store, digest_file
+from engines.store.scratch import scratch
 from engines.workers.executor import LOCAL, Executor, ExecutorLost
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow

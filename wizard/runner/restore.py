@@ -4,14 +4,14 @@ A model or inputs of the session are what a probe once made from the user's own 
 asked again; what it makes must have the digest that it had.
 """
 
-from engines.data import sound
-from engines.data.store import Damaged, Store
 from engines.probe import AnyProbe, Import, LoadInputs, Sanitize
+from engines.store import sound
+from engines.store.content import Damaged, Store
 from engines.workers.executor import Prober
-from wizard.report.words import count, listing
 from wizard.runner import progress
 from wizard.runner.ledger import Ledger, asked_probe, known_measurement
 from wizard.session.problems import MENDING, SessionProblem
+from wizard.words import count, listing
 
 READ = 2 << 30  # bytes that are read of a session before it goes on; ``resume --repair`` reads all of it
 _TIMEOUT = 3600.0

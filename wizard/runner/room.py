@@ -12,14 +12,14 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from engines.data import decoding, regular
-from engines.data.store import Store
 from engines.probe import Describe, Measurement
-from wizard.report.words import count, listing, size
+from engines.store import decoding, regular
+from engines.store.content import Store
 from wizard.runner.ledger import known_measurement
 from wizard.session import journal
 from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, StepFinished
 from wizard.session.state import State, Visit
+from wizard.words import count, listing, size
 
 Kind: TypeAlias = Literal["orphan", "log", "output", "index", "saved"]
 ORDER: tuple[Kind, ...] = ("orphan", "log", "output", "index", "saved")  # in which they go

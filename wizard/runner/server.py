@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from engines.data import decoding
+from engines.store import decoding
 from wizard.runner.address import short
 
 LINE_LIMIT = 1 << 20

@@ -13,7 +13,7 @@ from engines.asking import Note, StepContext, StepRefused
 from engines.probe import AnyProbe, Check, Measure, key
 from engines.steps.base import Finish, StepSpec
 from engines.workers.executor import Prober
-from wizard.cli.exits import BAD_USAGE, MISSING, OUR_FAULT
+from wizard.exits import BAD_USAGE, MISSING, OUR_FAULT
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.runner import remarks

@@ -19,10 +19,9 @@ from engines.asking import StepRefused
 from engines.probe import AnyProbe
 from engines.steps.base import StepSpec
 from engines.workers.executor import Prober
-from wizard.cli.exits import BAD_USAGE, MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
+from wizard.exits import BAD_USAGE, MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
 from wizard.flow.model import Flow
 from wizard.problem import Problem
-from wizard.report.words import size
 from wizard.runner.control import Control, answer_question
 from wizard.runner.drive import Guarded, Stopped
 from wizard.runner.ending import Closing
@@ -37,6 +36,7 @@ from wizard.session.decide import Ask, Ended, RunStep, decide
 from wizard.session.events import NoteAdded, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened
 from wizard.session.folder import versions
 from wizard.session.problems import Faulted, SessionProblem
+from wizard.words import size
 
 CONNECT = 20.0  # seconds that the first controller may take
 TICK = 0.5  # seconds between two snapshots

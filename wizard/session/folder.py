@@ -23,8 +23,8 @@ from typing import Any
 import msgspec
 
 from engines import discovery, faults
-from engines.data import copying, decoding, regular, sound
-from engines.data.store import Store, atomic
+from engines.store import copying, decoding, regular, sound
+from engines.store.content import Store, atomic
 from wizard.problem import Problem
 from wizard.session import journal, lock
 from wizard.session.events import StepStarted

@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from engines.data import decoding, regular
-from engines.data.store import Store, atomic
+from engines.store import decoding, regular
+from engines.store.content import Store, atomic
 from wizard.session.events import (
     VERSION,
     AnyEvent,

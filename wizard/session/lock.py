@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from engines.data import decoding, regular
+from engines.store import decoding, regular
 from wizard.session.problems import Held, SessionProblem
 
 NAME = "lock"

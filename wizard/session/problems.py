@@ -4,7 +4,7 @@ codes)."""
 import errno
 
 from engines import faults
-from engines.data import regular
+from engines.store import regular
 
 
 def of_system(error: OSError, place: object = "") -> str:

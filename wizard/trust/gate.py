@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from engines.consent import Consent
-from engines.data.sources import postprocess_script, scripts
+from engines.sources import postprocess_script, scripts
 from wizard.problem import Problem
 from wizard.session.problems import SessionProblem
 from wizard.trust.items import CHECK, Item, items

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from engines import discovery, options
-from engines.data.sources import postprocess_script, scripts, split_function
+from engines.sources import postprocess_script, scripts, split_function
 from wizard.problem import Problem
 from wizard.trust.command import command_files
 from wizard.trust.imports import imported

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from engines.data.store import atomic, turn
+from engines.store.content import atomic, turn
 from wizard.trust.items import CHECK, Item
 
 

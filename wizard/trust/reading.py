@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from engines.data import regular
+from engines.store import regular
 
 TEXT = 1 << 20  # bytes; a larger file is no script that somebody wrote
 

@@ -21,8 +21,8 @@ from textual.signal import Signal
 from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
-from engines.data.store import atomic
-from wizard.cli.exits import FOUND, STOPPED, Refusal
+from engines.store.content import atomic
+from wizard.exits import FOUND, STOPPED, Refusal
 from wizard.problem import Problem
 from wizard.runner import requests
 from wizard.runner.requests import Request

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from engines.data import decoding
-from engines.data.store import Store
 from engines.probe import AnyProbe, Inspect, Measurement
+from engines.store import decoding
+from engines.store.content import Store
 from wizard.report.probe import Outcome, size, tried, verdict
 from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, Rewound, StepStarted
 from wizard.session.state import State, fold

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import msgspec
 
-from engines.data.sources import paths
-from engines.data.store import digest_file
-from wizard.cli import problem as words
-from wizard.cli.exits import BAD_USAGE, Refusal
+from engines.sources import paths
+from engines.store.content import digest_file
+from wizard import given as words
+from wizard.exits import BAD_USAGE, Refusal
 from wizard.flow.check import check, errors
 from wizard.flow.load import FlowProblem, load, shipped
 from wizard.problem import Problem

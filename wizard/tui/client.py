@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import msgspec
 from textual.message import Message
 
-from engines.data import regular
-from engines.data.store import Store
-from wizard.cli.exits import OUR_FAULT
+from engines.store import regular
+from engines.store.content import Store
+from wizard.exits import OUR_FAULT
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.session.events import AnyEvent

@@ -11,9 +11,9 @@ from engines.findings import Workaround
 from wizard.bundle.check import can_check
 from wizard.report.document import Report
 from wizard.report.gather import gather, summary
-from wizard.report.words import count, listing, switch
 from wizard.session.folder import spoken
 from wizard.tui.scene import Scene, commands
+from wizard.words import count, listing, switch
 
 # What the files of a case are for; those that are not here are counted.
 FILES: Mapping[str, str] = {

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from engines.data.store import atomic
+from engines.store.content import atomic
 from wizard import demo as demos
 from wizard import handed, trust
-from wizard.cli.exits import BAD_USAGE, MISSING, Refusal
+from wizard.exits import BAD_USAGE, MISSING, Refusal
 from wizard.flow import terms
 from wizard.flow.load import FlowProblem
 from wizard.flow.load import load as load_flow
@@ -170,7 +170,7 @@ class Sessions:
         if self._watch:
             return
         from wizard.bundle.export import NothingToExport, export
-        from wizard.cli.run import worked_around
+        from wizard.bundle.models import write_worked_around
         from wizard.machine import MachineProblem
         from wizard.report import to_html
         from wizard.report.portable import handed_on
@@ -182,6 +182,6 @@ class Sessions:
                 temporary.write_text(to_html(handed_on(reading)), encoding="utf-8")
             with contextlib.suppress(NothingToExport):
                 export(reading, folder / "case")
-            worked_around(reading)
+            write_worked_around(reading)
         except (SessionProblem, FlowProblem, MachineProblem) as error:
             raise Refusal(getattr(error, "code", BAD_USAGE), f"The bundle could not be written: {error}") from None

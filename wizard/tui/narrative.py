@@ -7,11 +7,11 @@ import msgspec
 from engines import causes
 from wizard.flow import terms
 from wizard.report.probe import WORDS
-from wizard.report.words import count, duration
 from wizard.session.state import Visit
 from wizard.tui.board import Row
 from wizard.tui.flowmap import title
 from wizard.tui.scene import Scene, answer_text, chosen_freely, offered
+from wizard.words import count, duration
 
 
 class Entry(msgspec.Struct, frozen=True):

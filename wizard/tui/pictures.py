@@ -14,10 +14,10 @@ from textual.content import Content
 
 from engines.probe import HUGE
 from wizard.report.vicinity import Vicinity
-from wizard.report.words import count, number
 from wizard.tui import chart
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import clean, elide, fit, joined
+from wizard.words import count, number
 
 Part = tuple[str, str]
 FLOOR = -8.0  # log10 of the smallest error that is drawn; smaller ones and 0 lie on the ground

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from engines.data import decoding
-from engines.data.store import Store
 from engines.graph.index import GraphIndex
+from engines.store import decoding
+from engines.store.content import Store
 from wizard.report.vicinity import Vicinity, at_work, ids, suspected, vicinity
 from wizard.session.state import State, described
 from wizard.tui import pictures

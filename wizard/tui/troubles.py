@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from wizard.cli.exits import BAD_USAGE, OUR_FAULT
+from wizard.exits import BAD_USAGE, OUR_FAULT
 from wizard.report.stage import stage
 from wizard.session.events import WorkerDied
 from wizard.tui.scene import Scene

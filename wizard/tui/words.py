@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engines.steps.registry import STEPS
-from wizard.report.words import number
+from wizard.words import number
 
 # Of fields that mean the same in several steps; a step's SPEC has those of its own.
 LABELS: Mapping[str, str] = {

@@ -14,7 +14,7 @@ from engines.backends.marks import with_outputs
 from engines.backends.onnxruntime.engine import Session, Settings
 from engines.graph import schema
 from engines.graph.emulate import emulate
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.spec import EngineSpec
 
 _STORAGE = {"fp16": "float16", "bf16": "bfloat16"}

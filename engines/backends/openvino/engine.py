@@ -19,7 +19,7 @@ from engines.backends.base import BuildRequest, Capability, EngineFault, EngineI
 from engines.backends.marks import with_outputs
 from engines.backends.openvino import DECLARATION
 from engines.graph import external
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_precision
 from engines.spec import EngineSpec
 

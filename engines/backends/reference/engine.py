@@ -17,7 +17,7 @@ from engines.backends.marks import with_outputs
 from engines.backends.reference import DECLARATION
 from engines.backends.reference.operators import IGNORED, OWN
 from engines.graph import external, names
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_float64, to_precision
 from engines.spec import EngineSpec
 

@@ -11,7 +11,7 @@ from engines.backends.tensorrt.choices import Chooser
 from engines.backends.tensorrt.library import Library
 from engines.backends.tensorrt.settings import Settings
 from engines.backends.tensorrt.timings import Entries
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_precision
 
 _CACHE_MOST = 64 << 20  # bytes of a timing cache that is carried from build to build

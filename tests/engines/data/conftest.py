@@ -8,8 +8,8 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from engines.data.store import Store
 from engines.graph import load
+from engines.store.content import Store
 
 Dims = list[int | str | None]
 Make = Callable[..., load.StoredModel]

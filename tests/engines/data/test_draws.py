@@ -15,11 +15,11 @@ from hypothesis.extra import numpy as hn
 from onnx import TensorProto
 
 from engines.data import draws, polygraphy, samples
-from engines.data.problem import InputProblem
-from engines.data.store import Store
+from engines.data.input_problem import InputProblem
 from engines.probe import LoadInputs
+from engines.store.content import Store
 from wizard.cli.arguments import parse
-from wizard.cli.problem import problem_from
+from wizard.given import problem_from
 
 comparator = pytest.importorskip("polygraphy.comparator")
 common = pytest.importorskip("polygraphy.common")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engines.data import files
-from engines.data.problem import InputProblem
+from engines.data.input_problem import InputProblem
 
 
 def script(folder: Path, text: str) -> Path:

@@ -9,8 +9,8 @@ import pytest
 
 from engines.consent import NOTHING, Consent
 from engines.data import files, held, postprocess
-from engines.data.store import digest_file
 from engines.probe import Check, Inspect, LoadInputs, Measure
+from engines.store.content import digest_file
 from engines.workers.operations import execute
 
 LOADER = (
@@ -35,7 +35,7 @@ def script(tmp_path: Path) -> Path:
 
 def test_nothing_is_opened_without_consent(tmp_path: Path, script: Path) -> None:
     from engines import backends
-    from engines.data.store import Store
+    from engines.store.content import Store
 
     canary = tmp_path / "canary"
     evil(script, canary)

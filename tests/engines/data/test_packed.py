@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from engines.data import files, packed, polygraphy
-from engines.data.problem import InputProblem
+from engines.data.input_problem import InputProblem
 
 SIZE = 256 << 20
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from engines.data import polygraphy
-from engines.data.problem import InputProblem
+from engines.data.input_problem import InputProblem
 
 their_json = pytest.importorskip("polygraphy.json")
 comparator = pytest.importorskip("polygraphy.comparator")

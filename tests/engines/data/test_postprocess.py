@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from engines.data.postprocess import PostprocessProblem, applied, indices
-from engines.data.sources import TopK, top_k
-from engines.data.store import digest_file
+from engines.sources import TopK, top_k
+from engines.store.content import digest_file
 
 Array = np.ndarray[Any, Any]
 Y: dict[str, Array] = {"y": np.float32([[0, 3, 1], [5, 4, 9]]), "z": np.int64([7])}

@@ -10,10 +10,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from engines.data import polygraphy, samples
-from engines.data.problem import InputProblem
-from engines.data.store import Damaged, Store, digest_file
+from engines.data.input_problem import InputProblem
 from engines.graph.load import StoredModel
 from engines.probe import LoadInputs
+from engines.store.content import Damaged, Store, digest_file
 
 FLOAT, INT64, INT32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL
 

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from engines.data.store import Store
+from engines.store.content import Store
 
 from .subjects import MODELS, Subject, file_bytes, subject
 

@@ -11,11 +11,11 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.data.store import Store
 from engines.graph import load
 from engines.graph.cut import Cut, cut, feeds_of, outputs_of
 from engines.graph.ranges import decode
 from engines.probe import Candidate
+from engines.store.content import Store
 
 WHOLE = Candidate()
 MODELS = Path(__file__).parents[2] / "models"

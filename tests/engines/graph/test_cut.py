@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.data.store import Store
 from engines.graph import cut, load
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import encode
 from engines.probe import Candidate, Edit
+from engines.store.content import Store
 
 from .subjects import Subject, graph, run, subject
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from engines.data.store import Store
 from engines.graph import external
 from engines.graph.emulate import NOTE, emulate, round_values
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_float64, to_precision
+from engines.store.content import Store
 
 from .subjects import Subject, graph, layer_norm, relative, run, subject
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.data.store import Damaged, Store
 from engines.graph import external, load
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
+from engines.store.content import Damaged, Store
 
 from .subjects import MODELS, graph, run, subject
 

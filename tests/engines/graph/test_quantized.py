@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from engines.data import originals
-from engines.data.store import Store
 from engines.graph import load
 from engines.graph.bypass import leave_float, twin
 from engines.graph.cut import Cut, cut
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.quantized import counted, in_themselves, is_quantized, layers, leavable, movable, source
 from engines.probe import Candidate
+from engines.store.content import Store
 
 from .quantizer import WIDTH, Quantizer, float_model
 from .subjects import run

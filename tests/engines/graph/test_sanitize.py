@@ -7,11 +7,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.data.store import Store
 from engines.graph import external, load
 from engines.graph import sanitize as module
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.sanitize import sanitize
+from engines.store.content import Store
 
 from .subjects import Subject, graph, run, subject
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
-from engines.data.store import Store
 from engines.graph.emulate import PRECISIONS
 from engines.graph.typed import to_float64, to_precision
+from engines.store.content import Store
 
 from .subjects import Subject, graph, layer_norm, relative, run, subject
 from .test_cut import _FEEDS, models

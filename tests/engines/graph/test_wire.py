@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto
 
-from engines.data.store import Store
 from engines.graph import functions, load, wire
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
+from engines.store.content import Store
 
 MODELS = sorted((Path(__file__).parents[2] / "models").glob("*.onnx"))
 

@@ -16,7 +16,7 @@ from onnx import TensorProto, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_float64, to_precision
 
 FLOAT = TensorProto.FLOAT

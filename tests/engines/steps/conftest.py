@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from engines.asking import Described, Note, StepContext
-from engines.data.store import Store
 from engines.findings import Findings
 from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Describe, Inspect, Measurement
 from engines.steps.base import Finish
 from engines.steps.registry import STEPS
+from engines.store.content import Store
 
 MODELS = Path(__file__).parents[2] / "models"
 Oracle = Callable[[AnyProbe], Any]

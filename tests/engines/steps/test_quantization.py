@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from engines.asking import StepRefused
-from engines.data.scaled_apart import READERS, WRITERS, quantize, scale_apart
+from engines.demos.scaled_apart import READERS, WRITERS, quantize, scale_apart
 from engines.graph import ranges
 from engines.probe import Measure
 from engines.spec import of_the_same, unquantized

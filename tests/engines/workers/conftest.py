@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engines.data.store import Store, digest_file
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Candidate, Describe, Import, LoadInputs, Measure, Measurement
+from engines.store.content import Store, digest_file
 from engines.workers.operations import execute
 
 MODELS = Path(__file__).parents[2] / "models"

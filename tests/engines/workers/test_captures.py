@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from engines.data import captures
-from engines.data.captures import ReferenceFailed
 from engines.graph import load
 from engines.probe import Describe
+from engines.workers import captures
+from engines.workers.captures import ReferenceFailed
 
 REFERENCE = "onnxruntime"
 

@@ -7,8 +7,8 @@ import pytest
 
 from engines.consent import Consent
 from engines.data import held
-from engines.data.store import digest_file
 from engines.probe import Check, Measurement
+from engines.store.content import digest_file
 from engines.workers.operations import execute
 
 

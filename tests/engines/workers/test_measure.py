@@ -16,9 +16,10 @@ from onnx import TensorProto, helper, numpy_helper
 from engines.backends.emulate import engine as emulate
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import judge
-from engines.data import captures, magika_inputs
+from engines.demos import magika_inputs
 from engines.graph import load, ranges
 from engines.probe import Candidate, Edit, Measurement
+from engines.workers import captures
 
 EMULATE = "emulate:precision=fp16"
 MODELS = Path(__file__).parents[2] / "models"

@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 import pytest
 
-from engines.data.store import Store
 from engines.graph import ranges
 from engines.probe import Candidate, Check, Describe, Edit, Import, Inspect, LoadInputs, Sanitize
+from engines.store.content import Store
 from engines.workers.operations import execute
 
 MODELS = Path(__file__).parents[2] / "models"

@@ -358,9 +358,9 @@ def test_no_file_descriptors_are_no_answer(tmp_path: Path) -> None:
 def test_a_worker_killed_for_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: bool, status: str) -> None:
     """The kernel's own count and what is free are told here: whether a probe has had room enough decides whose memory it was."""
     counted = iter([0, *[1] * 20])
-    monkeypatch.setattr("engines.workers.memory.kernel_kills", lambda: next(counted))
-    monkeypatch.setattr("engines.workers.memory.machine", lambda: 64 << 30)
-    monkeypatch.setattr("engines.workers.memory.room", lambda: (1 if others else 60) << 30)
+    monkeypatch.setattr("engines.store.memory.kernel_kills", lambda: next(counted))
+    monkeypatch.setattr("engines.store.memory.machine", lambda: 64 << 30)
+    monkeypatch.setattr("engines.store.memory.room", lambda: (1 if others else 60) << 30)
 
     async def work(pool: Pool) -> Measurement:
         return await pool.run(ask("die=9"))

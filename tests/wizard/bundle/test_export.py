@@ -14,9 +14,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from engines.compare.criterion import Criterion, Signature
-from engines.data.store import Store
 from engines.findings import Case, Culprit, Findings, Workaround
 from engines.probe import Candidate, Inspect, Measurement
+from engines.store.content import Store
 from wizard.bundle.case import write_case
 from wizard.bundle.check import Asked
 from wizard.bundle.export import NothingToExport, export

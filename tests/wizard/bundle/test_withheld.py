@@ -8,9 +8,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from engines.compare.criterion import Criterion, Signature
-from engines.data.withheld import alike, withhold
 from engines.findings import Case, Culprit
 from engines.probe import Candidate
+from engines.workers.withheld import alike, withhold
 from wizard.bundle.check import Asked, script
 from wizard.bundle.export import withheld
 from wizard.machine import ask
@@ -105,7 +105,7 @@ def test_the_process_says_how_many_weights_there_were(tmp_path: Path, manner: st
         save(poor / name, np.eye(8, 2, dtype=np.float32), half=name == "engine.onnx")
     np.savez(poor / "expected.npz", y=np.ones((1, 2), np.float32))
     before = {name: (poor / name).read_bytes() for name in ("model.onnx", "engine.onnx")}
-    assert ask("engines.data.withheld", "{}", manner, "onnxruntime", str(rich), str(poor)).split() == ["2", "0"]
+    assert ask("engines.workers.withheld", "{}", manner, "onnxruntime", str(rich), str(poor)).split() == ["2", "0"]
     assert {name: (poor / name).read_bytes() for name in before} == before
 
 

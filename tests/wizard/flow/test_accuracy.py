@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from engines.steps.compare import CompareOutcome
 from engines.steps.registry import STEPS
-from wizard.cli.exits import BY_VERDICT
+from wizard.exits import BY_VERDICT
 from wizard.flow.check import check, destination, holds, outcome_fields, recommend, targets
 from wizard.flow.load import load
 from wizard.flow.model import FlowNode

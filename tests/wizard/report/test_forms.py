@@ -31,7 +31,7 @@ from wizard.report.document import (
 from wizard.report.markdown import code, literal
 from wizard.report.picture import curve, error_by_depth
 from wizard.report.vicinity import Spot, Vicinity
-from wizard.report.words import LONGEST, count, duration, elide, listing, number, visible
+from wizard.words import LONGEST, count, duration, elide, listing, number, visible
 
 NASTY = '<img src=x onerror="alert(1)">`|*[a](b)\n\x1b[31m'
 

@@ -8,12 +8,12 @@ from typing import Any, Literal
 import msgspec
 
 from engines.asking import Note, StepContext, StepRefused
-from engines.data.store import Store
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import AnyProbe, Candidate, Import, Inspect, Measure, Measurement
 from engines.search.cost import Plan, Work
 from engines.steps.base import Finish, Steps, StepSpec, capability
+from engines.store.content import Store
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.problem import Problem
 from wizard.runner.ledger import Ledger

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from house import PROBLEM, Oracle, runner, state
 
-from engines.data.store import digest_file
 from engines.probe import Measure
+from engines.store.content import digest_file
 from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.runner import control, walk

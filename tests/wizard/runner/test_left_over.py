@@ -7,7 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from engines.data import scratch
+from engines.store import scratch
 from wizard.runner import server
 from wizard.runner.replay import SCRATCH
 
@@ -51,7 +51,7 @@ def kill(process: "subprocess.Popen[str]") -> None:
 MAKER = """
 import sys, time
 from pathlib import Path
-from engines.data.scratch import scratch
+from engines.store.scratch import scratch
 with scratch("narrowdown-replay-", Path(sys.argv[1])) as folder:
     (folder / "models").mkdir()
     print(folder, flush=True)

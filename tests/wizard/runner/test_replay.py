@@ -10,11 +10,11 @@ from house import Oracle as Search
 
 from engines.asking import StepContext
 from engines.compare.criterion import Criterion, Signature
-from engines.data.store import Store, digest_file
 from engines.findings import Case, Culprit, Findings
 from engines.graph import ranges
 from engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult, Score
 from engines.steps.base import Finish, Steps, StepSpec
+from engines.store.content import Store, digest_file
 from wizard.flow.load import load
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.problem import Problem

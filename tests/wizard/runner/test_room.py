@@ -10,10 +10,10 @@ import pytest
 from house import PROBLEM, STEPS, Oracle, decisions, measure, spec, state, walk
 
 from engines.asking import StepContext
-from engines.data.store import Store
 from engines.findings import Findings
 from engines.probe import AnyProbe, Check, Describe, Measure, Measurement
 from engines.steps.base import Finish, Steps
+from engines.store.content import Store
 from wizard.runner import room
 from wizard.runner import walk as walks
 from wizard.runner.drive import lost, made_again

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.data.store import Store
 from engines.probe import Inspect, Measurement
+from engines.store.content import Store
 from wizard.session import events as e
 from wizard.session.journal import LINE_LIMIT, Journal, Tail, encode, outline, read, repair, scan
 from wizard.session.problems import DamagedJournal, NewerSession

@@ -254,7 +254,7 @@ def test_a_single_step_that_failed_is_unresolved():
 
 
 def test_the_exit_codes_are_the_contracts():
-    from wizard.cli.exits import BY_VERDICT
+    from wizard.exits import BY_VERDICT
 
     assert {**BY_VERDICT, "done": 0} == EXIT_CODES
 

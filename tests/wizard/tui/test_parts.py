@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engines.compare.criterion import Criterion
 from engines.findings import Findings
 from engines.probe import Inspect, Measurement
-from wizard.cli.exits import Refusal
+from wizard.exits import Refusal
 from wizard.report.probe import verdict
 from wizard.session import events as e
 from wizard.tui import chart, checks, themes
@@ -183,7 +183,7 @@ def test_speculative_probes_show_only_once_they_count(session: FakeSession) -> N
 
 
 def test_a_measurement_in_an_artifact_is_read(session: FakeSession) -> None:
-    from engines.data.store import Store
+    from engines.store.content import Store
 
     blob = Store(session.folder).put(msgspec.json.encode(s.measured(0.5, 7)))
     board = Board(session.folder)

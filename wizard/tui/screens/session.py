@@ -8,7 +8,6 @@ from textual.content import Content
 from textual.widget import Widget
 
 from wizard.report.gather import confirmed, journalled
-from wizard.report.words import duration
 from wizard.runner import requests
 from wizard.tui import flowmap, guide, narrative
 from wizard.tui.client import log_of, tail
@@ -35,6 +34,7 @@ from wizard.tui.troubles import troubles
 from wizard.tui.widgets.bottom import Bottom
 from wizard.tui.widgets.gallery import Gallery
 from wizard.tui.widgets.lines import Lines, Panel, row
+from wizard.words import duration
 
 # On every screen of a session, after the screen's own keys.
 COMMON = (

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from wizard.cli.exits import Refusal
+from wizard.exits import Refusal
 from wizard.session.folder import Summary
 from wizard.tui import keys
 from wizard.tui.host import Hosted

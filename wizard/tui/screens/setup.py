@@ -13,15 +13,15 @@ from textual.containers import VerticalScroll
 from textual.suggester import Suggester
 from textual.widgets import Button, Input
 
-from wizard.cli.exits import Refusal
-from wizard.cli.problem import INPUT_KINDS
+from wizard.exits import Refusal
+from wizard.given import INPUT_KINDS
 from wizard.problem import Problem
-from wizard.report.words import number
 from wizard.tui import checks, choices, keys
 from wizard.tui.host import Hosted
 from wizard.tui.screens.overlays import Pick, PickFile, Reading
 from wizard.tui.widgets.bottom import Bottom
 from wizard.tui.widgets.lines import Text
+from wizard.words import number
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -12,7 +12,6 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 
 from wizard.flow.commands import Command
 from wizard.report.stage import UNMEASURED, stage
-from wizard.report.words import price, size
 from wizard.runner import requests
 from wizard.tui import keys, narrative
 from wizard.tui.board import Hunt
@@ -27,6 +26,7 @@ from wizard.tui.widgets.lines import Panel, Text
 from wizard.tui.widgets.route import Crumb, Route
 from wizard.tui.widgets.trouble import ORDER, Troubles
 from wizard.tui.widgets.work import Doing, Probes, Smallest, Tail
+from wizard.words import price, size
 
 LOCATED = ("culprit", "names", "first_node")  # fields of an outcome that name nodes: then their surroundings are drawn
 WAITING = "Waiting for the session's own process. Engines are looked at first, which takes a few seconds."

@@ -9,7 +9,6 @@ from engines.findings import Case, Culprit, Findings, Workaround
 from engines.graph import ranges
 from wizard.flow.model import Flow
 from wizard.report.alike import groups, kind, others
-from wizard.report.words import count, duration, listing, margin, number
 from wizard.session.state import Visit
 from wizard.tui.ending import Todo, remedy
 from wizard.tui.flowmap import title
@@ -17,6 +16,7 @@ from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide, fit, literal
 from wizard.tui.scene import answer_text, chosen_freely
 from wizard.tui.widgets.lines import Lines, pairs, row, wrap
+from wizard.words import count, duration, listing, margin, number
 
 
 class Culprits(Lines):

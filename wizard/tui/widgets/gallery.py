@@ -6,13 +6,13 @@ from textual.content import Content
 
 from wizard.report.alike import groups
 from wizard.report.vicinity import Vicinity
-from wizard.report.words import count
 from wizard.tui import pictures
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.scene import Scene
 from wizard.tui.widgets.evidence import BARS, Seen, history, profile
 from wizard.tui.widgets.lines import Lines, row, wrap
 from wizard.tui.words import label
+from wizard.words import count
 
 
 def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:

@@ -10,13 +10,13 @@ from textual.content import Content
 from textual.message import Message
 
 from wizard.report.probe import WORDS
-from wizard.report.words import count, duration, left
 from wizard.tui import chart, keys
 from wizard.tui.board import Hunt, Row
 from wizard.tui.literal import clean, fit
 from wizard.tui.scene import Work
 from wizard.tui.widgets.lines import Lines, row, wrap
 from wizard.tui.words import ago
+from wizard.words import count, duration, left
 
 STYLES = {"passes": "$passes", "fails": "$fails", "unresolved": "$unsure", "running": "", "done": "$quiet"}
 

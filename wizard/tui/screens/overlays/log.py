@@ -12,11 +12,11 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.widgets import Input, Log
 
-from wizard.report.words import count
 from wizard.tui import keys
 from wizard.tui.literal import clean
 from wizard.tui.screens.overlays.card import Card
 from wizard.tui.widgets.lines import Text
+from wizard.words import count
 
 HINT = "{follow} follow, {find} find, {next_match} {match_before} next and before, {close} closes"
 

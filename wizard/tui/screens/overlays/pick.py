@@ -11,11 +11,11 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from wizard.report.words import size
 from wizard.tui.narrative import Entry
 from wizard.tui.screens.overlays.card import Card
 from wizard.tui.screens.overlays.listed import prompt
 from wizard.tui.widgets.lines import Text
+from wizard.words import size
 
 MOST = 500  # entries of a folder that are listed
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.data import copying
+from engines.store import copying
 
 
 def written(path: Path, spans: dict[int, bytes], size: int) -> Path:

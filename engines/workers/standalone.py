@@ -1,4 +1,4 @@
-"""A stored model as a file of its own: ``python -P -m engines.data.standalone STORED.onnx OUT.onnx``."""
+"""A stored model as a file of its own: ``python -P -m engines.workers.standalone STORED.onnx OUT.onnx``."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ def write(stored: Path, target: Path) -> None:
 def main(words: list[str]) -> int:
     """One model; one sentence on stderr where it cannot be done."""
     if len(words) != 2:
-        print("usage: python -P -m engines.data.standalone STORED.onnx OUT.onnx", file=sys.stderr)
+        print("usage: python -P -m engines.workers.standalone STORED.onnx OUT.onnx", file=sys.stderr)
         return 2
     try:
         write(Path(words[0]), Path(words[1]))

@@ -1,6 +1,6 @@
 """The INT8 demo: a small network whose channels were scaled apart, and the Q/DQ model that per-tensor scales make of it.
 
-``python -P -m engines.data.scaled_apart MODEL.onnx INPUTS.npz FLOAT.onnx INT8.onnx``. Some convolutions' output channels are
+``python -P -m engines.demos.scaled_apart MODEL.onnx INPUTS.npz FLOAT.onnx INT8.onnx``. Some convolutions' output channels are
 multiplied by 1 to 1000, what reads them is divided by the same: in float nothing changes but the last digits, while a scale
 that is one for the whole tensor leaves the small channels no steps. Deterministic: the same files in, the same models out.
 """
@@ -93,7 +93,7 @@ def main(words: list[str]) -> int:
     """Write both models and print their sizes as JSON."""
     if len(words) != 4:
         print(
-            "usage: python -P -m engines.data.scaled_apart MODEL.onnx INPUTS.npz FLOAT.onnx INT8.onnx", file=sys.stderr
+            "usage: python -P -m engines.demos.scaled_apart MODEL.onnx INPUTS.npz FLOAT.onnx INT8.onnx", file=sys.stderr
         )
         return 2
     source, inputs, floats, quantized = map(Path, words)

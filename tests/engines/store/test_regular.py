@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.data import regular
+from engines.store import regular
 
 SPECIAL: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pipe": (os.mkfifo, "it is a pipe, and what comes out of one can be read only once"),

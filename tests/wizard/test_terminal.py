@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wizard.cli import terminal
+from wizard import terminal
 
 from .tui.terminal import Terminal
 

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from engines import installed, options
 from engines.compare.criterion import METRICS
-from engines.data import regular
-from engines.data.sources import paths, postprocess_script, split_function, top_k
-from engines.data.store import digest_file
 from engines.graph import filekind
+from engines.sources import paths, postprocess_script, split_function, top_k
 from engines.spec import EngineSpec, parse
-from wizard.cli.exits import BAD_USAGE, MISSING, Refusal, nearest
+from engines.store import regular
+from engines.store.content import digest_file
+from wizard.exits import BAD_USAGE, MISSING, Refusal, nearest
 from wizard.problem import Problem
 
 Value = TypeVar("Value")

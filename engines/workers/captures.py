@@ -21,15 +21,16 @@ import numpy as np
 from engines import backends, spec
 from engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
 from engines.backends.builds import Kept, outside_bytes, shut
-from engines.data import originals, regular, samples
-from engines.data.sound import Sealed
-from engines.data.store import Store, boot
+from engines.data import originals, samples
 from engines.graph import load
 from engines.graph.cut import Cut, cut
 from engines.graph.index import GraphIndex, Tensor
 from engines.graph.load import StoredModel
-from engines.graph.problem import ModelProblem
+from engines.graph.model_problem import ModelProblem
 from engines.probe import Candidate
+from engines.store import regular
+from engines.store.content import Store, boot
+from engines.store.sound import Sealed
 
 DEFAULT_BUDGET = 4 << 30  # bytes on disk, all captures of a session
 _BATCH_BYTES = 256 << 20  # of marked tensors in one run

@@ -17,7 +17,7 @@ from engines.compare import metrics
 from engines.compare.criterion import Criterion
 from engines.compare.judge import over
 from engines.spec import parse
-from wizard.bundle.commands import commands, tolerances
+from wizard.byhand import commands, tolerances
 from wizard.cli.arguments import parse as narrowdown
 
 # Its own affair: what it uses of importlib.

@@ -1,4 +1,4 @@
-"""A case without its weights: ``python -P -m engines.data.withheld CONSENT random|none REFERENCE DIR...``. ``CONSENT`` is JSON:
+"""A case without its weights: ``python -P -m engines.workers.withheld CONSENT random|none REFERENCE DIR...``. ``CONSENT``, JSON:
 what the reference may load.
 
 ``random``: every weight of more than a few elements is replaced by random values of the same mean, spread and extremes, and what
@@ -23,9 +23,9 @@ from engines import backends
 from engines.backends.base import BuildRequest, EngineFault, EngineMissing
 from engines.consent import Consent
 from engines.data import held
-from engines.data.scratch import scratch
-from engines.data.store import Store
 from engines.graph import external
+from engines.store.content import Store
+from engines.store.scratch import scratch
 from engines.workers.files import plain, put_arrays
 
 KEPT = 16  # elements; an epsilon, an axis or a shape is no weight
@@ -127,7 +127,7 @@ def _expect(folder: Path, model: ModelProto, reference: str) -> None:
 def main(words: list[str]) -> int:
     """Change these folders and print how many weights each one held; one sentence on stderr where one cannot be changed."""
     if len(words) < 4 or words[1] not in ("random", "none"):
-        print("usage: python -P -m engines.data.withheld CONSENT random|none REFERENCE DIR...", file=sys.stderr)
+        print("usage: python -P -m engines.workers.withheld CONSENT random|none REFERENCE DIR...", file=sys.stderr)
         return 2
     agreed = msgspec.json.decode(words[0], type=Consent)
     for word in words[3:]:

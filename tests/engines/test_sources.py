@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.data.sources import paths, scripts, split_function
+from engines.sources import paths, scripts, split_function
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.data.scratch import scratch
+from engines.store.scratch import scratch
 
 
 def test_without_locks_there_is_a_folder_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

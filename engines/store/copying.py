@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from engines.data import regular
+from engines.store import regular
 
 _FICLONE = 0x40049409  # Linux: share all blocks (Btrfs, XFS)
 _AT_ONCE = 1 << 30  # bytes

@@ -1,4 +1,4 @@
-"""A case for others' eyes: ``python -P -m engines.data.casefiles DIR...``.
+"""A case for others' eyes: ``python -P -m engines.workers.casefiles DIR...``.
 
 Its arrays once more in Polygraphy's JSON, and its models without doc strings and metadata: exporters write there in which file of
 whose folder a node was made.
@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 
 from engines.data import polygraphy
-from engines.data.store import atomic
 from engines.graph.emulate import NOTE
+from engines.store.content import atomic
 
 MODELS = ("model.onnx", "engine.onnx", "good.onnx")
 
@@ -63,7 +63,7 @@ def _parts(message: Any) -> Iterator[Any]:
 def main(words: list[str]) -> int:
     """Make these folders ready; one sentence on stderr where one cannot be."""
     if not words:
-        print("usage: python -P -m engines.data.casefiles DIR...", file=sys.stderr)
+        print("usage: python -P -m engines.workers.casefiles DIR...", file=sys.stderr)
         return 2
     for word in words:
         try:

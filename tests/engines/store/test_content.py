@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.data.store import atomic
+from engines.store.content import atomic
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Inputs for the demo model ``magika``, made from this machine's own files: ``python -P -m engines.data.magika_inputs OUT.npz``.
+"""Inputs for the demo model ``magika``, made from this machine's own files: ``python -P -m engines.demos.magika_inputs OUT.npz``.
 
 The model names a file's type from its first and last 1,024 bytes (leading and trailing white space stripped from a
 block of 4,096, padded with the token 256). The choice of files is bounded and deterministic on one machine; a few short
@@ -86,7 +86,7 @@ def contents() -> dict[str, bytes]:
 def main(words: list[str]) -> int:
     """Write the archive ``bytes`` (int32 [n, 2048]) and print its facts as JSON."""
     if len(words) != 1:
-        print("usage: python -P -m engines.data.magika_inputs OUT.npz", file=sys.stderr)
+        print("usage: python -P -m engines.demos.magika_inputs OUT.npz", file=sys.stderr)
         return 2
     chosen = contents()
     np.savez_compressed(words[0], bytes=np.stack([features(content) for content in chosen.values()]))

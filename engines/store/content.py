@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from engines.data import regular
-from engines.data.scratch import scratch
+from engines.store import regular
+from engines.store.scratch import scratch
 
 
 @contextlib.contextmanager

@@ -15,8 +15,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from engines.data import decoding, regular
-from engines.data.store import Store, digest_file
+from engines.store import decoding, regular
+from engines.store.content import Store, digest_file
 
 SEAL = b"\0crc-32\0"  # before the checksum, four bytes, the lowest first
 _TRAILER = len(SEAL) + 4

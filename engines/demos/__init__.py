@@ -1,0 +1,1 @@
+"""What makes the models and inputs of the demonstrations that are not shipped as files."""

@@ -1,0 +1,56 @@
+"""The models that a step has made, and the user's own with the workaround in it, written where they are wanted."""
+
+import shutil
+from pathlib import Path
+
+from engines import outside
+from engines.spec import parse
+from engines.steps.registry import makes
+from engines.store.content import Store, atomic
+from wizard.machine import ask
+from wizard.report.read import Reading
+from wizard.session.state import Visit
+
+
+def write_worked_around(reading: Reading) -> str:
+    """The model with the workaround applied, written into the session's folder; "" where the workaround is no change of the
+    model, or one that an emulation alone can run. Raises MachineProblem, OSError."""
+    cure = reading.state.findings.workaround
+    if cure is None or not cure.keep or outside.is_emulation(outside.found(parse(cure.engine))):
+        return ""
+    makers = [v for v in reading.state.route if makes(v.step, "workaround")]
+    path = write_models(reading, makers[-1], str(reading.folder / "worked-around.onnx"))[0] if makers else None
+    return path or ""
+
+
+def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[str | None, str | None]:
+    """Paths of (the model that the step made, its passing neighbour), written to ``output`` or into the session's folder.
+
+    Raises MachineProblem, OSError."""
+    folder, store = reading.folder, Store(reading.folder)
+    target = Path(output).expanduser().absolute() if output else folder / f"{visit.step}.onnx"
+    if makes(visit.step, "model"):
+        made = next((row.get("model") for row in reading.table(visit.tables.get("sanitized", ""))), None)
+        if not made:
+            return None, None
+        ask("engines.workers.standalone", str(store.models / f"{made}.onnx"), str(target))
+        return str(target), None
+    rows = {row.get("role"): row.get("files") or {} for row in reading.table(visit.tables.get("bundle", ""))}
+    case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround", {})
+    kept, stem = (case, "model") if "model.onnx" in case else (cure, "engine")
+    made = kept.get(f"{stem}.onnx")
+    if made:
+        _copy(store.path(made), target)
+        for name in (f"{stem}.weights.bin", "weights.bin"):  # as the model calls them; the second in earlier versions
+            if name in kept:
+                _copy(store.path(kept[name]), target.with_name(name))
+    neighbour = target.with_name(f"{target.stem}-good.onnx")
+    if good.get("model.onnx"):
+        _copy(store.path(good["model.onnx"]), neighbour)
+    return str(target) if made else None, str(neighbour) if good.get("model.onnx") else None
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Whole or not at all."""
+    with atomic(target) as temporary:
+        shutil.copyfile(source, temporary)
