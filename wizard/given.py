@@ -270,8 +270,10 @@ def _not_a_program(path: Path) -> str:
     """Why the system would refuse to start an executable file, as the end of a sentence; "" where it would not, as far as its
     first line tells."""
     try:
-        with path.open("rb") as file:
+        with regular.opened(path) as file:
             first = file.readline(1024)
+    except regular.Unfit as error:
+        return f"cannot be started: {error.strerror}."
     except OSError:
         return ""  # may be executed though not read
     if not first.startswith(b"#!"):

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,15 @@ def test_a_checker_that_is_not_executable(tmp_path: Path) -> None:
     script.write_text("exit 0\n")
     with pytest.raises(Refusal, match="is not executable") as refused:
         checker(f"{script} {{model}}")
+    assert refused.value.code == MISSING
+
+
+@pytest.mark.timeout(20)  # it would wait for a writer without end
+def test_a_checker_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "check"
+    os.mkfifo(pipe, 0o755)
+    with pytest.raises(Refusal, match=r"^The checker '.*/check' cannot be started: it is a pipe, ") as refused:
+        checker(f"{pipe} {{model}}")
     assert refused.value.code == MISSING
 
 
