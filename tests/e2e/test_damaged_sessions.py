@@ -146,7 +146,9 @@ def test_the_description_and_the_flow_are_what_was_written(inside, halfway: Path
     assert "narrowdown: damaged: flow.yaml" in ran.err
 
 
-@pytest.mark.parametrize("name", ["lock", "journal.jsonl", "logs/runner.log", "models/weights/x.bin", "report.html"])
+@pytest.mark.parametrize(
+    "name", ["lock", "journal.jsonl", "flow.yaml", "logs/runner.log", "models/weights/x.bin", "report.html"]
+)
 def test_a_link_in_a_session_is_not_followed(inside, halfway: Path, tmp_path: Path, name: str) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")
@@ -157,6 +159,7 @@ def test_a_link_in_a_session_is_not_followed(inside, halfway: Path, tmp_path: Pa
         ["resume", halfway, "--repair"],
         ["export", halfway, "-o", tmp_path / "c"],
         ["show", halfway],
+        ["watch", halfway, "--display", "none"],
     ):
         ran = inside(*words)
         assert (ran.code, f"'{halfway / name}' is a link, and no session holds any" in ran.err) == (4, True), ran.err

@@ -79,11 +79,12 @@ def guided(place: Path, name: str) -> bool:
 def watch(arguments: argparse.Namespace) -> int:
     """``narrowdown watch SESSION``: look, and change nothing. Ends with the runner."""
     place = folders.find(arguments.session)
+    about = folders.describe(place)  # first: a link may stand where its flow should
     name = display_name(arguments, person=False)
     if name == "tui":
         return screens(place, arguments, watching=True)
     flow = flow_of(place)
-    shown = metered(display(name, flow), arguments.metrics, folders.describe(place).id)
+    shown = metered(display(name, flow), arguments.metrics, about.id)
     host = elsewhere(place)
     client: Client | Onlooker = (
         Onlooker(place, host) if host else Client.attach(place, "watch", name="narrowdown watch")
