@@ -15,6 +15,7 @@ from wizard.report.picture import curve
 from wizard.report.probe import tried
 from wizard.report.stage import ended
 from wizard.session.events import (
+    VERSION,
     AnyEvent,
     Event,
     Exported,
@@ -58,6 +59,17 @@ class SilentDisplay:
         pass
 
 
+class Refused(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
+    """What a program said on stdin and could not be taken. ``error``: why, a sentence."""
+
+    error: str
+
+
+def json_line(value: Mapping[str, Any]) -> str:
+    """A line of ``--display json``, newline included; ``v`` is its format, the journal's."""
+    return msgspec.json.encode({"v": VERSION, **value}).decode() + "\n"
+
+
 class JsonDisplay:
     """``--display json``: journal events and ``kind: progress``, one object a line."""
 
@@ -77,7 +89,7 @@ class JsonDisplay:
         self._out.flush()
 
     def _write(self, value: Mapping[str, Any]) -> None:
-        self._out.write(msgspec.json.encode(value).decode() + "\n")
+        self._out.write(json_line(value))
         self._out.flush()
 
 

@@ -96,6 +96,7 @@ RULES = (
     ("*", "polygraphy run", "parsed: the name of a command, as a row of a table"),
     ("*", "polygraphy surgeon extract", "parsed: the name of a command"),
     ("*", "python -m wizard.flow.schema", "parsed: it rewrites the shipped schema; tests/wizard/flow holds that to the code"),
+    ("docs/json.md", "python -m wizard.schemas", "parsed: tests/wizard/schemas has it print each schema"),
     ("README.md", "narrowdown open", "routes"),
     ("docs/flows.md", "narrowdown run", "routes"),
     ("docs/reference.md", "narrowdown run", "routes"),

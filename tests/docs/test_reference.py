@@ -33,7 +33,7 @@ from wizard.problem import Problem
 from wizard.report import document
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.runner.progress import Snapshot
-from wizard.runner.table import Compared, Row, Stand
+from wizard.runner.table import Compared, Result, Row, Stand
 from wizard.session import events, folder
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -225,7 +225,7 @@ REPORT = {
     "layer": document.QuantizedLayer,
 }
 LISTED = {"summary": folder.Summary}
-REPLAYED = {"compared": Compared, "stand": Stand, "row": Row}
+REPLAYED = {"replay": Result, "compared": Compared, "stand": Stand, "row": Row}
 SUSPECTED = {"suspect": Suspect}
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.wizard.schemas.conforms import against
+
 from .conftest import SCRIPT
 from .tiny import faultless
 
@@ -44,6 +46,7 @@ class Talk:
     def until(self, *kinds: str) -> dict:
         for line in self.process.stdout:
             event = json.loads(line)
+            assert against("events", event) == []
             if event["kind"] in kinds:
                 return event
         raise AssertionError(self.process.communicate()[1])
@@ -54,7 +57,7 @@ class Talk:
 
     def end(self) -> int:
         said, err = self.process.communicate(timeout=60)
-        assert all("kind" in json.loads(line) for line in said.splitlines())
+        assert [wrong for line in said.splitlines() for wrong in against("events", json.loads(line))] == []
         assert "Traceback" not in err
         return self.process.returncode
 

@@ -10,7 +10,7 @@ import msgspec
 from engines.store import decoding
 from wizard.exits import NEEDS_PERSON, OUR_FAULT, STOPPED
 from wizard.flow.model import Flow
-from wizard.plain import Display
+from wizard.plain import Display, Refused, json_line
 from wizard.runner import requests
 from wizard.session.events import AnyEvent, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened
 from wizard.words import visible
@@ -80,7 +80,7 @@ class JsonPrompt:
             return {**told, "settings": wish.settings} if wish.settings else told
 
     def refused(self, sentence: str) -> None:
-        self._out.write(msgspec.json.encode({"kind": "refused", "error": sentence}).decode() + "\n")
+        self._out.write(json_line(msgspec.to_builtins(Refused(sentence))))
         self._out.flush()
 
 

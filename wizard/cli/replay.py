@@ -12,7 +12,7 @@ from wizard.exits import BAD_USAGE, DIFFERS, FOUND, MISSING, Refusal
 from wizard.flow.load import FlowProblem
 from wizard.given import engine_under_test
 from wizard.runner import replay as replays
-from wizard.runner.table import Compared, Row
+from wizard.runner.table import Compared, Result, Row
 from wizard.session import folder as folders
 from wizard.words import elide, visible
 
@@ -64,13 +64,7 @@ def replay(arguments: argparse.Namespace) -> int:
         ) from None
     code = found.exit_code(arguments.expect)
     if arguments.json:
-        whole = {
-            "verdict": found.verdict,
-            "expected": arguments.expect,
-            "exit_code": code,
-            "engines": found.engines,
-            "rows": found.rows,
-        }
+        whole = Result(found.verdict, arguments.expect, code, found.engines, found.rows)
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(whole)).decode() + "\n")
         return code
     outcome = {FOUND: "as expected", DIFFERS: "not as expected"}.get(code, "cannot tell")

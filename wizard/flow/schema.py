@@ -1,5 +1,6 @@
 """The JSON Schema of flow files, generated from the structs for editors. ``python -m wizard.flow.schema`` rewrites it."""
 
+from collections.abc import Mapping
 from importlib.resources import files
 from inspect import cleandoc
 from pathlib import Path
@@ -32,12 +33,17 @@ def generate() -> str:
         }
         for spec in ours
     ]
+    return as_file("Narrowdown flow", top, components)
+
+
+def as_file(title: str, top: Mapping[str, Any], components: Mapping[str, dict[str, Any]]) -> str:
+    """What ``msgspec.json.schema_components`` gave, one of its types and all their components, as the text of a file."""
     for made in components.values():
         if "description" in made:  # a docstring's indentation is the compiler's affair from Python 3.13 on
             made["description"] = cleandoc(made["description"])
     schema: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Narrowdown flow",
+        "title": title,
         **top,
         "$defs": dict(sorted(components.items())),
     }

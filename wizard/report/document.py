@@ -174,6 +174,7 @@ class Report(msgspec.Struct, frozen=True):
     # `from`, `to` and `why`, where the given reference was found wrong and another stood in; `null` where it was not
     reference_replaced: dict[str, str] | None = None
     alike: bool = False  # reference and engine under test are wrong in the same way
+    format: Literal[1] = 1  # version of this format
 
 
 def to_json(report: Report) -> str:

@@ -97,6 +97,17 @@ class Replay(msgspec.Struct, frozen=True):
         return AS_EXPECTED
 
 
+class Result(msgspec.Struct, frozen=True):
+    """What ``replay --json`` writes."""
+
+    verdict: Outcome  # of all rows together
+    expected: Expect  # `--expect`
+    exit_code: int  # of the command
+    engines: tuple[Compared, ...]  # the engine under test and the reference; none where a check decides
+    rows: tuple[Row, ...]  # the table
+    format: Literal[1] = 1  # version of this format
+
+
 def told(rows: Iterable[Row]) -> set[Outcome]:
     """The outcomes that count. Where something is fixed, a line that failed once or twice then and in no look now does not speak
     against it: too little was recorded to call it fixed by itself."""
