@@ -74,7 +74,9 @@ def test_a_prompt_takes_a_number_an_id_or_nothing(typed: str) -> None:
     session = Session([OPENED, QUESTION], [ANSWERED, CLOSED])
     code, text, _ = walked(session, typed)
     assert code == 0
-    assert session.sent == [{"do": "answer", "node": "reproduce", "visit": 1, "answer": "yes"}]
+    assert session.sent == [
+        {"do": "answer", "node": "reproduce", "visit": 1, "answer": "yes", "note": "", "settings": {}}
+    ]
     assert ("is not one of the answers" in text) == typed.startswith("7")
     assert ("Because it may." in text) == typed.startswith("?")
 
@@ -89,7 +91,7 @@ def test_the_end_of_input_needs_a_person() -> None:
     session = Session([OPENED, QUESTION], [], [SessionClosed(exit_code=130, reason="stopped", seq=3)])
     code, _, said = walked(session, "")
     assert code == NEEDS_PERSON
-    assert session.sent == [{"do": "stop"}]
+    assert session.sent == [{"do": "stop", "hard": False}]
     assert "resume" in said[0]
 
 

@@ -20,8 +20,9 @@ from engines.steps.registry import STEPS
 from engines.steps.repeat import RepeatOutcome
 from engines.store.content import Store
 from engines.workers import files
+from wizard.bundle.models import write_models
 from wizard.cli.results import result
-from wizard.cli.step import models, parameters
+from wizard.cli.step import parameters
 from wizard.exits import BAD_USAGE, Refusal
 from wizard.report.read import Reading
 from wizard.session.state import Visit
@@ -138,6 +139,6 @@ def test_a_model_too_large_for_one_file_comes_with_its_weights(
     table = store.put(msgspec.json.encode([{"role": role, "files": kept}]))
     reading = Reading(store.root, *[None] * 3)  # type: ignore[arg-type]
     visit = Visit("reduce", step="reduce", status="done", tables={"bundle": table})
-    made, good = models(reading, visit, str(tmp_path / "out" / "part.onnx"))
+    made, good = write_models(reading, visit, str(tmp_path / "out" / "part.onnx"))
     assert good is None
     np.testing.assert_array_equal(numpy_helper.to_array(onnx.load(str(made)).graph.initializer[0]), weight)

@@ -107,7 +107,7 @@ def decode(told: Mapping[str, Any]) -> AnyRequest:
 def encode(request: Request) -> dict[str, Any]:
     """The request as it travels."""
     told: dict[str, Any] = msgspec.to_builtins(request)
-    return {name: value for name, value in told.items() if value is not None}
+    return told
 
 
 def shortened(text: str) -> str:

@@ -9,12 +9,14 @@ import msgspec
 import pytest
 
 from engines.asking import Described, Note, StepContext
+from engines.consent import Consent, loaded
+from engines.data import held
 from engines.findings import Findings
 from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Describe, Inspect, Measurement
 from engines.steps.base import Finish
 from engines.steps.registry import STEPS
-from engines.store.content import Store
+from engines.store.content import Store, digest_file
 
 MODELS = Path(__file__).parents[2] / "models"
 Oracle = Callable[[AnyProbe], Any]
@@ -92,7 +94,10 @@ class Session:
     def ask(self, probe: AnyProbe) -> Any:
         key = repr(msgspec.to_builtins(probe))
         if key not in self.known:
-            m: Measurement = self._execute(probe, self.store, lambda _: None)
+            # What a test names it has agreed to.
+            agreed = Consent(files={path: digest_file(path) for _, path in loaded(probe)})
+            with held.under(agreed):
+                m: Measurement = self._execute(probe, self.store, lambda _: None)
             self.known[key] = m
             if isinstance(probe, Describe) and m.status == "ok":
                 index = msgspec.json.decode(self.store.get(m.artifacts["index"]), type=GraphIndex)
