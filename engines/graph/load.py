@@ -347,6 +347,12 @@ def _check_header(proto: ModelProto, path: Path, notes: list[str]) -> None:
             f"'{path.name}' uses opset {known['']}; the onnx {onnx.__version__} that is installed knows 1 to {newest}. "
             "Export it with an opset in that range, or install a newer onnx and onnxruntime."
         )
+    for opset in (*proto.opset_import, *(o for f in proto.functions for o in f.opset_import)):
+        if not 0 <= opset.version < 1 << 31:  # onnx looks up no other
+            raise ModelProblem(
+                f"'{path.name}' imports opset {opset.version} of the domain '{opset.domain}', and there is no such opset; "
+                "export it again."
+            )
     if proto.ir_version > versions.NEWEST_IR:
         raise ModelProblem(
             f"'{path.name}' has IR version {proto.ir_version}; the onnx {onnx.__version__} that is installed knows up to "

@@ -67,7 +67,8 @@ def session(data: bytes, folder: Path, recorded: Path) -> str:
         beside = [
             place / name for name in ("lock", "progress.json", "logs/x.log", "models/x.onnx", "captures/x", "stray")
         ]
-        path = chance.choice([*within, *beside])
+        main = [place / name for name in ("session.json", "flow.yaml", "journal.jsonl", "lock")]
+        path = chance.choice(chance.choice((within, beside, main)))
         path.parent.mkdir(exist_ok=True)
         fill(path, kind)
     said = ""

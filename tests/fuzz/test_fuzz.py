@@ -50,6 +50,8 @@ FEWER = {
 }
 LEAST = min(MANY, 1_000)
 LIMIT = float(os.environ.get("NARROWDOWN_FUZZ_LIMIT", "60"))  # seconds for one file
+# Seconds beyond LIMIT after which a reader is ended from outside: its own alarm waits for native code to return.
+GRACE = 10.0
 MEMORY = 8 << 30  # bytes that a reader may ask for: what has no end fails instead of taking the machine's
 MODELS = Path(__file__).parents[1] / "models"
 
@@ -353,7 +355,8 @@ def pickled(form: str) -> st.SearchStrategy[bytes]:
 
 
 def own_functions() -> st.SearchStrategy[bytes]:
-    """Models whose own functions call one another: as a tree of up to 2**60 leaves, in a row of up to 400, or in a circle."""
+    """Models whose own functions call one another: as a tree of up to 2**60 leaves, in a row of up to 400, in a circle, or at
+    random (``web``)."""
 
     def make(count: int, calls: int, back: int, body: bool) -> bytes:
         imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
@@ -380,7 +383,50 @@ def own_functions() -> st.SearchStrategy[bytes]:
     deep = st.builds(make, st.sampled_from([30, 60]), st.integers(2, 3), st.just(-1), st.booleans())
     round_ = st.builds(lambda count, calls: make(count, calls, count - 1, False), st.integers(1, 30), st.integers(1, 2))
     row = st.builds(lambda count: make(count, 1, -1, False), st.integers(90, 400))
-    return st.one_of(few, deep, round_, row)
+    webs = st.builds(web, st.integers(0, 2**32))
+    return st.one_of(few, deep, round_, row, webs, webs, webs, webs)
+
+
+def web(seed: int) -> bytes:
+    """A model of up to 30 functions of its own, each of which calls a few of those before it, in bodies of branches too; some
+    call themselves, a later one or none that there is; some have the name of another, and some models are damaged besides."""
+    chance = random.Random(seed)
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    count, most = chance.randint(1, 30), chance.choice((1, 2, 2, 3, 6))
+    wild = chance.choice((0.0, 0.0, 0.02))
+
+    def called(before: int) -> tuple[str, str]:
+        if chance.random() < wild:
+            return f"F{chance.randrange(count + 2)}", "own"
+        if not before or chance.random() < 0.2:
+            return "Neg", ""
+        return f"F{chance.randrange(chance.choice((0, max(0, before - 3))), before)}", "own"
+
+    def nodes(before: int, first: str, last: str, deep: int = 0) -> list[onnx.NodeProto]:
+        tensors = [first, *(f"{last}{n}" for n in range(1, chance.randint(1, most))), last]
+        made = []
+        for a, b in itertools.pairwise(tensors):
+            if deep < 3 and chance.random() < 0.1:
+                inner = helper.make_graph(nodes(before, a, f"{b}_", deep + 1), "b", [], [info(f"{b}_")])
+                yes = helper.make_node("Constant", [], [f"{b}_yes"], value=numpy_helper.from_array(np.array(True)))
+                branch = helper.make_node("If", [f"{b}_yes"], [b], then_branch=inner, else_branch=inner)
+                made += [yes, branch]
+            else:
+                op, domain = called(before)
+                made.append(helper.make_node(op, [a], [b], domain=domain))
+        return made
+
+    names = [f"F{chance.randrange(i + 1) if chance.random() < wild else i}" for i in range(count)]
+    functions = [
+        helper.make_function("own", name, ["a"], ["b"], nodes(i, "a", "b"), imports[: chance.choice((1, 2, 2, 2, 2))])
+        for i, name in enumerate(names)
+    ]
+    chance.shuffle(functions)
+    graph = helper.make_graph(nodes(count, "x", "y"), "g", [info("x")], [info("y")])
+    proto = helper.make_model(graph, functions=functions, opset_imports=imports, ir_version=9)
+    if chance.random() < 0.2:
+        mutate.message(proto, seed)
+    return proto.SerializeToString()
 
 
 def damaged_bytes(original: Callable[[], bytes]) -> st.SearchStrategy[bytes]:
@@ -461,22 +507,29 @@ KINDS: dict[str, tuple[Read, Callable[[], st.SearchStrategy[bytes]]]] = {
 
 
 class Reader:
-    """Reads in a process of its own: a native library that dies is a finding, not the end of the campaign."""
+    """Reads in a process of its own: a native library that dies, or that never returns, is a finding, not the end of the
+    campaign."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self._kind, self._folder = kind, folder
         self._numbers = itertools.count()
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
+        self._process = 0
 
     def __call__(self, data: bytes) -> str:
         if self._pool is None:
             self._pool = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
+            self._process = self._pool.submit(os.getpid).result()
         place = self._folder / str(next(self._numbers))
         try:
-            return self._pool.submit(_read, self._kind, data, str(place)).result()
+            return self._pool.submit(_read, self._kind, data, str(place)).result(LIMIT + GRACE)
         except BrokenProcessPool:
             self._pool = None
             return "died"
+        except TimeoutError:
+            os.kill(self._process, signal.SIGKILL)
+            self._pool = None
+            return f"hung: no answer within {LIMIT:.0f} s, and not even its alarm was heard"
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
@@ -513,7 +566,11 @@ def _late(*_: object) -> None:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
-    """A real session at its end, for the journals: the route of a case that was found; in the fast suite one step alone."""
+    """A real session at its end, for the journals: the route of a case that was found; in the fast suite one step alone. Where
+    NARROWDOWN_FUZZ_SESSION names one already, it is that one."""
+    if "NARROWDOWN_FUZZ_SESSION" in os.environ:
+        yield
+        return
     folder = tmp_path_factory.mktemp("fuzz")
     model = MODELS / "shapes_cnn.onnx"
     route = ["run", model, "--inputs", MODELS / "shapes_cnn_in.npz", "--tolerance", "1e-3"]
@@ -562,6 +619,25 @@ def campaign(kind: str, count: int, folder: Path) -> tuple[Counter[str], float]:
     finally:
         reader.close()
     return found, slowest
+
+
+def test_a_reader_that_hears_no_alarm_is_ended_from_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: None
+) -> None:
+    def hang(data: bytes, _folder: Path) -> str:
+        if data == b"hang":
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})  # as native code that never returns
+            time.sleep(600)
+        return "read"
+
+    monkeypatch.setitem(KINDS, "hanging", (hang, st.binary))
+    monkeypatch.setitem(globals(), "LIMIT", 0.2)
+    monkeypatch.setitem(globals(), "GRACE", 0.3)
+    reader = Reader("hanging", tmp_path)
+    try:
+        assert [reader(data).split(":")[0] for data in (b"sound", b"hang", b"sound")] == ["read", "hung", "read"]
+    finally:
+        reader.close()
 
 
 @pytest.mark.usefixtures("recorded")

@@ -245,6 +245,17 @@ def test_wrong_versions_and_broken_graphs_are_one_sentence(store: Store, tmp_pat
     (tmp_path / "new.onnx").write_bytes(model.SerializeToString())
     breaks(tmp_path / "new.onnx", store, "opset 999", f"the onnx {onnx.__version__} that is installed knows 1 to")
     model = product()
+    model.opset_import.append(helper.make_opsetid("own", 1 << 56))
+    (tmp_path / "own.onnx").write_bytes(model.SerializeToString())
+    breaks(tmp_path / "own.onnx", store, f"imports opset {1 << 56} of the domain 'own', and there is no such opset")
+    model.opset_import[1].version = 1
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", -1)]
+    model.functions.append(
+        helper.make_function("own", "F", ["x"], ["y"], [helper.make_node("Neg", ["x"], ["y"])], imports)
+    )
+    (tmp_path / "function.onnx").write_bytes(model.SerializeToString())
+    breaks(tmp_path / "function.onnx", store, "imports opset -1 of the domain 'own'")
+    model = product()
     model.ir_version = 99
     (tmp_path / "ir.onnx").write_bytes(model.SerializeToString())
     breaks(tmp_path / "ir.onnx", store, "IR version 99", f"the onnx {onnx.__version__} that is installed knows up to")
