@@ -14,13 +14,18 @@ TEXTS = (
     "", "x", "y", "\x1b[31mred", "<script>", "[/b]", "../../etc/passwd", "/etc/passwd", "a\0b", "x" * 70_000, "\u202eabc", "None",
     "\ud7ff\U0010ffff", "*", "0-999999999", "1e999",
 )  # fmt: skip
-# A number whose digits are more than Python reads, once it is written (``written``), and what only templates look at.
-ENDLESS = "@@endless@@"
+# Once they are written (``_dumped``): a number whose digits are more than Python reads, and lists in lists, more than any reader
+# takes.
+ENDLESS, DEEP = "@@endless@@", "@@deep@@"
+# What only templates look at.
 IN_TEMPLATES = ("{{ " + "9" * 5_000 + " }}", "{{ 1e400 }}", "{{ '\\ud83d' }}", "{{ x|unknown }}", "{{" * 300)
 LEAVES = (
     None, True, False, *NUMBERS, 10**30, -(10**25), "\ud83d", ENDLESS, *IN_TEMPLATES, 0.5, 1e308, -1e-308, *TEXTS, [], {}, [[]],
     {"a": []}, ["x"], [-1, 2**62],
 )  # fmt: skip
+
+# What has a rule of its own somewhere, and would seldom meet it among all the leaves.
+ODDEST = (10**30, -(10**25), "\ud83d", ENDLESS, DEEP, *IN_TEMPLATES, "\x1b[31mred")
 
 # (what, where as a part of the whole, with what): applied in order.
 EDITS = st.lists(
@@ -59,7 +64,12 @@ def edited(data: bytes, edits: list[tuple[str, float, bytes]]) -> bytes:
 
 def written(data: Any) -> bytes:
     """Plain data as JSON, with numbers that no program writes."""
-    return json.dumps(data).encode().replace(json.dumps(ENDLESS).encode(), b"9" * 5_000)
+    return _dumped(data)
+
+
+def _dumped(data: Any, separators: tuple[str, str] | None = None) -> bytes:
+    text = json.dumps(data, separators=separators).replace(json.dumps(ENDLESS), "9" * 5_000)
+    return text.replace(json.dumps(DEEP), "[" * 5_000 + "]" * 5_000).encode()
 
 
 def tree(data: Any, seed: int) -> Any:
@@ -69,7 +79,7 @@ def tree(data: Any, seed: int) -> Any:
     for _ in range(chance.randint(1, 3)):
         places = list(_places(made))
         if not places:
-            return chance.choice(LEAVES)
+            return _leaf(chance)
         holder, key = chance.choice(places)
         match chance.randrange(5):
             case 0 if isinstance(holder, dict):
@@ -79,8 +89,12 @@ def tree(data: Any, seed: int) -> Any:
             case 2 if isinstance(holder, list):
                 holder[key:key] = holder[key : key + 1] * chance.choice((1, 2, 50))
             case _:
-                holder[key] = chance.choice(LEAVES)
+                holder[key] = _leaf(chance)
     return made
+
+
+def _leaf(chance: random.Random) -> Any:
+    return chance.choice(chance.choice((LEAVES, LEAVES, ODDEST)))
 
 
 def _places(data: Any) -> Iterator[tuple[Any, Any]]:
@@ -116,7 +130,7 @@ def journal(lines: list[bytes], seed: int) -> bytes:
 def _unsigned(line: bytes) -> Any:
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # damaged already
         return None
     if isinstance(event, dict):
         event.pop("crc", None)
@@ -126,7 +140,7 @@ def _unsigned(line: bytes) -> Any:
 def _signed(event: Any) -> bytes:
     if not isinstance(event, dict) or not event:
         return written(event) + b"\n"
-    body = json.dumps(event, separators=(",", ":")).encode().replace(json.dumps(ENDLESS).encode(), b"9" * 5_000)
+    body = _dumped(event, (",", ":"))
     return b'%s,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body))
 
 
