@@ -178,8 +178,13 @@ def _copy(name: str, folder: Path) -> tuple[Path, Path]:
     return folder / f"{name}.onnx", folder / f"{name}_in.npz"
 
 
-def check(case: Path) -> subprocess.CompletedProcess[str]:
+def check(case: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a bundle's own check from a folder that is not Narrowdown's."""
     return subprocess.run(
-        [sys.executable, "-P", case / "check.py"], cwd=case, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-P", case / "check.py", *words],
+        cwd=case,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )

@@ -136,7 +136,7 @@ def test_a_checker_that_the_system_refuses_to_start(inside, model: Path, tmp_pat
     assert ran.code == 4, ran.err
     assert "could not be started: Exec format error." in ran.err
     (tmp_path / "broken").write_bytes(b"#!/bin/sh\nexit 0\n")
-    assert inside("resume", session, "--display", "none").code == 10, "the cause is gone"
+    assert inside("resume", session, "--display", "none", "--yes-run-scripts", "all").code == 10, "the cause is gone"
 
 
 def test_inputs_that_do_not_fit_and_the_session_that_waited_for_them(inside, model: Path, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_inputs_that_do_not_fit_and_the_session_that_waited_for_them(inside, mod
     assert ran.code == 2
     assert "'loader.py', line 2, stopped with ModuleNotFoundError: No module named 'absent'." in ran.err
     (tmp_path / "absent.py").write_text("")
-    assert inside("resume", session, "--display", "none").code == 10, "the cause is gone"
+    assert inside("resume", session, "--display", "none", "--yes-run-scripts", "all").code == 10, "the cause is gone"
 
 
 @pytest.mark.parametrize(

@@ -333,7 +333,7 @@ def page(rows: dict[tuple[str, int, str], list[Compared]], counts: dict[str, int
         "`reference:precision=fp64` judges other engines ([reference](reference.md)), so it is held against ONNX Runtime itself:",
         "every case of onnx's own node tests in FP32, each under every older version of its operator, and with one attribute",
         "changed (for pooling and resampling two). Where they differ, the test's own numbers or else OpenVINO settle it.",
-        "Operators that onnx's evaluator has wrong are ours ([operators](../engines/backends/reference/operators)).",
+        "Operators that onnx's evaluator has wrong are ours (`engines/backends/reference/operators/`).",
         "",
         f"{versions} versions of operators; {counts['agree']:,} cases agree, {counts['not-run']:,} are none that ONNX Runtime",
         "runs. What is left:",

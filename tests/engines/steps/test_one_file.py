@@ -7,12 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import wizard
 from engines.findings import Findings
 from engines.steps import surroundings
 from engines.steps.registry import STEPS
 from engines.steps.surroundings import PREPARED
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(str(wizard.__path__[0])).parent  # the checkout, or where the wheel is installed
 
 # Names that are also words for something else. These count only where they can only mean the step: beside ``.step``, ``.use`` or
 # ``STEPS``, or in a list with another step's.

@@ -35,6 +35,12 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def unsafe_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python finds modules beside a script, as it does for users; the suite beside a wheel says otherwise for itself."""
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+
+
 @pytest.mark.parametrize("command", ["{python} {user}/check.py", "{python} -m check", "sh -c '{python} check.py'"])
 def test_a_check_that_was_swapped_is_not_started(opened, tmp_path: Path, command: str) -> None:
     canary, script = tmp_path / "canary", write(tmp_path / "user", "check.py", "")

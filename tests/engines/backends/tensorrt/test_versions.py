@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engines import backends, options
+from engines import installed, options
 from engines.backends.base import EngineMissing
 from engines.backends.tensorrt import make as tensorrt
 from engines.backends.tensorrt.cuda import Device
@@ -109,7 +109,7 @@ def test_nothing_is_used_that_the_version_lacks(version: str) -> None:
 
 
 def test_tensorrt_rtx_has_what_is_used_of_it() -> None:
-    if not backends.importable("tensorrt_rtx"):
+    if not installed.importable("tensorrt_rtx"):
         pytest.skip("TensorRT-RTX is not installed")
     here = bindings.dump("tensorrt_rtx")
     used = {f"{owner}.{name}" if owner else name for owner, members in bindings.used().items() for name in members}
