@@ -664,8 +664,13 @@ def test_a_reader_that_hears_no_alarm_is_ended_from_outside(
 @pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_few_damaged_files(kind: str, tmp_path: Path) -> None:
-    found, _ = campaign(kind, max(2, FEW // FEWER.get(kind, 1)), tmp_path)
-    assert kind in ALL_READ or found["read"] < found.total(), "damage is noticed"
+    campaign(kind, max(2, FEW // FEWER.get(kind, 1)), tmp_path)
+    damaged = b"\0\0\0\n"
+    if kind == "journals":  # at their end, damage is a line that was not written to its end
+        damaged += (walked() / "journal.jsonl").read_bytes()
+    (tmp_path / "damaged").mkdir()
+    said = KINDS[kind][0](damaged, tmp_path / "damaged")
+    assert (said == "read") == (kind in ALL_READ), "damage is noticed"
 
 
 @pytest.mark.fuzz

@@ -1,10 +1,13 @@
 """The shipped flow: clean, complete as the contract lists it, and leading where the guide leads."""
 
+import itertools
 import random
 import re
 import subprocess
 import sys
+import types
 import typing
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -170,17 +173,63 @@ def test_every_answer_explains_itself_whatever_was_measured(name: str) -> None:
     explains()
 
 
-@pytest.mark.parametrize("name", FLOW.nodes)
-def test_every_answer_but_a_persons_own_is_recommended_by_some_measurement(name: str) -> None:
-    node = FLOW.nodes[name]
-    missing = set(node.answers)
+def compared(when: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]]:
+    """Every (field, value) that a rule compares, in its groups too."""
+    for key, value in (when or {}).items():
+        match key, value:
+            case "all" | "any", parts:
+                for part in parts:
+                    yield from compared(part)
+            case "not", part:
+                yield from compared(part)
+            case field, dict(operators):
+                for operand in operators.values():
+                    yield from ((field, item) for item in (operand if isinstance(operand, list) else [operand]))
+            case field, operand:
+                yield field, operand
 
-    @given(outcomes_of(node))
-    def recommended(measured: dict[str, Any]) -> None:
-        missing.discard(recommend(node, measured).answer)
 
-    recommended()
-    assert not missing
+def told_apart(kind: Any, operands: list[Any]) -> list[Any]:
+    """The values of a field that rules with these operands can tell from each other."""
+    found: list[Any] = []
+    for part in (kind,) if typing.get_origin(kind) is typing.Literal else typing.get_args(kind) or (kind,):
+        if typing.get_origin(part) is typing.Literal:
+            found += typing.get_args(part)
+        elif part is bool:
+            found += [False, True]
+        elif part is types.NoneType:
+            found.append(None)
+        elif part is str:
+            found += [*operands, "something else"]
+        else:
+            found += [part(operand + step) for operand in operands for step in (-1, 0, 1)]
+    return found
+
+
+def test_every_answer_but_a_persons_own_is_recommended_by_some_measurement() -> None:
+    assert {name: missing for name, node in FLOW.nodes.items() if (missing := never_recommended(node))} == {}
+
+
+def never_recommended(node: FlowNode) -> set[str]:
+    """The answers that no measurement speaks for, of all that the rules can tell apart (none by chance)."""
+    assert node.step is not None
+    operands: dict[str, list[Any]] = {}
+    for answer in node.answers.values():
+        for field, operand in compared(answer.when):
+            operands.setdefault(field, []).append(operand)
+    kinds = outcome_fields(STEPS[node.step.use].outcome)
+    values = [told_apart(kinds[field], given) for field, given in operands.items()]
+    measurements = (dict(zip(operands, combination, strict=True)) for combination in itertools.product(*values))
+    return set(node.answers) - {recommend(node, measured).answer for measured in measurements}
+
+
+def test_an_answer_that_nothing_speaks_for_is_found() -> None:
+    node = FLOW.nodes["reproduce"]
+    unknown = {**node.answers, "noise": msgspec.structs.replace(node.answers["noise"], when={"verdict": "loud"})}
+    assert never_recommended(msgspec.structs.replace(node, answers=unknown)) == {"noise"}
+    greedy = msgspec.structs.replace(node.answers["yes"], when={"not": {"verdict": "fails"}})
+    hidden = msgspec.structs.replace(node, answers={"greedy": greedy, **node.answers})
+    assert never_recommended(hidden) == {"reference", "noise", "no"}
 
 
 def test_every_walk_ends() -> None:
