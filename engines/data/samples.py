@@ -270,8 +270,10 @@ class _Loading:
             if not isinstance(dim, str) or not dim:
                 continue
             known, other = symbols.setdefault(dim, (size, name))
-            if known != size:
-                raise InputProblem(f"{where}, and '{dim}' is {known} in the input '{other}': the two must agree.")
+            if known != size:  # ONNX Runtime runs it, and what the names promise may not be so
+                self.warnings[
+                    f"{where}, and '{dim}' is {known} in the input '{other}'; it is taken as it was given."
+                ] = None
 
     # -- random by role
 

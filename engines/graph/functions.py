@@ -1,11 +1,12 @@
-"""Model-local functions, counted before anybody inlines them: forty, each of which calls the next one twice, are 2**40 nodes."""
+"""Model-local functions: counted before they are inlined (forty, each of which calls the next one twice, are 2**40 nodes), then
+inlined under names that say where each node stood."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from onnx import FunctionProto, ModelProto, NodeProto
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-from engines.graph import names
+from engines.graph import names, schema, splice
 from engines.graph.model_problem import ModelProblem
 
 DEEPEST = 100  # functions in one another: ONNX's own checker takes no more
@@ -39,6 +40,87 @@ def expanded(model: ModelProto) -> int:
             elif inner not in sizes:
                 path[inner] = iter(calls[inner])
     return _size(model.graph.node, Counter(_called(model.graph.node, functions)), sizes)
+
+
+def inline(model: ModelProto) -> tuple[int, str]:
+    """Replace every call of a model-local function, in bodies too, by what is in it: the call ``block`` of a function with a node
+    ``mul`` becomes ``block/mul``. Returns how many calls there were, and why some are left ("" where none is): a function of
+    another opset, in which an operator that it uses means something else. Call ``expanded`` first."""
+    functions = {_key(f.domain, f.name, f): f for f in model.functions}
+    if not functions:
+        return 0, ""
+    stays = _foreign(model, functions)
+    fresh = names.Fresh(names.used(model.graph))
+    calls = _inline_graph(model.graph, {k: f for k, f in functions.items() if k not in stays}, fresh)
+    left = set(_called(model.graph.node, functions))
+    kept = [f for key, f in functions.items() if left and key in stays | left]
+    del model.functions[:]
+    model.functions.extend(kept)
+    why = ""
+    if left:
+        first = next(iter(left))
+        why = f"The model's own function '{first[1]}' is of another opset than the model and is not looked into."
+    return calls, why
+
+
+def _inline_graph(graph: GraphProto, functions: dict[Key, FunctionProto], fresh: names.Fresh) -> int:
+    calls = 0
+    nodes: list[NodeProto] = []
+    for i, node in enumerate(graph.node):
+        many, made = _expanded(node, i, functions, fresh)
+        calls += many
+        nodes += made
+    if calls:
+        splice.replace_nodes(graph, nodes)
+    return calls
+
+
+def _expanded(
+    node: NodeProto, position: int, functions: dict[Key, FunctionProto], fresh: names.Fresh
+) -> tuple[int, list[NodeProto]]:
+    """(calls that were inlined, the nodes in the place of this one)."""
+    function = functions.get(_key(node.domain, node.op_type, node))
+    if function is None:
+        return sum(_inline_graph(body, functions, fresh) for body in names.bodies(node)), [node]
+    prefix = node.name or f"{node.op_type}_{position}"
+    given = list(node.input) + [""] * (len(function.input) - len(node.input))
+    mapping = dict(zip(function.input, given, strict=False))
+    handed: list[tuple[str, str]] = []
+    for inner, outer in zip(function.output, node.output, strict=False):
+        if not outer:
+            continue
+        if inner in mapping:  # an input handed on, or one value under two names
+            handed.append((inner, outer))
+        else:
+            mapping[inner] = outer
+    attributes = {a.name: a for a in (*function.attribute_proto, *node.attribute)}
+    body = splice.copied(function.node, prefix, mapping, fresh, attributes)
+    body += [splice.give(mapping[inner], outer, prefix) for inner, outer in handed]
+    calls, made = 1, []
+    for i, child in enumerate(body):
+        many, inner_nodes = _expanded(child, i, functions, fresh)
+        calls += many
+        made += inner_nodes
+    return calls, made
+
+
+def _foreign(model: ModelProto, functions: dict[Key, FunctionProto]) -> set[Key]:
+    """The functions that cannot stand in the model's own opsets. The model imports what only functions do."""
+    known = schema.opsets(model)
+    foreign = set()
+    for key, function in functions.items():
+        versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import}
+        for domain, version in versions.items():
+            if domain not in known:
+                model.opset_import.add(domain=domain, version=version)
+                known[domain] = version
+        for node in _all(function.node):
+            domain = schema.domain_of(node)
+            ours, theirs = known.get(domain), versions.get(domain)
+            own = _key(node.domain, node.op_type, node) in functions
+            if not own and ours != theirs and theirs is not None and not schema.same(node, ours or 0, theirs):
+                foreign.add(key)
+    return foreign
 
 
 def _size(nodes: Iterable[NodeProto], calls: Counter[Key], sizes: dict[Key, int]) -> int:

@@ -21,9 +21,9 @@ import msgspec
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper, shape_inference
 
-from engines.graph import external, filekind, functions, names, schema, versions, wire
+from engines.graph import constants, dimensions, external, filekind, functions, names, schema, versions, wire
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.model_problem import ModelProblem
 from engines.graph.shapelike import is_sink, shape_like
@@ -104,8 +104,9 @@ class StoredModel:
 def import_model(path: Path, store: Store, ceiling: Ceiling | None = None, *, content: bytes | None = None) -> Imported:
     """Take a user's ONNX file, with its external data, into the session.
 
-    Constant nodes of the main graph become weights, nodes are sorted where they were not, weights listed among the inputs (old IR
-    versions) stop being inputs; names (unless giant), metadata and functions stay. Weights are copied as a stream.
+    Constant nodes of the main graph become weights, calls of the model's own functions become what is in them, nodes are sorted
+    where they were not, weights listed among the inputs (old IR versions) stop being inputs, dimensions that say nothing are
+    open; names (unless giant) and metadata stay. Weights are copied as a stream.
 
     ``ceiling``: (IR version, opset) -> the newest that the usual engine takes; a model that is newer is restated in those where
     that means exactly the same. ``content``: the file's bytes, where they were read already.
@@ -124,7 +125,13 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None, *, co
             f"{many} of more than {names.LONGEST:,} characters got a shorter one: both ends, and a digest between."
         )
     graph = proto.graph
-    lifted = _lift_constants(graph)
+    inlined, left = functions.inline(proto)
+    if inlined:
+        notes.append(f"{inlined} call{'s' if inlined > 1 else ''} of the model's own functions became what is in them.")
+    if left:
+        warnings = (*warnings, left)
+    notes += dimensions.open_unknown(proto)
+    lifted = constants.lift(graph)
     if lifted:
         notes.append(f"{lifted} Constant node{'s' if lifted > 1 else ''} became weights.")
     weights = {t.name for t in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
@@ -443,55 +450,6 @@ def _weights_file(path: Path, location: str) -> Path:
             f"The weights file '{location}' of '{path.name}' is no regular file; copy the right one to '{file}'."
         )
     return file
-
-
-def _lift_constants(graph: GraphProto) -> int:
-    """Turn Constant nodes into initializers; sparse ones and those that are themselves outputs of the graph stay nodes."""
-    final = {o.name for o in graph.output}
-    kept: list[NodeProto] = []
-    lifted = 0
-    for node in graph.node:
-        tensor = None
-        if node.op_type == "Constant" and schema.domain_of(node) == "" and node.output and node.output[0] not in final:
-            tensor = _constant(node)
-        if tensor is None:
-            kept.append(node)
-        else:
-            graph.initializer.append(tensor)
-            lifted += 1
-    if lifted:
-        copies = []
-        for node in kept:
-            copy = NodeProto()
-            copy.CopyFrom(node)
-            copies.append(copy)
-        del graph.node[:]
-        graph.node.extend(copies)
-    return lifted
-
-
-def _constant(node: NodeProto) -> TensorProto | None:
-    tensor = TensorProto()
-    for a in node.attribute:
-        if a.name == "value" and a.type == AttributeProto.TENSOR:
-            tensor.CopyFrom(a.t)
-        elif a.name == "value_float":
-            tensor = numpy_helper.from_array(np.array(a.f, np.float32))
-        elif a.name == "value_floats":
-            tensor = numpy_helper.from_array(np.array(a.floats, np.float32))
-        elif a.name == "value_int":
-            tensor = numpy_helper.from_array(np.array(a.i, np.int64))
-        elif a.name == "value_ints":
-            tensor = numpy_helper.from_array(np.array(a.ints, np.int64))
-        elif a.name == "value_string":
-            tensor = helper.make_tensor("", TensorProto.STRING, (), [a.s])
-        elif a.name == "value_strings":
-            tensor = helper.make_tensor("", TensorProto.STRING, (len(a.strings),), list(a.strings))
-        else:
-            continue
-        tensor.name = node.output[0]
-        return tensor
-    return None
 
 
 def _check_names(graph: GraphProto) -> None:

@@ -63,6 +63,13 @@ def _schema(op: str, domain: str, version: int) -> Any:
         return None
 
 
+def same(node: NodeProto, version: int, other: int) -> bool:
+    """Whether the node's operator is the same in two versions of its domain; False where one of them does not know it."""
+    domain = domain_of(node)
+    one, two = _schema(node.op_type, domain, version), _schema(node.op_type, domain, other)
+    return one is not None and two is not None and bool(one.since_version == two.since_version)
+
+
 @cache
 def _signature(op: str, domain: str, version: int, n_inputs: int, n_outputs: int) -> Signature | None:
     schema = _schema(op, domain, version)

@@ -152,10 +152,25 @@ def test_what_does_not_fit_is_a_sentence(tmp_path: Path, make: Any, store: Store
     assert not any(store.inputs.iterdir())
 
 
-def test_symbolic_dimensions_must_agree(tmp_path: Path, make: Any, store: Store) -> None:
+def test_sizes_that_share_a_name_and_differ_are_told_and_taken(tmp_path: Path, make: Any, store: Store) -> None:
+    """ONNX Runtime runs such a model: names of dimensions bind nothing there."""
     model = make({"x": (FLOAT, ["n", 4]), "z": (INT64, ["n"])})
-    with pytest.raises(InputProblem, match="'n' is 3 in the input 'x'"):
-        given(model, store, npz(tmp_path, x=X, z=np.arange(2)))
+    facts = given(model, store, npz(tmp_path, x=X, z=np.arange(2)))
+    assert "'n' is 3 in the input 'x'; it is taken as it was given." in facts["warnings"][0]
+    assert facts["samples"][0]["shapes"] == {"x": (3, 4), "z": (2,)}
+
+
+@pytest.mark.parametrize("unknown", [-1, "?", "-1", "None"])
+def test_sizes_that_say_nothing_are_open(tmp_path: Path, make: Any, store: Store, unknown: Any) -> None:
+    """Paddle2ONNX: ``dim_value: -1``, or the same name for every size that it does not know."""
+    model = make({"x": (FLOAT, [unknown, 3, unknown, unknown])})
+    facts = given(model, store, npz(tmp_path, x=np.zeros((2, 3, 8, 5), np.float32)))
+    assert facts["warnings"] == []
+    assert facts["samples"][0]["shapes"] == {"x": (2, 3, 8, 5)}
+    shaped = given(model, store, shapes={"x": (1, 3, 32, 64)})
+    assert shaped["samples"][0]["shapes"] == {"x": (1, 3, 32, 64)}
+    made = given(model, store)
+    assert made["samples"][0]["shapes"] == {"x": (1, 3, 224, 224)}
 
 
 def test_conversions_that_lose_nothing(tmp_path: Path, make: Any, store: Store) -> None:

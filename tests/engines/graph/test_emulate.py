@@ -257,13 +257,25 @@ def test_custom_and_model_local_operators_are_rounded_around(tmp_path: Path) -> 
     model.functions.append(function)
     x = np.array([1.0, 2.0, 4.0], np.float32)
     case = made(model, tmp_path, {"x": x})
-    third = rounded(x * np.float32(1 / 3))
+    third = rounded(x * rounded(np.float32(1 / 3)))
     np.testing.assert_array_equal(emulated(case, "fp16", [])["y"], rounded(third + x))
+    np.testing.assert_array_equal(typed(case, "fp16", [])["y"], rounded(third + x))
+
+
+def test_a_function_of_another_opset_is_rounded_around(tmp_path: Path) -> None:
+    """Softmax has another default axis there, so that the function cannot stand in the model's opset."""
+    function = helper.make_function("local", "Third", ["a"], ["b"], [n("Softmax", ["a"], ["b"])],
+                                    [helper.make_opsetid("", 11)])  # fmt: skip
+    nodes = [n("Third", ["x"], ["t"], domain="local"), n("Add", ["t", "x"], ["y"])]
+    model = graph(nodes, {"x": (FLOAT, [1, 3, 1])}, [], {})
+    model.graph.output.append(helper.make_tensor_value_info("y", FLOAT, [1, 3, 1]))
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    model.functions.append(function)
+    case = made(model, tmp_path, {"x": np.ones((1, 3, 1), np.float32)})
     for convert in (emulate, to_precision):
         notes = {p.key: p.value for p in convert(case.cut().model, case.model.weights_dir, "fp16", []).metadata_props}
         assert "'Third'" in notes[NOTE]
         assert not convert(case.cut().model, case.model.weights_dir, "fp16", [0]).metadata_props
-    np.testing.assert_array_equal(typed(case, "fp16", [])["y"], rounded(third + x))
 
 
 def test_what_cannot_be_emulated_is_one_sentence() -> None:

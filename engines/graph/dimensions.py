@@ -1,0 +1,52 @@
+"""Dimensions that a model declares and that say nothing: Paddle2ONNX writes ``-1``, or the name ``?`` for every unknown size."""
+
+import re
+
+from onnx import GraphProto, ModelProto, TypeProto
+
+from engines.graph import names
+
+# A name begins with a letter or a line; sums and products of names (``past + seq``) are names here. ``None`` and its like are
+# what exporters print for a size that they do not know.
+_NAME = re.compile(r"[A-Za-z_(]")
+_NOTHING = frozenset({"none", "null", "nan", "unknown", "unk", "dynamic"})
+
+
+def open_unknown(model: ModelProto) -> list[str]:
+    """Leave dimensions open that are below 0 or whose name is none, wherever they are declared; what to say about it."""
+    found: list[str] = []
+    _open_graph(model.graph, found)
+    if not found:
+        return []
+    kinds = ", ".join(dict.fromkeys(found))
+    return [
+        f"{len(found)} declared dimension{'s say' if len(found) > 1 else ' says'} nothing ({kinds}) and may be of any size."
+    ]
+
+
+def _open_graph(graph: GraphProto, found: list[str]) -> None:
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        _open_type(info.type, found)
+    for node in graph.node:
+        for body in names.bodies(node):
+            _open_graph(body, found)
+
+
+def _open_type(declared: TypeProto, found: list[str]) -> None:
+    kind = declared.WhichOneof("value")
+    if kind == "sequence_type":
+        _open_type(declared.sequence_type.elem_type, found)
+    elif kind == "optional_type":
+        _open_type(declared.optional_type.elem_type, found)
+    elif kind == "tensor_type":
+        for dim in declared.tensor_type.shape.dim:
+            if dim.HasField("dim_value") and dim.dim_value < 0:
+                found.append(str(dim.dim_value))
+                dim.ClearField("dim_value")
+            elif dim.HasField("dim_param") and dim.dim_param and _says_nothing(dim.dim_param):
+                found.append(f"'{dim.dim_param}'")
+                dim.ClearField("dim_param")
+
+
+def _says_nothing(name: str) -> bool:
+    return not _NAME.match(name) or name.lower() in _NOTHING
