@@ -7,11 +7,11 @@ from engines.compare.criterion import Verdict
 from engines.findings import Culprit
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.search.foretold import Place, foretold
-from engines.search.fresh import Seen, looked
+from engines.search.foretold import Place, foretell_places
+from engines.search.fresh import Seen, confirm_in_fresh_builds
 from engines.search.inquiry import Inquiry
 from engines.search.search import Trials
-from engines.search.settle import settle
+from engines.search.settle import settle_case
 
 
 class Another(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Alike(msgspec.Struct, frozen=True):
         return tuple(sorted(set(self.own).union(*around)))
 
 
-def alike(
+def find_alike(
     ask: Inquiry, first: Culprit, beyond: str, *, found_by: str, room: int, shrink_probes: int, repeats: int
 ) -> Sub[Alike]:
     """Every place (``Alike``) of the same op as the node called ``beyond``, in the first culprit, looked at alone.
@@ -48,7 +48,7 @@ def alike(
     node = next((n for n in inside if ask.names([n])[0] == beyond), None)
     if node is None:
         return Alike()
-    places: tuple[Place, ...] = yield from foretold(ask, ask.index.nodes[node].op)
+    places: tuple[Place, ...] = yield from foretell_places(ask, ask.index.nodes[node].op)
     cured = {*inside, *ranges.decode(ask.findings.keep)}
     own = {n for p in places if p.node in inside for n in p.keep} - set(ranges.decode(first.keep))
     found: list[Another] = []
@@ -68,27 +68,27 @@ def alike(
             silent.append(place)
         if not verdict.failed:
             continue
-        case, _, _ = yield from settle(
+        case, _, _ = yield from settle_case(
             lowered, trials, frozenset({place.node}), True, found_by=found_by, verify=0, shrink_probes=shrink_probes
         )
-        seen: Seen = yield from looked(lowered, case, repeats)
+        seen: Seen = yield from confirm_in_fresh_builds(lowered, case, repeats)
         if seen.failures:
             found.append(Another(seen, place.keep))
     return Alike(tuple(found), tuple(silent), tuple(more), tuple(sorted(own)))
 
 
-def wider(index: GraphIndex, first: Culprit, others: Alike) -> Culprit:
+def widen_culprit(index: GraphIndex, first: Culprit, others: Alike) -> Culprit:
     """The first culprit, which takes along what has no case of its own."""
     more = (*others.silent, *others.beyond)
     if not more and not others.own:
         return first
     around = {*ranges.decode(first.keep), *others.own, *(n for p in more for n in p.keep)}
     also = tuple(index.nodes[p.node].name or index.nodes[p.node].op for p in more)
-    said = f"{first.evidence}{kept_along(others)}"
+    said = f"{first.evidence}{say_kept_along(others)}"
     return msgspec.structs.replace(first, keep=ranges.encode(around), also=also, evidence=said)
 
 
-def culprits(others: Alike) -> tuple[Culprit, ...]:
+def make_culprits(others: Alike) -> tuple[Culprit, ...]:
     """One for each node that fails alone; they have no folder yet."""
     return tuple(
         Culprit(
@@ -101,16 +101,16 @@ def culprits(others: Alike) -> tuple[Culprit, ...]:
     )
 
 
-def said(others: Alike) -> str:
+def say_alike(others: Alike) -> str:
     """Where the same was found or is to be expected, sentences with a space in front; empty where nowhere."""
     told = ""
     if others.found:
         names = ", ".join(each.seen.case.nodes[0] for each in others.found)
         told = f" The same is wrong at {len(others.found)} more, each a case of its own: {names}."
-    return told + kept_along(others)
+    return told + say_kept_along(others)
 
 
-def kept_along(others: Alike) -> str:
+def say_kept_along(others: Alike) -> str:
     """What the first culprit takes along, and why."""
     told = ""
     for places, why in ((others.silent, "alone {} right"), (others.beyond, "there are cases enough")):

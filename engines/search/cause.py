@@ -87,52 +87,52 @@ def name_cause(
         seen = findings.signature
         often = f"{seen.failures} of {seen.looks} runs" if seen is not None and seen.looks > 1 else "some runs"
         return Cause("nondeterminism", f"One build gives other results for the same input: {often} fail.")
-    lost = _quantization(inner, case)
+    lost = _explain_by_quantization(inner, case)
     if lost is not None:
         return lost
     if watched is not None:
         return Cause(
             "fusion",
-            f"With its inner tensors watched the case is off by {_say(watched)} instead of {_say(case.own)}: what the engine "
-            f"does between these {len(case.ops)} nodes, joined, is at fault, and no inner number can say more.",
+            f"With its inner tensors watched the case is off by {_say_error(watched)} instead of {_say_error(case.own)}: what "
+            f"the engine does between these {len(case.ops)} nodes, joined, is at fault, and no inner number can say more.",
         )
     made = [i for i in inner if i.op]
     scores = {i.score.name: i.score for i in inner}
     odd = next((i for i in made if i.score.problem), None)
     if odd is not None:
-        jump = _jump([odd], scores)
+        jump = _explain_by_jump([odd], scores)
         what = "no output" if odd.score.problem == "missing" else "an output of another shape than the reference's"
         return jump or Cause("kernel", f"{odd.node} ({odd.op}) gives {what}.")
     broken = next((i for i in made if i.score.new_nonfinite), None)
     if broken is not None:
-        return _nonfinite(broken, scores, storage)
-    grown = _growth(made, scores)
+        return _explain_nonfinite(broken, scores, storage)
+    grown = _explain_by_growth(made, scores)
     if findings.spread:
         return grown or Cause("accumulation", "No single node adds the error; it grows with depth.")
-    amplified = _amplified(case, suspect, storage, made, scores)
+    amplified = _explain_by_amplifying(case, suspect, storage, made, scores)
     found = (
-        _vanished(made, case, storage)
-        or _jump(made, scores)
-        or _cancellation(made, scores, storage)
+        _explain_by_vanishing(made, case, storage)
+        or _explain_by_jump(made, scores)
+        or _explain_by_cancellation(made, scores, storage)
         or amplified
         or grown
     )
-    found = found or _integers(made, scores) or _summed(made, scores, findings, case, storage)
+    found = found or _explain_integers(made, scores) or _explain_by_summing(made, scores, findings, case, storage)
     if found is not None:
         return found
     if findings.emulated is not None and findings.signature and findings.emulated < findings.signature.error / 10:
         return Cause(
             "kernel",
             f"A faultless engine of this precision would be off by {findings.emulated:.2g}; this one is off by "
-            f"{_say(findings.signature.error)}.{_begins(made, scores)}",
+            f"{_say_error(findings.signature.error)}.{_say_beginning(made, scores)}",
         )
     return Cause(
         "unknown",
-        f"{' + '.join(case.ops)} is off by {_say(case.own)}; nothing measured says why.{_begins(made, scores)}",
+        f"{' + '.join(case.ops)} is off by {_say_error(case.own)}; nothing measured says why.{_say_beginning(made, scores)}",
     )
 
 
-def _begins(made: Sequence[Inner], scores: dict[str, Score]) -> str:
+def _say_beginning(made: Sequence[Inner], scores: dict[str, Score]) -> str:
     """Where in the case values begin to differ, with a space in front; empty where that was not seen or says nothing new."""
     first = next((i for i in made if not i.score.equal), None)
     if first is None or len(made) < 2 or any(not scores[name].equal for name in first.reads if name in scores):
@@ -143,7 +143,7 @@ def _begins(made: Sequence[Inner], scores: dict[str, Score]) -> str:
     )
 
 
-def _quantization(inner: Sequence[Inner], case: Case) -> Cause | None:
+def _explain_by_quantization(inner: Sequence[Inner], case: Case) -> Cause | None:
     """Codes that are the reference's, and yet are not worth what was quantized: the reference is the float model, and the steps
     of this pair are too wide for its values."""
     other = {i.score.name for i in inner if not i.score.equal}
@@ -154,29 +154,31 @@ def _quantization(inner: Sequence[Inner], case: Case) -> Cause | None:
     return Cause(
         "quantization",
         f"{worst.node} gives its values back with an SQNR of {worst.score.sqnr_db:.1f} dB (largest {worst.score.absmax:.3g}, "
-        f"off by up to {worst.score.max_abs:.2g}); what reads them is off by {_say(case.own)}.",
+        f"off by up to {worst.score.max_abs:.2g}); what reads them is off by {_say_error(case.own)}.",
     )
 
 
-def _amplified(
+def _explain_by_amplifying(
     case: Case, suspect: Suspect | None, storage: str, made: Sequence[Inner], scores: dict[str, Score]
 ) -> Cause | None:
     """Right when fed exactly, wrong when fed what the engine would have stored."""
     exact = suspect.added_exact if suspect is not None else None
     if suspect is not None and exact is not None and suspect.added > 10 * max(exact, 1e-12):
-        said = f"{suspect.name} fed exact inputs is off by {exact:.2g}, fed inputs rounded to {storage} by {_say(suspect.added)}"
+        said = f"{suspect.name} fed exact inputs is off by {exact:.2g}"
+        said += f", fed inputs rounded to {storage} by {_say_error(suspect.added)}"
         node = next((i for i in made if i.node == suspect.name), None)
     elif case.needs_higher_inputs:
-        said = (
-            f"The case passes when fed exactly and is off by {_say(case.own)} when its inputs are rounded to {storage}"
-        )
+        said = f"The case passes when fed exactly and is off by {_say_error(case.own)} when its inputs are rounded to {storage}"
         node = made[-1] if made else None
     else:
         return None
     read = [scores[name] for name in node.reads if name in scores and scores[name].max_abs > 0] if node else []
-    gone = [s for s in read if 0 < s.vanished_max < _smallest(storage)]
+    gone = [s for s in read if 0 < s.vanished_max < _smallest_normal(storage)]
     if gone:
-        return Cause("epsilon-underflow", f"{said}: it reads values up to {gone[0].vanished_max:.2g}, {_ends(storage)}")
+        return Cause(
+            "epsilon-underflow",
+            f"{said}: it reads values up to {gone[0].vanished_max:.2g}, {_say_flush_limit(storage)}",
+        )
     if any(i.op in DIFFERENCES for i in made):
         return Cause("cancellation", f"{said}: it takes the difference of nearly equal values.")
     if not read:
@@ -188,20 +190,21 @@ def _amplified(
     )
 
 
-def _vanished(made: Sequence[Inner], case: Case, storage: str) -> Cause | None:
+def _explain_by_vanishing(made: Sequence[Inner], case: Case, storage: str) -> Cause | None:
     """Small values that became 0, where that is all the error there is, or where what divides by them fails."""
     for i in made:
         s = i.score
-        lost = 0 < s.vanished_max < _smallest(storage)
+        lost = 0 < s.vanished_max < _smallest_normal(storage)
         if lost and (s.actual_absmax == 0 or (case.effect is not None and case.effect >= HUGE)):
             return Cause(
                 "epsilon-underflow",
-                f"{i.node} ({i.op}) gives 0 for values up to {s.vanished_max:.2g} ({s.vanished} of them), {_ends(storage)}",
+                f"{i.node} ({i.op}) gives 0 for values up to {s.vanished_max:.2g} ({s.vanished} of them), "
+                f"{_say_flush_limit(storage)}",
             )
     return None
 
 
-def _jump(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
+def _explain_by_jump(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
     """A small difference in what is read that becomes another choice."""
     for i in made:
         if i.op not in DISCONTINUOUS or i.score.equal or (i.op == "Cast" and not i.score.exact):
@@ -221,7 +224,7 @@ def _jump(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
     return None
 
 
-def _cancellation(made: Sequence[Inner], scores: dict[str, Score], storage: str) -> Cause | None:
+def _explain_by_cancellation(made: Sequence[Inner], scores: dict[str, Score], storage: str) -> Cause | None:
     """A difference far smaller than what it is taken of, wrong by more than its operands are; or smaller, and wrong by just what
     the engine's storage type rounds such operands by, however exactly it was fed."""
     unit = UNIT.get(storage, UNIT["float32"])
@@ -245,7 +248,7 @@ def _cancellation(made: Sequence[Inner], scores: dict[str, Score], storage: str)
     return None
 
 
-def _growth(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
+def _explain_by_growth(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
     """An error that every node of a long case adds a little to."""
     errors = [i.score.rel_l2 for i in made]
     if len(made) < LONG or any(i.score.exact for i in made) or max(errors) <= 0:
@@ -262,7 +265,7 @@ def _growth(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
     )
 
 
-def _integers(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
+def _explain_integers(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
     """Integers are exact at every precision: other ones, from the same inputs, are the engine's doing."""
     wrong = next((i for i in made if i.score.exact and not i.score.equal), None)
     if wrong is None:
@@ -292,7 +295,7 @@ def _integers(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
     )
 
 
-def _summed(
+def _explain_by_summing(
     made: Sequence[Inner], scores: dict[str, Score], findings: Findings, case: Case, storage: str
 ) -> Cause | None:
     """One node that adds up many terms, wrong where a sum kept in FP32 is right. A large error is no matter of adding up, unless
@@ -310,18 +313,18 @@ def _summed(
     many = f" of {terms:,} terms each" if stalled else ""
     return Cause(
         "accumulation",
-        f"{last.node} ({last.op}) is off by {_say(case.own)} from inputs that are right; with its sums{many} kept in FP32 the "
-        f"model would be off by {findings.emulated:.2g}.",
+        f"{last.node} ({last.op}) is off by {_say_error(case.own)} from inputs that are right; with its sums{many} kept in FP32 "
+        f"the model would be off by {findings.emulated:.2g}.",
     )
 
 
-def largest_of(storage: str) -> float:
+def largest_finite(storage: str) -> float:
     """The largest finite value of a storage type; what is none of these is held in FP32."""
     return LARGEST.get(storage, LARGEST["float32"])
 
 
-def _nonfinite(broken: Inner, scores: dict[str, Score], storage: str) -> Cause:
-    largest = largest_of(storage)
+def _explain_nonfinite(broken: Inner, scores: dict[str, Score], storage: str) -> Cause:
+    largest = largest_finite(storage)
     reached = broken.score.absmax
     if reached > largest and reached >= MASK_MAGNITUDE and broken.op in MASKERS:
         return Cause(
@@ -339,7 +342,7 @@ def _nonfinite(broken: Inner, scores: dict[str, Score], storage: str) -> Cause:
     if broken.op in DIVIDERS:
         gone = [(name, scores[name]) for name in broken.reads if name in scores and scores[name].vanished]
         became = (
-            f"{gone[0][0]}, up to {gone[0][1].vanished_max:.2g}, {_ends(storage)}"
+            f"{gone[0][0]}, up to {gone[0][1].vanished_max:.2g}, {_say_flush_limit(storage)}"
             if gone
             else "what it divides by became 0."
         )
@@ -354,13 +357,13 @@ def _nonfinite(broken: Inner, scores: dict[str, Score], storage: str) -> Cause:
     )
 
 
-def _smallest(storage: str) -> float:
+def _smallest_normal(storage: str) -> float:
     return SMALLEST.get(storage, SMALLEST["float32"])[0]
 
 
-def _ends(storage: str) -> str:
+def _say_flush_limit(storage: str) -> str:
     return f"and {storage} makes 0 of what is below {SMALLEST.get(storage, SMALLEST['float32'])[1] / 2:.1g}."
 
 
-def _say(value: float) -> str:
+def _say_error(value: float) -> str:
     return "an infinite amount" if value >= HUGE else f"{value:.3g}"

@@ -38,7 +38,7 @@ BESIDE: Mapping[Kind, tuple[tuple[Kind, float], ...]] = {
 
 
 class Work(msgspec.Struct, frozen=True):
-    """Probes of one kind. ``rows``: what each feeds, 0 unknown; ``runs``: of each build. ``ahead``: free slots take part.
+    """Probes of one kind. ``count_rows``: what each feeds, 0 unknown; ``runs``: of each build. ``ahead``: free slots take part.
     ``times``: each takes so many times what is usual for its kind. ``share``: of the model that each looks at, where it is priced
     beside looks at all of it. ``fresh``: of a model or a sample that the reference has not
     been run on yet."""
@@ -125,11 +125,11 @@ class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
     disk: int = -1
 
 
-def cost(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
+def price_plan(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
     """The plan, priced. ``slots``: probes at a time; a search that runs ahead on n of them is about 1 + log2(n) / 5 times as fast
     (docs/benchmarks.md: 1.3 on 2 slots, 1.5 on 4, 1.6 on 8), as most of what runs ahead is not asked for."""
     built = [w for w in plan.works if w.kind not in ("import", "read")]
-    parts = [(w, price(w, seen)) for w in plan.works if w.probes]
+    parts = [(w, price_work(w, seen)) for w in plan.works if w.probes]
     faster = 1 + math.log2(max(1, slots)) / 5
     known = [seconds / (faster if w.ahead else 1.0) for w, seconds in parts if seconds is not None]
     return Cost(
@@ -141,11 +141,11 @@ def cost(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
     )
 
 
-def price(work: Work, seen: Sequence[Seen]) -> float | None:
+def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
     """Seconds of all its probes; None where nothing like it was measured."""
-    each = _each(work, [s for s in seen if s.kind == work.kind])
+    each = _seconds_of_one(work, [s for s in seen if s.kind == work.kind])
     for beside, times in BESIDE.get(work.kind, ()) if each is None else ():
-        each = _each(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == beside])
+        each = _seconds_of_one(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == beside])
         if each is not None:
             each *= times * work.share
             break
@@ -154,7 +154,7 @@ def price(work: Work, seen: Sequence[Seen]) -> float | None:
     return None if each is None else work.probes * work.times * each
 
 
-def _each(work: Work, like: Sequence[Seen]) -> float | None:
+def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
     """Seconds of one probe, from those of its kind: with as many rows where there are such, else between the nearest on either
     side; beyond all of them by the square root, as a part of each probe does not grow with its rows. More runs than those had
     cost a run each."""
@@ -166,7 +166,10 @@ def _each(work: Work, like: Sequence[Seen]) -> float | None:
     for s in like:
         at.setdefault(s.rows, []).append(s)
     rows = work.rows or max(at)
-    took = {n: statistics.median_low([_once(s, work.fresh) for s in found[-RECENT:]]) for n, found in at.items()}
+    took = {
+        n: statistics.median_low([_seconds_of_one_run(s, work.fresh) for s in found[-RECENT:]])
+        for n, found in at.items()
+    }
     below, above = max((n for n in took if n <= rows), default=0), min((n for n in took if n >= rows), default=0)
     if below and above:
         single = took[below] + (took[above] - took[below]) * (rows - below) / max(1, above - below)
@@ -177,12 +180,12 @@ def _each(work: Work, like: Sequence[Seen]) -> float | None:
     return max(0.0, single + (work.runs - 1) * a_run * rows)
 
 
-def _once(s: Seen, fresh: bool) -> float:
+def _seconds_of_one_run(s: Seen, fresh: bool) -> float:
     """Seconds of a probe as if it had run its build once."""
     return max(0.0, (s.seconds if fresh else s.again) - s.run_seconds * (s.runs - 1) / s.runs)
 
 
-def kind(probe: AnyProbe, engine: str, reference: str, nodes: int) -> Kind | None:
+def classify_probe(probe: AnyProbe, engine: str, reference: str, nodes: int) -> Kind | None:
     """What a probe of a session counts as; None for a look at an engine. ``nodes``: of the model."""
     match probe:
         case Check():
@@ -204,13 +207,13 @@ def _severs_most(probe: Measure, nodes: int) -> bool:
     return not probe.effect and 2 * len(ranges.decode(probe.candidate.severed)) > nodes
 
 
-def rows(samples: Iterable[str], infos: Iterable[SampleInfo]) -> int:
+def count_rows(samples: Iterable[str], infos: Iterable[SampleInfo]) -> int:
     """How many rows these samples feed; a feed whose rows cannot be told apart counts as one."""
     held = {info.id: max(1, info.rows) for info in infos}
     return sum(1 if "/" in s else held.get(s, 1) for s in samples)
 
 
-def seen(
+def collect_seen(
     measured: Iterable[tuple[AnyProbe, Measurement, float]],
     engine: str,
     reference: str,
@@ -223,13 +226,13 @@ def seen(
     met = set() if met is None else met
     found = []
     for probe, m, seconds in measured:
-        what = kind(probe, engine, reference, nodes)
+        what = classify_probe(probe, engine, reference, nodes)
         if what is None or m.status != "ok" or seconds <= 0:
             continue
         fed: Any = getattr(probe, "samples", None)
         asked = {(probe.model, sample, probe.reference) for sample in fed} if isinstance(probe, Measure) else set()
         cold = what == "whole" and not asked <= met
         met |= asked
-        fed_rows, runs = rows(fed, infos) if fed else 1, max(1, getattr(probe, "runs", 1))
+        fed_rows, runs = count_rows(fed, infos) if fed else 1, max(1, getattr(probe, "runs", 1))
         found.append(Seen(what, fed_rows, runs, seconds, m.run_seconds, m.build_seconds, cold))
     return tuple(found)

@@ -12,10 +12,10 @@ import msgspec
 from engines.asking import Note, Sub, asked
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.search.cause import largest_of
+from engines.search.cause import largest_finite
 from engines.search.inquiry import Inquiry
-from engines.search.marks import batches
-from engines.search.whole import all_feeds
+from engines.search.marks import pack_batches
+from engines.search.whole import list_feeds
 
 BATCH_BYTES = 512 << 20  # of tensors looked at in one run of the reference
 RINGS = 4  # readers of readers whose inputs are beyond the storage type, too
@@ -31,59 +31,70 @@ class Place(msgspec.Struct, frozen=True):
     keep: tuple[int, ...]
 
 
-def foretold(ask: Inquiry, op: str = "") -> Sub[tuple[Place, ...]]:
+def foretell_places(ask: Inquiry, op: str = "") -> Sub[tuple[Place, ...]]:
     """Every node (``Place``) that makes values beyond the engine's storage type of values within it, on any sample, in the order
     of the graph; none where the reference did not answer. ``op``: of this kind alone.
 
     All tensors of all samples would have to be computed and kept for that. So the sample that the search works on, whose
     values are kept anyhow, says who comes near; the others are run for those, and for who reads them.
     """
-    index, largest = ask.index, largest_of(ask.ctx.storage)
+    index, largest = ask.index, largest_finite(ask.ctx.storage)
     near = [n for n in ask.everything if index.nodes[n].op == op]
     if not op:
-        told: dict[int, float] = yield from _reached(
-            ask, (t for n in ask.everything for t in _made(index, n)), (ask.findings.sample,)
+        told: dict[int, float] = yield from _measure_reached(
+            ask, (t for n in ask.everything for t in _floating_outputs(index, n)), (ask.findings.sample,)
         )
-        near = [n for n in ask.everything if any(told.get(t, 0.0) > largest / NEAR for t in _made(index, n))]
-    everywhere = all_feeds(ask.findings)
-    reached: dict[int, float] = yield from _reached(ask, (t for n in near for t in _made(index, n)), everywhere)
+        near = [
+            n for n in ask.everything if any(told.get(t, 0.0) > largest / NEAR for t in _floating_outputs(index, n))
+        ]
+    everywhere = list_feeds(ask.findings)
+    reached: dict[int, float] = yield from _measure_reached(
+        ask, (t for n in near for t in _floating_outputs(index, n)), everywhere
+    )
     seen = rim = set(near)
     for _ in range(RINGS):
-        rim = _readers(index, rim, reached, largest) - seen
+        rim = _readers_beyond(index, rim, reached, largest) - seen
         seen = seen | rim
         if not rim:
             break
-        fresh = [t for r in sorted(rim) for t in _made(index, r) if t not in reached]
-        reached |= yield from _reached(ask, fresh, everywhere)
+        fresh = [t for r in sorted(rim) for t in _floating_outputs(index, r) if t not in reached]
+        reached |= yield from _measure_reached(ask, fresh, everywhere)
     beyond = {t for t, top in reached.items() if top > largest}
-    makers = [n for n in near if beyond.intersection(_made(index, n)) and not beyond & set(index.nodes[n].reads)]
+    makers = [
+        n for n in near if beyond.intersection(_floating_outputs(index, n)) and not beyond & set(index.nodes[n].reads)
+    ]
     return tuple(
-        Place(n, max(reached.get(t, 0.0) for t in _made(index, n)), _behind(index, n, reached, largest)) for n in makers
+        Place(
+            n, max(reached.get(t, 0.0) for t in _floating_outputs(index, n)), _nodes_behind(index, n, reached, largest)
+        )
+        for n in makers
     )
 
 
-def _behind(index: GraphIndex, node: int, reached: Mapping[int, float], largest: float) -> tuple[int, ...]:
+def _nodes_behind(index: GraphIndex, node: int, reached: Mapping[int, float], largest: float) -> tuple[int, ...]:
     """The node and who reads what is beyond the type, which makes values that may be beyond it in turn."""
     keep = rim = {node}
     for _ in range(RINGS):
-        rim = _readers(index, rim, reached, largest) - keep
+        rim = _readers_beyond(index, rim, reached, largest) - keep
         keep = keep | rim
     return tuple(sorted(keep))
 
 
-def _readers(index: GraphIndex, nodes: Iterable[int], reached: Mapping[int, float], largest: float) -> set[int]:
+def _readers_beyond(index: GraphIndex, nodes: Iterable[int], reached: Mapping[int, float], largest: float) -> set[int]:
     """Who reads what these nodes make beyond ``largest``."""
-    return {r for n in nodes for t in _made(index, n) if reached.get(t, 0.0) > largest for r in index.readers[t]}
+    return {
+        r for n in nodes for t in _floating_outputs(index, n) if reached.get(t, 0.0) > largest for r in index.readers[t]
+    }
 
 
-def _made(index: GraphIndex, node: int) -> list[int]:
+def _floating_outputs(index: GraphIndex, node: int) -> list[int]:
     return [t for t in index.nodes[node].outputs if t >= 0 and index.tensors[t].name and index.tensors[t].floating]
 
 
-def _reached(ask: Inquiry, tensors: Iterable[int], samples: tuple[str, ...]) -> Sub[dict[int, float]]:
+def _measure_reached(ask: Inquiry, tensors: Iterable[int], samples: tuple[str, ...]) -> Sub[dict[int, float]]:
     """Tensor id -> its largest finite magnitude in the reference over these samples; what could not be read is left out."""
     reached: dict[int, float] = {}
-    for batch in batches(ask.index, tuple(tensors), BATCH_BYTES):
+    for batch in pack_batches(ask.index, tuple(tensors), BATCH_BYTES):
         yield Note(f"how large do {len(batch)} tensors become in the reference?")
         m = yield from asked(ask.plain(samples, engine=ask.ctx.reference, marks=ranges.encode(batch)))
         for score in (s for r in m.results if m.status == "ok" for s in (*r.marks, *r.outputs)):

@@ -22,30 +22,32 @@ class Seen(msgspec.Struct, frozen=True):
     saved: dict[str, str] = {}
 
 
-def looked(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]:
+def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]:
     """The case in ``repeats`` fresh builds (``Seen``), and once with its inside watched."""
-    failures, saved, inner, watched, said = yield from _again(ask, case, repeats)
+    failures, saved, inner, watched, said = yield from _build_afresh(ask, case, repeats)
     findings, storage = ask.findings, ask.ctx.storage
     suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
     cause = name_cause(findings, case, inner, storage, suspect, watched, said)
     return Seen(msgspec.structs.replace(case, verified=f"{failures}/{repeats}"), cause, failures, saved)
 
 
-def again(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[int, ...] = ()) -> Measure | Check:
+def probe_case(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[int, ...] = ()) -> Measure | Check:
     """The probe that looks at a case once more."""
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
     return ask.ask(case.candidate, feed=feed, attempt=attempt, save=save, marks=marks)
 
 
-def _again(ask: Inquiry, case: Case, repeats: int) -> Sub[tuple[int, dict[str, str], list[Inner], float | None, str]]:
+def _build_afresh(
+    ask: Inquiry, case: Case, repeats: int
+) -> Sub[tuple[int, dict[str, str], list[Inner], float | None, str]]:
     """(failures, saved files, inner tensors, own error when watched, what the engine said): the case in ``repeats`` fresh builds,
     the first kept, then once with its inside watched. Where watching cures it the inner tensors say nothing and are left out;
     else the error is None."""
     failures, saved, said = 0, dict[str, str](), ""
     for attempt in range(repeats):
         yield Note(f"building the case afresh, {attempt + 1} of {repeats}")
-        m = yield from asked(again(ask, case, attempt + 1, save="confirmed" if attempt == 0 else ""))
-        failures += _fails(ask, case, m)
+        m = yield from asked(probe_case(ask, case, attempt + 1, save="confirmed" if attempt == 0 else ""))
+        failures += _case_fails(ask, case, m)
         saved = saved or dict(m.artifacts)
         said = said or (m.message if m.status != "ok" else "")
     inner: list[Inner] = []
@@ -56,7 +58,7 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub[tuple[int, dict[str, s
         # The numbers that name the cause are the model's own: those of the part as it was cut, before it was shrunk.
         cut = msgspec.structs.replace(case, candidate=msgspec.structs.replace(case.candidate, edits=()))
         yield Note("the case once more, with its inside watched")
-        watched = yield from asked(again(ask, cut, 0, marks=(*made, *cut_at)))
+        watched = yield from asked(probe_case(ask, cut, 0, marks=(*made, *cut_at)))
         verdict = ask.verdict(watched)
         if watched.status == "ok" and failures and len(nodes) > 1 and ask.findings.looks == 1 and not verdict.failed:
             return failures, saved, [], verdict.own, said
@@ -74,7 +76,7 @@ def _again(ask: Inquiry, case: Case, repeats: int) -> Sub[tuple[int, dict[str, s
     return failures, saved, inner, None, said
 
 
-def _fails(ask: Inquiry, case: Case, m: Measurement) -> bool:
+def _case_fails(ask: Inquiry, case: Case, m: Measurement) -> bool:
     if case.candidate.edits and case.signature is not None:
         return judge_shrunk(m, ask.criterion, case.signature).failed
     return ask.verdict(m).failed

@@ -13,7 +13,7 @@ from engines.findings import Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Candidate, Check, Describe, Edit, Measure, Measurement, SampleResult
-from engines.search.looks import repeated
+from engines.search.looks import ask_fresh_builds
 
 
 class Inquiry(msgspec.Struct, frozen=True):
@@ -150,7 +150,7 @@ class Inquiry(msgspec.Struct, frozen=True):
         """The answer of as many fresh builds as a verdict needs. ``question``: the probe of an attempt, from 0 on."""
         # A guilty tactic is forced wherever its layer is, and what is forced fails steadily.
         builds = 1 if self.findings.tactics else self.findings.builds
-        return (yield from repeated(builds, question, judged))
+        return (yield from ask_fresh_builds(builds, question, judged))
 
     def unpatched(self, measurement: Measurement, patches: Iterable[int] | None = None) -> Measurement:
         """The measurement of a whole model without the outputs that are patched: by earlier culprits unless told."""
@@ -189,7 +189,7 @@ class Inquiry(msgspec.Struct, frozen=True):
         return tuple(self.index.nodes[n].op for n in nodes)
 
 
-def inquiry(ctx: StepContext, findings: Findings) -> Sub[Inquiry]:
+def open_inquiry(ctx: StepContext, findings: Findings) -> Sub[Inquiry]:
     """Describe the working model and return an Inquiry. Raises StepRefused where no failure has been locked."""
     signature = findings.round_signature or findings.signature
     if signature is None or findings.criterion is None:
@@ -199,10 +199,10 @@ def inquiry(ctx: StepContext, findings: Findings) -> Sub[Inquiry]:
     )
     if not isinstance(answer, Described):
         raise StepRefused(f"The reference run of the whole model did not work: {answer.message}")
-    return inquire(ctx, findings, answer.index, signature)
+    return make_inquiry(ctx, findings, answer.index, signature)
 
 
-def inquire(ctx: StepContext, findings: Findings, index: GraphIndex, signature: Signature) -> Inquiry:
+def make_inquiry(ctx: StepContext, findings: Findings, index: GraphIndex, signature: Signature) -> Inquiry:
     """An Inquiry over an index that is known already. Raises StepRefused where nothing says what counts as failing."""
     if findings.criterion is None:
         raise StepRefused("Nothing says yet what counts as failing; compare first.")

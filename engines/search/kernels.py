@@ -23,8 +23,8 @@ from engines.data.tactic_replay import Suspect, described, suspects
 from engines.findings import Findings
 from engines.probe import Check, Measure, Measurement
 from engines.search.ddmin import ddmin
-from engines.search.statistics import interval, looks_to_see
-from engines.search.whole import whole
+from engines.search.statistics import binomial_interval, looks_to_see
+from engines.search.whole import probe_whole
 
 OTHERS = 3  # good builds into which guilty choices are forced
 FORCED = 1000  # attempts of forced builds are counted from here: they are other questions than free ones
@@ -56,10 +56,10 @@ class Tried(msgspec.Struct, frozen=True):
     @property
     def names(self) -> str:
         """The guilty choices for people, comma separated."""
-        return ", ".join(f"{layer} ({short(choice)})" for layer, choice in self.guilty.items())
+        return ", ".join(f"{layer} ({shorten_choice(choice)})" for layer, choice in self.guilty.items())
 
 
-def kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub[Tried]:
+def compare_kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub[Tried]:
     """Build, compare, confirm by forcing (``Tried``)."""
     rule = findings.criterion or Criterion()
     made: list[Build] = []
@@ -67,7 +67,7 @@ def kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub[Tried]:
     for attempt in range(1, builds + 1):
         yield Note(f"fresh build {attempt} of {builds}")
         m = yield from asked(
-            whole(ctx, findings, samples=(findings.sample,), attempt=attempt, record=True, exclusive=True)
+            probe_whole(ctx, findings, samples=(findings.sample,), attempt=attempt, record=True, exclusive=True)
         )
         verdict = judge_whole(m, rule)
         if verdict.kind == "unresolved":
@@ -78,22 +78,22 @@ def kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub[Tried]:
     tried = Tried(len(good), len(bad), "")
     tables = {"builds": [_row(b) for b in made]}
     if not good or not bad:
-        return msgspec.structs.replace(tried, message=_one_sided(good, bad, unresolved), tables=tables)
+        return msgspec.structs.replace(tried, message=_say_one_sided(good, bad, unresolved), tables=tables)
     if not any(b.choices for b in made):
         message = "The builds did not say which tactics they chose, so they cannot be told apart."
         return msgspec.structs.replace(tried, message=message, tables=tables)
     listed = suspects([b.choices for b in good], [b.choices for b in bad])
     tables |= {"suspects": [_suspect(s) for s in listed]}
     near, worst = min(
-        ((g, b) for g in good for b in bad), key=lambda pair: len(differing(pair[0].choices, pair[1].choices))
+        ((g, b) for g in good for b in bad), key=lambda pair: len(differing_layers(pair[0].choices, pair[1].choices))
     )
-    others = sorted(good, key=lambda g: (g is not near, -len(differing(g.choices, worst.choices))))
+    others = sorted(good, key=lambda g: (g is not near, -len(differing_layers(g.choices, worst.choices))))
     forced = _Forced(ctx, findings, worst, good)
-    guilty, why = yield from _confirm(forced, others, listed)
+    guilty, why = yield from _find_guilty(forced, others, listed)
     if guilty:
         # As many more looks as an innocent choice would survive in fewer than one session of twenty.
         rate = (len(bad) + 1) / (len(made) + 2)
-        why = yield from _steady(forced, near, guilty, rate)
+        why = yield from _find_contradiction(forced, near, guilty, rate)
         guilty = {} if why else guilty
     if not guilty:
         named = f" Only bad builds chose: {', '.join(s.layer for s in listed[:3])}." if listed else ""
@@ -104,8 +104,7 @@ def kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub[Tried]:
         proven,
         message=f"{proven.names}: forced into a good build it fails, kept out of a bad one it passes. {len(good)} of "
         f"{len(made)} free builds were good.",
-        tables=tables
-        | {"guilty": [{"layer": k, "choice": v, "text": described_or_self(v)} for k, v in guilty.items()]},
+        tables=tables | {"guilty": [{"layer": k, "choice": v, "text": describe_choice(v)} for k, v in guilty.items()]},
         decisive={
             "whole": (forced.into(near, guilty, STEADY),),
             "suspect-off": (forced.without(guilty),),
@@ -113,12 +112,12 @@ def kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub[Tried]:
     )
 
 
-def differing(good: Choices, bad: Choices) -> tuple[str, ...]:
+def differing_layers(good: Choices, bad: Choices) -> tuple[str, ...]:
     """Layers that both builds have and that chose differently, in the bad build's order."""
     return tuple(layer for layer, choice in bad.items() if layer in good and good[layer] != choice)
 
 
-def short(choice: str) -> str:
+def shorten_choice(choice: str) -> str:
     """A choice in a few words: its tactic."""
     try:
         found = msgspec.json.decode(choice.encode())
@@ -151,7 +150,7 @@ class _Forced:
         return {**good.choices, **{k: self.bad.choices[k] for k in taken}}
 
     def _probe(self, force: Choices, forbid: Mapping[str, tuple[str, ...]], look: int) -> Measure | Check:
-        return whole(
+        return probe_whole(
             self._ctx,
             self._findings,
             samples=(self._findings.sample,),
@@ -170,7 +169,7 @@ class _Forced:
         if key not in self._asked:
             yield Note(f"forcing {len(chosen)} choices of a bad build into a good one")
             m = yield from asked(self.into(good, chosen, look))
-            weighty, wanted = frozenset(differing(good.choices, self.bad.choices)), self._mixed(good, chosen)
+            weighty, wanted = frozenset(differing_layers(good.choices, self.bad.choices)), self._mixed(good, chosen)
             strayed = [
                 layer
                 for layer, choice in self._made(m).items()
@@ -200,7 +199,7 @@ class _Forced:
         return Verdict("unresolved", detail=f"the choice of {strayed[0]} could not be forced")
 
 
-def _confirm(forced: _Forced, good: Sequence[Build], listed: Sequence[Suspect]) -> Sub[tuple[dict[str, str], str]]:
+def _find_guilty(forced: _Forced, good: Sequence[Build], listed: Sequence[Suspect]) -> Sub[tuple[dict[str, str], str]]:
     """(guilty layer -> choice, why there is none): the smallest set of the bad build's choices that breaks good builds, proven to
     be needed by the bad one too.
 
@@ -212,7 +211,9 @@ def _confirm(forced: _Forced, good: Sequence[Build], listed: Sequence[Suspect]) 
     guilty: tuple[str, ...] = ()
     for build in good[:OTHERS]:
         # Delta debugging drops early items first: the least suspicious ones.
-        layers = tuple(sorted(differing(build.choices, bad.choices), key=lambda k: rank.get((k, bad.choices[k]), 0)))
+        layers = tuple(
+            sorted(differing_layers(build.choices, bad.choices), key=lambda k: rank.get((k, bad.choices[k]), 0))
+        )
         if not layers:
             return (
                 {},
@@ -224,12 +225,18 @@ def _confirm(forced: _Forced, good: Sequence[Build], listed: Sequence[Suspect]) 
                 continue
         none: Verdict = yield from forced.test(build, ())
         if not none.passed:
-            return {}, f"a build forced to a good one's choices did not pass ({_beyond(forced.ignored, none)})"
+            return (
+                {},
+                f"a build forced to a good one's choices did not pass ({_say_what_decides(forced.ignored, none)})",
+            )
         every: Verdict = yield from forced.test(build, layers)
         if not every.failed:
-            return {}, f"a build forced to a bad one's choices did not fail ({_beyond(forced.ignored, every)})"
+            return (
+                {},
+                f"a build forced to a bad one's choices did not fail ({_say_what_decides(forced.ignored, every)})",
+            )
         needed: tuple[str, ...] = yield from ddmin(layers, partial(forced.test, build))
-        needed, unseen = yield from _needed(forced, build, needed)
+        needed, unseen = yield from _find_needed(forced, build, needed)
         if unseen:
             return {}, f"whether {unseen} is needed for it could not be seen: the builds without it gave no verdict"
         guilty = tuple(k for k in bad.choices if k in {*guilty, *needed})
@@ -242,7 +249,7 @@ def _confirm(forced: _Forced, good: Sequence[Build], listed: Sequence[Suspect]) 
     return {k: bad.choices[k] for k in guilty}, ""
 
 
-def _needed(forced: _Forced, good: Build, layers: tuple[str, ...]) -> Sub[tuple[tuple[str, ...], str]]:
+def _find_needed(forced: _Forced, good: Build, layers: tuple[str, ...]) -> Sub[tuple[tuple[str, ...], str]]:
     """(those of ``layers`` without which the forced build passes, one of which that cannot be seen or ""). Where a build gave no
     verdict, more are asked; what fails without a layer too goes on without it."""
     for layer in layers:
@@ -252,7 +259,7 @@ def _needed(forced: _Forced, good: Build, layers: tuple[str, ...]) -> Sub[tuple[
         for look in range(1 + AGAIN):
             verdict: Verdict = yield from forced.test(good, rest, look)
             if verdict.failed:
-                return (yield from _needed(forced, good, rest))
+                return (yield from _find_needed(forced, good, rest))
             if verdict.passed:
                 break
         else:
@@ -260,40 +267,40 @@ def _needed(forced: _Forced, good: Build, layers: tuple[str, ...]) -> Sub[tuple[
     return layers, ""
 
 
-def _steady(forced: _Forced, good: Build, guilty: Choices, rate: float) -> Sub[str]:
+def _find_contradiction(forced: _Forced, good: Build, guilty: Choices, rate: float) -> Sub[str]:
     """Why the guilty choices are not the whole story, "" where more fresh builds say the same. ``rate``: of failures among free
     builds; whichever way contradicts chance sooner is asked more often."""
     rare = rate <= 1 / 2
     for look in range(STEADY, STEADY + (looks_to_see(1 - rate) if rare else 1)):
         again: Verdict = yield from forced.test(good, guilty, look)
         if not again.failed:
-            return _contradicted(guilty, "forced again it passed", again)
+            return _say_contradicted(guilty, "forced again it passed", again)
     for look in range(STEADY, STEADY + (0 if rare else looks_to_see(rate))):
         without: Verdict = yield from forced.cures(guilty, look)
         if not without.passed:
-            return _contradicted(guilty, "kept out again it failed", without)
+            return _say_contradicted(guilty, "kept out again it failed", without)
     return ""
 
 
-def _contradicted(guilty: Choices, said: str, verdict: Verdict) -> str:
+def _say_contradicted(guilty: Choices, said: str, verdict: Verdict) -> str:
     names = ", ".join(guilty)
     if verdict.kind == "unresolved":
         return f"{names} was tried again, and that build gave no verdict ({verdict.detail.rstrip('.')})"
     return f"{names} does not decide it: {said}"
 
 
-def _beyond(ignored: Sequence[str], verdict: Verdict) -> str:
+def _say_what_decides(ignored: Sequence[str], verdict: Verdict) -> str:
     if ignored:
         return f"the choice of {ignored[0]} could not be forced"
     return verdict.detail.rstrip(".") or "what decides is not among the choices that the engine shows"
 
 
-def _one_sided(good: Sequence[Build], bad: Sequence[Build], unresolved: str) -> str:
+def _say_one_sided(good: Sequence[Build], bad: Sequence[Build], unresolved: str) -> str:
     """What a set of builds says that all passed, all failed, or could not be judged."""
     count = len(good) + len(bad)
     if not count:
         return f"No build could be judged: {unresolved.rstrip('.') or 'none ran'}."
-    low, high = interval(len(bad), count)
+    low, high = binomial_interval(len(bad), count)
     if not good:
         more = looks_to_see(max(1e-3, 1 - low))
         return (
@@ -314,10 +321,10 @@ def _row(build: Build) -> dict[str, Any]:
 
 
 def _suspect(s: Suspect) -> dict[str, Any]:
-    return {"layer": s.layer, "choice": s.choice, "text": described_or_self(s.choice), "bad": s.bad, "chance": s.chance}
+    return {"layer": s.layer, "choice": s.choice, "text": describe_choice(s.choice), "bad": s.bad, "chance": s.chance}
 
 
-def described_or_self(choice: str) -> str:
+def describe_choice(choice: str) -> str:
     """A choice in Polygraphy's words; one that is no algorithm (an entry of a timing cache) as it is."""
     try:
         return described(choice)

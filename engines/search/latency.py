@@ -8,7 +8,7 @@ from engines.search.inquiry import Inquiry
 TIMED = 10  # runs
 
 
-def latency(
+def measure_latency(
     ask: Inquiry, *, engine: str = "", keep: Iterable[int] = (), forbid: Mapping[str, tuple[str, ...]] | None = None
 ) -> Sub[str]:
     """``a run takes about 2.1 ms, before 1.9 ms``, from ``TIMED`` runs each: a rough guide. Empty where times say nothing, as
@@ -24,9 +24,9 @@ def latency(
     )
     if before.run_seconds <= 0 or after.run_seconds <= 0:
         return ""
-    return f"a run takes about {_time(after.run_seconds / TIMED)}, before {_time(before.run_seconds / TIMED)}"
+    return f"a run takes about {_format_seconds(after.run_seconds / TIMED)}, before {_format_seconds(before.run_seconds / TIMED)}"
 
 
-def _time(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     """Two significant digits of a time from milliseconds on."""
     return f"{seconds:.2g} s" if seconds >= 0.995 else f"{float(f'{1000 * seconds:.2g}'):g} ms"

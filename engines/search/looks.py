@@ -10,7 +10,7 @@ from engines.compare.judge import judge_whole
 from engines.findings import Findings
 from engines.probe import Check, Measure, Measurement, SampleResult
 from engines.search.statistics import looks_to_see
-from engines.search.whole import all_feeds, lock, whole
+from engines.search.whole import list_feeds, lock_failure, probe_whole
 
 # Fresh builds a verdict at most, however rare the failure is among them.
 MOST_BUILDS = 20
@@ -39,12 +39,12 @@ def look_again(ctx: StepContext, findings: Findings, bounds: Looks) -> Sub[tuple
         if runs < 1:
             break
         yield Note(f"nothing yet in {looks} runs; looking again, {runs} times")
-        m = yield from asked(whole(ctx, findings, samples=all_feeds(findings), runs=runs, exclusive=True))
+        m = yield from asked(probe_whole(ctx, findings, samples=list_feeds(findings), runs=runs, exclusive=True))
         if m.status != "ok":
             break
-        looks, spent, failures = looks + runs, spent + m.run_seconds, failed_runs(m, rule)
+        looks, spent, failures = looks + runs, spent + m.run_seconds, count_failed_runs(m, rule)
         if failures:
-            locked: Findings = yield from lock(ctx, findings, m)
+            locked: Findings = yield from lock_failure(ctx, findings, m)
             if locked.signature is not None:
                 counted = msgspec.structs.replace(locked.signature, failures=failures, looks=looks)
                 findings = msgspec.structs.replace(
@@ -62,7 +62,7 @@ def builds_to_see(failing: int, answered: int) -> int:
     return min(MOST_BUILDS, looks_to_see(failing / answered)) if 0 < failing < answered else 1
 
 
-def repeated(
+def ask_fresh_builds(
     builds: int, question: Callable[[int], Measure | Check], judged: Callable[[Measurement], Verdict]
 ) -> Sub[Measurement]:
     """The same question to so many fresh builds (or external checks): the first answer that fails; else the first that was none,
@@ -77,12 +77,12 @@ def repeated(
     return unresolved or m
 
 
-def failed_runs(m: Measurement, rule: Criterion) -> int:
+def count_failed_runs(m: Measurement, rule: Criterion) -> int:
     """How many runs of one build fail. ``Measurement.runs`` holds the runs that differed from the first; the others equal it."""
     total = 1 + len(m.runs) if "runs" not in m.facts else int(m.facts["runs"])
-    differing = sum(_fails(r, rule) for r in m.runs)
-    return differing + (total - len(m.runs) if _fails(m.results, rule) else 0)
+    differing = sum(_run_fails(r, rule) for r in m.runs)
+    return differing + (total - len(m.runs) if _run_fails(m.results, rule) else 0)
 
 
-def _fails(results: tuple[SampleResult, ...], rule: Criterion) -> bool:
+def _run_fails(results: tuple[SampleResult, ...], rule: Criterion) -> bool:
     return judge_whole(Measurement(results=results), rule).failed

@@ -10,7 +10,7 @@ UNKNOWN_BYTES = 1 << 20
 UNWATCHED = ("", "sequence", "optional")
 
 
-def batches(index: GraphIndex, tensors: Sequence[int], limit_bytes: int, most: int = 0) -> list[tuple[int, ...]]:
+def pack_batches(index: GraphIndex, tensors: Sequence[int], limit_bytes: int, most: int = 0) -> list[tuple[int, ...]]:
     """Tensors in order, packed so that no batch but a single tensor exceeds the bytes. Unknown sizes count 1 MiB. ``most``:
     tensors of a batch; 0: any number."""
     packed: list[list[int]] = []
@@ -26,7 +26,7 @@ def batches(index: GraphIndex, tensors: Sequence[int], limit_bytes: int, most: i
     return [tuple(b) for b in packed]
 
 
-def markable(index: GraphIndex) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def split_markable(index: GraphIndex) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(tensors that can be watched, tensors that cannot: sequences, strings and unknown types). The model's outputs are
     left out."""
     final = set(index.outputs)

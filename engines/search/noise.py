@@ -9,7 +9,7 @@ from engines.compare.criterion import Criterion
 from engines.compare.judge import badness
 from engines.findings import Findings
 from engines.probe import HUGE
-from engines.search.whole import whole
+from engines.search.whole import probe_whole
 
 # Draws of the last places: how far a single one moves an output varies by a factor of two or so.
 DRAWS = 3
@@ -27,7 +27,7 @@ class Moved(msgspec.Struct, frozen=True):
     explains: bool = False
 
 
-def move(ctx: StepContext, findings: Findings, seconds: float) -> Sub[Moved]:
+def move_last_place(ctx: StepContext, findings: Findings, seconds: float) -> Sub[Moved]:
     """``Moved``: how far rounding alone moves the outputs that fail. Asks nothing where that cannot be what fails: no outputs, or
     values that are not finite."""
     signature = findings.signature
@@ -40,7 +40,7 @@ def move(ctx: StepContext, findings: Findings, seconds: float) -> Sub[Moved]:
     for part, draws in (("inputs", DRAWS), ("weights", 1)):
         yield Note(f"how far does the last place of the {part} move the outputs?")
         m = yield from asked(
-            whole(ctx, findings, samples=feed, engine=ctx.reference, nudge=part, runs=draws, timeout=seconds)
+            probe_whole(ctx, findings, samples=feed, engine=ctx.reference, nudge=part, runs=draws, timeout=seconds)
         )
         if m.status != "ok":
             continue

@@ -11,7 +11,7 @@ from engines.graph.index import GraphIndex
 from engines.graph.quantized import Layer, stored
 from engines.probe import SILENT_DB, Candidate, Measurement, Score
 from engines.search.inquiry import Inquiry
-from engines.search.marks import batches
+from engines.search.marks import pack_batches
 
 BATCH_BYTES = 256 << 20  # of layer outputs in one build
 MOST_EFFECTS = 48  # layers whose effect is measured, the lowest SQNR first
@@ -32,24 +32,24 @@ class Ranked(msgspec.Struct, frozen=True):
     effect_db: float | None = None
 
 
-def rank(
+def rank_layers(
     ask: Inquiry, found: Sequence[Layer], batch_bytes: int = BATCH_BYTES, most_effects: int = MOST_EFFECTS
 ) -> Sub[tuple[Ranked, ...]]:
     """The layers, the lowest SQNR alone first; those that could not be measured last."""
     alone: dict[int, Score] = {}
     pairs: dict[int, Score] = {}
     cumulative: dict[int, Score] = {}
-    for batch in _batches(ask.index, found, batch_bytes):
+    for batch in _pack_layers(ask.index, found, batch_bytes):
         yield Note(f"{len(batch)} layers, each alone, fed the float model's values")
-        alone |= _by_tensor(ask, (yield from asked(ask.ask(_each_alone(ask.index, batch), effect=False))))
+        alone |= _scores_by_tensor(ask, (yield from asked(ask.ask(_cut_each_alone(ask.index, batch), effect=False))))
         yield Note("what the pairs make of weights and inputs")
-        pairs |= _by_tensor(ask, (yield from asked(ask.ask(_pairs(ask.index, batch), effect=False))))
+        pairs |= _scores_by_tensor(ask, (yield from asked(ask.ask(_cut_pairs(ask.index, batch), effect=False))))
         yield Note("the layers in the quantized model as it is")
         marks = {t for layer in batch for t in ask.index.nodes[layer.node].outputs} - set(ask.index.outputs)
         seen = yield from asked(ask.whole((ask.findings.sample,), marks=ranges.encode(marks)))
-        cumulative |= _by_tensor(ask, seen)
-    rows = [_ranked(ask.index, layer, alone, cumulative, pairs) for layer in found]
-    rows.sort(key=_by_db)
+        cumulative |= _scores_by_tensor(ask, seen)
+    rows = [_make_ranked(ask.index, layer, alone, cumulative, pairs) for layer in found]
+    rows.sort(key=_order_by_db)
     for i, row in enumerate(rows[:most_effects]):
         name = ask.names([row.layer.node])[0]
         yield Note(f"does the loss in {name} reach the outputs?")
@@ -61,7 +61,7 @@ def rank(
     return tuple(rows)
 
 
-def _each_alone(index: GraphIndex, batch: Sequence[Layer]) -> Candidate:
+def _cut_each_alone(index: GraphIndex, batch: Sequence[Layer]) -> Candidate:
     """All layers of a batch in one build, each fed the float model's values: nothing that a layer gives is read by
     another."""
     nodes = sorted({n for layer in batch for n in layer.around})
@@ -72,7 +72,7 @@ def _each_alone(index: GraphIndex, batch: Sequence[Layer]) -> Candidate:
     )
 
 
-def _pairs(index: GraphIndex, batch: Sequence[Layer]) -> Candidate:
+def _cut_pairs(index: GraphIndex, batch: Sequence[Layer]) -> Candidate:
     """The pairs of a batch without its layers."""
     own = {d for layer in batch for d in layer.dequantizers}
     nodes = sorted({n for layer in batch for n in layer.around if n in own or n != layer.node})
@@ -80,13 +80,13 @@ def _pairs(index: GraphIndex, batch: Sequence[Layer]) -> Candidate:
     return Candidate(nodes=ranges.encode(nodes), outputs=ranges.encode(outputs))
 
 
-def _batches(index: GraphIndex, found: Sequence[Layer], limit: int) -> list[tuple[Layer, ...]]:
+def _pack_layers(index: GraphIndex, found: Sequence[Layer], limit: int) -> list[tuple[Layer, ...]]:
     """Layers in order, packed by the bytes of what they give."""
     by_output = {index.nodes[layer.node].outputs[0]: layer for layer in found}
-    return [tuple(by_output[t] for t in batch) for batch in batches(index, tuple(by_output), limit)]
+    return [tuple(by_output[t] for t in batch) for batch in pack_batches(index, tuple(by_output), limit)]
 
 
-def _by_tensor(ask: Inquiry, m: Measurement) -> dict[int, Score]:
+def _scores_by_tensor(ask: Inquiry, m: Measurement) -> dict[int, Score]:
     """Scores by tensor id; none where the probe could not be answered."""
     if m.status != "ok" or not m.results:
         return {}
@@ -95,18 +95,22 @@ def _by_tensor(ask: Inquiry, m: Measurement) -> dict[int, Score]:
     }
 
 
-def _ranked(
+def _make_ranked(
     index: GraphIndex, layer: Layer, alone: dict[int, Score], cumulative: dict[int, Score], pairs: dict[int, Score]
 ) -> Ranked:
     outputs = index.nodes[layer.node].outputs
-    weights = [t for d in layer.dequantizers if _of_weights(index, d) for t in index.nodes[d].outputs]
-    inputs = [t for d in layer.dequantizers if not _of_weights(index, d) for t in index.nodes[d].outputs]
+    weights = [t for d in layer.dequantizers if _reads_weights(index, d) for t in index.nodes[d].outputs]
+    inputs = [t for d in layer.dequantizers if not _reads_weights(index, d) for t in index.nodes[d].outputs]
     return Ranked(
-        layer, _least(alone, outputs), _least(cumulative, outputs), _least(pairs, weights), _least(pairs, inputs),
-    )  # fmt: skip
+        layer,
+        db=_lowest_sqnr(alone, outputs),
+        cumulative_db=_lowest_sqnr(cumulative, outputs),
+        weights_db=_lowest_sqnr(pairs, weights),
+        inputs_db=_lowest_sqnr(pairs, inputs),
+    )
 
 
-def _of_weights(index: GraphIndex, dequantizer: int) -> bool:
+def _reads_weights(index: GraphIndex, dequantizer: int) -> bool:
     """Whether a pair is fed weights: stored codes, or a float weight that is quantized in the model."""
     if stored(index, dequantizer):
         return True
@@ -114,30 +118,30 @@ def _of_weights(index: GraphIndex, dequantizer: int) -> bool:
     return made is not None and index.tensors[made.inputs[0]].kind == "weight"
 
 
-def _least(scores: dict[int, Score], tensors: Iterable[int]) -> float | None:
+def _lowest_sqnr(scores: dict[int, Score], tensors: Iterable[int]) -> float | None:
     """The lowest SQNR of these tensors; non-finite values where the reference is finite count as none at all."""
     found = [-SILENT_DB if scores[t].new_nonfinite else scores[t].sqnr_db for t in tensors if t in scores]
     return min(found, default=None)
 
 
-def _by_db(row: Ranked) -> tuple[bool, float, int]:
+def _order_by_db(row: Ranked) -> tuple[bool, float, int]:
     return (row.db is None, row.db or 0.0, row.layer.node)
 
 
-def prefixes(rows: Sequence[Ranked]) -> list[tuple[int, ...]]:
+def list_prefixes(rows: Sequence[Ranked]) -> list[tuple[int, ...]]:
     """Sets of nodes to try, growing: the layers with the largest effect, the lowest SQNR where it was not measured; each
     has twice as many as the last, the most telling first."""
-    order = [r.layer.node for r in sorted(rows, key=lambda r: (r.effect is None, -(r.effect or 0.0), *_by_db(r)))]
+    order = [r.layer.node for r in sorted(rows, key=lambda r: (r.effect is None, -(r.effect or 0.0), *_order_by_db(r)))]
     return [tuple(order[: 2**k]) for k in range(len(order).bit_length() + 1)]
 
 
-def scales(index: GraphIndex, layer: Layer) -> str:
+def name_scales(index: GraphIndex, layer: Layer) -> str:
     """How the layer's weights are scaled: ``per-tensor``, ``per-channel``, ``blocks``, ``""`` for a layer without weights."""
     found = set()
     for d in layer.dequantizers:
         shape = index.tensors[index.nodes[d].inputs[1]].shape
         codes = index.tensors[index.nodes[d].inputs[0]]
-        if _of_weights(index, d) and shape is not None and not codes.dtype.endswith("int32"):
+        if _reads_weights(index, d) and shape is not None and not codes.dtype.endswith("int32"):
             many = [s for s in shape if s != 1]
             found.add("per-tensor" if not many else "per-channel" if len(shape) == 1 else "blocks")
     return "+".join(sorted(found))

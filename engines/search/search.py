@@ -69,7 +69,7 @@ class Trials(msgspec.Struct):
         return max(near or passing, key=lambda s: (len(s), sorted(s)), default=frozenset())
 
 
-def shortest(
+def find_shortest(
     trials: Trials, order: tuple[int, ...], *, from_end: bool, beside: NodeIds = frozenset()
 ) -> Sub[tuple[int, ...]]:
     """The shortest prefix (or suffix) of ``order`` that fails together with ``beside``; as a whole it does.
@@ -98,7 +98,7 @@ def shortest(
     return tuple(sorted(part(high)))
 
 
-def apart(trials: Trials, failing: tuple[int, ...]) -> Sub[tuple[int, ...]]:
+def find_apart(trials: Trials, failing: tuple[int, ...]) -> Sub[tuple[int, ...]]:
     """What is left of a failing cut, whose two ends are needed, once few nodes at a distance have been looked for.
 
     Do those known to be needed fail by themselves? If not, the shortest prefix of the rest that makes them fail ends in one
@@ -114,7 +114,7 @@ def apart(trials: Trials, failing: tuple[int, ...]) -> Sub[tuple[int, ...]]:
         if found == _APART or not (verdict.passed or verdict.reason in DIRECTIONAL):
             break
         rest = tuple(n for n in failing if n not in needed)
-        failing = yield from shortest(trials, rest, from_end=False, beside=needed)
+        failing = yield from find_shortest(trials, rest, from_end=False, beside=needed)
         needed |= {max(n for n in failing if n not in needed)}
     return failing
 
@@ -124,9 +124,9 @@ def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True) -> Sub[
     removals were unresolved for the engine's own reasons."""
     failing = tuple(sorted(nodes))
     if cuts:
-        failing = yield from shortest(trials, failing, from_end=False)
-        failing = yield from shortest(trials, failing, from_end=True)
-        failing = yield from apart(trials, failing)
+        failing = yield from find_shortest(trials, failing, from_end=False)
+        failing = yield from find_shortest(trials, failing, from_end=True)
+        failing = yield from find_apart(trials, failing)
     if len(failing) == 1:
         return frozenset(failing)
 
@@ -137,7 +137,7 @@ def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True) -> Sub[
     return frozenset(smallest)
 
 
-def one_minimal(trials: Trials, nodes: NodeIds) -> Sub[bool]:
+def prove_one_minimal(trials: Trials, nodes: NodeIds) -> Sub[bool]:
     """Whether removing any single node makes the failure vanish or change. Asks what was not asked before."""
     if len(nodes) == 1:
         return True

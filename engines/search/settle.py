@@ -30,7 +30,7 @@ CODES = ("int8", "uint8")  # of quantized weights; other integers are indices an
 HEAVIEST_GOOD = 256 << 20
 
 
-def settle(
+def settle_case(
     ask: Inquiry,
     trials: Trials,
     nodes: NodeIds,
@@ -53,9 +53,9 @@ def settle(
         exact = yield from asked(ask.ask(candidate, feed="exact"))
         spent += 1
         needs_higher = ask.verdict(exact).passed
-    signature = _own_signature(ask, trials.measured[nodes], first)
+    signature = _sign_case(ask, trials.measured[nodes], first)
     if shrink_probes and not ask.ctx.check and signature is not None and signature.kind == "accuracy":
-        candidate, shrunk = yield from shrink(ask, candidate, nodes, signature, shrink_probes)
+        candidate, shrunk = yield from shrink_case(ask, candidate, nodes, signature, shrink_probes)
         spent += shrunk
     files: list[dict[str, Any]] = []
     failures = 0
@@ -64,7 +64,7 @@ def settle(
     for attempt in range(seen, seen + looks):
         yield Note(f"what is left in fresh builds, {attempt - seen + 1} of {looks}", best=len(nodes))
         again = yield from asked(ask.ask(candidate, attempt=attempt, save="case" if attempt == seen else ""))
-        failures += _still(ask, again, candidate, signature)
+        failures += _still_fails(ask, again, candidate, signature)
         spent += 1
         if attempt == seen:
             files.append({"role": "case", "files": dict(again.artifacts)})
@@ -72,7 +72,7 @@ def settle(
     good_candidate = ask.candidate(good) if good else None
     if good_candidate is not None:
         yield Note("the largest part that passes, once more", best=len(nodes))
-        heavy = weights(ask.index, ranges.decode(good_candidate.nodes)) > HEAVIEST_GOOD
+        heavy = count_weight_bytes(ask.index, ranges.decode(good_candidate.nodes)) > HEAVIEST_GOOD
         kept = yield from asked(ask.ask(good_candidate, attempt=seen, save="" if heavy else "good"))
         spent += 1
         if ask.verdict(kept).passed:
@@ -101,13 +101,13 @@ def settle(
     return case, tuple(files), spent
 
 
-def shrink(
+def shrink_case(
     ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signature, budget: int
 ) -> Sub[tuple[Candidate, int]]:
     """Simplify what is left of a case, one edit at a time, as long as it keeps failing like itself. Returns (candidate,
     probes)."""
     spent = 0
-    for edit_set in _edits(ask, nodes):
+    for edit_set in _list_edits(ask, nodes):
         if spent >= budget:
             break
         done = {(e.kind, e.tensor, e.axis, e.node, e.attribute) for e in candidate.edits}
@@ -117,12 +117,12 @@ def shrink(
         yield Note("can what is left be made simpler?", best=len(nodes))
         m = yield from asked(ask.ask(trial))
         spent += 1
-        if _still(ask, m, trial, signature):
+        if _still_fails(ask, m, trial, signature):
             candidate = trial
     return candidate, spent
 
 
-def _edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
+def _list_edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
     """Shrinks worth trying, most worth first: dimensions that fed tensors and weights share, down to 1 (then by half), then
     simple values for what is fed and for weights, then attributes left to their defaults.
 
@@ -135,12 +135,13 @@ def _edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
     weights = [t for t in read if index.tensors[t].floating or index.tensors[t].dtype in CODES]
     edits: list[tuple[Edit, ...]] = []
     # Sizes that are equal mostly are one dimension of the graph: of what is fed and of weights, else of what is fed alone.
-    all_axes, fed_axes = _axes(index, (*feeds, *weights)), _axes(index, feeds)
+    all_axes, fed_axes = _group_axes(index, (*feeds, *weights)), _group_axes(index, feeds)
     for size, places in sorted(all_axes.items(), key=lambda item: -item[0]):
         for of in dict.fromkeys((tuple(places), tuple(fed_axes.get(size, ())))):
             edits += [
                 tuple(
-                    _rows(t, axis, n, min(int(row or 0), size - n) if t in feeds and not axis else 0) for t, axis in of
+                    _keep_rows(t, axis, n, min(int(row or 0), size - n) if t in feeds and not axis else 0)
+                    for t, axis in of
                 )
                 for n in dict.fromkeys((1, size // 2) if of else ())
             ]
@@ -151,7 +152,7 @@ def _edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
     return edits
 
 
-def _axes(index: GraphIndex, tensors: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
+def _group_axes(index: GraphIndex, tensors: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
     """Size -> (tensor, axis) of all dimensions of that size; 1 is left out."""
     axes: dict[int, list[tuple[int, int]]] = {}
     for t in tensors:
@@ -161,11 +162,11 @@ def _axes(index: GraphIndex, tensors: Iterable[int]) -> dict[int, list[tuple[int
     return axes
 
 
-def _rows(tensor: int, axis: int, kept: int, start: int) -> Edit:
+def _keep_rows(tensor: int, axis: int, kept: int, start: int) -> Edit:
     return Edit("keep-rows", tensor=tensor, axis=axis, value=float(kept), start=start)
 
 
-def _own_signature(ask: Inquiry, m: Measurement, verdict: Verdict) -> Signature | None:
+def _sign_case(ask: Inquiry, m: Measurement, verdict: Verdict) -> Signature | None:
     """The case's own signature: its outputs and its error; what check.py and every shrink must keep. What crashes or does not
     build has no errors: there it is the whole model's."""
     if ask.signature.kind in ("build", "crash"):
@@ -189,7 +190,7 @@ def _own_signature(ask: Inquiry, m: Measurement, verdict: Verdict) -> Signature 
     )
 
 
-def _still(ask: Inquiry, m: Measurement, candidate: Candidate, signature: Signature | None) -> bool:
+def _still_fails(ask: Inquiry, m: Measurement, candidate: Candidate, signature: Signature | None) -> bool:
     """Whether a case fails like itself: by own error and effect, or, once edited, by its own signature."""
     if not candidate.edits or signature is None:
         return ask.verdict(m).failed
@@ -207,7 +208,7 @@ def _still(ask: Inquiry, m: Measurement, candidate: Candidate, signature: Signat
     )
 
 
-def weights(index: GraphIndex, nodes: Iterable[int]) -> int:
+def count_weight_bytes(index: GraphIndex, nodes: Iterable[int]) -> int:
     """Bytes of the weights that the nodes read, each counted once."""
     read = {t for n in nodes for t in index.nodes[n].reads}
     return sum(max(0, index.tensors[t].bytes) for t in read if index.tensors[t].kind == "weight")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 CONFIDENCE = 0.95
 
 
-def interval(failures: int, looks: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def binomial_interval(failures: int, looks: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """The Clopper-Pearson interval of a rate of which ``failures`` of ``looks`` were seen: exact, never too narrow.
 
     Source: Clopper and Pearson, Biometrika 26 (1934): the bounds are quantiles of beta distributions, found here by bisecting
@@ -15,12 +15,12 @@ def interval(failures: int, looks: int, confidence: float = CONFIDENCE) -> tuple
     if looks <= 0:
         return 0.0, 1.0
     tail = (1 - confidence) / 2
-    low = 0.0 if failures == 0 else _bisect(lambda p: 1 - _at_most(failures - 1, looks, p) - tail)
-    high = 1.0 if failures == looks else _bisect(lambda p: tail - _at_most(failures, looks, p))
+    low = 0.0 if failures == 0 else _bisect(lambda p: 1 - _binomial_cdf(failures - 1, looks, p) - tail)
+    high = 1.0 if failures == looks else _bisect(lambda p: tail - _binomial_cdf(failures, looks, p))
     return low, high
 
 
-def chance(failures: int, looks: int, other_failures: int, other_looks: int) -> float:
+def fisher_exact(failures: int, looks: int, other_failures: int, other_looks: int) -> float:
     """How often two samples of one rate differ as much as these, or more: p of Fisher's exact test, two-sided.
 
     Exact for any rate, as it is taken over all ways to share out the same failures between the same looks. Source: Fisher, The
@@ -28,8 +28,10 @@ def chance(failures: int, looks: int, other_failures: int, other_looks: int) -> 
     """
     total, among = failures + other_failures, looks + other_looks
     first, last = max(0, total - other_looks), min(total, looks)
-    whole = _ways(among, total)
-    ways = [math.exp(_ways(looks, k) + _ways(other_looks, total - k) - whole) for k in range(first, last + 1)]
+    whole = _log_choose(among, total)
+    ways = [
+        math.exp(_log_choose(looks, k) + _log_choose(other_looks, total - k) - whole) for k in range(first, last + 1)
+    ]
     seen = ways[failures - first] * (1 + 1e-7)  # equal ones must not be parted by rounding
     return min(1.0, math.fsum(p for p in ways if p <= seen))
 
@@ -48,7 +50,7 @@ def unseen_rate(looks: int) -> float:
     return min(1.0, 3 / looks) if looks else 1.0
 
 
-def settling(looks: int, confidence: float = CONFIDENCE) -> tuple[float, int]:
+def looks_to_settle(looks: int, confidence: float = CONFIDENCE) -> tuple[float, int]:
     """(rate, more looks): the next power of ten below what ``looks`` passing looks have ruled out, and how many more in a row
     would rule out a fault as rare as that with this confidence."""
     rate = 0.1
@@ -57,27 +59,27 @@ def settling(looks: int, confidence: float = CONFIDENCE) -> tuple[float, int]:
     return rate, looks_to_see(rate, confidence) - looks
 
 
-def ruled_out(looks: int) -> str:
+def say_ruled_out(looks: int) -> str:
     """What ``looks`` looks without a failure leave possible, and how many more would settle it; a clause without a full stop."""
-    rate, more = settling(looks)
+    rate, more = looks_to_settle(looks)
     return (
         f"a fault rarer than {100 * unseen_rate(looks):.3g} % would not have shown; {more:,} more looks without a failure would "
         f"rule out, with {100 * CONFIDENCE:.0f} % confidence, one that shows in {100 * rate:g} % of the runs"
     )
 
 
-def _ways(n: int, k: int) -> float:
+def _log_choose(n: int, k: int) -> float:
     """The logarithm of n over k."""
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
-def _at_most(k: int, n: int, p: float) -> float:
+def _binomial_cdf(k: int, n: int, p: float) -> float:
     """P(X <= k) for X binomial(n, p), summed in logarithms so that n in the thousands stays exact enough."""
     if p <= 0:
         return 1.0
     if p >= 1:
         return 1.0 if k >= n else 0.0
-    terms = (_ways(n, i) + i * math.log(p) + (n - i) * math.log1p(-p) for i in range(k + 1))
+    terms = (_log_choose(n, i) + i * math.log(p) + (n - i) * math.log1p(-p) for i in range(k + 1))
     return min(1.0, math.fsum(map(math.exp, terms)))
 
 

@@ -33,15 +33,15 @@ class Switches(msgspec.Struct, frozen=True):
         spec, gone = parse(self.engine), set(off)
         for name in gone & self.options.keys():
             spec = spec.with_option(*self.options[name])
-        disabled = {*_listed(spec.get(_OFF)), *(gone & set(self.optimizers))}
+        disabled = {*_split_names(spec.get(_OFF)), *(gone & set(self.optimizers))}
         return str(spec.with_option(_OFF, "+".join(sorted(disabled))) if disabled else spec)
 
 
-def switches(engine: str, info: Mapping[str, Any]) -> Switches:
+def list_switches(engine: str, info: Mapping[str, Any]) -> Switches:
     """The switches of an engine. ``info``: its EngineInfo as plain data."""
     spec = parse(engine)
     can = info.get("capabilities", {}).get("optimizers", {"present": False})["present"]
-    optimizers = set(info.get("optimizers", ())) - set(_listed(spec.get(_OFF))) if can else ()
+    optimizers = set(info.get("optimizers", ())) - set(_split_names(spec.get(_OFF))) if can else ()
     options: dict[str, tuple[str, str]] = {}
     for option in info.get("options", ()):
         name, plain = option["name"], option.get("plain", "")
@@ -52,5 +52,5 @@ def switches(engine: str, info: Mapping[str, Any]) -> Switches:
     return Switches(engine, tuple(sorted(optimizers)), options)
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _split_names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, text.split("+")))

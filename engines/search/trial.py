@@ -15,9 +15,9 @@ from engines.compare.criterion import Criterion
 from engines.compare.judge import limit, worst
 from engines.findings import Findings, Replaced
 from engines.probe import Measurement
-from engines.search.noise import Moved, move
-from engines.search.voices import CLEARLY, CONFIRMED, Bounds, Heard, hear, name
-from engines.search.whole import failing, fed, lock, sign, whole
+from engines.search.noise import Moved, move_last_place
+from engines.search.voices import CLEARLY, CONFIRMED, Bounds, Heard, hear_voices, name_voice
+from engines.search.whole import choose_feed, list_failing, lock_failure, probe_whole, sign_failure
 
 # Seconds for one run of the whole model up to which a confirmed voice serves as the reference of a search: each probe runs a part
 # of the model on it, and there are hundreds.
@@ -51,26 +51,26 @@ class Tried(msgspec.Struct, frozen=True):
 def try_reference(ctx: StepContext, findings: Findings, m: Measurement, bounds: Bounds) -> Sub[Tried]:
     """``Tried``, on the feed that the search would work on."""
     rule = findings.criterion or Criterion()
-    feed = (findings.sample or fed(findings, worst(m.results, rule)[0]) or findings.samples[0].id,)
+    feed = (findings.sample or choose_feed(findings, worst(m.results, rule)[0]) or findings.samples[0].id,)
     tried = Tried(ctx, findings, m, given=ctx.reference)
     yield Note("is the reference itself steady and right?")
-    twice = yield from asked(whole(ctx, findings, samples=feed, engine=ctx.reference, attempt=1))
+    twice = yield from asked(probe_whole(ctx, findings, samples=feed, engine=ctx.reference, attempt=1))
     _, output, moves = worst(twice.results, rule) if twice.status == "ok" else ("", "", 0.0)
     if moves > CONFIRMED * limit(rule, output):
         return msgspec.structs.replace(tried, steady=False, moves=moves, verdict="reference")
-    moved = yield from move(ctx, findings, bounds.seconds)
+    moved = yield from move_last_place(ctx, findings, bounds.seconds)
     tried = msgspec.structs.replace(tried, moved=moved)
     if moved.explains:
-        determined = yield from _elsewhere(ctx, findings, m, bounds)
+        determined = yield from _find_elsewhere(ctx, findings, m, bounds)
         if determined is None:
             return tried  # whoever is right about digits that nobody has
         findings, moved = determined
         feed = (findings.sample,)
         tried = msgspec.structs.replace(tried, findings=findings, moved=moved)
-    heard = yield from hear(ctx, findings, feed, m.nodes, bounds)
+    heard = yield from hear_voices(ctx, findings, feed, m.nodes, bounds)
     tried = msgspec.structs.replace(tried, heard=heard)
     if heard.standing == "wrong":
-        return (yield from _replace(tried, feed, bounds))
+        return (yield from _replace_reference(tried, feed, bounds))
     signature = findings.signature
     if signature is None or heard.standing not in ("alone", "open"):
         return tried
@@ -78,7 +78,7 @@ def try_reference(ctx: StepContext, findings: Findings, m: Measurement, bounds: 
         # Computations that differ among themselves by as much as the engine differs from one of them accuse nobody.
         unclear = signature.error < CLEARLY * heard.spread
         return msgspec.structs.replace(tried, verdict="unresolved" if unclear else "")
-    engine = yield from asked(whole(ctx, findings, samples=feed, reference=heard.judge, timeout=bounds.seconds))
+    engine = yield from asked(probe_whole(ctx, findings, samples=feed, reference=heard.judge, timeout=bounds.seconds))
     if engine.status != "ok" or not engine.results:
         return tried
     _, output, error = worst(engine.results, rule)
@@ -86,33 +86,33 @@ def try_reference(ctx: StepContext, findings: Findings, m: Measurement, bounds: 
     return msgspec.structs.replace(tried, sides=sides, verdict="unresolved" if sides else "")
 
 
-def _elsewhere(
+def _find_elsewhere(
     ctx: StepContext, findings: Findings, m: Measurement, bounds: Bounds
 ) -> Sub[tuple[Findings, Moved] | None]:
     """The failure on another feed, where rounding does not explain it; None where it explains all that were asked."""
     rule = findings.criterion or Criterion()
     here = findings.sample.partition("/")[0]
-    others = [r for r in failing(m.results, rule) if r.sample.partition("/")[0] != here]
+    others = [r for r in list_failing(m.results, rule) if r.sample.partition("/")[0] != here]
     others.sort(key=lambda r: -worst((r,), rule)[2])
     for result in others[:OTHERS]:
         on_it = msgspec.structs.replace(
-            findings, signature=sign(result, rule, result.sample), sample=result.sample.partition("/")[0]
+            findings, signature=sign_failure(result, rule, result.sample), sample=result.sample.partition("/")[0]
         )
-        moved = yield from move(ctx, on_it, bounds.seconds)
+        moved = yield from move_last_place(ctx, on_it, bounds.seconds)
         if not moved.explains:
             return on_it, moved
     return None
 
 
-def _replace(tried: Tried, feed: tuple[str, ...], bounds: Bounds) -> Sub[Tried]:
+def _replace_reference(tried: Tried, feed: tuple[str, ...], bounds: Bounds) -> Sub[Tried]:
     """The trial of a reference that two voices agree against, gone on with the first of them where that can stand in."""
     ctx, before, heard = tried.ctx, tried.findings, tried.heard
     rule = before.criterion or Criterion()
     against = msgspec.structs.replace(ctx, reference=heard.judge)
     fresh = msgspec.structs.replace(before, signature=None, sample="")
-    yield Note(f"the engine against {name(heard.judge)}")
-    alone = yield from asked(whole(against, fresh, samples=feed, engine=heard.judge, timeout=bounds.seconds))
-    m = yield from asked(whole(against, fresh, timeout=bounds.seconds))
+    yield Note(f"the engine against {name_voice(heard.judge)}")
+    alone = yield from asked(probe_whole(against, fresh, samples=feed, engine=heard.judge, timeout=bounds.seconds))
+    m = yield from asked(probe_whole(against, fresh, timeout=bounds.seconds))
     alike = before.signature is None
     if m.status != "ok" or alone.status != "ok" or alone.run_seconds > SERVES:
         slow = (
@@ -120,22 +120,22 @@ def _replace(tried: Tried, feed: tuple[str, ...], bounds: Bounds) -> Sub[Tried]:
             if alone.status == m.status == "ok"
             else (m.message or alone.message)
         )
-        why = f"{name(heard.judge)} cannot stand in for it: {slow.rstrip('.')}."
-        engine = yield from asked(whole(ctx, fresh, samples=feed, reference=heard.judge, timeout=bounds.seconds))
-        wrong = engine.status == "ok" and _over(engine, rule)
+        why = f"{name_voice(heard.judge)} cannot stand in for it: {slow.rstrip('.')}."
+        engine = yield from asked(probe_whole(ctx, fresh, samples=feed, reference=heard.judge, timeout=bounds.seconds))
+        wrong = engine.status == "ok" and _is_over(engine, rule)
         found = msgspec.structs.replace(before, alike=alike and wrong)
         return msgspec.structs.replace(tried, findings=found, verdict="reference", why=why)
-    locked = yield from lock(against, fresh, m)
+    locked = yield from lock_failure(against, fresh, m)
     if locked.signature is None:
         # By those who are right the engine is right. Where it passed against the reference, too, its verdict stands.
         _, output, _ = worst(m.results, rule)
         stands = alike and (heard.error or 0.0) <= limit(rule, output)
         return msgspec.structs.replace(tried, verdict="" if stands else "reference")
-    why = f"{name(heard.judge)} and {name(heard.other)} agree against it"
+    why = f"{name_voice(heard.judge)} and {name_voice(heard.other)} agree against it"
     found = msgspec.structs.replace(locked, replaced=Replaced(ctx.reference, heard.judge, why), alike=alike)
     return msgspec.structs.replace(tried, ctx=against, findings=found, measurement=m)
 
 
-def _over(m: Measurement, rule: Criterion) -> bool:
+def _is_over(m: Measurement, rule: Criterion) -> bool:
     _, output, error = worst(m.results, rule)
     return error > limit(rule, output)

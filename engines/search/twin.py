@@ -17,7 +17,7 @@ from engines.findings import Findings
 from engines.probe import Measurement
 from engines.search.inquiry import Inquiry
 from engines.search.search import NodeIds, Trials
-from engines.search.whole import failing, sign, whole
+from engines.search.whole import list_failing, probe_whole, sign_failure
 from engines.spec import parse
 
 # Seconds of the first build from which a twin is worth its own build: below, a whole search costs about as much as finding one.
@@ -29,17 +29,17 @@ CHEAPER = 3.0
 ALIKE = 2.0
 
 
-def twins(engine: str, info: Mapping[str, Any]) -> tuple[str, ...]:
+def list_twins(engine: str, info: Mapping[str, Any]) -> tuple[str, ...]:
     """The engine's specs with one option at its ``twin`` value, where it has another one now. ``info``: its EngineInfo as plain
     data."""
     spec = parse(engine)
     options = [o for o in info.get("options", ()) if o.get("twin", "")]
     return tuple(
-        str(spec.with_option(o["name"], o["twin"])) for o in options if _differs(spec.get(o["name"]), o["twin"])
+        str(spec.with_option(o["name"], o["twin"])) for o in options if _is_above(spec.get(o["name"]), o["twin"])
     )
 
 
-def _differs(value: str, twin: str) -> bool:
+def _is_above(value: str, twin: str) -> bool:
     """Whether the value is above the twin's; one at or below it builds as fast already."""
     return not value or float(value) > float(twin)
 
@@ -52,10 +52,10 @@ def find_twin(ctx: StepContext, findings: Findings, given: Measurement) -> Sub[F
         return findings
     if given.build_seconds < DEAR:
         return findings
-    for engine in twins(ctx.engine, ctx.engine_info):
+    for engine in list_twins(ctx.engine, ctx.engine_info):
         yield Note("does it fail alike where it builds faster?")
-        m = yield from asked(whole(ctx, findings, samples=(findings.sample,), engine=engine))
-        if not alike(findings, rule, m) or m.build_seconds * CHEAPER > given.build_seconds:
+        m = yield from asked(probe_whole(ctx, findings, samples=(findings.sample,), engine=engine))
+        if not fails_alike(findings, rule, m) or m.build_seconds * CHEAPER > given.build_seconds:
             continue
         said = (
             f"The whole model fails alike on {engine}, which is built in {m.build_seconds:.2g} s instead of "
@@ -65,16 +65,16 @@ def find_twin(ctx: StepContext, findings: Findings, given: Measurement) -> Sub[F
     return findings
 
 
-def alike(findings: Findings, rule: Criterion, m: Measurement) -> bool:
+def fails_alike(findings: Findings, rule: Criterion, m: Measurement) -> bool:
     """Whether the whole model fails there as it did: the same outputs, non-finite or not, errors less than ``ALIKE`` apart."""
     signature = findings.signature
     if signature is None or m.status != "ok" or not judge_whole(m, rule).failed:
         return False
-    results = failing(m.results, rule)
+    results = list_failing(m.results, rule)
     result = next((r for r in results if r.sample == signature.sample), None)
     if result is None:
         return False
-    there = sign(result, rule, result.sample)
+    there = sign_failure(result, rule, result.sample)
     if there.outputs != signature.outputs or there.nonfinite != signature.nonfinite:
         return False
     pairs = ((there.errors[name], signature.errors[name]) for name in signature.outputs)

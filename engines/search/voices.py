@@ -16,7 +16,7 @@ from engines.compare.criterion import Criterion
 from engines.compare.judge import limit, worst
 from engines.findings import Findings
 from engines.options import families
-from engines.search.whole import whole
+from engines.search.whole import probe_whole
 from engines.spec import of_the_same, parse
 
 FLOAT64 = "reference:precision=fp64"
@@ -69,23 +69,23 @@ class _Voice(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def independent(ctx: StepContext) -> tuple[str, ...]:
+def list_independent(ctx: StepContext) -> tuple[str, ...]:
     """The voices that share no code with the engine under test or with the reference; nor do they with one another."""
     taken = families(ctx.engine) | families(ctx.reference)
     return tuple(of_the_same(voice, ctx.reference) for voice in VOICES if not families(voice) & taken)
 
 
-def hear(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nodes: int, bounds: Bounds) -> Sub[Heard]:
+def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nodes: int, bounds: Bounds) -> Sub[Heard]:
     """What independent engines say of the reference, as ``Heard``: one is asked where it confirms, two where it does not."""
     rule = findings.criterion or Criterion()
     heard: list[_Voice] = []
     why: list[str] = []
-    for spec in independent(ctx):
+    for spec in list_independent(ctx):
         if spec.startswith("reference") and nodes > bounds.nodes:
             why.append(f"in float64 {nodes:,} nodes take too long.")
             continue
         off = yield from asked(
-            whole(ctx, findings, samples=feed, engine=ctx.reference, reference=spec, timeout=bounds.seconds)
+            probe_whole(ctx, findings, samples=feed, engine=ctx.reference, reference=spec, timeout=bounds.seconds)
         )
         if off.status != "ok" or not off.results:
             why.append(off.message)
@@ -112,13 +112,13 @@ def hear(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nodes: int
         )
     yield Note("two others differ from the reference: do they agree with each other?")
     between = yield from asked(
-        whole(ctx, findings, samples=feed, engine=heard[1].spec, reference=heard[0].spec, timeout=bounds.seconds)
+        probe_whole(ctx, findings, samples=feed, engine=heard[1].spec, reference=heard[0].spec, timeout=bounds.seconds)
     )
     apart = worst(between.results, rule)[2] if between.status == "ok" and between.results else None
-    return settled(heard[0], heard[1], apart)
+    return find_odd_one(heard[0], heard[1], apart)
 
 
-def settled(first: _Voice, second: _Voice, apart: float | None) -> Heard:
+def find_odd_one(first: _Voice, second: _Voice, apart: float | None) -> Heard:
     """Who of the three is the odd one out: the reference, one of two voices, or nobody knows."""
     distances = [first.error, second.error, *([] if apart is None else [apart])]
     told = Heard(
@@ -126,10 +126,10 @@ def settled(first: _Voice, second: _Voice, apart: float | None) -> Heard:
     )
     if apart is None:
         return told
-    if _clearly(apart, (first.error, second.error)):
+    if _agree_clearly(apart, (first.error, second.error)):
         return msgspec.structs.replace(told, standing="wrong")
     for voice, odd in ((first, second), (second, first)):
-        if _clearly(voice.error, (odd.error, apart)):
+        if _agree_clearly(voice.error, (odd.error, apart)):
             return msgspec.structs.replace(
                 told, standing="right", judge=voice.spec, error=voice.error, seconds=voice.seconds,
                 lonely=((odd.spec, odd.error),),
@@ -137,11 +137,11 @@ def settled(first: _Voice, second: _Voice, apart: float | None) -> Heard:
     return told
 
 
-def _clearly(near: float, far: Iterable[float]) -> bool:
+def _agree_clearly(near: float, far: Iterable[float]) -> bool:
     return all(near * CLEARLY <= distance for distance in far)
 
 
-def name(spec: str) -> str:
+def name_voice(spec: str) -> str:
     """A voice in words."""
     parsed = parse(spec)
     return {

@@ -12,7 +12,7 @@ from engines.graph import ranges
 from engines.probe import Candidate, Check, Measure, Measurement, SampleResult
 
 
-def whole(
+def probe_whole(
     ctx: StepContext,
     findings: Findings,
     *,
@@ -44,7 +44,7 @@ def whole(
     return msgspec.structs.replace(probe, **rest)
 
 
-def lock(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub[Findings]:
+def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub[Findings]:
     """Findings with the signature of this failure and the sample to search on; unchanged where the measurement passes.
 
     The worst sample: new non-finite values first, then the highest score, then the lowest index; real inputs before random
@@ -63,7 +63,7 @@ def lock(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub[
     if measurement.status != "ok" or not judge_whole(measurement, rule).failed:
         return findings
     # An intermittent failure may sit in any run of the build.
-    chosen = next(over for run in measurement.each_run if (over := failing(run, rule)))
+    chosen = next(over for run in measurement.each_run if (over := list_failing(run, rule)))
     name = worst(chosen, rule)[0]
     result = next(r for r in chosen if r.sample == name)
     feed, _, row = name.partition("/")
@@ -71,32 +71,32 @@ def lock(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub[
     # Rows that fail now and then may be failing together: they are not told apart.
     if row and not measurement.runs and any(s.id == feed and s.rows for s in findings.samples):
         yield Note(f"does {name} fail alone?")
-        alone = yield from asked(whole(ctx, findings, samples=(name,)))
+        alone = yield from asked(probe_whole(ctx, findings, samples=(name,)))
         if judge_whole(alone, rule).failed and worst(alone.results, rule)[2] >= worst((result,), rule)[2] / 2:
             fed, result = name, alone.results[0]
-    return msgspec.structs.replace(findings, signature=sign(result, rule, name), sample=fed)
+    return msgspec.structs.replace(findings, signature=sign_failure(result, rule, name), sample=fed)
 
 
-def fed(findings: Findings, sample: str) -> str:
+def choose_feed(findings: Findings, sample: str) -> str:
     """What to feed for a scored sample: its row alone where the feed's rows can be fed alone, else the whole feed."""
     feed, _, row = sample.partition("/")
     return sample if row and any(s.id == feed and s.rows for s in findings.samples) else feed
 
 
-def all_feeds(findings: Findings) -> tuple[str, ...]:
+def list_feeds(findings: Findings) -> tuple[str, ...]:
     """The real feeds, or the random one where none were given."""
     real = tuple(s.id for s in findings.samples if s.id.startswith("real:"))
     return real or tuple(s.id for s in findings.samples)
 
 
-def failing(results: Iterable[SampleResult], rule: Criterion) -> tuple[SampleResult, ...]:
+def list_failing(results: Iterable[SampleResult], rule: Criterion) -> tuple[SampleResult, ...]:
     """The results over tolerance: the real ones where any real one fails, else the random ones."""
     over = [r for r in results if exceed((r,), rule)]
     real = [r for r in over if r.sample.startswith("real:")]
     return tuple(real or over)
 
 
-def sign(result: SampleResult, rule: Criterion, sample: str) -> Signature:
+def sign_failure(result: SampleResult, rule: Criterion, sample: str) -> Signature:
     """The signature of one failing result: its outputs that are over tolerance, their errors, non-finite or not."""
     errors = {s.name: badness(s, rule) for s in result.outputs}
     over = {s.name: errors[s.name] for s in result.outputs if errors[s.name] > limit(rule, s.name)}

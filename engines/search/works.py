@@ -8,11 +8,11 @@ import msgspec
 
 from engines.asking import StepContext
 from engines.graph import ranges
-from engines.search.cost import Kind, Size, Work, rows
+from engines.search.cost import Kind, Size, Work, count_rows
 from engines.search.latency import TIMED
-from engines.search.marks import batches, markable
-from engines.search.settle import HEAVIEST_GOOD, weights
-from engines.search.whole import all_feeds
+from engines.search.marks import pack_batches, split_markable
+from engines.search.settle import HEAVIEST_GOOD, count_weight_bytes
+from engines.search.whole import list_feeds
 
 TABLE = 1 << 10  # bytes of one tensor's scores
 CASE = 4  # nodes that a case holds at most, as a rule
@@ -28,24 +28,24 @@ def reads(ctx: StepContext) -> tuple[Work, ...]:
 
 
 def before(ctx: StepContext, _size: Size) -> tuple[Work, ...]:
-    """What ``prepared`` asks of a step that runs alone: nothing once the failure is locked."""
+    """What ``prepare_findings`` asks of a step that runs alone: nothing once the failure is locked."""
     if ctx.findings.signature is not None:
         return ()
     return (*reads(ctx), on_all(ctx), *(() if ctx.check else (on_sample(ctx),)))
 
 
-def _whole(ctx: StepContext) -> Kind:
+def _kind_of_whole(ctx: StepContext) -> Kind:
     return "check" if ctx.check else "whole"
 
 
 def on_all(ctx: StepContext, runs: int = 1, probes: int = 1, *, real: bool = False) -> Work:
     """The whole model on every sample; ``real``: on those that the user gave, where there are any."""
-    return Work(_whole(ctx), probes, _rows(ctx, real=real), max(1, runs))
+    return Work(_kind_of_whole(ctx), probes, _count_rows(ctx, real=real), max(1, runs))
 
 
 def on_sample(ctx: StepContext, probes: int = 1, runs: int = 1) -> Work:
     """The whole model on the sample that the search works on."""
-    return Work(_whole(ctx), probes, sample_rows(ctx), max(1, runs))
+    return Work(_kind_of_whole(ctx), probes, sample_rows(ctx), max(1, runs))
 
 
 def fresh(work: Work) -> Work:
@@ -79,21 +79,21 @@ def timed(ctx: StepContext) -> tuple[Work, ...]:
     return (on_sample(ctx, 2, TIMED),) if ctx.can("latency", untold=True) else ()
 
 
-def strict(ctx: StepContext) -> bool:
+def rounding_counts(ctx: StepContext) -> bool:
     """Whether rounding alone is over a tenth of the tolerance, so that every node counts."""
     rule = ctx.findings.criterion
     return rule is not None and rule.tolerance / 10 < ROUNDING.get(rule.precision, 0.0)
 
 
-def _rows(ctx: StepContext, *, real: bool = False) -> int:
+def _count_rows(ctx: StepContext, *, real: bool = False) -> int:
     samples = ctx.findings.samples
-    return rows(all_feeds(ctx.findings) if real else (s.id for s in samples), samples)
+    return count_rows(list_feeds(ctx.findings) if real else (s.id for s in samples), samples)
 
 
 def sample_rows(ctx: StepContext) -> int:
     """Rows of the sample that the search works on; 1 where it is not chosen yet."""
     sample = ctx.findings.sample
-    return rows((sample,), ctx.findings.samples) if sample else 1
+    return count_rows((sample,), ctx.findings.samples) if sample else 1
 
 
 def halvings(n: int) -> int:
@@ -105,7 +105,7 @@ def batches_of(size: Size, limit: int, most: int = 0) -> int:
     nodes each."""
     if size.index is None:
         return max(1, -(-size.nodes // most) if most else 1)
-    return len(batches(size.index, markable(size.index)[0], limit, most)) or 1
+    return len(pack_batches(size.index, split_markable(size.index)[0], limit, most)) or 1
 
 
 def activations(size: Size) -> int:
@@ -119,8 +119,8 @@ def case_bytes(size: Size, nodes: str = "") -> int:
     if size.index is None:
         return 2 * size.weights
     if nodes:
-        return 2 * weights(size.index, ranges.decode(nodes))
-    heaviest = sorted((weights(size.index, (n.id,)) for n in size.index.nodes), reverse=True)[:CASE]
+        return 2 * count_weight_bytes(size.index, ranges.decode(nodes))
+    heaviest = sorted((count_weight_bytes(size.index, (n.id,)) for n in size.index.nodes), reverse=True)[:CASE]
     return 2 * min(size.weights, sum(heaviest))
 
 
@@ -129,6 +129,6 @@ def good_bytes(size: Size) -> int:
     return 2 * min(size.weights, HEAVIEST_GOOD)
 
 
-def held(size: Size, more: int) -> int:
+def bytes_held(size: Size, more: int) -> int:
     """Bytes at most, where a step asks for every tensor of a sample: unknown as long as their sizes are."""
     return more + activations(size) if size.index else -1

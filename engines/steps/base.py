@@ -91,7 +91,7 @@ def as_it_is(told: Told) -> dict[str, Any]:
     return {**told.outcome, **told.tables}
 
 
-def of_case(told: Told) -> dict[str, Any]:
+def case_names(told: Told) -> dict[str, Any]:
     """Names of the case's nodes, inputs and outputs."""
     case = told.findings.case
     if case is None:

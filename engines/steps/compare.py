@@ -14,13 +14,13 @@ from engines.probe import HUGE, Measurement, SampleResult, Score
 from engines.search import noise, trial, voices, works
 from engines.search.cost import Plan, Size
 from engines.search.looks import Looks, look_again
-from engines.search.statistics import interval, ruled_out, settling
+from engines.search.statistics import binomial_interval, looks_to_settle, say_ruled_out
 from engines.search.twin import find_twin
-from engines.search.whole import lock, whole
+from engines.search.whole import lock_failure, probe_whole
 from engines.spec import parse, unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
 from engines.steps.intake import refuse_unmeasured
-from engines.steps.prepare import loaded, measured
+from engines.steps.prepare import load_findings, measure_whole
 
 PROBLEMS = {"missing": "missing", "shape": "of another shape than the reference's"}
 LITERAL = "onnxruntime"  # optimizers off: every node as it is written
@@ -75,22 +75,22 @@ class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     params = msgspec.convert(dict(ctx.params), CompareParams)
-    findings: Findings = yield from loaded(ctx)
+    findings: Findings = yield from load_findings(ctx)
     rule = findings.criterion or Criterion()
     yield Note(f"the whole model on {len(findings.samples)} feeds")
-    findings, m = yield from measured(ctx, findings)
+    findings, m = yield from measure_whole(ctx, findings)
     refuse_unmeasured(m, findings.samples)
     if ctx.check:
-        finish: Finish[CompareOutcome] = yield from _checked(ctx, findings, m)
+        finish: Finish[CompareOutcome] = yield from _compare_by_check(ctx, findings, m)
         return finish
-    findings = yield from lock(ctx, findings, m)
+    findings = yield from lock_failure(ctx, findings, m)
     if m.status != "ok":
-        return _ended(findings, m, rule)
+        return _finish_without_outputs(findings, m, rule)
     if m.facts.get("build") is not None and not m.results:
-        return _built(ctx, findings, rule)
+        return _finish_built_only(ctx, findings, rule)
     tried = yield from _try_reference(ctx, findings, params, m)
     ctx, findings, m = tried.ctx, tried.findings, tried.measurement
-    emulated = yield from _emulate(ctx, findings, rule)
+    emulated = yield from _measure_emulated(ctx, findings, rule)
     # In FP32 float64 tells what a right engine's rounding costs.
     heard = tried.heard
     in_fp32 = heard.error if rule.precision == "fp32" and heard.judge.startswith(voices.FLOAT64) else None
@@ -105,7 +105,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     if findings.signature is not None:
         error, output = findings.signature.error, next(iter(findings.signature.outputs), output)
         sample = findings.signature.sample
-    low, high = interval(failures, looks)
+    low, high = binomial_interval(failures, looks)
     reached = tried.verdict or ("fails" if findings.signature else "passes")
     verdict: Verdict = "noise" if moved.explains else reached
     outcome = CompareOutcome(
@@ -122,7 +122,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         samples_failing=sum(judge_whole(msgspec.structs.replace(m, results=(r,)), rule).failed for r in m.results),
         nonfinite=bool(findings.signature and findings.signature.nonfinite),
         emulated_error=emulated,
-        explanation=explain(ctx, error, emulated, rule, failing=findings.signature is not None),  # type: ignore[arg-type]
+        explanation=explain_error(ctx, error, emulated, rule, failing=findings.signature is not None),  # type: ignore[arg-type]
         reference_error=heard.error,
         reference_judge=heard.judge,
         reference_steady=tried.steady,
@@ -133,23 +133,35 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         failures=failures,
         interval_low=low,
         interval_high=high,
-        more_looks=settling(looks)[1] if looks > 1 and not failures else 0,
+        more_looks=looks_to_settle(looks)[1] if looks > 1 and not failures else 0,
         message=" ".join(
             (
                 _message(
-                    verdict, error, rule, output, sample, looks, failures, tried, moved, _problem(m.results, output)
+                    verdict,
+                    error,
+                    rule,
+                    output,
+                    sample,
+                    looks,
+                    failures,
+                    tried,
+                    moved,
+                    _find_problem(m.results, output),
                 ),
-                *_same_codes(ctx, verdict, rule),
+                *_say_same_codes(ctx, verdict, rule),
                 *ctx.engine_info.get("notes", ()),
             )
         ),
     )
     return Finish(
-        outcome, findings, tables={"outputs": _table(m.results, rule)}, decisive={"whole": (whole(ctx, findings),)}
+        outcome,
+        findings,
+        tables={"outputs": _list_scores(m.results, rule)},
+        decisive={"whole": (probe_whole(ctx, findings),)},
     )
 
 
-def explain(ctx: StepContext, error: float, emulated: float | None, rule: Criterion, *, failing: bool) -> str:
+def explain_error(ctx: StepContext, error: float, emulated: float | None, rule: Criterion, *, failing: bool) -> str:
     """Whose fault it looks like: the engine's, or the precision's own limit. Explains; never decides pass or fail."""
     if parse(ctx.engine).name in ("emulate", "reference"):
         return "precision" if failing else "unknown"
@@ -169,7 +181,7 @@ def _try_reference(ctx: StepContext, findings: Findings, params: CompareParams, 
     return (yield from trial.try_reference(ctx, findings, m, bounds))
 
 
-def _same_codes(ctx: StepContext, verdict: str, rule: Criterion) -> tuple[str, ...]:
+def _say_same_codes(ctx: StepContext, verdict: str, rule: Criterion) -> tuple[str, ...]:
     """What a pass does not say where the reference computes the same quantized model."""
     if verdict != "passes" or rule.precision != "int8" or unquantized(ctx.reference):
         return ()
@@ -179,25 +191,25 @@ def _same_codes(ctx: StepContext, verdict: str, rule: Criterion) -> tuple[str, .
     )
 
 
-def _emulate(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub[float | None]:
+def _measure_emulated(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub[float | None]:
     """What a faultless engine of that precision would give on the same sample; None where nothing is emulated. Of a quantized
     model measured against the float one: what its codes are worth, computed literally. The typed reference adds up in its own
     precision, the emulation in FP32."""
     if rule.precision == "int8" and unquantized(ctx.reference):
         feed = (findings.sample or findings.samples[0].id,)
-        literal = yield from asked(whole(ctx, findings, samples=feed, engine=LITERAL))
+        literal = yield from asked(probe_whole(ctx, findings, samples=feed, engine=LITERAL))
         return worst(literal.results, rule)[2] if literal.status == "ok" else None
     if rule.precision not in ("fp16", "bf16") or parse(ctx.engine).name == "emulate":
         return None
     feed = (findings.sample or findings.samples[0].id,)
     yield Note(f"what a faultless engine would give in {rule.precision}")
-    m = yield from asked(whole(ctx, findings, samples=feed, engine=f"emulate:precision={rule.precision}"))
+    m = yield from asked(probe_whole(ctx, findings, samples=feed, engine=f"emulate:precision={rule.precision}"))
     return worst(m.results, rule)[2] if m.status == "ok" else None
 
 
-def _checked(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Finish[CompareOutcome]]:
+def _compare_by_check(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Finish[CompareOutcome]]:
     verdict = judge_check(m, findings.criterion or Criterion())
-    findings = yield from lock(ctx, findings, m)
+    findings = yield from lock_failure(ctx, findings, m)
     words = {"fail": "fails", "pass": "passes"}
     says = words.get(verdict.kind, "gives no answer")
     outcome = CompareOutcome(
@@ -209,10 +221,10 @@ def _checked(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Finish
         failures=int(verdict.failed),
         message=f"The check {says} on the whole model{f' ({verdict.detail})' if verdict.detail else ''}.",
     )
-    return Finish(outcome, findings, decisive={"whole": (whole(ctx, findings),)})
+    return Finish(outcome, findings, decisive={"whole": (probe_whole(ctx, findings),)})
 
 
-def _ended(findings: Findings, m: Measurement, rule: Criterion) -> Finish[CompareOutcome]:
+def _finish_without_outputs(findings: Findings, m: Measurement, rule: Criterion) -> Finish[CompareOutcome]:
     """The engine did not get as far as outputs: a failure of its own kind, when it is the engine's; else nothing can be said."""
     fails = findings.signature is not None
     return Finish(
@@ -232,7 +244,7 @@ def _ended(findings: Findings, m: Measurement, rule: Criterion) -> Finish[Compar
     )
 
 
-def _built(ctx: StepContext, findings: Findings, rule: Criterion) -> Finish[CompareOutcome]:
+def _finish_built_only(ctx: StepContext, findings: Findings, rule: Criterion) -> Finish[CompareOutcome]:
     """The engine was built and cannot be run here."""
     reason = ctx.engine_info["capabilities"]["run"]["reason"].rstrip(".")
     message = f"The model builds, but whether its results are right cannot be seen here: {reason}."
@@ -244,10 +256,10 @@ def _built(ctx: StepContext, findings: Findings, rule: Criterion) -> Finish[Comp
         looks=1,
         message=message,
     )
-    return Finish(outcome, findings, decisive={"whole": (whole(ctx, findings),)})
+    return Finish(outcome, findings, decisive={"whole": (probe_whole(ctx, findings),)})
 
 
-def _table(results: tuple[SampleResult, ...], rule: Criterion) -> list[dict[str, Any]]:
+def _list_scores(results: tuple[SampleResult, ...], rule: Criterion) -> list[dict[str, Any]]:
     return [
         {"sample": r.sample, "output": s.name, "badness": badness(s, rule), **msgspec.to_builtins(s)}
         for r in results
@@ -267,17 +279,17 @@ def _message(
     moved: noise.Moved,
     problem: str = "",
 ) -> str:
-    said = _of_reference(tried, rule)
+    said = _say_reference(tried, rule)
     if verdict == "reference":
         return said
     if verdict == "noise":
-        return _noise(error, output, sample, rule, moved)
+        return _say_noise(error, output, sample, rule, moved)
     doubt = f" {said}" if said else ""
     if verdict == "unresolved":
-        off = PROBLEMS.get(problem) or _amount(error, rule)
+        off = PROBLEMS.get(problem) or _say_amount(error, rule)
         return f"{output} is {off} on {sample}, and whose fault that is cannot be told. {said}"
-    amount = PROBLEMS.get(problem) or _amount(error, rule)
-    allowed = f"{_allowed(rule, output)} for {rule.precision}"
+    amount = PROBLEMS.get(problem) or _say_amount(error, rule)
+    allowed = f"{_say_allowed(rule, output)} for {rule.precision}"
     if verdict == "fails":
         often = f" in {failures} of {looks} runs" if looks > 1 else ""
         return f"{output} is {amount} on {sample}{often}; allowed {allowed}.{doubt}"
@@ -288,78 +300,81 @@ def _message(
         if error > 0
         else f"every output equals the reference's; allowed {allowed}"
     )
-    more = f" in {looks} runs: {worst_of}; {ruled_out(looks)}" if looks > 1 else f": {worst_of}"
+    more = f" in {looks} runs: {worst_of}; {say_ruled_out(looks)}" if looks > 1 else f": {worst_of}"
     return f"No failure{more}.{doubt}"
 
 
-def _problem(results: tuple[SampleResult, ...], output: str) -> str:
+def _find_problem(results: tuple[SampleResult, ...], output: str) -> str:
     """What keeps the output from being compared at all, on any sample: a key of ``PROBLEMS``, or ``""``."""
     return next((s.problem for r in results for s in r.outputs if s.name == output and s.problem), "")
 
 
-def _of_reference(tried: trial.Tried, rule: Criterion) -> str:
+def _say_reference(tried: trial.Tried, rule: Criterion) -> str:
     """What is wrong with the reference or with who judged it, and what to do about it; "" where it was confirmed by all."""
     heard = tried.heard
     if not tried.steady:
         return (
-            f"The reference itself is not steady: its second run is {_amount(tried.moves, rule)} against its first. "
+            f"The reference itself is not steady: its second run is {_say_amount(tried.moves, rule)} against its first. "
             "Choose another with --reference, or give it one thread."
         )
     if heard.standing == "unheard":
         return f"The reference was held against nothing but itself: {heard.why}" if heard.why else ""
-    reference, judge, off = voices.name(tried.given), voices.name(heard.judge), _amount(heard.error or 0.0, rule)
+    reference, judge, off = (
+        voices.name_voice(tried.given),
+        voices.name_voice(heard.judge),
+        _say_amount(heard.error or 0.0, rule),
+    )
     third = "Bring in a third: --reference golden outputs or another engine, or pip install 'narrowdown[openvino]'."
     match heard.standing:
         case "wrong":
-            against = (
-                f"The reference, {reference}, is itself {off}: {judge} and {voices.name(heard.other)} agree against it"
-            )
-            between = f"{against} ({_apart(heard.apart or 0.0, rule)} between the two)."
+            other = voices.name_voice(heard.other)
+            against = f"The reference, {reference}, is itself {off}: {judge} and {other} agree against it"
+            between = f"{against} ({_say_distance(heard.apart or 0.0, rule)} between the two)."
             if tried.findings.replaced is None:
                 return f"{between} {tried.why or f'The engine is right by {judge}.'}"
             alike = " The engine is wrong in the same way." if tried.findings.alike else ""
             return f"{between}{alike} The session goes on against {tried.findings.replaced.to}."
         case "alone" if tried.sides:
-            between = _apart(heard.error or 0.0, rule)
+            between = _say_distance(heard.error or 0.0, rule)
             return (
                 f"Either the reference is wrong or two others are: {reference} and {judge} are {between} apart, and the engine "
                 f"under test is on the side of {judge}. {third}"
             )
         case "alone":
             return (
-                f"{judge} alone differs from the reference ({_apart(heard.error or 0.0, rule)} apart) and nobody else could be "
-                f"asked: it may be the wrong one itself, and was left out. {third}"
+                f"{judge} alone differs from the reference ({_say_distance(heard.error or 0.0, rule)} apart) and nobody else "
+                f"could be asked: it may be the wrong one itself, and was left out. {third}"
             )
         case "open":
-            other, spread = voices.name(heard.other), _apart(heard.spread, rule)
+            other, spread = voices.name_voice(heard.other), _say_distance(heard.spread, rule)
             return (
                 f"{reference}, {judge} and {other} differ from one another by up to {spread} and no two of them agree: the "
                 "output is determined no better than that."
             )
     alone = (
-        f"{voices.name(v)} is {_amount(e, rule)} where the reference and {judge} agree: left out."
+        f"{voices.name_voice(v)} is {_say_amount(e, rule)} where the reference and {judge} agree: left out."
         for v, e in heard.lonely
     )
     return " ".join(alone)
 
 
-def _noise(error: float, output: str, sample: str, rule: Criterion, moved: noise.Moved) -> str:
+def _say_noise(error: float, output: str, sample: str, rule: Criterion, moved: noise.Moved) -> str:
     """That the failure is rounding, and what to do."""
-    by = _apart(moved.outputs.get(output, max(moved.outputs.values(), default=0.0)), rule)
+    by = _say_distance(moved.outputs.get(output, max(moved.outputs.values(), default=0.0)), rule)
     return (
-        f"{output} is {_amount(error, rule)} on {sample}; one unit in the last place of the {moved.what} moves it by {by} on "
-        f"the reference itself. So it is not determined to what is allowed ({_allowed(rule, output)}), and no node is at fault. "
-        "Judge it by what matters to you: a tolerance above that, an absolute one (--metric max_abs --tolerance VALUE), other "
-        "samples; or compute that part of the model in float64."
+        f"{output} is {_say_amount(error, rule)} on {sample}; one unit in the last place of the {moved.what} moves it by {by} on "
+        f"the reference itself. So it is not determined to what is allowed ({_say_allowed(rule, output)}), and no node is at "
+        "fault. Judge it by what matters to you: a tolerance above that, an absolute one (--metric max_abs --tolerance VALUE), "
+        "other samples; or compute that part of the model in float64."
     )
 
 
-def _apart(error: float, rule: Criterion) -> str:
+def _say_distance(error: float, rule: Criterion) -> str:
     """A distance of two computations."""
-    return _amount(error, rule).removeprefix("off by ").removeprefix("at ")
+    return _say_amount(error, rule).removeprefix("off by ").removeprefix("at ")
 
 
-def _amount(error: float, rule: Criterion) -> str:
+def _say_amount(error: float, rule: Criterion) -> str:
     """An error in the words of its metric."""
     if error >= HUGE:
         return "infinite or NaN where the reference is finite"
@@ -370,7 +385,7 @@ def _amount(error: float, rule: Criterion) -> str:
     return f"off by {error:.3g} ({rule.metric})"
 
 
-def _allowed(rule: Criterion, output: str) -> str:
+def _say_allowed(rule: Criterion, output: str) -> str:
     """What an output may be off by, in the words of the metric."""
     if rule.metric == "elementwise":
         return f"atol {rule.atols.get(output, rule.atol):.3g}, rtol {rule.rtols.get(output, rule.rtol):.3g}"
@@ -392,11 +407,11 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     )
     given = size.given
     copies = given * lower + (2 * given if 2 * given <= JUDGED else 0)
-    disk = _taken(ctx, size) + AHEAD + (0 if ctx.check else copies) if given >= 0 else -1
+    disk = _bytes_to_take_in(ctx, size) + AHEAD + (0 if ctx.check else copies) if given >= 0 else -1
     return Plan((*works.reads(ctx), *asked), disk, AHEAD if disk >= 0 else 0)
 
 
-def _taken(ctx: StepContext, size: Size) -> int:
+def _bytes_to_take_in(ctx: StepContext, size: Size) -> int:
     """Bytes of the model that is still to be taken in."""
     return 0 if ctx.findings.model else size.given
 

@@ -10,16 +10,16 @@ from engines.findings import Case, Culprit, Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.search import works
-from engines.search.alike import Alike, alike, said, wider
-from engines.search.alike import culprits as alike_culprits
+from engines.search.alike import Alike, find_alike, say_alike, widen_culprit
+from engines.search.alike import make_culprits as alike_culprits
 from engines.search.cost import Plan, Size, Work
-from engines.search.fresh import Seen, again, looked
-from engines.search.inquiry import Inquiry, inquiry
-from engines.search.statistics import interval
-from engines.search.whole import all_feeds, fed, sign
-from engines.steps.base import End, Finish, Steps, StepSpec, Told, of_case
-from engines.steps.prepare import prepared
-from engines.steps.reduce import Reduced, ReduceParams, plan_of_reduction, reduction
+from engines.search.fresh import Seen, confirm_in_fresh_builds, probe_case
+from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.statistics import binomial_interval
+from engines.search.whole import choose_feed, list_feeds, sign_failure
+from engines.steps.base import End, Finish, Steps, StepSpec, Told, case_names
+from engines.steps.prepare import prepare_findings
+from engines.steps.reduce import Reduced, ReduceParams, plan_of_reduction, search_smallest
 
 # A tensor that loses this part of itself when it is stored cannot be fed: rounding alone costs BF16 0.004, FP8 0.06.
 LOST = 0.1
@@ -56,19 +56,19 @@ class ConfirmParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     params = msgspec.convert(dict(ctx.params), ConfirmParams)
-    findings = yield from prepared(ctx)
-    ask: Inquiry = yield from inquiry(ctx, findings)
+    findings = yield from prepare_findings(ctx)
+    ask: Inquiry = yield from open_inquiry(ctx, findings)
     case = findings.case
     files: tuple[dict[str, Any], ...] = ()
     if case is None:
         # A route that named a tactic or an optimizer comes here with no smaller model yet.
-        reduced: Reduced = yield from reduction(ask, ReduceParams())
+        reduced: Reduced = yield from search_smallest(ask, ReduceParams())
         if reduced.case is None:
             raise StepRefused(f"There is no failing case to confirm: {reduced.reason}.")
         case, files = reduced.case, reduced.files
     ask = ask.lowered(case.effect)
 
-    seen: Seen = yield from looked(ask, case, params.repeats)
+    seen: Seen = yield from confirm_in_fresh_builds(ask, case, params.repeats)
     case, cause = seen.case, seen.cause
 
     # What does not build gives no values that could be patched.
@@ -76,14 +76,14 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     patches, keep, fits = (yield from walk_forward(ask, case, params.most_patches)) if patchable else ((), (), True)
     if not fits and ctx.can("keep"):
         patches = ()  # its values cannot be fed: the next round keeps its nodes in FP32 instead
-        keep = yield from widened(ask, keep, params.most_patches)
+        keep = yield from widen_kept(ask, keep, params.most_patches)
     culprit = Culprit(
         case=case,
         cause=cause.name,
         evidence=cause.evidence,
         patches=ranges.encode(patches),
         keep=ranges.encode(keep),
-        dir=folder(len(findings.culprits) + 1),
+        dir=culprit_folder(len(findings.culprits) + 1),
     )
     known = any(c.case.node_ids == case.node_ids for c in findings.culprits)
     after = msgspec.structs.replace(findings, case=case)
@@ -92,10 +92,10 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     others = Alike()
     if patchable and not (findings.optimizers or findings.options or findings.tactics):
         cured = () if patches else keep
-        after, patched, still = yield from _cured(ask, after, patches, cured)
+        after, patched, still = yield from _measure_cured(ask, after, patches, cured)
         if still and cause.beyond and not known and ctx.can("keep"):
             room = params.most_culprits - len(findings.culprits) - 1
-            others = yield from alike(
+            others = yield from find_alike(
                 ask,
                 culprit,
                 cause.beyond,
@@ -105,14 +105,14 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
                 repeats=params.repeats,
             )
         if others.keep:
-            culprit = wider(ask.index, culprit, others)
-            after, patched, still = yield from _cured(ask, after, patches, (*cured, *others.keep))
-    culprits = findings.culprits if known else joined(ask.index, findings.culprits, culprit)
+            culprit = widen_culprit(ask.index, culprit, others)
+            after, patched, still = yield from _measure_cured(ask, after, patches, (*cured, *others.keep))
+    culprits = findings.culprits if known else join_culprit(ask.index, findings.culprits, culprit)
     for other in alike_culprits(others):
-        culprits = (*culprits, msgspec.structs.replace(other, dir=folder(len(culprits) + 1)))
+        culprits = (*culprits, msgspec.structs.replace(other, dir=culprit_folder(len(culprits) + 1)))
     after = msgspec.structs.replace(after, culprits=culprits)
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
-    low, high = interval(seen.failures, params.repeats)
+    low, high = binomial_interval(seen.failures, params.repeats)
     outcome = ConfirmOutcome(
         confirmed=seen.failures > 0,
         failures=seen.failures,
@@ -145,18 +145,18 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         },
         decisive={
             "whole": (ask.plain((_first_sample(findings),)),) if not ctx.check else (),
-            "case": (again(ask, case, 0), *(again(ask, o.seen.case, 0) for o in others.found)),
+            "case": (probe_case(ask, case, 0), *(probe_case(ask, o.seen.case, 0) for o in others.found)),
             "good": (ask.ask(case.good, feed=feed),) if case.good else (),
         },
     )
 
 
-def folder(number: int) -> str:
+def culprit_folder(number: int) -> str:
     """Where the bundle of the culprit of that number, from 1 on, lies below the session folder."""
     return "case" if number == 1 else f"case/culprit-{number}"
 
 
-def joined(index: GraphIndex, earlier: tuple[Culprit, ...], new: Culprit) -> tuple[Culprit, ...]:
+def join_culprit(index: GraphIndex, earlier: tuple[Culprit, ...], new: Culprit) -> tuple[Culprit, ...]:
     """The culprits with one more. The same cause at a neighbouring node, found on another sample, is the same culprit met further
     on (a square that overflows on one row, its sum on another): it widens what is to be kept and is not counted again."""
     nodes = set(ranges.decode(new.keep or new.case.node_ids))
@@ -205,7 +205,7 @@ def walk_forward(ask: Inquiry, case: Case, most: int) -> Sub[tuple[tuple[int, ..
     return tuple(sorted(patches)), tuple(sorted(nodes)), fits
 
 
-def widened(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int, ...]]:
+def widen_kept(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int, ...]]:
     """The nodes to keep with those beside them that overflow on other samples: the square of a sum of squares on one row, its sum
     on another. A neighbour joins when it gives non-finite values from finite ones while ``keep`` is kept.
     """
@@ -213,14 +213,16 @@ def widened(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int, ..
     own, earlier = set(keep), set(ranges.decode(ask.findings.keep))
     for _ in range(most):
         yield Note("the whole model, with the case kept in higher precision")
-        m = yield from asked(ask.whole(all_feeds(ask.findings), keep=own | earlier))
+        m = yield from asked(ask.whole(list_feeds(ask.findings), keep=own | earlier))
         if m.status != "ok" or judge_whole(m, ask.criterion).passed:
             break
         sample = worst(m.results, ask.criterion)[0]
         near = _neighbours(index, own) - own - earlier
         marks = {t for n in near for t in (*index.nodes[n].outputs, *index.nodes[n].reads)}
         made = {t for t in marks if index.tensors[t].producer >= 0}
-        seen = yield from asked(ask.whole((_fed(ask.findings, sample),), keep=own | earlier, marks=ranges.encode(made)))
+        seen = yield from asked(
+            ask.whole((_choose_feed(ask.findings, sample),), keep=own | earlier, marks=ranges.encode(made))
+        )
         if seen.status != "ok":
             break
         scores = [s for r in seen.results for s in (*r.marks, *r.outputs) if s.new_nonfinite]
@@ -243,7 +245,7 @@ def _neighbours(index: GraphIndex, nodes: set[int]) -> set[int]:
     return nodes | made | {r for t in leaves for r in index.readers[t]}
 
 
-def _cured(
+def _measure_cured(
     ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tuple[int, ...]
 ) -> Sub[tuple[Findings, float | None, bool]]:
     """Does the whole model still fail once every culprit so far is cured? If so: lock what the next round looks for."""
@@ -251,7 +253,7 @@ def _cured(
     all_patches = {*patches, *ranges.decode(before.patches)}
     all_kept = {*keep, *ranges.decode(before.keep)}
     yield Note("does the model still fail without this case?")
-    m = yield from asked(ask.whole(all_feeds(findings), patches=all_patches, keep=all_kept))
+    m = yield from asked(ask.whole(list_feeds(findings), patches=all_patches, keep=all_kept))
     if m.status != "ok":
         return findings, None, False
     m = worst_run(ask.unpatched(m, all_patches), ask.criterion)
@@ -260,7 +262,7 @@ def _cured(
     after = msgspec.structs.replace(findings, patches=ranges.encode(all_patches), keep=ranges.encode(all_kept))
     if not still or findings.signature is None:
         return after, error, still
-    result, feed = next(r for r in m.results if r.sample == sample), _fed(findings, sample)
+    result, feed = next(r for r in m.results if r.sample == sample), _choose_feed(findings, sample)
     if feed == sample and "/" in sample:
         # A row may fail in its batch only; then the batch is what the next round searches on.
         yield Note(f"does {sample} still fail alone?")
@@ -270,13 +272,13 @@ def _cured(
             result = by_itself.results[0]
         else:
             feed = sample.partition("/")[0]
-    signature = sign(result, ask.criterion, sample)
+    signature = sign_failure(result, ask.criterion, sample)
     return msgspec.structs.replace(after, round_signature=signature, sample=feed), error, still
 
 
-def _fed(findings: Findings, sample: str) -> str:
+def _choose_feed(findings: Findings, sample: str) -> str:
     """What to feed for a scored sample: its row alone where the search feeds rows alone, else the feed that holds it."""
-    return fed(findings, sample) if "/" in findings.sample else sample.partition("/")[0]
+    return choose_feed(findings, sample) if "/" in findings.sample else sample.partition("/")[0]
 
 
 def _first_sample(findings: Findings) -> str:
@@ -292,7 +294,7 @@ def _message(seen: Seen, looks: int, still: bool, known: bool, others: Alike) ->
         also = " With it patched by reference values the model still fails: there is another culprit."
     nodes = seen.case.nodes
     size = f"{len(nodes)} node fails" if len(nodes) == 1 else f"{len(nodes)} nodes fail"
-    return f"{size} in {seen.failures} of {looks} fresh builds. {seen.cause.evidence}{said(others)}{also}"
+    return f"{size} in {seen.failures} of {looks} fresh builds. {seen.cause.evidence}{say_alike(others)}{also}"
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
@@ -312,7 +314,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at; the reference is asked
         # who else goes as far, and who reads that.
         cured = (*cured, works.on_all(ctx, probes=4, real=True), Work("watched", 2, works.sample_rows(ctx)))
-    alike = _places(ctx, size)
+    alike = _count_places(ctx, size)
     if cured and alike and ctx.can("keep"):
         cured = (*cured, works.effect(ctx, alike), works.part(ctx, PLACE * alike, ahead=False))
     first = Plan(works.before(ctx, size)) if case is not None else plan_of_reduction(ctx, size, ReduceParams())
@@ -320,7 +322,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     return Plan((*first.works, Work("read"), again, *cured), disk, first.captured + size.captured)
 
 
-def _places(ctx: StepContext, size: Size) -> int:
+def _count_places(ctx: StepContext, size: Size) -> int:
     """How many other suspects are infinite or NaN at the same operator as the case: each may become a culprit of its own."""
     case, index = ctx.findings.case, size.index
     if case is None or index is None:
@@ -332,7 +334,7 @@ def _places(ctx: StepContext, size: Size) -> int:
 
 
 def _json(told: Told) -> dict[str, Any]:
-    return {**told.outcome, "nodes_after": told.outcome.get("nodes", 0), **of_case(told)}
+    return {**told.outcome, "nodes_after": told.outcome.get("nodes", 0), **case_names(told)}
 
 
 SPEC = StepSpec(

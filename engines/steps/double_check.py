@@ -9,7 +9,7 @@ from engines.findings import Findings
 from engines.search import works
 from engines.search.cost import Plan, Size
 from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.prepare import prepared
+from engines.steps.prepare import prepare_findings
 
 # The reason that was met most -> the setting that would help. What needs a value (a tolerance, a metric, a regex) is for a
 # person to choose: the message names it, and the recommendation, which must work with nobody there, searches another way.
@@ -63,7 +63,7 @@ class DoubleCheckParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 def double_check(ctx: StepContext) -> Steps[DoubleCheckOutcome]:
     params = msgspec.convert(dict(ctx.params), DoubleCheckParams)
-    findings: Findings = yield from prepared(ctx)
+    findings: Findings = yield from prepare_findings(ctx)
     counts = {str(k): int(v) for k, v in dict(ctx.settings.get("unresolved", {})).items() if v}
     left = max(0, params.visits - ctx.visit)
     passes = findings.signature is None
@@ -74,9 +74,9 @@ def double_check(ctx: StepContext) -> Steps[DoubleCheckOutcome]:
             visits_left=left,
             culprits=len(findings.culprits),
             unresolved=sum(counts.values()),
-            causes=", ".join(f"{reason} {n}" for reason, n in _ranked(counts)),
+            causes=", ".join(f"{reason} {n}" for reason, n in _rank_reasons(counts)),
             suggestion="stop" if tried or passes else "linear",
-            message=f"{_said(counts, 'regex' if ctx.check else HELPS.get(most, 'tolerance'), passes)} "
+            message=f"{_say_unresolved(counts, 'regex' if ctx.check else HELPS.get(most, 'tolerance'), passes)} "
             f"{LEFT.get(left, f'{left} more tries are left.')}",
         ),
         # What was reduced to did not fail like the whole, so it is no case.
@@ -84,17 +84,17 @@ def double_check(ctx: StepContext) -> Steps[DoubleCheckOutcome]:
     )
 
 
-def _ranked(counts: dict[str, int]) -> list[tuple[str, int]]:
+def _rank_reasons(counts: dict[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _said(counts: dict[str, int], helps: str, passes: bool) -> str:
+def _say_unresolved(counts: dict[str, int], helps: str, passes: bool) -> str:
     if passes:
         return "With these settings the whole model passes, so nothing is left to reduce: a stricter setting is needed."
     total = sum(counts.values())
     if not total:
         return f"Every part that was tried either passed or failed. Changing the {helps} would help most."
-    why = ", ".join(f"{n} {WORDS.get(reason, f'({reason})')}" for reason, n in _ranked(counts))
+    why = ", ".join(f"{n} {WORDS.get(reason, f'({reason})')}" for reason, n in _rank_reasons(counts))
     parts = "1 part" if total == 1 else f"{total} parts"
     return f"{parts} of the model neither passed nor failed: {why}. Changing the {helps} would help most."
 

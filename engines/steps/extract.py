@@ -13,15 +13,15 @@ from engines.graph.index import GraphIndex
 from engines.probe import HUGE
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
-from engines.search.foretold import Place, foretold
-from engines.search.inquiry import Inquiry, inquiry
-from engines.search.search import NodeIds, Trials, minimise, one_minimal
-from engines.search.settle import settle
+from engines.search.foretold import Place, foretell_places
+from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.search import NodeIds, Trials, minimise, prove_one_minimal
+from engines.search.settle import settle_case
 from engines.search.twin import as_given, asking_twin, without_twin
-from engines.steps.base import End, Finish, Steps, StepSpec, Told, of_case
+from engines.steps.base import End, Finish, Steps, StepSpec, Told, case_names
 from engines.steps.layerwise import layerwise
-from engines.steps.prepare import prepared
-from engines.steps.reduce import left_whole
+from engines.steps.prepare import prepare_findings
+from engines.steps.reduce import say_left_whole
 
 GROWN = 6  # probes for each node of a group: it is grown first, then each of its nodes is left out
 LARGER = 3.0  # times that a part of several nodes takes what a node alone does
@@ -56,24 +56,24 @@ Isolated: TypeAlias = tuple[Trials, NodeIds, int] | str
 
 def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     params = msgspec.convert(dict(ctx.params), ExtractParams)
-    findings = yield from prepared(ctx)
+    findings = yield from prepare_findings(ctx)
     if not findings.suspects and not findings.spread and ctx.visit == 1 and not ctx.findings.samples:
         # The step runs alone: what it needs to know, layerwise finds out.
         finish = yield from layerwise(msgspec.structs.replace(ctx, findings=findings, params={}))
         findings = finish.findings
-    ask: Inquiry = yield from inquiry(ctx, findings)
+    ask: Inquiry = yield from open_inquiry(ctx, findings)
     reason = "the error is spread over many layers" if findings.spread else "layerwise named no node"
     accused = [(s, params.most_growth) for s in findings.suspects[: params.most_suspects]]
-    found = yield from _first(ask, accused, params, reason)
+    found = yield from _find_first(ask, accused, params, reason)
     instead = ""
     if isinstance(found, str) and accused and ctx.can("keep"):
         # Where engines compute a node otherwise alone than among others, the accused may be the wrong one: what is beyond the
         # storage type by the reference is tried next, the furthest first, with few nodes around it.
-        places: tuple[Place, ...] = yield from foretold(ask)
+        places: tuple[Place, ...] = yield from foretell_places(ask)
         done = {s.node for s, _ in accused} | set(ranges.decode(findings.keep))
         places = tuple(sorted((p for p in places if p.node not in done), key=lambda p: (-p.reached, p.node)))
-        tries = [(_suspect(ask, p), params.place_growth) for p in places[: params.most_places]]
-        other = yield from _first(ask, tries, params, found)
+        tries = [(_suspect_place(ask, p), params.place_growth) for p in places[: params.most_places]]
+        other = yield from _find_first(ask, tries, params, found)
         if not isinstance(other, str):
             found, instead = (
                 other,
@@ -85,8 +85,10 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
             msgspec.structs.replace(findings, case=None),
         )
     trials, nodes, grown = found
-    minimal = yield from one_minimal(trials, nodes)
-    case, files, _ = yield from settle(trials.ask, trials, nodes, minimal, found_by="extract", verify=params.verify)
+    minimal = yield from prove_one_minimal(trials, nodes)
+    case, files, _ = yield from settle_case(
+        trials.ask, trials, nodes, minimal, found_by="extract", verify=params.verify
+    )
     return Finish(
         _outcome(case, grown, ask, instead),
         msgspec.structs.replace(findings, case=case),
@@ -95,9 +97,11 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     )
 
 
-def _first(given: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str) -> Sub[Isolated]:
+def _find_first(
+    given: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str
+) -> Sub[Isolated]:
     """What ``_isolate`` gives for the first suspect that fails alone on the engine as it was given, else the last phrase."""
-    found = yield from _first_alone(asking_twin(given), tries, params, reason)
+    found = yield from _find_first_alone(asking_twin(given), tries, params, reason)
     if isinstance(found, str) and not given.findings.twin:
         return found
     if not isinstance(found, str):
@@ -106,10 +110,10 @@ def _first(given: Inquiry, tries: Iterable[tuple[Suspect, int]], params: Extract
         if there is not None:
             return there, nodes, grown
     # On the twin none fails alone, or one that is right on the engine as it was given.
-    return (yield from _first_alone(without_twin(given), tries, params, reason))
+    return (yield from _find_first_alone(without_twin(given), tries, params, reason))
 
 
-def _first_alone(
+def _find_first_alone(
     ask: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str
 ) -> Sub[Isolated]:
     """What ``_isolate`` gives for the first suspect that fails alone, else the last phrase. With each: how often it is grown."""
@@ -121,7 +125,7 @@ def _first_alone(
     return reason
 
 
-def _suspect(ask: Inquiry, place: Place) -> Suspect:
+def _suspect_place(ask: Inquiry, place: Place) -> Suspect:
     """A place as a suspect that nothing was measured of."""
     name = ask.names([place.node])[0]
     return Suspect(node=place.node, tensor=-1, nodes=ranges.encode((place.node,)), own=0.0, effect=HUGE, name=name)
@@ -143,7 +147,7 @@ def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth:
             if verdict.failed:
                 smallest = yield from minimise(trials, nodes, cuts=False)
                 return trials, smallest, grown
-            larger = grow(ask.index, nodes, verdict)
+            larger = grow_cut(ask.index, nodes, verdict)
             if verdict.reason == "harmless" or larger == nodes or len(larger) > params.most_nodes:
                 break
             nodes = larger
@@ -151,7 +155,7 @@ def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth:
     return f"the cut around {ask.names([suspect.node])[0]} does not fail ({why})"
 
 
-def grow(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeIds:
+def grow_cut(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeIds:
     """The cut with its neighbours: producers where a captured value cannot be fed, readers where the error shows only further
     down, both where it just passes."""
     inside = set(nodes)
@@ -178,7 +182,7 @@ def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutco
         needs_higher_inputs=case.needs_higher_inputs,
         message=f"{len(case.nodes)} of {len(ask.index.nodes)} nodes, alone, "
         f"{'fails' if len(case.nodes) == 1 else 'fail'} in the same way "
-        f"({case.verified} builds).{higher}{instead}{left_whole(ask.index, ranges.decode(case.node_ids))}",
+        f"({case.verified} builds).{higher}{instead}{say_left_whole(ask.index, ranges.decode(case.node_ids))}",
     )
 
 
@@ -199,7 +203,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 
 def _json(told: Told) -> dict[str, Any]:
-    return {**told.outcome, "nodes_after": told.outcome.get("nodes", 0), **of_case(told)}
+    return {**told.outcome, "nodes_after": told.outcome.get("nodes", 0), **case_names(told)}
 
 
 SPEC = StepSpec(

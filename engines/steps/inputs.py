@@ -12,9 +12,9 @@ from engines.findings import Findings
 from engines.probe import SampleResult
 from engines.search import works
 from engines.search.cost import Plan, Size
-from engines.search.whole import whole
+from engines.search.whole import probe_whole
 from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.prepare import prepared
+from engines.steps.prepare import prepare_findings
 
 
 class InputsOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,12 +35,12 @@ class InputsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
-    findings: Findings = yield from prepared(ctx)
+    findings: Findings = yield from prepare_findings(ctx)
     rule = findings.criterion or Criterion()
     if ctx.check:
         message = "An external check chooses its own inputs, so real and random ones cannot be told apart here."
         return Finish(InputsOutcome(message=message), findings)
-    m = yield from asked(whole(ctx, findings))
+    m = yield from asked(probe_whole(ctx, findings))
 
     def side(kind: str) -> tuple[float | None, int, int]:
         rows: list[SampleResult] = [r for r in m.results if r.sample.startswith(kind)]

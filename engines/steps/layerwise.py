@@ -23,12 +23,12 @@ from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Candidate, Measurement, Score
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
-from engines.search.inquiry import Inquiry, inquiry
-from engines.search.marks import UNWATCHED, batches, markable
+from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.marks import UNWATCHED, pack_batches, split_markable
 from engines.search.twin import asking_twin
 from engines.spec import parse
 from engines.steps.base import Finish, Steps, StepSpec, Told, capability, comparison
-from engines.steps.prepare import prepared
+from engines.steps.prepare import prepare_findings
 
 # Added error this much larger fed as stored than fed exactly means that the node amplifies the rounding of its inputs.
 AMPLIFIES = 10.0
@@ -96,23 +96,23 @@ class _Watched(msgspec.Struct):
 
 def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     params = msgspec.convert(dict(ctx.params), LayerwiseParams)
-    findings = yield from prepared(ctx)
-    ask: Inquiry = yield from inquiry(ctx, findings)
+    findings = yield from prepare_findings(ctx)
+    ask: Inquiry = yield from open_inquiry(ctx, findings)
     given, ask = ask, asking_twin(ask)
-    seen: _Watched = yield from _watch(ask, params)
+    seen: _Watched = yield from _watch_tensors(ask, params)
     if findings.twin and not seen.failing:
         # The twin's kernels are others: watching may cure these and not the engine's own.
         ask = given
-        seen = yield from _watch(ask, params)
+        seen = yield from _watch_tensors(ask, params)
     observer = "reproduces" if seen.failing else ("improves" if seen.ran else "cannot-run")
     rows: dict[int, dict[str, Any]] = {t: _row(ask, t, s) for t, s in seen.inherited.items()}
     suspects: tuple[Suspect, ...] = ()
     harmless = 0
     if observer == "reproduces":
-        added = yield from _added(ask, params, seen)
+        added = yield from _measure_added(ask, params, seen)
         for t, (stored, exact) in added.items():
             row = rows.setdefault(t, _row(ask, t, None))
-            row["added"], row["added_exact"] = badness(stored, ask.criterion), _maybe(exact, ask)
+            row["added"], row["added_exact"] = badness(stored, ask.criterion), _badness_or_none(exact, ask)
         suspects, verdicts = yield from _accuse(ask, params, seen, added)
         harmless = sum(reason == "harmless" for reason in verdicts.values())
         for node, reason in verdicts.items():
@@ -121,13 +121,13 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
                     rows[t]["harmless"] = reason == "harmless"
         for s in suspects:
             rows[s.tensor]["effect"] = s.effect
-    shares = (yield from _shares(ask, suspects)) if observer == "reproduces" else ()
+    shares = (yield from _measure_shares(ask, suspects)) if observer == "reproduces" else ()
     spread = _is_spread(shares)
     if spread:
         suspects = ()  # each of them is one of many alike
     for t in _first_nonfinite(ask.index, seen.inherited):
         rows[t]["first_nonfinite"] = True
-    groups = (yield from _groups(ask)) if suspects else ()
+    groups = (yield from _read_groups(ask)) if suspects else ()
     joined = {name: g for g in groups for name in g["nodes"]}
     for row in rows.values():
         row["group"] = joined.get(row["node"], {}).get("layer", "")
@@ -150,13 +150,13 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
         spread=spread,
         largest_part=max(shares) if spread else None,
         harmless=harmless,
-        profile=profile([r["error"] for r in table if r["error"] is not None]),
+        profile=profile_by_depth([r["error"] for r in table if r["error"] is not None]),
         groups=len(groups),
-        group=_joined(ask, top, joined),
+        group=_say_joined(ask, top, joined),
         reason=seen.reason,
         message=_message(observer, top, max(shares) if spread else None, ask, table, seen)
-        + _watched_so(seen)
-        + left_whole(ask.index, len(seen.skipped)),
+        + _say_watched(seen)
+        + say_left_out(ask.index, len(seen.skipped)),
     )
     return Finish(
         outcome,
@@ -165,7 +165,7 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     )
 
 
-def profile(errors: Sequence[float], width: int = 60) -> str:
+def profile_by_depth(errors: Sequence[float], width: int = 60) -> str:
     """Error by depth as ``width`` comma-separated log10 values (the worst of each bin), -9 for none."""
     if not errors:
         return ""
@@ -174,16 +174,16 @@ def profile(errors: Sequence[float], width: int = 60) -> str:
     return ",".join(f"{max(-9.0, min(9.0, math.log10(e))):.2f}" if e > 0 else "-9" for e in worst)
 
 
-def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub[_Watched]:
+def _watch_tensors(ask: Inquiry, params: LayerwiseParams) -> Sub[_Watched]:
     """Marked runs, batch by batch; a batch that cannot run is halved to find what cannot be marked."""
-    can, cannot = markable(ask.index)
+    can, cannot = split_markable(ask.index)
     seen = _Watched(inherited={}, skipped=list(cannot))
     # What earlier culprits fed is patched: only what still reaches the outputs is of interest.
     live = set(ask.everything)
     can = tuple(t for t in can if ask.index.tensors[t].producer in live)
     # Where nothing lies between inputs and outputs, the model as it is says all that watching could.
-    todo = [(b, params.splits) for b in batches(ask.index, can, params.batch_bytes) or [()]]
-    ways = _ways(ask.ctx)
+    todo = [(b, params.splits) for b in pack_batches(ask.index, can, params.batch_bytes) or [()]]
+    ways = _list_ways(ask.ctx)
     asked = next(iter(ways))
     deaths = 0
     while todo:
@@ -227,7 +227,7 @@ def _watch(ask: Inquiry, params: LayerwiseParams) -> Sub[_Watched]:
     return seen
 
 
-def _ways(ctx: StepContext) -> dict[str, str]:
+def _list_ways(ctx: StepContext) -> dict[str, str]:
     """How tensors can be watched -> engine spec, in the order to try: as asked for; then by the engine's listener, if it has one.
     What cannot be built with more outputs, or is cured by them, may be built with a listener."""
     spec = parse(ctx.engine)
@@ -239,7 +239,7 @@ def _ways(ctx: StepContext) -> dict[str, str]:
     return ways
 
 
-def _groups(ask: Inquiry) -> Sub[tuple[dict[str, Any], ...]]:
+def _read_groups(ask: Inquiry) -> Sub[tuple[dict[str, Any], ...]]:
     """The layers of the built engine, nothing watched, that stand for several nodes; none where it does not tell."""
     if not ask.ctx.can("layers"):
         return ()
@@ -248,15 +248,17 @@ def _groups(ask: Inquiry) -> Sub[tuple[dict[str, Any], ...]]:
     return tuple(m.facts.get("build", {}).get("groups", ()))
 
 
-def _added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub[dict[int, tuple[Score, Score | None]]]:
+def _measure_added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub[dict[int, tuple[Score, Score | None]]]:
     """Each node alone, fed reference values: all nodes of a batch in one build, with every edge between them
     severed."""
     index = ask.index
     added: dict[int, tuple[Score, Score | None]] = {}
     outputs = [t for t in sorted({*seen.inherited, *index.outputs}) if index.tensors[t].producer >= 0]
     live = set(ask.everything)
-    outputs = [t for t in outputs if index.tensors[t].producer in live and _feedable(index, index.tensors[t].producer)]
-    todo = [(b, params.splits) for b in batches(index, outputs, params.batch_bytes // 2, ALONE)]
+    outputs = [
+        t for t in outputs if index.tensors[t].producer in live and _can_be_fed(index, index.tensors[t].producer)
+    ]
+    todo = [(b, params.splits) for b in pack_batches(index, outputs, params.batch_bytes // 2, ALONE)]
     while todo:
         batch, splits = todo.pop(0)
         nodes = sorted({index.tensors[t].producer for t in batch})
@@ -340,7 +342,7 @@ def _accuse(
         stored, exact = added[worst[n]]
         # What was fed was already infinite, and fed exactly the node is right: the culprit is whoever made that value.
         fed_broken = any(r.unrepresentable for r in m.results) and exact is not None and not over(exact, criterion)
-        if verdict.effect is None or fed_broken or not _moves(ask, m, at_least):
+        if verdict.effect is None or fed_broken or not _moves_outputs(ask, m, at_least):
             return None
         inherited = seen.inherited.get(worst[n])
         return Suspect(
@@ -390,14 +392,14 @@ def _accuse(
     return _accused_first(suspects), verdicts
 
 
-def _feedable(index: GraphIndex, node: int) -> bool:
+def _can_be_fed(index: GraphIndex, node: int) -> bool:
     """Whether a node can run alone: sequences and optional values that another node makes cannot be fed."""
     return all(
         index.tensors[t].kind != "node" or index.tensors[t].dtype not in UNWATCHED for t in index.nodes[node].reads
     )
 
 
-def _shares(ask: Inquiry, suspects: Sequence[Suspect]) -> Sub[tuple[float, ...]]:
+def _measure_shares(ask: Inquiry, suspects: Sequence[Suspect]) -> Sub[tuple[float, ...]]:
     """The part of the failure that each of PARTS stretches of the model, fed right values, brings to the outputs by itself; empty
     where one node stands for most of it, or where that cannot be told."""
     whole, nodes = min(ask.signature.error, LARGE), ask.everything
@@ -433,7 +435,7 @@ def _first_bad(ask: Inquiry, inherited: dict[int, Score]) -> tuple[int, ...]:
     return tuple(first) or ask.watched
 
 
-def _moves(ask: Inquiry, m: Measurement, at_least: float) -> bool:
+def _moves_outputs(ask: Inquiry, m: Measurement, at_least: float) -> bool:
     """Whether the transplanted error moves the outputs over tolerance, and by this part of e0."""
     results = [r for run in m.each_run for r in run]
     moved = [s for r in results for s in r.effect if s.name in ask.signature.outputs or not ask.signature.outputs]
@@ -453,7 +455,7 @@ def _producers(index: GraphIndex, nodes: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted({n.id for n in made if n is not None}))
 
 
-def _maybe(score: Score | None, ask: Inquiry) -> float | None:
+def _badness_or_none(score: Score | None, ask: Inquiry) -> float | None:
     return None if score is None else badness(score, ask.criterion)
 
 
@@ -466,8 +468,8 @@ def _row(ask: Inquiry, tensor: int, score: Score | None) -> dict[str, Any]:
         "op": node.op if node else "",
         "shape": list(t.shape or ()),
         "dtype": t.dtype,
-        "error": _maybe(score, ask),
-        "inherited": _maybe(score, ask),
+        "error": _badness_or_none(score, ask),
+        "inherited": _badness_or_none(score, ask),
         "added": None,
         "added_exact": None,
         "effect": None,
@@ -500,8 +502,8 @@ def _message(
         quarter = max(1, len(errors) // 4)
         return (
             f"The error is spread over many layers, and no single node is to blame: of {PARTS} parts of the model none makes "
-            f"more than {100 * largest:.0f} % of it. It grows with depth: up to {_say(max(errors[:quarter]))} in the first "
-            f"quarter, {_say(max(errors[-quarter:]))} in the last, {_say(ask.signature.error)} at the outputs."
+            f"more than {100 * largest:.0f} % of it. It grows with depth: up to {_say_error(max(errors[:quarter]))} in the first "
+            f"quarter, {_say_error(max(errors[-quarter:]))} in the last, {_say_error(ask.signature.error)} at the outputs."
         )
     if top is None:
         bad = sum(r["error"] > limit(ask.criterion, r["name"]) for r in table if r["error"] is not None)
@@ -510,11 +512,11 @@ def _message(
     what = "a small error, which grows on its way to the outputs" if small else "the error that reaches the outputs"
     return (
         f"{ask.names([top.node])[0]} ({ask.index.nodes[top.node].op}) adds {what}: "
-        f"own {_say(top.own)}, effect {_say(top.effect)}."
+        f"own {_say_error(top.own)}, effect {_say_error(top.effect)}."
     )
 
 
-def _watched_so(seen: _Watched) -> str:
+def _say_watched(seen: _Watched) -> str:
     """How the tensors were watched where it matters, one sentence with a space in front."""
     how = {"debug": "by a listener (observe=debug)", "unfused": "by a listener, layers fused as ever (observe=unfused)"}
     if not seen.failing or seen.way not in how or not seen.hidden:
@@ -522,7 +524,7 @@ def _watched_so(seen: _Watched) -> str:
     return f" They were watched {how[seen.way]}: made outputs, they hid the failure or could not be built."
 
 
-def _joined(ask: Inquiry, top: Suspect | None, joined: Mapping[str, Mapping[str, Any]]) -> str:
+def _say_joined(ask: Inquiry, top: Suspect | None, joined: Mapping[str, Mapping[str, Any]]) -> str:
     """What the engine computes together with the culprit, as ``12 nodes: Pow, ReduceMean, ...``; empty where it stands alone."""
     name = ask.index.nodes[top.node].name if top else ""
     if name not in joined:
@@ -533,7 +535,7 @@ def _joined(ask: Inquiry, top: Suspect | None, joined: Mapping[str, Mapping[str,
     return f"{len(nodes)} nodes: {', '.join(kinds)}"
 
 
-def left_whole(index: GraphIndex, skipped: int) -> str:
+def say_left_out(index: GraphIndex, skipped: int) -> str:
     """What was not looked into, one sentence for each kind, with a space in front; empty where that is nothing."""
     bodies = [n for n in index.nodes if n.holds_graphs]
     inside = f" {len(bodies)} of its nodes ({', '.join(sorted({n.op for n in bodies}))}) hold graphs of their own, left whole."
@@ -541,7 +543,7 @@ def left_whole(index: GraphIndex, skipped: int) -> str:
     return (inside if bodies else "") + (unseen if skipped else "")
 
 
-def _say(value: float) -> str:
+def _say_error(value: float) -> str:
     return "non-finite" if value >= HUGE else f"{value:.3g}"
 
 
@@ -552,7 +554,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     params = msgspec.convert(dict(ctx.params), LayerwiseParams)
     rule = ctx.findings.criterion
     usual = FEW if rule is not None and rule.precision == "fp32" else max(FEW, size.nodes // EFFECTS)
-    effects = min(params.most_suspects, size.nodes) + PARTS if works.strict(ctx) else usual
+    effects = min(params.most_suspects, size.nodes) + PARTS if works.rounding_counts(ctx) else usual
     parts = works.batches_of(size, params.batch_bytes // 2, ALONE)
     asked = (
         Work("read"),
@@ -561,7 +563,9 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         works.effect(ctx, min(params.most_suspects + PARTS, effects)),
     )
     return Plan(
-        (*works.before(ctx, size), *asked), works.held(size, 3 * works.TABLE * size.nodes), works.activations(size)
+        (*works.before(ctx, size), *asked),
+        works.bytes_held(size, 3 * works.TABLE * size.nodes),
+        works.activations(size),
     )
 
 

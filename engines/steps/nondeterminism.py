@@ -11,14 +11,14 @@ from engines.findings import Findings, Suspect
 from engines.graph import ranges
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
-from engines.search.inquiry import Inquiry, inquiry
-from engines.search.looks import Looks, failed_runs, look_again
-from engines.search.marks import batches, markable
-from engines.search.statistics import ruled_out
-from engines.search.whole import whole
+from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.looks import Looks, count_failed_runs, look_again
+from engines.search.marks import pack_batches, split_markable
+from engines.search.statistics import say_ruled_out
+from engines.search.whole import probe_whole
 from engines.spec import parse
 from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.prepare import prepared
+from engines.steps.prepare import prepare_findings
 
 
 class NondeterminismOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,25 +40,25 @@ class NondeterminismParams(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
 def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
     params = msgspec.convert(dict(ctx.params), NondeterminismParams)
-    findings: Findings = yield from prepared(ctx)
+    findings: Findings = yield from prepare_findings(ctx)
     if findings.signature is None and not ctx.check:
         findings, _, _ = yield from look_again(ctx, findings, Looks(most=params.most_runs))
-    ask: Inquiry = yield from inquiry(ctx, findings)
+    ask: Inquiry = yield from open_inquiry(ctx, findings)
     rule = findings.criterion or Criterion()
     index = ask.index
     runs = min(params.most_runs, max(params.runs, findings.looks))
-    can, _ = markable(index)
+    can, _ = split_markable(index)
     watched = (*can, *(t for t in index.outputs if index.tensors[t].producer >= 0))
     differs: dict[int, float] = {}
     failures = 0
     looked = 0
-    for batch in batches(index, can, params.batch_bytes) or [()]:
+    for batch in pack_batches(index, can, params.batch_bytes) or [()]:
         yield Note(f"{runs} runs of one build with {len(batch)} tensors watched")
         m = yield from asked(ask.whole((findings.sample,), marks=ranges.encode(batch), runs=runs, exclusive=True))
         if m.status != "ok":
             continue
         looked += runs
-        failures += failed_runs(m, rule)
+        failures += count_failed_runs(m, rule)
         first = {s.name: s for s in (*m.results[0].marks, *m.results[0].outputs)}
         for run in m.runs:
             for s in (*run[0].marks, *run[0].outputs):
@@ -70,7 +70,7 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
     # A tensor that differs although nothing that its node reads does: there the engine's own order of work shows.
     sources = [t for t in sorted(differs) if not set(index.nodes[index.tensors[t].producer].reads) & set(differs)]
     yield Note("the same with one thread")
-    single = yield from _single_thread(ctx, findings, rule, runs)
+    single = yield from _try_single_thread(ctx, findings, rule, runs)
     suspects = tuple(
         Suspect(
             node=index.tensors[t].producer,
@@ -97,7 +97,7 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
     return Finish(outcome, msgspec.structs.replace(findings, suspects=suspects if found else ()))
 
 
-def _single_thread(
+def _try_single_thread(
     ctx: StepContext, findings: Findings, rule: Criterion, runs: int
 ) -> Sub[Literal["cures", "no", "not-tried"]]:
     declared = {o["name"]: str(o.get("default")) for o in ctx.engine_info.get("options", ())}
@@ -105,7 +105,7 @@ def _single_thread(
     if spec.get("threads", declared.get("threads", "1")) == "1":
         return "not-tried"
     m = yield from asked(
-        whole(
+        probe_whole(
             ctx,
             findings,
             samples=(findings.sample,),
@@ -116,13 +116,13 @@ def _single_thread(
     )
     if m.status != "ok":
         return "not-tried"
-    return "no" if failed_runs(m, rule) else "cures"
+    return "no" if count_failed_runs(m, rule) else "cures"
 
 
 def _message(found: bool, node: str, failures: int, runs: int, single: str) -> str:
     threads = {"cures": " One thread cures it.", "no": " One thread does not cure it.", "not-tried": ""}[single]
     if not found:
-        return f"No tensor differs between {runs} runs; {ruled_out(runs)}.{threads}"
+        return f"No tensor differs between {runs} runs; {say_ruled_out(runs)}.{threads}"
     return f"{node} gives other values for the same inputs: {failures} of {runs} runs fail.{threads}"
 
 
@@ -132,7 +132,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     runs = min(params.most_runs, max(params.runs, ctx.findings.looks))
     watched = Work("watched", works.batches_of(size, params.batch_bytes), works.sample_rows(ctx), runs)
     asked = (*works.before(ctx, size), Work("read"), watched, works.on_sample(ctx, runs=runs))
-    return Plan(asked, works.held(size, works.TABLE * size.nodes), works.activations(size))
+    return Plan(asked, works.bytes_held(size, works.TABLE * size.nodes), works.activations(size))
 
 
 SPEC = StepSpec(

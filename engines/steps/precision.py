@@ -16,16 +16,16 @@ from engines.graph.index import GraphIndex
 from engines.graph.quantized import layers, leavable
 from engines.probe import HUGE, Measurement
 from engines.search import works
-from engines.search.cost import Plan, Size, Work, rows
+from engines.search.cost import Plan, Size, Work, count_rows
 from engines.search.ddmin import ddmin
-from engines.search.foretold import Place, foretold
-from engines.search.inquiry import Inquiry, inquiry
-from engines.search.latency import latency
-from engines.search.ranking import Ranked, prefixes, rank
-from engines.search.whole import all_feeds
+from engines.search.foretold import Place, foretell_places
+from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.latency import measure_latency
+from engines.search.ranking import Ranked, list_prefixes, rank_layers
+from engines.search.whole import list_feeds
 from engines.spec import unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
-from engines.steps.prepare import prepared
+from engines.steps.prepare import prepare_findings
 
 COARSE = 32  # nodes; larger sets are searched by modules first
 # Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
@@ -73,15 +73,15 @@ class Kept(msgspec.Struct, frozen=True):
 
 def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
     params = msgspec.convert(dict(ctx.params), PrecisionParams)
-    findings = yield from prepared(ctx)
+    findings = yield from prepare_findings(ctx)
     if findings.signature is None:
         return Finish(
             PrecisionOutcome(outcome="none-needed", message="Nothing needs higher precision: the model passes."),
             findings,
         )
-    ask: Inquiry = yield from inquiry(ctx, findings)
+    ask: Inquiry = yield from open_inquiry(ctx, findings)
     kept: Kept = yield from keep_higher(ask, params)
-    workaround: Workaround | None = yield from as_workaround(ask, kept)
+    workaround: Workaround | None = yield from make_workaround(ask, kept)
     outcome = PrecisionOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]
         keep=len(kept.keep),
@@ -92,7 +92,7 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
         error=kept.error if kept.error < HUGE else None,
         margin=workaround.margin if workaround else None,
         builds=kept.builds,
-        message=say(ask, kept),
+        message=say_kept(ask, kept),
     )
     return Finish(
         outcome,
@@ -112,13 +112,13 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
 
     In a Q/DQ model on an engine that computes each node in its own type, what can be kept is a quantized layer; against the
     float model those that lose the most are tried first."""
-    everything = keepable(ask)
-    seeds = _seeds(ask.findings)
+    everything = list_keepable(ask)
+    seeds = _list_seeds(ask.findings)
     if not tries and len(everything) < len(ask.index.nodes) and unquantized(ask.ctx.reference):
-        rows: tuple[Ranked, ...] = yield from rank(ask, layers(ask.index))
-        tries = prefixes(rows)
-    everywhere = all_feeds(ask.findings)
-    working = _hardest(ask.findings)
+        rows: tuple[Ranked, ...] = yield from rank_layers(ask, layers(ask.index))
+        tries = list_prefixes(rows)
+    everywhere = list_feeds(ask.findings)
+    working = _hardest_samples(ask.findings)
     tried: dict[tuple[tuple[str, ...], tuple[int, ...]], Measurement] = {}
 
     def measure(keep: tuple[int, ...], samples: tuple[str, ...], save: str = "") -> Sub[Measurement]:
@@ -140,7 +140,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
     def result(outcome: str, keep: tuple[int, ...], m: Measurement, *, minimal: bool = False) -> Kept:
         seen = by_sample(m)
         error = worst([r for runs in seen.values() for r in runs], ask.criterion)[2] if seen else HUGE
-        good = len(seen) - len(_uncured(m, ask.criterion))
+        good = len(seen) - len(_list_uncured(m, ask.criterion))
         reason = "" if m.status == "ok" else m.message
         became = dict(m.facts.get("build", {}).get("kept", {}))
         return Kept(outcome, keep, error, minimal, len(tried), good, len(seen), dict(m.artifacts), reason, became)
@@ -151,10 +151,10 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         return result("not-enough", everything, tried[everywhere, everything])
     if not tries and not ask.findings.culprits:
         # Nobody was found guilty: what the storage type cannot hold, the reference knows.
-        places: tuple[Place, ...] = yield from foretold(ask)
+        places: tuple[Place, ...] = yield from foretell_places(ask)
         seeds = tuple(sorted({n for p in places for n in p.keep})) or seeds
     likely = tuple(reversed(tries[-1])) if tries else seeds
-    strict = _stricter(ask.criterion, params.margin)
+    strict = _tighten_criterion(ask.criterion, params.margin)
     aim = strict if (yield from passes(everything, strict, everywhere)).passed else ask.criterion
 
     def passing(items: tuple[int, ...]) -> Sub[Verdict]:
@@ -169,7 +169,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
     for _ in range(params.rounds):
         start = everything
         known = smallest if smallest != everything else ()
-        for keep in _starts(ask, everything, tries or _growing(ask.index, seeds, params.rings, known), known):
+        for keep in _list_starts(ask, everything, tries or _list_growing(ask.index, seeds, params.rings, known), known):
             if (yield from passes(keep, aim, working)).passed:
                 start = keep
                 break
@@ -185,7 +185,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
             return (yield from needed(tuple(n for group in groups for n in group)))
 
         if len(start) > COARSE:
-            groups: tuple[tuple[int, ...], ...] = yield from ddmin(_groups(ask.index, start), needed_groups)
+            groups: tuple[tuple[int, ...], ...] = yield from ddmin(_group_by_module(ask.index, start), needed_groups)
             start = tuple(sorted(n for group in groups for n in group))
         smallest = tuple(sorted((yield from ddmin(_likely_last(start, likely), needed))))
         final: Measurement = yield from measure(smallest, everywhere, save="workaround")
@@ -196,8 +196,8 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         if judge_whole(final, aim).passed or tighter or len(tried) >= params.budget:
             break
         # A sample that this set does not cure joins the search; the worst first, a few at a time.
-        over = _uncured(final, aim)
-        fed = [s if _rows(ask.findings, s) else s.partition("/")[0] for s in over[:3]]
+        over = _list_uncured(final, aim)
+        fed = [s if _has_rows(ask.findings, s) else s.partition("/")[0] for s in over[:3]]
         more = tuple(dict.fromkeys((*working, *fed)))
         if more == working and (accepted is not None or working == everywhere):
             break
@@ -218,13 +218,13 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
     return result("found", keep, final, minimal=minimal)
 
 
-def _uncured(m: Measurement, criterion: Criterion) -> list[str]:
+def _list_uncured(m: Measurement, criterion: Criterion) -> list[str]:
     """The samples that are over tolerance in any run, the worst first."""
     errors = {s: worst(runs, criterion)[2] for s, runs in by_sample(m).items() if exceed(runs, criterion)}
     return sorted(errors, key=lambda s: -errors[s])
 
 
-def keepable(ask: Inquiry) -> tuple[int, ...]:
+def list_keepable(ask: Inquiry) -> tuple[int, ...]:
     """The nodes that can be kept in higher precision here. Raises StepRefused where there are none."""
     if ask.ctx.can("keep", untold=True):
         return tuple(range(len(ask.index.nodes)))
@@ -234,7 +234,7 @@ def keepable(ask: Inquiry) -> tuple[int, ...]:
     return found
 
 
-def _starts(
+def _list_starts(
     ask: Inquiry, everything: tuple[int, ...], tries: Sequence[tuple[int, ...]], known: tuple[int, ...]
 ) -> list[tuple[int, ...]]:
     """The sets to begin with, of what can be kept, growing, each with what was needed so far. A pair stands for the layers
@@ -248,19 +248,19 @@ def _starts(
     return [t for t in dict.fromkeys(tuple(sorted(s)) for s in sets) if 0 < len(t) < len(everything)]
 
 
-def _hardest(findings: Findings) -> tuple[str, ...]:
+def _hardest_samples(findings: Findings) -> tuple[str, ...]:
     """The samples that the culprits were found on: what cures them cures most; the others are verified, and join
     when they fail."""
     found = [*(c.case.sample for c in findings.culprits), findings.sample]
     return tuple(dict.fromkeys(found))
 
 
-def _rows(findings: Findings, sample: str) -> bool:
+def _has_rows(findings: Findings, sample: str) -> bool:
     feed, _, row = sample.partition("/")
     return bool(row) and any(s.id == feed and s.rows for s in findings.samples)
 
 
-def _stricter(criterion: Criterion, factor: float) -> Criterion:
+def _tighten_criterion(criterion: Criterion, factor: float) -> Criterion:
     """The criterion with every tolerance divided by ``factor`` (for the least SQNR: raised by that factor in dB)."""
     if criterion.metric == "sqnr_db":
         return criterion
@@ -275,12 +275,14 @@ def _stricter(criterion: Criterion, factor: float) -> Criterion:
     )
 
 
-def _seeds(findings: Findings) -> tuple[int, ...]:
+def _list_seeds(findings: Findings) -> tuple[int, ...]:
     culprits = {n for c in findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
     return tuple(sorted(culprits or {s.node for s in findings.suspects}))
 
 
-def _growing(index: GraphIndex, seeds: tuple[int, ...], rings: int, known: tuple[int, ...]) -> list[tuple[int, ...]]:
+def _list_growing(
+    index: GraphIndex, seeds: tuple[int, ...], rings: int, known: tuple[int, ...]
+) -> list[tuple[int, ...]]:
     """Node sets to try, growing: the seeds and what was needed so far, rings of neighbours, the module that their names share."""
     nodes = {*seeds, *known}
     if not nodes:
@@ -291,26 +293,26 @@ def _growing(index: GraphIndex, seeds: tuple[int, ...], rings: int, known: tuple
         nodes |= {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
         nodes |= {r for t in leaves for r in index.readers[t]}
         tries.append(tuple(sorted(nodes)))
-    prefixes = {_module(index.nodes[n].name) for n in seeds} - {""}
-    module = {n.id for n in index.nodes if _module(n.name) in prefixes}
+    prefixes = {_module_of(index.nodes[n].name) for n in seeds} - {""}
+    module = {n.id for n in index.nodes if _module_of(n.name) in prefixes}
     if module:
         tries.append(tuple(sorted(module | nodes)))
     return [t for t in dict.fromkeys(tries) if len(t) < len(index.nodes)]
 
 
-def _groups(index: GraphIndex, nodes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def _group_by_module(index: GraphIndex, nodes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """The nodes by the module that their names share; where names tell nothing, runs of about the square root of
     their number."""
     modules: dict[str, list[int]] = {}
     for n in nodes:
-        modules.setdefault(_module(index.nodes[n].name), []).append(n)
+        modules.setdefault(_module_of(index.nodes[n].name), []).append(n)
     if len(modules) > 2:
         return tuple(tuple(m) for m in modules.values())
     run = math.isqrt(len(nodes)) + 1
     return tuple(nodes[i : i + run] for i in range(0, len(nodes), run))
 
 
-def _module(name: str) -> str:
+def _module_of(name: str) -> str:
     return name.rpartition("/")[0]
 
 
@@ -321,11 +323,11 @@ def _likely_last(nodes: Sequence[int], likely: Sequence[int]) -> tuple[int, ...]
     return (*(n for n in nodes if n not in set(likely)), *(n for n in likely if n in inside))
 
 
-def as_workaround(ask: Inquiry, kept: Kept) -> Sub[Workaround | None]:
+def make_workaround(ask: Inquiry, kept: Kept) -> Sub[Workaround | None]:
     """The set as a Workaround, with what it costs; None where none was found."""
     if kept.outcome != "found":
         return None
-    slower: str = yield from latency(ask, keep=kept.keep)
+    slower: str = yield from measure_latency(ask, keep=kept.keep)
     return Workaround(
         kind="precision",
         engine=ask.ctx.engine,
@@ -335,20 +337,20 @@ def as_workaround(ask: Inquiry, kept: Kept) -> Sub[Workaround | None]:
         samples_n=kept.samples_n,
         error=kept.error,
         margin=margin(ask.criterion, kept.error),
-        cost=f"{counted(ask, kept)}{'; ' if slower else ''}{slower}",
+        cost=f"{say_counted(ask, kept)}{'; ' if slower else ''}{slower}",
         minimal=kept.minimal,
     )
 
 
-def counted(ask: Inquiry, kept: Kept) -> str:
+def say_counted(ask: Inquiry, kept: Kept) -> str:
     """How many of how many of what, as ``5 of 46 quantized layers in float``."""
-    can = keepable(ask)
+    can = list_keepable(ask)
     if len(can) < len(ask.index.nodes):
         return f"{len(kept.keep)} of {len(can)} quantized layers in float"
     return f"{len(kept.keep)} of {len(can)} nodes in FP32"
 
 
-def say(ask: Inquiry, kept: Kept) -> str:
+def say_kept(ask: Inquiry, kept: Kept) -> str:
     if kept.outcome == "none-needed":
         return "Nothing needs higher precision: the model passes as it is."
     if kept.outcome == "not-enough" and kept.reason:
@@ -357,12 +359,12 @@ def say(ask: Inquiry, kept: Kept) -> str:
         return f"Even with everything in FP32 the error is {kept.error:.3g}: precision is not the cause."
     names = ", ".join(ask.names(kept.keep))
     return (
-        f"Keeping {counted(ask, kept)} makes {kept.samples_ok} of {kept.samples_n} samples pass "
-        f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}.{_obeyed(kept.became)}"
+        f"Keeping {say_counted(ask, kept)} makes {kept.samples_ok} of {kept.samples_n} samples pass "
+        f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}.{_say_obeyed(kept.became)}"
     )
 
 
-def _obeyed(became: Mapping[str, str]) -> str:
+def _say_obeyed(became: Mapping[str, str]) -> str:
     """What the engine made of the wish, where it tells and did not simply follow, a sentence with a space in front."""
     by_fate = {fate: [n for n, how in became.items() if how == fate] for fate in ("ignored", "fused", "widened")}
     said = {
@@ -388,15 +390,15 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
     seeds = {n for c in culprits for n in ranges.decode(c.keep or c.case.node_ids)}
     each = FITTING if all(causes.unfit(c.cause) for c in culprits) else GROWING
     wanted = 6 + (each * len(seeds) if seeds else size.nodes)
-    if seeds and (findings.spread or works.strict(ctx)):
+    if seeds and (findings.spread or works.rounding_counts(ctx)):
         wanted = ANYWHERE * size.nodes
-    fed = rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
+    fed = count_rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
     search = Work("whole", min(budget, wanted), fed, ahead=True)
     asked = (*works.before(ctx, size), Work("read"), works.on_all(ctx, probes=2, real=True), search, *works.timed(ctx))
     return Plan(asked, size.weights + size.captured, size.captured)
 
 
-def of_kept(told: Told) -> dict[str, Any]:
+def kept_json(told: Told) -> dict[str, Any]:
     """The outcome, and the names of the nodes that are kept."""
     names = [row["node"] for row in told.tables.get("keep", [])]
     return {**told.outcome, "keep_higher": names, "samples_n": told.outcome.get("samples", 0)}
@@ -413,5 +415,5 @@ SPEC = StepSpec(
     sets=("workaround",),
     makes=("workaround",),
     ends=(End("outcome", "none-needed", "not-reproduced"), End("outcome", "not-enough", "unresolved")),
-    json=of_kept,
+    json=kept_json,
 )

@@ -12,12 +12,12 @@ from engines.compare.tolerance import criterion
 from engines.findings import Findings
 from engines.probe import Candidate, Import, LoadInputs, Measurement, SampleInfo
 from engines.search.twin import find_twin
-from engines.search.whole import all_feeds, fed, lock, sign, whole
+from engines.search.whole import choose_feed, list_feeds, lock_failure, probe_whole, sign_failure
 from engines.sources import paths, postprocess_script
 from engines.steps import intake
 
 
-def loaded(ctx: StepContext) -> Sub[Findings]:
+def load_findings(ctx: StepContext) -> Sub[Findings]:
     """Findings with model, inputs, samples and criterion. Raises StepRefused (exit code 2) for a model, inputs or bounds that do
     not fit."""
     findings, problem = ctx.findings, ctx.problem
@@ -36,7 +36,7 @@ def loaded(ctx: StepContext) -> Sub[Findings]:
             notes=(*findings.notes, *taken.facts.get("warnings", ())),
         )
     quantized = False
-    if not findings.inputs and not _blind(ctx):
+    if not findings.inputs and not _needs_no_inputs(ctx):
         yield Note("reading the inputs")
         sources = tuple(problem.get("inputs", ()))
         made = yield from asked(
@@ -64,25 +64,25 @@ def loaded(ctx: StepContext) -> Sub[Findings]:
     return findings
 
 
-def prepared(ctx: StepContext) -> Sub[Findings]:
+def prepare_findings(ctx: StepContext) -> Sub[Findings]:
     """Findings with the failure locked as well, where the model fails; without a signature where it passes. Raises StepRefused
     where neither can be told.
 
     On the sample that an answer has chosen, if one has; else on the worst one.
     """
-    findings: Findings = yield from loaded(ctx)
+    findings: Findings = yield from load_findings(ctx)
     if findings.signature is not None:
         return findings
     chosen = str(ctx.settings.get("sample", ""))
     if chosen and not ctx.check and any(s.id == chosen.partition("/")[0] for s in findings.samples):
-        only = yield from asked(whole(ctx, findings, samples=(chosen,)))
-        locked: Findings = yield from lock(ctx, findings, only)
+        only = yield from asked(probe_whole(ctx, findings, samples=(chosen,)))
+        locked: Findings = yield from lock_failure(ctx, findings, only)
         locked = msgspec.structs.replace(locked, sample=chosen)
     else:
         chosen = ""
-        findings, measurement = yield from measured(ctx, findings)
+        findings, measurement = yield from measure_whole(ctx, findings)
         intake.refuse_unmeasured(measurement, findings.samples)
-        locked = yield from lock(ctx, findings, measurement)
+        locked = yield from lock_failure(ctx, findings, measurement)
         locked = yield from find_twin(ctx, locked, measurement)
         if locked.signature is None:
             intake.refuse_unresolved(measurement, _rule(findings), check=bool(ctx.check))
@@ -95,10 +95,10 @@ def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub[Findi
     """Findings with the failure that is left once the earlier culprits are cured, on the chosen sample or the worst."""
     rule = _rule(findings)
     cured = yield from asked(
-        whole(
+        probe_whole(
             ctx,
             findings,
-            samples=(chosen,) if chosen else all_feeds(findings),
+            samples=(chosen,) if chosen else list_feeds(findings),
             candidate=Candidate(severed=findings.patches),
             keep=findings.keep,
         )
@@ -106,33 +106,35 @@ def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub[Findi
     if cured.status != "ok" or not judge_whole(cured, rule).failed:
         return findings
     name = worst(cured.results, rule)[0]
-    signature = sign(next(r for r in cured.results if r.sample == name), rule, name)
-    return msgspec.structs.replace(findings, round_signature=signature, sample=chosen or fed(findings, name))
+    signature = sign_failure(next(r for r in cured.results if r.sample == name), rule, name)
+    return msgspec.structs.replace(findings, round_signature=signature, sample=chosen or choose_feed(findings, name))
 
 
-def measured(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub[tuple[Findings, Measurement]]:
+def measure_whole(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub[tuple[Findings, Measurement]]:
     """(findings, measurement) of the whole working model on every feed; in many runs on the real ones where there are any, as
     what comes and goes on random ones only is of no interest then.
 
     Random values may be ones that the model cannot take. Where they spoil the measurement and the user gave real inputs, those
     alone are measured, and the random feed is dropped for the rest of the session.
     """
-    samples = all_feeds(findings) if runs > 1 else ()
-    m = yield from asked(whole(ctx, findings, samples=samples, runs=runs, exclusive=runs > 1))
-    _bounds_are_used(ctx, m)
+    samples = list_feeds(findings) if runs > 1 else ()
+    m = yield from asked(probe_whole(ctx, findings, samples=samples, runs=runs, exclusive=runs > 1))
+    _refuse_unused_bounds(ctx, m)
     real = tuple(s for s in findings.samples if s.id.startswith("real:"))
     if ctx.check or m.assumed or m.status == "ok" or not real or len(real) == len(findings.samples):
         return findings, m
     yield Note("the model does not run on all feeds: the real ones alone")
-    alone = yield from asked(whole(ctx, findings, samples=tuple(s.id for s in real), runs=runs, exclusive=runs > 1))
+    alone = yield from asked(
+        probe_whole(ctx, findings, samples=tuple(s.id for s in real), runs=runs, exclusive=runs > 1)
+    )
     if alone.status != "ok":
         return findings, m
-    _bounds_are_used(ctx, alone)
+    _refuse_unused_bounds(ctx, alone)
     note = f"The model does not run on the random inputs ({m.message.rstrip('.')}); only the real ones are used."
     return msgspec.structs.replace(findings, samples=real, notes=(*findings.notes, note)), alone
 
 
-def _bounds_are_used(ctx: StepContext, m: Measurement) -> None:
+def _refuse_unused_bounds(ctx: StepContext, m: Measurement) -> None:
     """Raise StepRefused for a bound on an output that a postprocess script does not give."""
     if postprocess_script(ctx.problem.get("postprocess", ())):
         intake.refuse_unknown_outputs(ctx.problem, dict.fromkeys(s.name for r in m.results for s in r.outputs))
@@ -142,6 +144,6 @@ def _rule(findings: Findings) -> Criterion:
     return findings.criterion or Criterion()
 
 
-def _blind(ctx: StepContext) -> bool:
+def _needs_no_inputs(ctx: StepContext) -> bool:
     """Whether the user's check needs no inputs of ours."""
     return bool(ctx.check) and "{inputs}" not in ctx.check and "{expected}" not in ctx.check

@@ -20,13 +20,13 @@ from engines.graph.quantized import counted, in_themselves, layers, leavable, mo
 from engines.probe import HUGE, Describe
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
-from engines.search.inquiry import Inquiry, inquire
-from engines.search.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, prefixes, rank, scales
-from engines.search.whole import all_feeds, fed, whole
+from engines.search.inquiry import Inquiry, make_inquiry
+from engines.search.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, list_prefixes, name_scales, rank_layers
+from engines.search.whole import choose_feed, list_feeds, probe_whole
 from engines.spec import parse, unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told, comparison
-from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher
-from engines.steps.prepare import loaded, prepared
+from engines.steps.precision import Kept, PrecisionParams, keep_higher, make_workaround
+from engines.steps.prepare import load_findings, prepare_findings
 
 
 class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,12 +63,12 @@ class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     params = msgspec.convert(dict(ctx.params), QuantizationParams)
     ctx = on_float(ctx)
-    findings: Findings = yield from loaded(ctx)
+    findings: Findings = yield from load_findings(ctx)
     plain = yield from asked(Describe(model=findings.model))
     if isinstance(plain, Described) and not leavable(plain.index):
-        raise StepRefused(_none(plain.index, in_themselves(plain.index)), 2)
-    findings = yield from prepared(msgspec.structs.replace(ctx, findings=findings))
-    sample = yield from _hardest(ctx, findings)
+        raise StepRefused(_say_none(plain.index, in_themselves(plain.index)), 2)
+    findings = yield from prepare_findings(msgspec.structs.replace(ctx, findings=findings))
+    sample = yield from _hardest_sample(ctx, findings)
     answer = yield from asked(
         Describe(model=findings.model, sample=sample, inputs=findings.inputs, reference=ctx.reference)
     )
@@ -78,11 +78,11 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     found = layers(index)
     opaque = in_themselves(index)
     findings = msgspec.structs.replace(findings, sample=sample)
-    ask = inquire(ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample))
-    rows: tuple[Ranked, ...] = yield from rank(ask, found, params.batch_bytes, params.most_effects)
+    ask = make_inquiry(ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample))
+    rows: tuple[Ranked, ...] = yield from rank_layers(ask, found, params.batch_bytes, params.most_effects)
     # Where nothing fails this costs nothing more: the whole model was measured already.
-    kept: Kept = yield from keep_higher(ask, _search(params), tries=prefixes(rows))
-    workaround: Workaround | None = yield from as_workaround(ask, kept)
+    kept: Kept = yield from keep_higher(ask, _search_params(params), tries=list_prefixes(rows))
+    workaround: Workaround | None = yield from make_workaround(ask, kept)
     lowest = rows[0]
     outcome = QuantizationOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         reference=ctx.reference,
         message=_message(ask, kept, rows, opaque, len(found)),
     )
-    notes = findings.notes + _notes(ctx, index, opaque)
+    notes = findings.notes + _make_notes(ctx, index, opaque)
     return Finish(
         outcome,
         msgspec.structs.replace(
@@ -114,7 +114,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
             "keep": [{"node": n} for n in ask.names(kept.keep)],
             "bundle": [{"role": "workaround", "files": kept.files}] if kept.files else [],
         },
-        decisive={"workaround": (ask.whole(all_feeds(findings), patches=(), keep=kept.keep),)} if workaround else {},
+        decisive={"workaround": (ask.whole(list_feeds(findings), patches=(), keep=kept.keep),)} if workaround else {},
     )
 
 
@@ -130,16 +130,16 @@ def on_float(ctx: StepContext) -> StepContext:
     return msgspec.structs.replace(ctx, reference=reference, findings=findings)
 
 
-def _hardest(ctx: StepContext, findings: Findings) -> Sub[str]:
+def _hardest_sample(ctx: StepContext, findings: Findings) -> Sub[str]:
     """The sample that the layers are ranked on: the one that fails worst; made-up inputs only where there are no others."""
-    real = all_feeds(findings)
+    real = list_feeds(findings)
     if findings.signature is not None and findings.sample.partition("/")[0] in real:
         return findings.sample
-    m = yield from asked(whole(ctx, findings, samples=real))
-    return fed(findings, worst(m.results, findings.criterion or Criterion())[0] or real[0])
+    m = yield from asked(probe_whole(ctx, findings, samples=real))
+    return choose_feed(findings, worst(m.results, findings.criterion or Criterion())[0] or real[0])
 
 
-def _search(params: QuantizationParams) -> PrecisionParams:
+def _search_params(params: QuantizationParams) -> PrecisionParams:
     return PrecisionParams(budget=params.budget, rounds=params.rounds, margin=params.margin)
 
 
@@ -159,17 +159,17 @@ def row_of(ask: Inquiry, row: Ranked, keep: Iterable[int]) -> dict[str, Any]:
         "effect": row.effect,
         "effect_db": row.effect_db,
         "codes": "+".join(codes),
-        "scales": scales(index, layer),
+        "scales": name_scales(index, layer),
         "left_in_float": node.id in set(keep),
         "movable": movable(index, layer),
     }
 
 
-def _none(index: GraphIndex, opaque: Sequence[int]) -> str:
+def _say_none(index: GraphIndex, opaque: Sequence[int]) -> str:
     if opaque:
         return (
-            f"This model is quantized in operators ({_count(index, opaque)}), not in Q/DQ pairs: each computes on codes by "
-            "itself, and none can be left in float. Export it in Q/DQ form to rank its layers."
+            f"This model is quantized in operators ({_count_operators(index, opaque)}), not in Q/DQ pairs: each computes on "
+            "codes by itself, and none can be left in float. Export it in Q/DQ form to rank its layers."
         )
     return (
         "This model has no QuantizeLinear/DequantizeLinear pairs, so there is nothing to rank; give the quantized model, and the "
@@ -177,10 +177,10 @@ def _none(index: GraphIndex, opaque: Sequence[int]) -> str:
     )
 
 
-def _notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> tuple[str, ...]:
+def _make_notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> tuple[str, ...]:
     notes = []
     if opaque:
-        notes.append(f"Quantized in themselves and left whole: {_count(index, opaque)}.")
+        notes.append(f"Quantized in themselves and left whole: {_count_operators(index, opaque)}.")
     if not parse(ctx.reference).get("model") and any(stored(index, d) for x in layers(index) for d in x.dequantizers):
         notes.append(
             "The weights are stored as codes, so what their rounding cost cannot be seen: the reference uses them as they are "
@@ -189,7 +189,7 @@ def _notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> tuple[
     return tuple(notes)
 
 
-def _count(index: GraphIndex, nodes: Sequence[int]) -> str:
+def _count_operators(index: GraphIndex, nodes: Sequence[int]) -> str:
     return counted(index.nodes[n].op for n in nodes)
 
 
@@ -202,7 +202,7 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
     if kept.outcome == "not-enough":
         rest = "the pairs are not the cause."
         if opaque:
-            rest = f"{_count(ask.index, opaque)} compute on codes in themselves and stay quantized."
+            rest = f"{_count_operators(ask.index, opaque)} compute on codes in themselves and stay quantized."
         elif parse(ask.ctx.reference).get("model"):
             rest = "the pairs are not the cause, or the model was not quantized from this float original."
         return f"Even with all {total} layers in float the error is {kept.error:.3g}: {rest} {lowest}".strip()

@@ -13,12 +13,12 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
-from engines.search.inquiry import Inquiry, inquiry
-from engines.search.search import NodeIds, Trials, minimise, one_minimal
-from engines.search.settle import SHRINK_PROBES, settle
+from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.search import NodeIds, Trials, minimise, prove_one_minimal
+from engines.search.settle import SHRINK_PROBES, settle_case
 from engines.search.twin import as_given, asking_twin, without_twin
-from engines.steps.base import End, Finish, Steps, StepSpec, Told, of_case
-from engines.steps.prepare import prepared
+from engines.steps.base import End, Finish, Steps, StepSpec, Told, case_names
+from engines.steps.prepare import prepare_findings
 
 
 class ReduceOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class Reduced(msgspec.Struct, frozen=True):
 
 def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
     params = msgspec.convert(dict(ctx.params), ReduceParams)
-    findings = yield from prepared(ctx)
+    findings = yield from prepare_findings(ctx)
     if findings.signature is None:
         return Finish(
             ReduceOutcome(
@@ -67,8 +67,8 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
             ),
             findings,
         )
-    ask: Inquiry = yield from inquiry(ctx, findings)
-    reduced: Reduced = yield from reduction(ask, params)
+    ask: Inquiry = yield from open_inquiry(ctx, findings)
+    reduced: Reduced = yield from search_smallest(ask, params)
     case = reduced.case
     outcome = ReduceOutcome(
         verdict=reduced.verdict,  # type: ignore[arg-type]
@@ -94,14 +94,14 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
     )
 
 
-def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) -> Sub[Reduced]:
+def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) -> Sub[Reduced]:
     """Prove the ends, search from ``start`` (default the whole model), shrink, verify. Returns Reduced."""
     trials = Trials(asking_twin(ask), known={}, measured={})
     whole = frozenset(ask.everything)
     yield Note("the whole model must fail, and the reference must pass")
     verdict: Verdict = yield from trials.test(whole)
     if ask.findings.twin and not verdict.failed:
-        return (yield from reduction(without_twin(ask), params, start))
+        return (yield from search_smallest(without_twin(ask), params, start))
     if not verdict.failed:
         if verdict.passed and ask.signature.kind == "crash":
             # It is no longer known whether its results are right: they never came.
@@ -129,11 +129,11 @@ def reduction(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) 
             trials, nodes = frozen, smaller
     given: Trials | None = yield from as_given(ask, trials, nodes)
     if given is None:  # a part that fails on the twin alone is no case of the engine's
-        return (yield from reduction(without_twin(ask), params, start))
+        return (yield from search_smallest(without_twin(ask), params, start))
     ask, trials, searched = given.ask, given, given.count
-    minimal: bool = yield from one_minimal(trials, nodes)
+    minimal: bool = yield from prove_one_minimal(trials, nodes)
     verifications += trials.count - searched
-    case, files, spent = yield from settle(
+    case, files, spent = yield from settle_case(
         ask,
         trials,
         nodes,
@@ -160,11 +160,11 @@ def _message(reduced: Reduced, ask: Inquiry) -> str:
     more = " It needs its inputs in higher precision: fed exactly it passes." if case.needs_higher_inputs else ""
     fail = "fails" if len(case.nodes) == 1 else "fail"
     size = f"{len(case.nodes)} of {len(ask.index.nodes)} nodes {fail}"
-    whole = left_whole(ask.index, ranges.decode(case.node_ids))
+    whole = say_left_whole(ask.index, ranges.decode(case.node_ids))
     return f"{size} in the same way ({case.verified} fresh builds).{more}{whole}"
 
 
-def left_whole(index: GraphIndex, nodes: Iterable[int]) -> str:
+def say_left_whole(index: GraphIndex, nodes: Iterable[int]) -> str:
     """What a case holds that is not taken apart further, as a sentence with a space in front; empty where that is nothing."""
     bodies = [index.nodes[n].op for n in nodes if index.nodes[n].holds_graphs]
     return f" The graph inside its {bodies[0]} is left whole." if bodies else ""
@@ -182,7 +182,7 @@ def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Pla
     asked = (Work("read"), *ends, works.effect(ctx, search), *works.settled(ctx, params.verify))
     return Plan(
         (*works.before(ctx, size), *asked),
-        works.held(size, works.case_bytes(size) + works.good_bytes(size)),
+        works.bytes_held(size, works.case_bytes(size) + works.good_bytes(size)),
         works.activations(size),
     )
 
@@ -193,7 +193,7 @@ def _json(told: Told) -> dict[str, Any]:
         "verdict": found.get("verdict", "unresolved"),
         "nodes_before": found.get("nodes_before", 0),
         "nodes_after": found.get("nodes_after", 0),
-        **of_case(told),
+        **case_names(told),
         "probes": found.get("probes", 0),
         "verifications": found.get("verifications", 0),
         "speculative": told.speculative,

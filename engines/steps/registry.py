@@ -12,35 +12,35 @@ import msgspec
 
 import engines.steps as room
 from engines.steps.base import Made, StepSpec
-from engines.steps.surroundings import surrounded
+from engines.steps.surroundings import surround_step
 
 GROUP = "narrowdown.steps"
 
 
-def shipped() -> dict[str, StepSpec[Any]]:
+def load_shipped() -> dict[str, StepSpec[Any]]:
     """Ours."""
     modules = (import_module(f"{room.__name__}.{found.name}") for found in pkgutil.iter_modules(room.__path__))
     specs = (module.SPEC for module in modules if hasattr(module, "SPEC"))
-    return {spec.name: surrounded(spec) for spec in specs}
+    return {spec.name: surround_step(spec) for spec in specs}
 
 
-def brought(points: Iterable[EntryPoint], taken: Iterable[str]) -> tuple[dict[str, StepSpec[Any]], dict[str, str]]:
+def load_brought(points: Iterable[EntryPoint], taken: Iterable[str]) -> tuple[dict[str, StepSpec[Any]], dict[str, str]]:
     """(steps of other packages, why others are left out), both by name. ``taken``: names that are gone already."""
     steps: dict[str, StepSpec[Any]] = {}
     broken: dict[str, str] = {}
     for point in sorted(points, key=lambda p: (p.name, p.value)):
         package = point.dist.name if point.dist is not None else point.value.partition(":")[0]
         try:
-            spec = _checked(point, {*taken, *steps})
+            spec = _check_brought(point, {*taken, *steps})
         except (Exception, SystemExit) as problem:  # whatever a stranger's module does when it is imported
             said = str(problem) or type(problem).__name__
             broken.setdefault(point.name, f"The package '{package}' brings it, and it cannot be used: {said}")
         else:
-            steps[spec.name] = surrounded(msgspec.structs.replace(spec, package=package))
+            steps[spec.name] = surround_step(msgspec.structs.replace(spec, package=package))
     return steps, broken
 
 
-def _checked(point: EntryPoint, taken: set[str]) -> StepSpec[Any]:
+def _check_brought(point: EntryPoint, taken: set[str]) -> StepSpec[Any]:
     """The step of an entry point, which names the SPEC or the module that has it. Raises whatever is wrong with it."""
     found = point.load()
     spec = getattr(found, "SPEC", found)
@@ -56,11 +56,11 @@ def _checked(point: EntryPoint, taken: set[str]) -> StepSpec[Any]:
     return spec
 
 
-_SHIPPED = shipped()
-_BROUGHT, BROKEN = brought(entry_points(group=GROUP), _SHIPPED)
+_SHIPPED = load_shipped()
+_BROUGHT, BROKEN = load_brought(entry_points(group=GROUP), _SHIPPED)
 STEPS: dict[str, StepSpec[Any]] = {**_SHIPPED, **_BROUGHT}
 
 
-def makes(step: str, *made: Made) -> bool:
+def step_makes(step: str, *made: Made) -> bool:
     """Whether a step of this name leaves one of these models; no where nobody here has it (any more)."""
     return step in STEPS and not set(made).isdisjoint(STEPS[step].makes)

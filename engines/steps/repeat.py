@@ -11,13 +11,13 @@ from engines.findings import Findings
 from engines.probe import Measure, Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size
-from engines.search.looks import Looks, builds_to_see, failed_runs, look_again
-from engines.search.statistics import interval, looks_to_see, ruled_out, settling
-from engines.search.switches import switches
-from engines.search.whole import whole
+from engines.search.looks import Looks, builds_to_see, count_failed_runs, look_again
+from engines.search.statistics import binomial_interval, looks_to_see, looks_to_settle, say_ruled_out
+from engines.search.switches import list_switches
+from engines.search.whole import probe_whole
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
-from engines.steps.prepare import prepared
-from engines.steps.surroundings import TABLE, row
+from engines.steps.prepare import prepare_findings
+from engines.steps.surroundings import TABLE, make_iteration
 
 
 class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,31 +47,31 @@ class RepeatParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
     params = msgspec.convert(dict(ctx.params), RepeatParams)
-    most = iterations(params)
-    findings: Findings = yield from prepared(ctx)
+    most = count_iterations(params)
+    findings: Findings = yield from prepare_findings(ctx)
     if params.until:
-        return (yield from _until(ctx, findings, params.until, most))
+        return (yield from _repeat_until(ctx, findings, params.until, most))
     if findings.signature is None and not ctx.check:
         findings, looks, _ = yield from look_again(ctx, findings, Looks(most=params.most_runs))
         if findings.signature is None:
-            return Finish(_never(looks), findings)
+            return Finish(_outcome_without_failure(looks), findings)
     signature = findings.signature or Signature(kind="check", sample=findings.sample)
     # Tactics are told apart by builds that pass: where every build fails, they are no quick question.
-    switchable = not ctx.can("tactics") and bool(switches(ctx.engine, ctx.engine_info).names)
+    switchable = not ctx.can("tactics") and bool(list_switches(ctx.engine, ctx.engine_info).names)
     base = RepeatOutcome(switchable=switchable and signature.kind == "accuracy")
     if signature.kind != "accuracy":
         # A build that fails and a run that crashes leave nothing to run again.
-        return (yield from _builds(ctx, findings, params, base))
+        return (yield from _build_afresh(ctx, findings, params, base))
 
     yield Note("the same build again")
     rule = findings.criterion or Criterion()
     runs = max(params.runs, min(params.most_runs, findings.looks))
-    same = yield from asked(whole(ctx, findings, samples=(findings.sample,), runs=runs, exclusive=True))
+    same = yield from asked(probe_whole(ctx, findings, samples=(findings.sample,), runs=runs, exclusive=True))
     if same.status != "ok":
         message = f"The model did not run again: {same.message}"
         return Finish(msgspec.structs.replace(base, message=message), findings)
-    failures = failed_runs(same, rule)
-    low, high = interval(failures, runs)
+    failures = count_failed_runs(same, rule)
+    low, high = binomial_interval(failures, runs)
     base = msgspec.structs.replace(
         base, builds=1, runs=runs, failures=failures, interval_low=low, interval_high=high, bitwise_varies=same.varies
     )
@@ -83,21 +83,24 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         )
         rate = failures / runs if failures else signature.failures / max(signature.looks, runs)
         looks = max(findings.looks, min(params.most_runs, 2 * looks_to_see(rate)))
-        said = f"One and the same build fails in {failures} of {runs} runs: {_percent(low, high)}.{_from_here(looks, 'runs')}"
+        said = f"One and the same build fails in {failures} of {runs} runs: {_say_percent(low, high)}."
+        said += _say_from_here(looks, "runs")
         outcome = msgspec.structs.replace(outcome, message=said)
         return Finish(outcome, msgspec.structs.replace(findings, looks=looks))
     if ctx.can("rebuild"):
-        return (yield from _builds(ctx, findings, params, base))
+        return (yield from _build_afresh(ctx, findings, params, base))
     reason = ctx.reason("rebuild") or "this engine always builds the same."
     message = f"It fails in {failures} of {runs} runs of one build. A new build would not differ: {reason}"
     return Finish(msgspec.structs.replace(base, behaviour="steady", message=message), findings)
 
 
-def _never(looks: int) -> RepeatOutcome:
+def _outcome_without_failure(looks: int) -> RepeatOutcome:
     """Nothing failed, however often it was looked at."""
-    low, high = interval(0, looks)
+    low, high = binomial_interval(0, looks)
     message = (
-        f"It fails in 0 of {looks} runs of one build; {ruled_out(looks)}." if looks else "The model did not run again."
+        f"It fails in 0 of {looks} runs of one build; {say_ruled_out(looks)}."
+        if looks
+        else "The model did not run again."
     )
     return RepeatOutcome(
         behaviour="steady" if looks else "unresolved",
@@ -105,12 +108,14 @@ def _never(looks: int) -> RepeatOutcome:
         runs=looks,
         interval_low=low,
         interval_high=high,
-        more_looks=settling(looks)[1] if looks else 0,
+        more_looks=looks_to_settle(looks)[1] if looks else 0,
         message=message,
     )
 
 
-def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: RepeatOutcome) -> Steps[RepeatOutcome]:
+def _build_afresh(
+    ctx: StepContext, findings: Findings, params: RepeatParams, base: RepeatOutcome
+) -> Steps[RepeatOutcome]:
     """The same question to fresh builds (or to the external check, again)."""
     failing, answered = 0, 0
     what = "the check again," if ctx.check else "fresh build"
@@ -118,12 +123,12 @@ def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: Re
     record = {"record": True} if ctx.can("tactics") and not ctx.check else {}
     for attempt in range(1, params.builds + 1):
         yield Note(f"{what} {attempt} of {params.builds}", expected=params.builds - attempt + 1)
-        probe = whole(ctx, findings, samples=(findings.sample,) if findings.sample else ())
+        probe = probe_whole(ctx, findings, samples=(findings.sample,) if findings.sample else ())
         m = yield from asked(msgspec.structs.replace(probe, attempt=attempt, exclusive=True, **record))
-        verdict = _verdict(ctx, findings, m)
+        verdict = _judge_answer(ctx, findings, m)
         failing += verdict.failed
         answered += verdict.kind != "unresolved"
-    low, high = interval(failing, answered)
+    low, high = binomial_interval(failing, answered)
     steady = failing == answered > 0
     things, needed = "checks" if ctx.check else "fresh builds", builds_to_see(failing, answered)
     outcome = msgspec.structs.replace(
@@ -135,19 +140,19 @@ def _builds(ctx: StepContext, findings: Findings, params: RepeatParams, base: Re
         interval_high=high,
         # The rate of passing that this many failures in a row leave plausible decides how many more builds would show one.
         more_builds=looks_to_see(max(1e-3, 1 - low)) if steady else 0,
-        message=f"{failing} of {answered} {things} fail: {_percent(low, high)}.{_from_here(needed, things)}",
+        message=f"{failing} of {answered} {things} fail: {_say_percent(low, high)}.{_say_from_here(needed, things)}",
     )
     return Finish(outcome, msgspec.structs.replace(findings, builds=needed))
 
 
-def _from_here(needed: int, things: str) -> str:
+def _say_from_here(needed: int, things: str) -> str:
     """What each verdict takes now, with a space in front; empty where that is one."""
     return (
         f" From here on each verdict takes up to {needed} {things}, as many as show such a fault." if needed > 1 else ""
     )
 
 
-def iterations(params: RepeatParams) -> int:
+def count_iterations(params: RepeatParams) -> int:
     """How many builds ``until`` allows. Raises StepRefused (exit code 2) for what it does not know."""
     if params.until in ("", "good", "bad"):
         return params.most_builds
@@ -156,7 +161,7 @@ def iterations(params: RepeatParams) -> int:
     raise StepRefused(f"'{params.until}' is neither good nor bad nor a number of builds of 1 or more.", code=2)
 
 
-def _until(ctx: StepContext, findings: Findings, until: str, most: int) -> Steps[RepeatOutcome]:
+def _repeat_until(ctx: StepContext, findings: Findings, until: str, most: int) -> Steps[RepeatOutcome]:
     """Fresh builds, or the external check again, as often as ``until`` says."""
     wanted = tuple(ctx.problem.get("artifacts", ()))
     rows: list[dict[str, Any]] = []
@@ -166,16 +171,16 @@ def _until(ctx: StepContext, findings: Findings, until: str, most: int) -> Steps
     samples = (findings.sample,) if findings.sample else ()
     while len(rows) < most and not (stop and counts[stop]):
         yield Note(f"{what} {len(rows) + 1}", expected=-1 if stop else most - len(rows))
-        probe = whole(ctx, findings, samples=samples)
+        probe = probe_whole(ctx, findings, samples=samples)
         if isinstance(probe, Measure) and wanted:
             probe = msgspec.structs.replace(probe, save="repeat", record=ctx.can("tactics"))
         probe = msgspec.structs.replace(probe, attempt=len(rows), exclusive=True)
         m = yield from asked(probe)
-        verdict = _verdict(ctx, findings, m)
+        verdict = _judge_answer(ctx, findings, m)
         counts[verdict.kind] += 1
-        rows.append(row(len(rows), probe, m, verdict, wanted))
+        rows.append(make_iteration(len(rows), probe, m, verdict, wanted))
     failing, answered = counts["fail"], counts["fail"] + counts["pass"]
-    low, high = interval(failing, answered)
+    low, high = binomial_interval(failing, answered)
     differ = 0 < failing < answered
     missed = f" None was {until} in the {most} that are allowed." if stop and not counts[stop] else ""
     outcome = RepeatOutcome(
@@ -185,12 +190,12 @@ def _until(ctx: StepContext, findings: Findings, until: str, most: int) -> Steps
         interval_low=low,
         interval_high=high,
         passed=counts["pass"],
-        message=f"{failing} of {answered} {what}s fail: {_percent(low, high)}.{missed}",
+        message=f"{failing} of {answered} {what}s fail: {_say_percent(low, high)}.{missed}",
     )
     return Finish(outcome, findings, tables={TABLE: rows})
 
 
-def _verdict(ctx: StepContext, findings: Findings, m: Measurement) -> Verdict:
+def _judge_answer(ctx: StepContext, findings: Findings, m: Measurement) -> Verdict:
     rule, signature = findings.criterion or Criterion(), findings.signature
     if ctx.check:
         return judge_check(m, rule)
@@ -199,7 +204,7 @@ def _verdict(ctx: StepContext, findings: Findings, m: Measurement) -> Verdict:
     return judge(m, rule, signature)
 
 
-def _percent(low: float, high: float) -> str:
+def _say_percent(low: float, high: float) -> str:
     return f"{100 * low:.2g} to {100 * high:.3g} % at 95 %"
 
 

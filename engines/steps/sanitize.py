@@ -12,9 +12,9 @@ from engines.findings import Findings
 from engines.probe import Measurement, Sanitize
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
-from engines.search.whole import lock, whole
+from engines.search.whole import lock_failure, probe_whole
 from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.prepare import measured, prepared
+from engines.steps.prepare import measure_whole, prepare_findings
 
 # Errors within a fifth of each other are called the same.
 SAME = 0.2
@@ -40,17 +40,17 @@ class SanitizeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
     msgspec.convert(dict(ctx.params), SanitizeParams)
-    before: Findings = yield from prepared(ctx)
+    before: Findings = yield from prepare_findings(ctx)
     yield Note("folding constants")
     done = yield from asked(Sanitize(model=before.model))
     if done.status != "ok":
         reason = f"ONNX-GraphSurgeon fails on it ({done.message.removeprefix('could not sanitize: ').rstrip('.')})"
         return Finish(SanitizeOutcome(reason=reason, message=f"The model could not be sanitized: {reason}."), before)
-    finish: Finish[SanitizeOutcome] = yield from _compared(ctx, before, done)
+    finish: Finish[SanitizeOutcome] = yield from _compare_sanitized(ctx, before, done)
     return msgspec.structs.replace(finish, tables={"sanitized": [{"model": done.facts["model"]}]})
 
 
-def _compared(ctx: StepContext, before: Findings, done: Measurement) -> Sub[Finish[SanitizeOutcome]]:
+def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) -> Sub[Finish[SanitizeOutcome]]:
     """How the sanitized model does, and which of the two the search goes on with."""
     base = SanitizeOutcome(nodes_before=int(done.facts["nodes_before"]), nodes_after=int(done.facts["nodes_after"]))
     became = f"{base.nodes_before} nodes became {base.nodes_after}"
@@ -58,8 +58,8 @@ def _compared(ctx: StepContext, before: Findings, done: Measurement) -> Sub[Fini
         became = "There was nothing to fold or to drop"
     yield Note(f"{became}; comparing again")
     clean = msgspec.structs.replace(before, model=str(done.facts["model"]), signature=None)
-    clean, m = yield from measured(ctx, clean, runs=before.looks)
-    locked: Findings = yield from lock(ctx, clean, m)
+    clean, m = yield from measure_whole(ctx, clean, runs=before.looks)
+    locked: Findings = yield from lock_failure(ctx, clean, m)
     after = locked.signature
 
     reason = ""
@@ -67,7 +67,9 @@ def _compared(ctx: StepContext, before: Findings, done: Measurement) -> Sub[Fini
         reason = f"the sanitized model does not run ({m.message.rstrip('.')})"
     elif after is not None and before.signature is not None and after.kind != before.signature.kind:
         reason = f"the sanitized model fails in another way ({after.kind}: {m.message.rstrip('.')})"
-    elif after is None and before.signature is not None and not (yield from _shows(ctx, before, before.signature)):
+    elif (
+        after is None and before.signature is not None and not (yield from _fails_again(ctx, before, before.signature))
+    ):
         looks = f"in {before.looks} runs" if before.looks > 1 else "at a second look"
         reason = f"{looks} the original did not fail either, which says nothing of a failure that comes and goes"
     if reason:
@@ -79,11 +81,11 @@ def _compared(ctx: StepContext, before: Findings, done: Measurement) -> Sub[Fini
     new = worst(m.results, rule)[2] if m.results else None
     if after is not None and after.kind == "accuracy":
         new = after.error
-    change = _change(old, new) if before.looks == 1 else "none"
+    change = _classify_change(old, new) if before.looks == 1 else "none"
     base = msgspec.structs.replace(base, error=new, error_before=old, change=change)
     if after is not None and change == "hurts":
         # What cleaning up adds is another failure than the one that was asked about.
-        reason = f"the sanitized model is worse than the original ({_worse(before.signature, after)})"
+        reason = f"the sanitized model is worse than the original ({_say_worse(before.signature, after)})"
         message = f"{became}, but {reason}; going on with the original."
         return Finish(msgspec.structs.replace(base, verdict="fails", reason=reason, message=message), before)
     if after is not None and before.signature is not None and before.looks > 1:
@@ -96,16 +98,16 @@ def _compared(ctx: StepContext, before: Findings, done: Measurement) -> Sub[Fini
         goes_on="original" if after is None else "sanitized",
         message=_message(became, after, change, old),
     )
-    return Finish(outcome, before if after is None else locked, decisive={"whole": (whole(ctx, clean),)})
+    return Finish(outcome, before if after is None else locked, decisive={"whole": (probe_whole(ctx, clean),)})
 
 
-def _change(old: float | None, new: float | None) -> Literal["helps", "hurts", "none"]:
+def _classify_change(old: float | None, new: float | None) -> Literal["helps", "hurts", "none"]:
     if new is None or not old:
         return "none"
     return "helps" if new < (1 - SAME) * old else "hurts" if new > (1 + SAME) * old else "none"
 
 
-def _worse(before: Signature | None, after: Signature) -> str:
+def _say_worse(before: Signature | None, after: Signature) -> str:
     return f"{off_by(after.error)}, the original {off_by(before.error if before else None)}"
 
 
@@ -116,10 +118,10 @@ def _message(became: str, after: Signature | None, change: str, old: float | Non
     return f"{became}; it still fails{less}."
 
 
-def _shows(ctx: StepContext, findings: Findings, signature: Signature) -> Sub[bool]:
+def _fails_again(ctx: StepContext, findings: Findings, signature: Signature) -> Sub[bool]:
     """Whether the original still fails in as many looks, here and now."""
     yield Note("the original once more: does its failure come and go?")
-    probe = whole(ctx, findings, samples=(findings.sample,) if findings.sample else (), runs=findings.looks)
+    probe = probe_whole(ctx, findings, samples=(findings.sample,) if findings.sample else (), runs=findings.looks)
     again = yield from asked(msgspec.structs.replace(probe, attempt=1, exclusive=True))
     if signature.kind in ("crash", "build"):
         return again.status != "ok"

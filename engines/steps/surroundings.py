@@ -27,13 +27,15 @@ PREPARED = (
 )  # fmt: skip
 
 
-def surrounded(spec: StepSpec[Any]) -> StepSpec[Any]:
+def surround_step(spec: StepSpec[Any]) -> StepSpec[Any]:
     """The same step, its probes completed from the PROBLEM (``folder``, ``artifacts``, ``postprocess``), and held to what it
     declares: it is refused where a need is not met, and may change no finding but those of ``sets``."""
-    return msgspec.structs.replace(spec, run=_completed(spec))
+    return msgspec.structs.replace(spec, run=_complete_run(spec))
 
 
-def row(iteration: int, probe: AnyProbe, m: Measurement, verdict: Verdict, artifacts: Iterable[str]) -> dict[str, Any]:
+def make_iteration(
+    iteration: int, probe: AnyProbe, m: Measurement, verdict: Verdict, artifacts: Iterable[str]
+) -> dict[str, Any]:
     """One iteration as the table has it. ``artifacts``: the names that are wanted; those that were made are there."""
     return {
         "iteration": iteration,
@@ -46,7 +48,7 @@ def row(iteration: int, probe: AnyProbe, m: Measurement, verdict: Verdict, artif
     }
 
 
-def _completed(spec: StepSpec[Any]) -> Callable[[StepContext], Steps[Any]]:
+def _complete_run(spec: StepSpec[Any]) -> Callable[[StepContext], Steps[Any]]:
     def completed(ctx: StepContext) -> Steps[Any]:
         if (need := spec.lacking(ctx)) is not None:
             raise StepRefused(need.why(ctx), need.code)
@@ -65,15 +67,17 @@ def _completed(spec: StepSpec[Any]) -> Callable[[StepContext], Steps[Any]]:
                 if isinstance(asked, Note):
                     answer = yield asked
                     continue
-                asked = _complete(asked, ctx)
+                asked = _complete_probe(asked, ctx)
                 answer = yield asked
                 if wanted and isinstance(asked, Check):
                     question = msgspec.structs.replace(asked, exclusive=False)
-                    rows.setdefault(question, row(len(rows), asked, answer, judge_check(answer, rule), wanted))
+                    rows.setdefault(
+                        question, make_iteration(len(rows), asked, answer, judge_check(answer, rule), wanted)
+                    )
         finally:
             steps.close()
         _hold_to_sets(spec, ctx.findings, finish.findings)
-        decisive = {role: tuple(_complete(p, ctx) for p in probes) for role, probes in finish.decisive.items()}  # type: ignore[arg-type]
+        decisive = {role: tuple(_complete_probe(p, ctx) for p in probes) for role, probes in finish.decisive.items()}  # type: ignore[arg-type]
         tables = {TABLE: list(rows.values()), **finish.tables} if rows else finish.tables
         return msgspec.structs.replace(finish, decisive=decisive, tables=tables)
 
@@ -88,7 +92,7 @@ def _hold_to_sets(spec: StepSpec[Any], before: Findings, after: Findings) -> Non
         raise TypeError(f"the step '{spec.name}' changed {', '.join(strays)}, which its SPEC does not list in 'sets'")
 
 
-def _complete(probe: AnyProbe, ctx: StepContext) -> AnyProbe:
+def _complete_probe(probe: AnyProbe, ctx: StepContext) -> AnyProbe:
     folder = str(ctx.problem.get("folder", ""))
     match probe:
         case Check():
@@ -98,11 +102,11 @@ def _complete(probe: AnyProbe, ctx: StepContext) -> AnyProbe:
             return msgspec.structs.replace(probe, folder=folder)
         case Measure() if probe.effect or probe.candidate.nodes == ranges.ALL:
             # Where the model's own outputs are compared: no cut without an effect is asked otherwise than ever.
-            return _postprocessed(probe, ctx, folder)
+            return _add_postprocess(probe, ctx, folder)
     return probe
 
 
-def _postprocessed(probe: Measure, ctx: StepContext, folder: str) -> Measure:
+def _add_postprocess(probe: Measure, ctx: StepContext, folder: str) -> Measure:
     chosen = tuple(ctx.problem.get("postprocess", ()))
     script = postprocess_script(chosen)
     digest = str(ctx.problem.get("digests", {}).get(script, ""))

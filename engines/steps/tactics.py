@@ -18,12 +18,12 @@ from engines.probe import Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size
 from engines.search.ddmin import ddmin
-from engines.search.kernels import Tried, kernels
-from engines.search.looks import repeated
-from engines.search.switches import Switches, switches
-from engines.search.whole import whole
+from engines.search.kernels import Tried, compare_kernels
+from engines.search.looks import ask_fresh_builds
+from engines.search.switches import Switches, list_switches
+from engines.search.whole import probe_whole
 from engines.steps.base import End, Finish, Steps, StepSpec
-from engines.steps.prepare import prepared
+from engines.steps.prepare import prepare_findings
 
 MOST_GUILTY = 6  # switches that can each do the same harm
 
@@ -46,26 +46,26 @@ class TacticsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
     params = msgspec.convert(dict(ctx.params), TacticsParams)
-    findings: Findings = yield from prepared(ctx)
-    can = switches(ctx.engine, ctx.engine_info)
+    findings: Findings = yield from prepare_findings(ctx)
+    can = list_switches(ctx.engine, ctx.engine_info)
     if ctx.can("tactics") and not ctx.check:
         if findings.signature is None or findings.signature.kind != "accuracy":
             return Finish(TacticsOutcome(message="Builds that cannot be run show no tactic at fault."), findings)
-        chosen: Finish[TacticsOutcome] = yield from by_builds(ctx, findings, params.builds)
+        chosen: Finish[TacticsOutcome] = yield from compare_builds(ctx, findings, params.builds)
         if chosen.outcome.good or not chosen.outcome.bad or not can.names:
             return chosen
         # Every build fails, so there is no good one to compare kernels with; its options can still be switched.
-        return (yield from _switched(ctx, findings, can))
+        return (yield from _search_switches(ctx, findings, can))
     if ctx.check or not can.names:
         reason = ctx.reason("optimizers") or "this engine has none to switch"
         why = "an external check chooses its own engine" if ctx.check else reason
         return Finish(TacticsOutcome(message=f"No optimizers can be searched: {why.rstrip('.')}."), findings)
-    return (yield from _switched(ctx, findings, can))
+    return (yield from _search_switches(ctx, findings, can))
 
 
-def by_builds(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsOutcome]:
+def compare_builds(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsOutcome]:
     """Compare the kernels of good and bad builds, and force the suspects."""
-    tried: Tried = yield from kernels(ctx, findings, builds)
+    tried: Tried = yield from compare_kernels(ctx, findings, builds)
     outcome = TacticsOutcome(good=tried.good, bad=tried.bad, message=tried.message)
     if not tried.guilty:
         return Finish(outcome, findings, tables=tried.tables)
@@ -76,7 +76,7 @@ def by_builds(ctx: StepContext, findings: Findings, builds: int) -> Steps[Tactic
     return Finish(found, after, tables=tried.tables, decisive=tried.decisive)
 
 
-def _switched(ctx: StepContext, findings: Findings, can: Switches) -> Steps[TacticsOutcome]:
+def _search_switches(ctx: StepContext, findings: Findings, can: Switches) -> Steps[TacticsOutcome]:
     every = can.names
     kinds = [k for k, there in (("optimizers", can.optimizers), ("options", can.options)) if there]
     things, thing = " and ".join(kinds), kinds[0][:-1] if len(kinds) == 1 else "optimizer or option"
@@ -88,7 +88,7 @@ def _switched(ctx: StepContext, findings: Findings, can: Switches) -> Steps[Tact
         chosen = frozenset(on)
         if chosen not in asked:
             yield Note(f"{len(chosen)} of {len(every)} {things} on")
-            question = whole(
+            question = probe_whole(
                 ctx,
                 findings,
                 samples=(findings.sample,),
@@ -96,7 +96,7 @@ def _switched(ctx: StepContext, findings: Findings, can: Switches) -> Steps[Tact
                 runs=findings.looks,
                 exclusive=findings.looks > 1,
             )
-            m: Measurement = yield from repeated(
+            m: Measurement = yield from ask_fresh_builds(
                 findings.builds,
                 lambda attempt: msgspec.structs.replace(question, attempt=attempt),
                 lambda m: judge_whole(m, rule),
@@ -138,7 +138,7 @@ def _switched(ctx: StepContext, findings: Findings, can: Switches) -> Steps[Tact
         for name in needed:
             if (yield from with_on(left - {name})).passed:
                 each.append(name)
-        found_now = _breakers(each) or _breakers(needed)
+        found_now = _drop_enablers(each) or _drop_enablers(needed)
         guilty += found_now
         enablers = (*enablers, *(n for n in needed if n not in found_now and n not in enablers))
         left -= set(found_now)
@@ -191,19 +191,19 @@ def _switched(ctx: StepContext, findings: Findings, can: Switches) -> Steps[Tact
             ]
         },
         decisive={
-            "whole": (whole(ctx, findings, samples=(findings.sample,)),),
-            "suspect-off": (whole(ctx, findings, samples=(findings.sample,), engine=can.without(guilty)),),
+            "whole": (probe_whole(ctx, findings, samples=(findings.sample,)),),
+            "suspect-off": (probe_whole(ctx, findings, samples=(findings.sample,), engine=can.without(guilty)),),
         },
     )
 
 
-def _breakers(names: Iterable[str]) -> list[str]:
+def _drop_enablers(names: Iterable[str]) -> list[str]:
     """The names without the enablers, unless there is nothing else."""
     chosen = list(names)
-    return [n for n in chosen if not _enabler(n)] or chosen
+    return [n for n in chosen if not _is_enabler(n)] or chosen
 
 
-def _enabler(name: str) -> bool:
+def _is_enabler(name: str) -> bool:
     """Optimizers that change the model without computing anything else: they prepare, they do not break."""
     return name.startswith(
         ("ConstantFolding", "ConstantSharing", "CommonSubexpression", "Identity", "EliminateIdentity")
@@ -213,7 +213,7 @@ def _enabler(name: str) -> bool:
 def _plan(ctx: StepContext, size: Size) -> Plan:
     """Switches: all on, all off, then one of n by halving, alone and without it: 2 log2(n) + 1. Tactics: fresh builds, then as
     many as it takes to halve the layers that differ, and some to see it again."""
-    names = switches(ctx.engine, ctx.engine_info).names
+    names = list_switches(ctx.engine, ctx.engine_info).names
     if ctx.can("tactics") and not ctx.check:
         params = msgspec.convert(dict(ctx.params), TacticsParams)
         return Plan((*works.before(ctx, size), works.on_sample(ctx, params.builds + 5 + works.halvings(size.nodes))))

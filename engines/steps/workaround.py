@@ -12,14 +12,22 @@ from engines.graph.quantized import leavable
 from engines.probe import HUGE, Measure, Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
-from engines.search.inquiry import Inquiry, inquiry
-from engines.search.latency import TIMED, latency
-from engines.search.switches import switches
-from engines.search.whole import all_feeds
+from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.latency import TIMED, measure_latency
+from engines.search.switches import list_switches
+from engines.search.whole import list_feeds
 from engines.spec import parse
 from engines.steps.base import End, Finish, Steps, StepSpec
-from engines.steps.precision import Kept, PrecisionParams, as_workaround, keep_higher, of_kept, plan_of_keeping, say
-from engines.steps.prepare import prepared
+from engines.steps.precision import (
+    Kept,
+    PrecisionParams,
+    keep_higher,
+    kept_json,
+    make_workaround,
+    plan_of_keeping,
+    say_kept,
+)
+from engines.steps.prepare import prepare_findings
 from engines.steps.tactics import tactics
 
 SPREAD_BUDGET = 60  # builds
@@ -53,19 +61,19 @@ class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     params = msgspec.convert(dict(ctx.params), WorkaroundParams)
-    findings = yield from prepared(ctx)
+    findings = yield from prepare_findings(ctx)
     if not findings.culprits and not ctx.findings.samples and not ctx.check:
         # The step runs alone: whether an optimizer is guilty decides what there is to switch off.
         finish = yield from tactics(msgspec.structs.replace(ctx, findings=findings, params={}))
         findings = finish.findings
-    ask: Inquiry = yield from inquiry(ctx, findings)
+    ask: Inquiry = yield from open_inquiry(ctx, findings)
     files: dict[str, str] = {}
     chosen: Workaround | None = None
     message = "Nothing that this engine can switch was found to help."
-    tried: str = yield from _casts(ask)
-    for kind, engine in _options(ctx, findings):
+    tried: str = yield from _try_casts(ask)
+    for kind, engine in _list_options(ctx, findings):
         yield Note(f"without {', '.join(findings.tactics)}" if kind == "tactic" else f"trying {engine}")
-        chosen = yield from _verify(ask, params, kind, engine)
+        chosen = yield from _verify_option(ask, params, kind, engine)
         if chosen is not None:
             message = (
                 f"{', '.join(chosen.switched_off) or engine}: {chosen.samples_ok} of {chosen.samples_n} samples pass, "
@@ -73,9 +81,9 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             )
             break
     if chosen is None and (ctx.can("keep") or leavable(ask.index)) and not ctx.check:
-        kept: Kept = yield from _kept(ask, params)
-        message, files = say(ask, kept), kept.files
-        chosen = yield from as_workaround(ask, kept)
+        kept: Kept = yield from _search_kept(ask, params)
+        message, files = say_kept(ask, kept), kept.files
+        chosen = yield from make_workaround(ask, kept)
     elif chosen is None and (reason := ctx.reason("keep")):
         message = f"{message} Keeping nodes in higher precision: {reason}"
     if tried:
@@ -116,11 +124,11 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             "keep": [{"node": n} for n in chosen.keep_names] if chosen else [],
             "bundle": [{"role": "workaround", "files": files}] if files else [],
         },
-        decisive={"workaround": (_applied(ask, chosen),)} if chosen else {},
+        decisive={"workaround": (_probe_applied(ask, chosen),)} if chosen else {},
     )
 
 
-def _kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
+def _search_kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
     """Nodes to keep in higher precision. Where the error is spread, layers stand for one another: stretches at either end are
     tried first, and the set is not polished for long, as none is the only one."""
     if not ask.findings.spread or ask.findings.culprits:
@@ -131,12 +139,12 @@ def _kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
     return (yield from keep_higher(ask, PrecisionParams(budget=min(params.budget, SPREAD_BUDGET)), tries))
 
 
-def _options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:
+def _list_options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:
     """(kind, engine spec) that the findings suggest, the cheapest first."""
     options: list[tuple[str, str]] = []
     spec = parse(ctx.engine)
     if guilty := (*findings.optimizers, *findings.options):
-        without = switches(ctx.engine, ctx.engine_info).without(guilty)
+        without = list_switches(ctx.engine, ctx.engine_info).without(guilty)
         options.append(("optimizer" if findings.optimizers else "option", without))
     if findings.tactics:
         options.append(("tactic", ctx.engine))
@@ -149,7 +157,7 @@ def _options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:
     return options
 
 
-def _casts(ask: Inquiry) -> Sub[str]:
+def _try_casts(ask: Inquiry) -> Sub[str]:
     """What casts in the model do where the engine takes them but retypes as it likes: one sentence; nothing where that is no
     question here. The nodes are those of the minimal cases, up to where their values fit again."""
     keep = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
@@ -157,7 +165,7 @@ def _casts(ask: Inquiry) -> Sub[str]:
         return ""
     size = f"the {len(keep)} nodes of the {'case' if len(ask.findings.culprits) == 1 else 'cases'}"
     yield Note(f"casts in the model around {size}")
-    m = yield from asked(ask.whole(all_feeds(ask.findings), patches=(), keep=keep))
+    m = yield from asked(ask.whole(list_feeds(ask.findings), patches=(), keep=keep))
     if m.status != "ok":
         return f"Casts in the model could not be tried: {m.message}"
     error = worst(m.results, ask.criterion)[2]
@@ -167,7 +175,7 @@ def _casts(ask: Inquiry) -> Sub[str]:
     return f"Casts in the model do not cure it: with {size} kept in FP32 by casts it is still {off}."
 
 
-def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> Sub[Workaround | None]:
+def _verify_option(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> Sub[Workaround | None]:
     """The workaround when it holds on every sample in every look, else None."""
     findings = ask.findings
     runs = min(params.most_runs, findings.looks * 3) if findings.looks > 1 else 1
@@ -176,7 +184,7 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
     forbid: dict[str, tuple[str, ...]] = {layer: (choice,) for layer, choice in guilty.items()}
     for attempt in range(params.builds):
         m = yield from asked(ask.plain(
-            all_feeds(findings), engine=engine, attempt=attempt, runs=runs, exclusive=runs > 1, forbid=forbid,
+            list_feeds(findings), engine=engine, attempt=attempt, runs=runs, exclusive=runs > 1, forbid=forbid,
         ))  # fmt: skip
         if m.status != "ok":
             return None
@@ -197,7 +205,7 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
         return None
     error = max(worst(rows, ask.criterion)[2] for m in results for rows in m.each_run)
     changed = tuple(f"{k}={v}" for k, v in parse(engine).options if parse(ask.ctx.engine).get(k) != v)
-    slower: str = yield from latency(ask, engine=engine, forbid=forbid)
+    slower: str = yield from measure_latency(ask, engine=engine, forbid=forbid)
     return Workaround(
         kind=kind,
         engine=engine,
@@ -212,9 +220,13 @@ def _verify(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> S
     )
 
 
-def _applied(ask: Inquiry, chosen: Workaround) -> Measure:
+def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
     return ask.whole(
-        all_feeds(ask.findings), engine=chosen.engine, patches=(), keep=ranges.decode(chosen.keep), forbid=chosen.forbid
+        list_feeds(ask.findings),
+        engine=chosen.engine,
+        patches=(),
+        keep=ranges.decode(chosen.keep),
+        forbid=chosen.forbid,
     )
 
 
@@ -253,5 +265,5 @@ SPEC = StepSpec(
         "what": "workaround",
         "culprits": "culprits so far",
     },
-    json=of_kept,
+    json=kept_json,
 )

@@ -32,7 +32,7 @@ from engines.graph.cut import cut, feeds_of, outputs_of
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.load import StoredModel
 from engines.probe import Candidate, Measurement, SampleResult, Score
-from engines.search.inquiry import Inquiry, inquire
+from engines.search.inquiry import Inquiry, make_inquiry
 from engines.search.search import Trials, minimise
 from engines.store.content import Store
 
@@ -203,7 +203,7 @@ def inquiry(index: GraphIndex) -> Inquiry:
     findings = Findings(
         model="m", inputs="i", sample="real:0", criterion=Criterion(tolerance=1e-2), signature=signature
     )
-    return inquire(StepContext(engine="e", reference="r", findings=findings), findings, index, signature)
+    return make_inquiry(StepContext(engine="e", reference="r", findings=findings), findings, index, signature)
 
 
 def indexed(reads: list[tuple[int, ...]]) -> GraphIndex:

@@ -305,13 +305,13 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
                     return end.value
                 answer = None if isinstance(asked, Note) else ask(asked)
 
-        from engines.search.whole import whole
-        from engines.steps.prepare import prepared
+        from engines.search.whole import probe_whole
+        from engines.steps.prepare import prepare_findings
 
         def scout() -> Any:
-            findings = yield from prepared(context)
+            findings = yield from prepare_findings(context)
             for attempt in range(1, builds + 1):
-                m = yield whole(
+                m = yield probe_whole(
                     context, findings, samples=(findings.sample,), attempt=attempt, record=True, exclusive=True
                 )
                 for layer, choice in m.facts["build"]["choices"].items():

@@ -17,8 +17,8 @@ from engines.asking import StepContext
 from engines.findings import Findings
 from engines.probe import Measurement, SampleInfo, SampleResult, Score
 from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.registry import GROUP, STEPS, brought
-from engines.steps.surroundings import surrounded
+from engines.steps.registry import GROUP, STEPS, load_brought
+from engines.steps.surroundings import surround_step
 from engines.store.content import digest_file
 from tests.wizard.tui import golden
 from wizard.problem import Problem
@@ -113,7 +113,7 @@ def test_on_the_screens(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (site, TOY))))  # of the runner
     monkeypatch.syspath_prepend(str(TOY))
     monkeypatch.syspath_prepend(str(site))
-    steps, broken = brought(entry_points(group=GROUP), STEPS)
+    steps, broken = load_brought(entry_points(group=GROUP), STEPS)
     assert (list(steps), broken) == (["headroom"], {})
     monkeypatch.setitem(STEPS, "headroom", steps["headroom"])
     digests = {str(path): digest_file(path) for path in (MODEL, INPUTS)}
@@ -184,10 +184,10 @@ def test_what_is_broken_is_said_and_harms_nothing_else(
 
 def test_a_name_that_is_taken_and_an_outcome_without_defaults() -> None:
     ours = EntryPoint("reduce", "engines.steps.reduce", GROUP)
-    steps, broken = brought([ours], STEPS)
+    steps, broken = load_brought([ours], STEPS)
     assert steps == {}
     assert "there is a step of that name already" in broken["reduce"]
-    assert set(brought([ours], ())[0]) == {"reduce"}
+    assert set(load_brought([ours], ())[0]) == {"reduce"}
 
 
 class _Bare(msgspec.Struct):
@@ -201,7 +201,7 @@ def _strays(ctx: StepContext) -> Steps[_Bare]:
 
 @pytest.mark.parametrize(("sets", "fails"), [((), True), (("keep",), False)])
 def test_a_step_changes_only_the_findings_that_it_declares(sets: tuple[str, ...], fails: bool) -> None:
-    spec = surrounded(StepSpec("stray", 1, "strays", _strays, _Bare, _Bare, sets=sets))
+    spec = surround_step(StepSpec("stray", 1, "strays", _strays, _Bare, _Bare, sets=sets))
     generator = spec.run(StepContext("e", "r", Findings()))
     with pytest.raises(TypeError if fails else StopIteration) as told:
         next(generator)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from engines import outside
 from engines.spec import parse
-from engines.steps.registry import makes
+from engines.steps.registry import step_makes
 from engines.store.content import Store, atomic
 from wizard.machine import ask
 from wizard.report.read import Reading
@@ -18,7 +18,7 @@ def write_worked_around(reading: Reading) -> str:
     cure = reading.state.findings.workaround
     if cure is None or not cure.keep or outside.is_emulation(outside.found(parse(cure.engine))):
         return ""
-    makers = [v for v in reading.state.route if makes(v.step, "workaround")]
+    makers = [v for v in reading.state.route if step_makes(v.step, "workaround")]
     path = write_models(reading, makers[-1], str(reading.folder / "worked-around.onnx"))[0] if makers else None
     return path or ""
 
@@ -29,7 +29,7 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
     Raises MachineProblem, OSError."""
     folder, store = reading.folder, Store(reading.folder)
     target = Path(output).expanduser().absolute() if output else folder / f"{visit.step}.onnx"
-    if makes(visit.step, "model"):
+    if step_makes(visit.step, "model"):
         made = next((row.get("model") for row in reading.table(visit.tables.get("sanitized", ""))), None)
         if not made:
             return None, None

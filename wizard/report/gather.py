@@ -13,7 +13,7 @@ from engines.spec import parse
 from engines.steps.compare import CompareOutcome
 from engines.steps.layerwise import LayerwiseOutcome
 from engines.steps.quantization import QuantizationOutcome
-from engines.steps.registry import STEPS, makes
+from engines.steps.registry import STEPS, step_makes
 from wizard.byhand import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
@@ -396,7 +396,7 @@ def _nodes_before(state: State) -> int:
     found = [
         v.outcome["nodes_before"]
         for v in state.route
-        if makes(v.step, "case", "confirmed") and v.outcome and v.outcome.get("nodes_before")
+        if step_makes(v.step, "case", "confirmed") and v.outcome and v.outcome.get("nodes_before")
     ]
     return int(found[0]) if found else state.nodes
 
@@ -453,11 +453,11 @@ def case_files(state: State, table: Callable[[str], Table], culprits: Sequence[b
         kept = table(visit.tables["bundle"])
         found.update({row["case"]: row.get("files") or {} for row in kept if row.get("role") == "alike"})
         rows = {row.get("role"): row.get("files") or {} for row in kept}
-        if makes(visit.step, "case"):
+        if step_makes(visit.step, "case"):
             good = {}
             found.setdefault(case.node_ids, _named(rows.get("case", {}), rows.get("good", {})))
         good = rows.get("good") or good
-        if makes(visit.step, "confirmed") and rows.get("case"):
+        if step_makes(visit.step, "confirmed") and rows.get("case"):
             found[case.node_ids] = _named(rows["case"], good)
             good = {}
     return [found.get(culprit.case.node_ids, {}) for culprit in culprits]

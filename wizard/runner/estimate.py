@@ -13,7 +13,7 @@ import msgspec
 from engines.asking import StepContext
 from engines.graph.index import GraphIndex
 from engines.probe import LoadInputs, Measurement, SampleInfo
-from engines.search.cost import Cost, Plan, Seen, Size, cost, seen
+from engines.search.cost import Cost, Plan, Seen, Size, collect_seen, price_plan
 from engines.steps.base import StepSpec
 from engines.store import regular
 from engines.store.content import Store
@@ -49,7 +49,7 @@ class Experience:
             if isinstance(probe, LoadInputs) and answer.status == "ok":
                 self._samples = tuple(msgspec.convert(answer.facts["samples"], list[SampleInfo]))
             took = ((probe, answer, known.seconds),) if probe is not None else ()
-            new = seen(took, ctx.engine, ctx.reference, self._samples, state.nodes, self._met)
+            new = collect_seen(took, ctx.engine, ctx.reference, self._samples, state.nodes, self._met)
             self._found[name] = (known.seq, new[0] if new else None)
         return tuple(s for name in state.known if (s := self._found[name][1]) is not None)
 
@@ -83,7 +83,7 @@ def estimate(
         size = _size(ctx, state, store)
         plan = Plan() if finish is not None else _within(spec.plan(ctx, size).after(known), ctx, size)
         slots = 1 if spec.exclusive else slots
-        return Estimate(plan, cost(plan, found, slots), slots)
+        return Estimate(plan, price_plan(plan, found, slots), slots)
     except Exception:  # parameters that do not fit, an index that is gone: the step itself will say so
         return Estimate()
 
@@ -101,7 +101,7 @@ def left(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting:
     last = rest.works[-1]
     if done and found and found[-1].kind == last.kind:  # as the latest: more samples may have joined the search
         rest = Plan((*rest.works[:-1], msgspec.structs.replace(last, rows=found[-1].rows, times=1.0)))
-    first, whole = cost(rest.of(1, first=True), found).seconds, cost(rest, found, made.slots).seconds
+    first, whole = price_plan(rest.of(1, first=True), found).seconds, price_plan(rest, found, made.slots).seconds
     if whole < 0:
         return rest.probes, -1.0
     beyond = max(0.0, whole - first)

@@ -1,10 +1,10 @@
 """Whether a fault that comes and goes is as it was: how often it failed then against how often it fails now.
 
 One look says nothing of such a fault, and neither does one failure more or less. So the two counts are compared by an exact test
-(``engines.search.statistics.chance``) at few numbers of looks that are fixed beforehand, and 'differs' is said only where one
-rate would give two such counts less often than ``level`` allows: ``FALSE_ALARM`` for a whole replay, shared out evenly among its
-questions and, for each, among those numbers (Bonferroni). That holds whatever the rate is, however many questions there are, and
-although it is looked at more than once.
+(``engines.search.statistics.fisher_exact``) at few numbers of looks that are fixed beforehand, and 'differs' is said only where
+one rate would give two such counts less often than ``level`` allows: ``FALSE_ALARM`` for a whole replay, shared out evenly among
+its questions and, for each, among those numbers (Bonferroni). That holds whatever the rate is, however many questions there
+are, and although it is looked at more than once.
 
 A look is one build, with as many runs of it as the session's own verdicts took. Where the session looked a few times only, its
 runs are counted instead. Runs of one build may fail in bursts (a race follows the load), which the test does not know: so the
@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from engines.search.statistics import CONFIDENCE, chance
+from engines.search.statistics import CONFIDENCE, fisher_exact
 
 FALSE_ALARM = 0.002  # of replays that say 'differs' although every rate is what it was
 MOST_LOOKS = 64  # at one question; a fault that failed in every one of 8 recorded looks is found fixed after 8
@@ -84,7 +84,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def _chance(then: Tally, now: Tally) -> float:
-    return chance(then.failures, then.looks, now.failures, now.looks)
+    return fisher_exact(then.failures, then.looks, now.failures, now.looks)
 
 
 def rule(then: Count, questions: int, *, most: int = MOST_LOOKS, unchanged: bool = False) -> Rule:

@@ -3,9 +3,9 @@
 from engines.findings import Case, Culprit
 from engines.graph import ranges
 from engines.probe import Candidate
-from engines.search.alike import Alike, kept_along, wider
+from engines.search.alike import Alike, say_kept_along, widen_culprit
 from engines.search.foretold import Place
-from engines.steps.confirm import joined
+from engines.steps.confirm import join_culprit
 
 from ..steps.simulated import graph
 
@@ -20,16 +20,18 @@ def culprit(*nodes: int, cause: str = "overflow") -> Culprit:
 def test_what_is_alike_is_kept_also_where_the_culprit_widens_an_earlier_one() -> None:
     index = graph([(), *((n,) for n in range(7))])
     others = Alike(silent=(Place(6, 1e6, (6, 7)),), own=(3,))
-    new = wider(index, culprit(2), others)
+    new = widen_culprit(index, culprit(2), others)
     assert ranges.decode(new.keep) == (2, 3, 6, 7)
     assert new.also == (index.nodes[6].name,)
-    (both,) = joined(index, (culprit(1),), new)
+    (both,) = join_culprit(index, (culprit(1),), new)
     assert ranges.decode(both.keep) == (1, 2, 3, 6, 7)
     assert both.also == new.also
 
 
 def test_one_node_and_several_are_spoken_of_in_the_right_number() -> None:
     one, two = Place(4, 1e6, (4,)), Place(5, 1e6, (5,))
-    assert "goes as far in the reference; alone it is right, so in FP32 it is tried" in kept_along(Alike(silent=(one,)))
-    assert "go as far in the reference; alone they are right" in kept_along(Alike(silent=(one, two)))
-    assert kept_along(Alike()) == ""
+    assert "goes as far in the reference; alone it is right, so in FP32 it is tried" in say_kept_along(
+        Alike(silent=(one,))
+    )
+    assert "go as far in the reference; alone they are right" in say_kept_along(Alike(silent=(one, two)))
+    assert say_kept_along(Alike()) == ""

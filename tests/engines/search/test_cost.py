@@ -10,7 +10,20 @@ from engines.compare.criterion import Criterion, Signature
 from engines.findings import Case, Findings, Suspect
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Candidate, Check, Describe, Import, Inspect, Measure, Measurement, SampleInfo
-from engines.search.cost import BESIDE, Cost, Kind, Plan, Seen, Size, Work, cost, kind, price, rows, seen
+from engines.search.cost import (
+    BESIDE,
+    Cost,
+    Kind,
+    Plan,
+    Seen,
+    Size,
+    Work,
+    classify_probe,
+    collect_seen,
+    count_rows,
+    price_plan,
+    price_work,
+)
 from engines.steps.registry import STEPS
 
 ENGINE, REFERENCE = "emulate:precision=fp16", "onnxruntime"
@@ -51,49 +64,49 @@ def test_a_plan_can_be_cut_and_prolonged(plan: Plan, n: int) -> None:
     st.lists(st.builds(Seen, st.sampled_from(KINDS), st.integers(1, 40), st.integers(1, 9), st.floats(0.001, 99))),
 )
 def test_a_price_is_never_negative_and_known_only_by_measurement(plan: Plan, found: list[Seen]) -> None:
-    made = cost(plan, found)
+    made = price_plan(plan, found)
     assert (made.probes, made.seconds >= 0 or made.seconds == -1) == (plan.probes, True)
     if not found and plan.probes:
         assert made.seconds == -1
     for work in plan.works:
         if any(s.kind == work.kind for s in found):
-            assert price(work, found) is not None
+            assert price_work(work, found) is not None
 
 
 def test_builds_and_runs() -> None:
     plan = Plan((Work("read", 2), Work("whole", 3, rows=8, runs=5), Work("part", 4, rows=1)), disk=1000)
-    made = cost(plan, [])
+    made = price_plan(plan, [])
     assert (made.probes, made.builds, made.runs, made.seconds) == (9, 7, 3 * 8 * 5 + 4, -1.0)
     assert 1000 < made.disk < 1_000_000
-    assert cost(msgspec.structs.replace(plan, disk=-1), []).disk == -1
+    assert price_plan(msgspec.structs.replace(plan, disk=-1), []).disk == -1
 
 
 def test_what_a_probe_takes_depends_on_its_rows_and_runs() -> None:
     found = [Seen("whole", 1, 1, 1.0, 0.5), Seen("whole", 9, 1, 9.0, 4.5)]
-    assert price(Work("whole", 1, rows=1), found) == 1.0
-    assert price(Work("whole", 2, rows=5), found) == 10.0  # half way between them, twice
-    assert price(Work("whole", 1, rows=1, runs=11), found) == pytest.approx(1.0 + 10 * 0.5)
-    assert price(Work("whole", 1, rows=36), found) == 18.0  # four times the rows beyond the largest: the root
-    assert price(Work("check"), found) is None
+    assert price_work(Work("whole", 1, rows=1), found) == 1.0
+    assert price_work(Work("whole", 2, rows=5), found) == 10.0  # half way between them, twice
+    assert price_work(Work("whole", 1, rows=1, runs=11), found) == pytest.approx(1.0 + 10 * 0.5)
+    assert price_work(Work("whole", 1, rows=36), found) == 18.0  # four times the rows beyond the largest: the root
+    assert price_work(Work("check"), found) is None
 
 
 @pytest.mark.parametrize(("kind_", "beside", "times"), [(k, *to) for k, all_ in BESIDE.items() for to in all_])
 def test_what_was_never_measured_is_priced_beside_what_was(kind_: Kind, beside: Kind, times: float) -> None:
     found = [Seen(beside, 1, 1, 2.0)]
-    assert price(Work(kind_), found) == pytest.approx(2.0 * times)
-    assert price(Work(kind_), [*found, Seen(kind_, 1, 1, 7.0)]) == 7.0
+    assert price_work(Work(kind_), found) == pytest.approx(2.0 * times)
+    assert price_work(Work(kind_), [*found, Seen(kind_, 1, 1, 7.0)]) == 7.0
 
 
 def test_the_latest_probes_count() -> None:
     busy = [Seen("part", 1, 1, 1.0)] * 50 + [Seen("part", 1, 1, 3.0)] * 8
-    assert price(Work("part"), busy) == 3.0
+    assert price_work(Work("part"), busy) == 3.0
 
 
 def test_slots_help_what_runs_ahead_only() -> None:
     found = [Seen("part", 1, 1, 1.0)]
     alone, ahead = Plan((Work("part", 10),)), Plan((Work("part", 10, ahead=True),))
-    assert cost(alone, found, 8).seconds == cost(ahead, found, 1).seconds == 10.0
-    assert cost(ahead, found, 2).seconds == pytest.approx(10 / 1.2, abs=0.01)
+    assert price_plan(alone, found, 8).seconds == price_plan(ahead, found, 1).seconds == 10.0
+    assert price_plan(ahead, found, 2).seconds == pytest.approx(10 / 1.2, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -115,13 +128,13 @@ def test_slots_help_what_runs_ahead_only() -> None:
     ],
 )
 def test_what_a_probe_counts_as(probe: Measure, wanted: Kind | None) -> None:
-    assert kind(probe, ENGINE, REFERENCE, 10) == wanted
+    assert classify_probe(probe, ENGINE, REFERENCE, 10) == wanted
 
 
 def test_only_what_worked_is_a_price() -> None:
     measured = [(measure(), Measurement(), 2.0), (measure(marks="1"), Measurement(status="crash"), 9.0)]
-    assert seen(measured, ENGINE, REFERENCE, SAMPLES, 10) == (Seen("whole", 1, 1, 2.0, cold=True),)
-    assert rows(("real:0", "random:0", "real:0/3"), SAMPLES) == 8 + 1 + 1
+    assert collect_seen(measured, ENGINE, REFERENCE, SAMPLES, 10) == (Seen("whole", 1, 1, 2.0, cold=True),)
+    assert count_rows(("real:0", "random:0", "real:0/3"), SAMPLES) == 8 + 1 + 1
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -136,7 +149,7 @@ def test_every_step_has_a_plan_whatever_is_known(name: str, findings: Findings, 
     ):
         plan = STEPS[name].plan(ctx, Size(nodes))
         assert plan.probes >= 0
-        made = cost(plan, [Seen("whole", 1, 1, 1.0), Seen("check", 1, 1, 1.0)])
+        made = price_plan(plan, [Seen("whole", 1, 1, 1.0), Seen("check", 1, 1, 1.0)])
         assert made.seconds >= 0, "what one look at the whole model took prices everything"
         assert made == msgspec.convert(msgspec.to_builtins(made), Cost), "it travels in the journal"
 
@@ -183,8 +196,8 @@ def test_a_search_in_a_large_model_does_not_count_weights_that_no_case_holds() -
 
 def test_taking_the_model_in_does_not_price_what_is_read_later() -> None:
     found = [Seen("import", 1, 1, 200.0), Seen("read", 1, 1, 0.5)]
-    assert price(Work("read", 2), found) == 1.0
-    assert kind(Import(path="m.onnx", digest="d"), ENGINE, REFERENCE, 10) == "import"
+    assert price_work(Work("read", 2), found) == 1.0
+    assert classify_probe(Import(path="m.onnx", digest="d"), ENGINE, REFERENCE, 10) == "import"
 
 
 def test_what_the_reference_took_is_paid_once_a_model_and_sample() -> None:
@@ -194,13 +207,13 @@ def test_what_the_reference_took_is_paid_once_a_model_and_sample() -> None:
     probe = measure(samples=("real:0",))
     asked = ((probe, first, 20.0), (msgspec.structs.replace(probe, attempt=1), later, 2.2))
     met: set[tuple[str, str, str]] = set()
-    (cold,) = seen(asked[:1], ENGINE, REFERENCE, infos, 10, met)
-    (warm,) = seen(asked[1:], ENGINE, REFERENCE, infos, 10, met)
+    (cold,) = collect_seen(asked[:1], ENGINE, REFERENCE, infos, 10, met)
+    (warm,) = collect_seen(asked[1:], ENGINE, REFERENCE, infos, 10, met)
     assert (cold.cold, cold.again, warm.cold, warm.again) == (True, 5.0, False, 2.2)
     again, fresh = Work("whole", 1, rows=1), Work("whole", 1, rows=1, fresh=True)
-    assert [price(w, [cold]) for w in (again, fresh)] == [5.0, 20.0]
-    assert [price(w, [cold, warm]) for w in (again, fresh)] == [2.2, 20.0]
-    assert price(Work("whole", 1, rows=1, runs=5), [cold, warm]) == pytest.approx(2.2 + 4 * 1.0)
+    assert [price_work(w, [cold]) for w in (again, fresh)] == [5.0, 20.0]
+    assert [price_work(w, [cold, warm]) for w in (again, fresh)] == [2.2, 20.0]
+    assert price_work(Work("whole", 1, rows=1, runs=5), [cold, warm]) == pytest.approx(2.2 + 4 * 1.0)
 
 
 def test_few_effects_are_expected_where_rounding_is_far_below_what_is_allowed() -> None:
@@ -211,17 +224,17 @@ def test_few_effects_are_expected_where_rounding_is_far_below_what_is_allowed() 
 
 def test_a_build_that_ran_often_does_not_make_one_run_dear() -> None:
     found = [Seen("whole", 1, 5, 11.0, run_seconds=10.0, build_seconds=1.0)]
-    assert price(Work("whole", 1, rows=1), found) == pytest.approx(3.0)
-    assert price(Work("whole", 1, rows=1, runs=20), found) == pytest.approx(3.0 + 19 * 2.0)
+    assert price_work(Work("whole", 1, rows=1), found) == pytest.approx(3.0)
+    assert price_work(Work("whole", 1, rows=1, runs=20), found) == pytest.approx(3.0 + 19 * 2.0)
 
 
 def test_the_reference_against_itself_is_not_priced_by_its_judge() -> None:
     control = measure(engine=REFERENCE)
     judge = measure(engine=REFERENCE, reference="openvino:precision=f32")
-    assert [kind(p, ENGINE, REFERENCE, 10) for p in (control, judge)] == ["control", "other"]
-    assert kind(measure(engine=REFERENCE), "onnxruntime:optimization=all", REFERENCE, 10) == "control"
-    assert kind(measure(engine=REFERENCE), REFERENCE, REFERENCE, 10) == "whole"
-    assert price(Work("control", 1, 1), [Seen("control", 1, 1, 0.5), Seen("other", 1, 1, 60.0)]) == 0.5
+    assert [classify_probe(p, ENGINE, REFERENCE, 10) for p in (control, judge)] == ["control", "other"]
+    assert classify_probe(measure(engine=REFERENCE), "onnxruntime:optimization=all", REFERENCE, 10) == "control"
+    assert classify_probe(measure(engine=REFERENCE), REFERENCE, REFERENCE, 10) == "whole"
+    assert price_work(Work("control", 1, 1), [Seen("control", 1, 1, 0.5), Seen("other", 1, 1, 60.0)]) == 0.5
 
 
 def test_suspects_that_overflow_like_the_case_are_counted_with_it() -> None:
@@ -247,5 +260,5 @@ def test_nodes_alone_in_many_builds_share_the_model() -> None:
     small, large = (STEPS["layerwise"].plan(context(LOCKED), Size(n)) for n in (1_000, 50_000))
     alone = [next(w for w in plan.works if w.kind == "alone") for plan in (small, large)]
     assert [w.probes for w in alone] == [2, 50]
-    assert price(alone[0], found) == pytest.approx(price(alone[1], found))
-    assert price(alone[1], [*found, Seen("alone", 1, 1, 2.0)]) == pytest.approx(50 * 2.0)
+    assert price_work(alone[0], found) == pytest.approx(price_work(alone[1], found))
+    assert price_work(alone[1], [*found, Seen("alone", 1, 1, 2.0)]) == pytest.approx(50 * 2.0)

@@ -18,7 +18,7 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Measure, Measurement, SampleResult, Score
 from engines.search.inquiry import Inquiry
-from engines.search.search import Trials, minimise, one_minimal
+from engines.search.search import Trials, minimise, prove_one_minimal
 from engines.search.settle import HEAVIEST_GOOD
 from engines.search.statistics import CONFIDENCE, looks_to_see
 
@@ -88,7 +88,7 @@ def search(index: GraphIndex, oracle: Oracle, cuts: bool = True) -> tuple[frozen
         yield from trials.test(whole)
         found = yield from minimise(trials, whole, cuts=cuts)
         count = trials.count
-        minimal = yield from one_minimal(trials, found)
+        minimal = yield from prove_one_minimal(trials, found)
         return found, minimal, count
 
     (found, minimal, count), _ = drive(both(), index, oracle)

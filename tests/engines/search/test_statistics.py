@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.search.statistics import interval, looks_to_see, ruled_out, settling, unseen_rate
+from engines.search.statistics import binomial_interval, looks_to_see, looks_to_settle, say_ruled_out, unseen_rate
 
 
 @pytest.mark.parametrize(
@@ -21,13 +21,13 @@ from engines.search.statistics import interval, looks_to_see, ruled_out, settlin
     ],
 )
 def test_known_intervals(k: int, n: int, low: float, high: float) -> None:
-    assert interval(k, n) == pytest.approx((low, high), abs=2e-6)
+    assert binomial_interval(k, n) == pytest.approx((low, high), abs=2e-6)
 
 
 @given(st.integers(1, 400), st.data())
 def test_the_bounds_are_where_the_tails_are_a_fortieth(n: int, data: st.DataObject) -> None:
     k = data.draw(st.integers(0, n))
-    low, high = interval(k, n)
+    low, high = binomial_interval(k, n)
     assert 0 <= low <= k / n <= high <= 1
 
     def at_most(count: int, p: float) -> float:
@@ -40,7 +40,7 @@ def test_the_bounds_are_where_the_tails_are_a_fortieth(n: int, data: st.DataObje
 
 
 def test_thousands_of_looks() -> None:
-    low, high = interval(12, 5000)
+    low, high = binomial_interval(12, 5000)
     assert low < 12 / 5000 < high < 0.005
 
 
@@ -56,12 +56,12 @@ def test_enough_looks_and_not_more_than_enough(rate: float) -> None:
     [(1, 0.1, 28), (28, 0.1, 1), (29, 0.01, 270), (100, 0.01, 199), (298, 0.01, 1), (300, 0.001, 2695)],
 )
 def test_how_many_more_looks_would_settle_it(looks: int, rate: float, more: int) -> None:
-    assert settling(looks) == (pytest.approx(rate), more)
+    assert looks_to_settle(looks) == (pytest.approx(rate), more)
 
 
 @given(st.integers(1, 5000))
 def test_the_looks_that_settle_it_rule_out_the_rate_at_95_percent(looks: int) -> None:
-    rate, more = settling(looks)
+    rate, more = looks_to_settle(looks)
     assert more > 0
     assert (1 - rate) ** (looks + more) <= 0.05 + 1e-9
     assert (1 - rate) ** (looks + more - 1) > 0.05 - 1e-9
@@ -69,7 +69,7 @@ def test_the_looks_that_settle_it_rule_out_the_rate_at_95_percent(looks: int) ->
 
 
 def test_what_looks_without_a_failure_say() -> None:
-    assert ruled_out(300) == (
+    assert say_ruled_out(300) == (
         "a fault rarer than 1 % would not have shown; 2,695 more looks without a failure would rule out, with 95 % confidence, "
         "one that shows in 0.1 % of the runs"
     )

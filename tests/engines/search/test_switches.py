@@ -12,7 +12,7 @@ from engines.backends import make
 from engines.backends.onnxruntime import DECLARATION
 from engines.compare.criterion import Signature
 from engines.probe import Measurement
-from engines.search.switches import switches
+from engines.search.switches import list_switches
 from engines.spec import parse
 
 NAMES = ("DivMulFusion", "GeluFusionL1", "Pad_Fusion")
@@ -21,7 +21,7 @@ DECLARED = [
     {"name": o.name, "default": o.default, "plain": o.plain} for o in DECLARATION.options
 ]  # fmt: skip
 INFO = {"optimizers": NAMES, "options": DECLARED, "capabilities": {"optimizers": {"present": True, "reason": ""}}}
-CAN = switches(ENGINE, INFO)
+CAN = list_switches(ENGINE, INFO)
 LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01)
 
 
@@ -46,7 +46,7 @@ def test_what_can_be_switched() -> None:
 
 
 def test_what_the_user_switched_off_is_no_switch_and_stays_off() -> None:
-    can = switches("onnxruntime:disabled_optimizers=GeluFusionL1,optimization=all,threads=1", INFO)
+    can = list_switches("onnxruntime:disabled_optimizers=GeluFusionL1,optimization=all,threads=1", INFO)
     assert can.names == {"DivMulFusion", "Pad_Fusion", "prepacking"}
     assert parse(can.without({"DivMulFusion"})).get("disabled_optimizers") == "DivMulFusion+GeluFusionL1"
     assert parse(can.without(())).get("disabled_optimizers") == "GeluFusionL1"
@@ -63,7 +63,7 @@ def test_real_engines_say_their_switches() -> None:
         info = make(spec).info
         capabilities = {k: {"present": v.present, "reason": v.reason} for k, v in info.capabilities.items()}
         shown = [{"name": o.name, "default": o.default, "plain": o.plain} for o in info.options]
-        return switches(spec, {"capabilities": capabilities, "optimizers": info.optimizers, "options": shown})
+        return list_switches(spec, {"capabilities": capabilities, "optimizers": info.optimizers, "options": shown})
 
     assert not of("onnxruntime").names, "a reference has nothing left to switch"
     assert {"prepacking=true", "Pad_Fusion"} <= of("onnxruntime:optimization=all").names

@@ -15,7 +15,7 @@ from engines.graph import ranges
 from engines.graph.cut import node_ids, outputs_of, severed_of
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Describe, Measure, Measurement, SampleInfo, SampleResult, Score
-from engines.search.whole import sign
+from engines.search.whole import sign_failure
 
 RULE = Criterion(tolerance=0.01, precision="fp16")
 PRESENT = {"present": True, "reason": ""}
@@ -89,7 +89,7 @@ class Simulated(msgspec.Struct, kw_only=True):
         if not failing:
             return found
         worst = max(failing, key=lambda r: max(score.rel_l2 for score in r.outputs))
-        return msgspec.structs.replace(found, signature=sign(worst, RULE, worst.sample), sample=worst.sample)
+        return msgspec.structs.replace(found, signature=sign_failure(worst, RULE, worst.sample), sample=worst.sample)
 
     def context(self, **rest: Any) -> StepContext:
         info = {"precision": "fp16", "storage": "float16", "capabilities": {"mark": PRESENT, "keep": PRESENT}}

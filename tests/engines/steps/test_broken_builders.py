@@ -17,7 +17,7 @@ from engines.data.tactic_replay import canonical
 from engines.findings import Findings
 from engines.probe import Measure, Measurement, SampleInfo, SampleResult, Score
 from engines.steps.base import Finish
-from engines.steps.tactics import by_builds
+from engines.steps.tactics import compare_builds
 
 from .simulated import BROKEN
 
@@ -89,7 +89,7 @@ def step(builder: Builder, builds: int = 10) -> tuple[Finish[Any], list[str]]:
         signature=Signature(kind="accuracy", sample="real:0"),
     )  # fmt: skip
     context = StepContext(engine="tensorrt", reference="onnxruntime", findings=findings, engine_info={})
-    generator, notes, answer = by_builds(context, findings, builds), [], None
+    generator, notes, answer = compare_builds(context, findings, builds), [], None
     for _ in range(2000):
         try:
             asked = generator.send(answer)

@@ -7,7 +7,7 @@ import pytest
 from engines.asking import Described, StepRefused
 from engines.findings import Findings
 from engines.probe import HUGE, Check, Describe, Import, LoadInputs, Measure, Measurement, SampleResult, Score
-from engines.steps.compare import explain
+from engines.steps.compare import explain_error
 
 from .simulated import graph
 
@@ -83,7 +83,7 @@ def test_what_a_faultless_engine_would_give_explains(
 
 def test_an_engine_that_keeps_higher_precision(answers: Any) -> None:
     assert (
-        explain(answers.context(), 0.001, 0.9, answers.RULE, failing=False) == "keeps-higher"
+        explain_error(answers.context(), 0.001, 0.9, answers.RULE, failing=False) == "keeps-higher"
         or answers.RULE.precision == "fp32"
     )
 

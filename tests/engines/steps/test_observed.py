@@ -16,7 +16,7 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Candidate, Describe, Measure, Measurement
 from engines.search.inquiry import Inquiry
-from engines.steps.confirm import _cured
+from engines.steps.confirm import _measure_cured
 from engines.steps.layerwise import PARTS, _is_spread
 
 Open = Callable[..., Any]
@@ -174,7 +174,7 @@ def test_the_next_round_searches_on_what_really_fails_when_fed(
         answers.READY, signature=msgspec.structs.replace(LOCKED, sample="real:0/1"), sample="real:0/1"
     )
     ask = Inquiry(answers.context(findings), findings, INDEX, LOCKED, answers.RULE, (3,))
-    generator, answer = _cured(ask, findings, (1,), ()), None
+    generator, answer = _measure_cured(ask, findings, (1,), ()), None
     while True:
         try:
             asked = generator.send(answer)

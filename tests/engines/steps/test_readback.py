@@ -2,7 +2,7 @@
 
 import pytest
 
-from engines.steps.precision import _obeyed
+from engines.steps.precision import _say_obeyed
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from engines.steps.precision import _obeyed
     ],
 )
 def test_what_the_engine_made_of_the_wish_is_said(became: dict[str, str], said: str) -> None:
-    assert _obeyed(became) == said
+    assert _say_obeyed(became) == said

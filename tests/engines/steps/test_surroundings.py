@@ -9,7 +9,7 @@ from engines.findings import Findings
 from engines.probe import Candidate, Check, Measure, key
 from engines.steps.base import Finish
 from engines.steps.registry import STEPS
-from engines.steps.surroundings import surrounded
+from engines.steps.surroundings import surround_step
 
 PART = Candidate(nodes="0-3")
 WHOLE = Measure(model="m", inputs="i", samples=("real:0",), engine="emulate", reference="onnxruntime")
@@ -23,7 +23,7 @@ def asked(answers: Any, probe: Any, **problem: Any) -> Any:
         yield probe
         return Finish(None, Findings(), decisive={"whole": (probe,)})
 
-    steps = surrounded(msgspec.structs.replace(STEPS["compare"], run=run)).run(
+    steps = surround_step(msgspec.structs.replace(STEPS["compare"], run=run)).run(
         answers.context(Findings(), problem=problem)
     )
     sent = next(steps)

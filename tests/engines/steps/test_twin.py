@@ -13,7 +13,7 @@ from engines.asking import Note, StepContext
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import Measure, Measurement
-from engines.search.twin import CHEAPER, DEAR, find_twin, twins
+from engines.search.twin import CHEAPER, DEAR, find_twin, list_twins
 
 from .conftest import walk
 from .simulated import Simulated, random_graph
@@ -134,8 +134,8 @@ def test_a_twin_is_one_that_was_seen_to_fail_alike_and_to_be_faster(
 def test_which_option_may_make_a_twin_is_the_declaration_s_to_say() -> None:
     options = msgspec.to_builtins(discovery.ours()["tensorrt"].options)
     level = "tensorrt:optimization_level={},precision=fp16"
-    assert twins("tensorrt:precision=fp16", {"options": options}) == (level.format(1),)
-    assert twins(level.format(5), {"options": options}) == (level.format(1),)
-    assert twins(level.format(1), {"options": options}) == ()
-    assert twins(level.format(0), {"options": options}) == ()
-    assert twins("onnxruntime", {"options": msgspec.to_builtins(discovery.ours()["onnxruntime"].options)}) == ()
+    assert list_twins("tensorrt:precision=fp16", {"options": options}) == (level.format(1),)
+    assert list_twins(level.format(5), {"options": options}) == (level.format(1),)
+    assert list_twins(level.format(1), {"options": options}) == ()
+    assert list_twins(level.format(0), {"options": options}) == ()
+    assert list_twins("onnxruntime", {"options": msgspec.to_builtins(discovery.ours()["onnxruntime"].options)}) == ()

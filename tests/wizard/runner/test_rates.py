@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.search.statistics import chance
+from engines.search.statistics import fisher_exact
 from wizard.runner.rates import FALSE_ALARM, Count, Rule, Tally, rule
 
 
@@ -40,7 +40,7 @@ def says_differs(how: Rule, p: float) -> float:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wizard.runner.rates.chance", functools.lru_cache(maxsize=None)(chance))
+    monkeypatch.setattr("wizard.runner.rates.chance", functools.lru_cache(maxsize=None)(fisher_exact))
 
 
 @pytest.mark.parametrize("recorded", [1, 2, 5, 8, 20])
@@ -112,8 +112,8 @@ def test_the_chance_is_fishers(k: int, n: int, other: int, m: int) -> None:
     total = k + other
     ways = {i: comb(n, i) * comb(m, total - i) for i in range(max(0, total - m), min(total, n) + 1)}
     exact = sum(w for w in ways.values() if w <= ways[k]) / comb(n + m, total)
-    assert chance(k, n, other, m) == pytest.approx(exact, rel=1e-6)
-    assert chance(other, m, k, n) == pytest.approx(exact, rel=1e-6)
+    assert fisher_exact(k, n, other, m) == pytest.approx(exact, rel=1e-6)
+    assert fisher_exact(other, m, k, n) == pytest.approx(exact, rel=1e-6)
 
 
 def test_drawn_looks_agree_with_the_exact_figure() -> None:

@@ -6,11 +6,11 @@ import msgspec
 
 from engines.asking import Note, StepContext, asked
 from engines.search import works
-from engines.search.cause import largest_of
+from engines.search.cause import largest_finite
 from engines.search.cost import Plan, Size
-from engines.search.whole import whole
+from engines.search.whole import probe_whole
 from engines.steps.base import End, Finish, Steps, StepSpec, comparison
-from engines.steps.prepare import loaded
+from engines.steps.prepare import load_findings
 
 
 class HeadroomParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,14 +27,14 @@ class HeadroomOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 def headroom(ctx: StepContext) -> Steps[HeadroomOutcome]:
     params = msgspec.convert(dict(ctx.params), HeadroomParams)
-    findings = yield from loaded(ctx)
+    findings = yield from load_findings(ctx)
     yield Note("how large do the outputs become in the reference?")
-    m = yield from asked(whole(ctx, findings, engine=ctx.reference))
+    m = yield from asked(probe_whole(ctx, findings, engine=ctx.reference))
     if m.status != "ok":
         return Finish(HeadroomOutcome(message=f"The reference gave no values: {m.message}"), findings)
     rows = [{"sample": r.sample, "output": s.name, "reached": s.absmax} for r in m.results for s in r.outputs]
     furthest = max(rows, key=lambda row: row["reached"])
-    reached, largest = furthest["reached"], largest_of(ctx.storage)
+    reached, largest = furthest["reached"], largest_finite(ctx.storage)
     times = largest / reached if reached else None
     tight = times is not None and times < params.least
     outcome = HeadroomOutcome(
@@ -44,7 +44,7 @@ def headroom(ctx: StepContext) -> Steps[HeadroomOutcome]:
         times=times,
         message=f"{furthest['output']} reaches {reached:.3g}; {ctx.storage} holds {largest:,.0f}.",
     )
-    return Finish(outcome, findings, tables={"outputs": rows}, decisive={"whole": (whole(ctx, findings),)})
+    return Finish(outcome, findings, tables={"outputs": rows}, decisive={"whole": (probe_whole(ctx, findings),)})
 
 
 def plan(ctx: StepContext, _size: Size) -> Plan:
