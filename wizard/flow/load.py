@@ -1,10 +1,11 @@
 """From a flow file to frozen data, with the line and column of every key and value kept for messages.
 
-YAML 1.2's core schema: ``yes`` and ``no`` are text, ``1e-3`` is a number. No aliases, tags or merge keys: a flow is plain data.
+No aliases, tags or merge keys: a flow is plain data.
 """
 
 import difflib
 import errno
+import functools
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -19,6 +20,7 @@ import yaml
 
 from engines.store import regular
 from wizard.flow.model import HALF, TOO_LARGE, Answer, Detour, End, Flow, FlowNode, StepUse
+from wizard.flow.nodes import Core, compose
 
 FORMAT: Final = 1
 GROUP: Final = "narrowdown.flows"
@@ -145,36 +147,25 @@ def _text(path: Path, name: str, what: str) -> str:
 def parse(text: str, path: str = "flow", *, folder: str = "") -> Loaded:
     """A flow from its text. Raises FlowProblem at the first thing that is wrong with the form; meaning is ``check``'s."""
     try:
-        lines = Lines()
-        data = _Reader(path, lines).read(text)
-        return Loaded(_Shaper(path, lines).flow(data), path, text, lines, folder)
+        flow, lines = _parsed(text)
+    except FlowProblem as found:
+        raise FlowProblem(path, found.line, found.column, found.message, found.suggestion) from None
     except RecursionError:
         raise FlowProblem(path, 0, 0, "the file is nested too deeply.") from None
+    return Loaded(flow, path, text, lines, folder)
+
+
+@functools.lru_cache(maxsize=16)
+def _parsed(text: str) -> tuple[Flow, Lines]:
+    """Once for each text, wherever it lies: the sessions of a list have the same few flows."""
+    lines = Lines()
+    return _Shaper("", lines).flow(_Reader("", lines).read(text)), lines
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """A ``Did you mean`` sentence for a word that is not known; empty where nothing is near."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"Did you mean '{close[0]}'?" if close else ""
-
-
-class _Core(yaml.SafeLoader):
-    """PyYAML reads YAML 1.1, where ``no`` is false and ``1e-3`` is text; these are the resolvers of YAML 1.2's core schema."""
-
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own class attribute
-
-
-for _tag, _pattern, _first in (
-    ("null", r"^(?:~|null|Null|NULL|)$", [*"~nN", ""]),
-    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", [*"tTfF"]),
-    ("int", r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", [*"-+0123456789"]),
-    (
-        "float",
-        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
-        [*"-+.0123456789"],
-    ),
-):
-    _Core.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
 
 
 class _Reader:
@@ -185,17 +176,15 @@ class _Reader:
         path: str,
         lines: Lines,
         what: str = "a flow",
-        kind: type[Any] = _Core,
+        kind: type[Core | yaml.BaseLoader] = Core,
         holds: str = " with the keys schema, id, title, start, nodes and ends",
     ) -> None:
         self._path, self._lines, self._what, self._kind, self._holds = path, lines, what, kind, holds
         self._seen: set[int] = set()
 
     def read(self, text: str) -> dict[str, Any]:
-        loader = self._kind("")
         try:
-            loader = self._kind(text)
-            root = loader.get_single_node()
+            root = compose(text, self._kind)
         except yaml.MarkedYAMLError as problem:
             mark = problem.problem_mark or problem.context_mark
             said = " ".join(filter(None, (problem.problem, problem.context and f"({problem.context})")))
@@ -207,9 +196,7 @@ class _Reader:
             raise FlowProblem(
                 self._path, line, column, "there is a control character that text does not hold."
             ) from None
-        finally:
-            loader.dispose()
-        if root is None and self._kind is not _Core:
+        if root is None and self._kind is not Core:
             return {}
         if root is None:
             raise FlowProblem(self._path, 1, 1, "the file is empty.")
@@ -255,9 +242,7 @@ class _Reader:
         text: str = node.value
         match node.tag.rpartition(":")[2]:
             case "str":
-                size = (
-                    SIZE.fullmatch(text) if node.style is None and ("with" in path or path[:1] == ("params",)) else None
-                )
+                size = SIZE.fullmatch(text) if not node.style and ("with" in path or path[:1] == ("params",)) else None
                 return int(size[1]) << _UNITS[size[2]] if size else text
             case "null":
                 return None

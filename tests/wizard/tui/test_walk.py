@@ -536,7 +536,8 @@ async def test_rewind_says_what_it_sets_aside(session: FakeSession, make_app: Ma
 async def test_commands_are_copied_one_by_one(session: FakeSession, make_app: Make) -> None:
     node = session.flow.nodes["layerwise"]
     several = {"narrowdown": "narrowdown step layerwise {{ model }}", "trtexec": "trtexec --onnx={{ model }}"}
-    session.flow.nodes["layerwise"] = msgspec.structs.replace(node, commands=several)
+    nodes = {**session.flow.nodes, "layerwise": msgspec.structs.replace(node, commands=several)}
+    session.flow = msgspec.structs.replace(session.flow, nodes=nodes)
     s.asking(session)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
