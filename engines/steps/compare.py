@@ -12,6 +12,7 @@ from engines.compare.judge import badness, judge_check, judge_whole, margin, wor
 from engines.findings import Findings
 from engines.probe import HUGE, Measurement, SampleResult, Score
 from engines.search import noise, trial, voices, works
+from engines.search.cause import FAULTLESS
 from engines.search.cost import Plan, Size
 from engines.search.looks import Looks, look_again
 from engines.search.statistics import binomial_interval, looks_to_settle, say_ruled_out
@@ -24,10 +25,12 @@ from engines.steps.prepare import load_findings, measure_whole
 
 PROBLEMS = {"missing": "missing", "shape": "of another shape than the reference's"}
 LITERAL = "onnxruntime"  # optimizers off: every node as it is written
-# Bytes of reference values that are captured unasked: of a feed, and of its worst row (engines.workers.captures).
+# Bytes of reference values that are captured unasked: of a feed, and of its worst row. As many as engines.workers.captures takes,
+# which a step may not import.
 AHEAD = 128 << 20
-# Bytes of float64 weights up to which the reference is held against float64 (engines.backends.reference).
+# Bytes of float64 weights up to which the reference is held against float64: the bound of engines.backends.reference, likewise.
 JUDGED = 2 << 30
+TELLING = 1000  # a margin beyond this is said as "more than": its digits are those of rounding
 
 
 Verdict = Literal["fails", "passes", "reference", "noise", "built", "unresolved"]
@@ -66,6 +69,8 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+# Nodes and seconds bound the one wait that every session begins with. Chosen, not measured: models of that many nodes that take
+# float64 longer than a minute are cut off by the seconds.
 class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     judge_reference: bool = True  # whether the reference is held against float64, or a second engine
     judge_nodes: int = 3000  # float64 in plain Python is slow: larger models are judged by the second engine only
@@ -171,7 +176,7 @@ def explain_error(ctx: StepContext, error: float, emulated: float | None, rule: 
         return "unknown"
     if not failing:
         return "keeps-higher" if emulated > rule.tolerance else "unknown"
-    return "precision" if emulated >= error / 10 else "engine"
+    return "precision" if emulated >= error / FAULTLESS else "engine"
 
 
 def _try_reference(ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement) -> Sub[trial.Tried]:
@@ -294,7 +299,7 @@ def _message(
         often = f" in {failures} of {looks} runs" if looks > 1 else ""
         return f"{output} is {amount} on {sample}{often}; allowed {allowed}.{doubt}"
     near = margin(rule, error, output)
-    times = "more than 1000" if near > 1000 else f"{near:.3g}"
+    times = f"more than {TELLING}" if near > TELLING else f"{near:.3g}"
     worst_of = (
         f"the worst is {output} on {sample}, {amount}, {times} times below what is allowed ({allowed})"
         if error > 0

@@ -27,11 +27,15 @@ from engines.spec import unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
 from engines.steps.prepare import prepare_findings
 
-COARSE = 32  # nodes; larger sets are searched by modules first
+# Nodes; larger sets are searched by modules first, which takes about 2 log2 of their number where single nodes take one each.
+# Chosen, not measured: below it the modules are too small to save a build.
+COARSE = 32
 # Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
-# delta debugging leaves each out once or twice; else the set is grown first, and more samples join.
+# delta debugging leaves each out once or twice; else the set is grown first, and more samples join. Fitted on the demos: 49 were
+# expected and 43 came for sort, 140 and 176 for magika (docs/estimates.md).
 FITTING, GROWING = 2, 12
-ANYWHERE = 3  # and for each node of the model, where many others share the blame with the culprits
+# And for each node of the model, where many others share the blame with the culprits: ResNet-50 spent its whole budget.
+ANYWHERE = 3
 
 
 class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +52,10 @@ class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+# Rings: the norm or attention around a culprit is within six nodes of it, and beyond, names tell a block better. The budget
+# bounds time: at its end the smallest set so far is given, and said to be no minimum. Rounds add three samples each, so that two
+# dozen can join. Twice below the tolerance: what just passes here fails on the next sample. Chosen, but for the budget
+# (ResNet-50 under a tolerance that rounding breaks spends all of it) not measured.
 class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rings: int = 6  # how far a seed is grown along the graph before name groups and the whole model are tried
     budget: int = 400  # builds
@@ -195,7 +203,8 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         accepted = (smallest, final) if holds else accepted
         if judge_whole(final, aim).passed or tighter or len(tried) >= params.budget:
             break
-        # A sample that this set does not cure joins the search; the worst first, a few at a time.
+        # A sample that this set does not cure joins the search; the worst first, and few at a time: each is paid for in every
+        # build that follows, and what cures the worst mostly cures the rest.
         over = _list_uncured(final, aim)
         fed = [s if _has_rows(ask.findings, s) else s.partition("/")[0] for s in over[:3]]
         more = tuple(dict.fromkeys((*working, *fed)))
@@ -389,6 +398,7 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
     culprits = findings.culprits
     seeds = {n for c in culprits for n in ranges.decode(c.keep or c.case.node_ids)}
     each = FITTING if all(causes.unfit(c.cause) for c in culprits) else GROWING
+    # Six: none and all kept on all samples, all kept with the margin, the seeds, and the result twice.
     wanted = 6 + (each * len(seeds) if seeds else size.nodes)
     if seeds and (findings.spread or works.rounding_counts(ctx)):
         wanted = ANYWHERE * size.nodes
