@@ -81,10 +81,9 @@ def _contested(root: yaml.Node) -> bool:
         if id(node) in seen or not node.tag.startswith("tag:yaml.org,"):
             return True
         seen.add(id(node))
-        if isinstance(node, yaml.ScalarNode):
-            if inside and not node.style and (not node.value or "?" in node.value):
-                return True
-            continue
-        parts = itertools.chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
-        todo += [(part, inside or bool(node.flow_style)) for part in parts]
+        if isinstance(node, yaml.CollectionNode):
+            parts = itertools.chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
+            todo += [(part, inside or bool(node.flow_style)) for part in parts]
+        elif inside and not node.style and (not node.value or "?" in node.value):  # type: ignore[attr-defined]
+            return True
     return False
