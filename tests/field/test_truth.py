@@ -1,0 +1,188 @@
+"""The campaign's own truth, on models whose truth is plain: it must find it, and must not believe a product that lies."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.field import campaign, interpret, scorecard, truth, voices
+from tests.field.interpret import Changes, Interpreter
+from tests.field.truth import Case, state_of
+
+FLOAT = TensorProto.FLOAT
+
+
+def saved(
+    path: Path, nodes: list[onnx.NodeProto], outputs: list[str], weights: dict[str, np.ndarray] | None = None
+) -> Path:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", FLOAT, [1, 8])],
+        [helper.make_tensor_value_info(name, FLOAT, None) for name in outputs],
+        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in (weights or {}).items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+@pytest.fixture
+def overflowing(tmp_path: Path) -> Path:
+    """``square`` goes past the end of float16; ``scale`` before it, ``root`` and ``last`` behind it are healthy."""
+    nodes = [
+        helper.make_node("Mul", ["x", "big"], ["y"], "scale"),
+        helper.make_node("Mul", ["y", "y"], ["z"], "square"),
+        helper.make_node("Sqrt", ["z"], ["r"], "root"),
+        helper.make_node("Tanh", ["r"], ["t"], "last"),
+        helper.make_node("Add", ["t", "r"], ["out"], "sum"),
+    ]
+    return saved(tmp_path / "m.onnx", nodes, ["out"], {"big": np.array([400.0])})
+
+
+FEEDS = {"x": np.linspace(0.5, 1.5, 8, dtype=np.float32)[None]}
+
+
+def test_the_interpreter_rounds_where_it_is_told_to_and_nowhere_else(overflowing: Path) -> None:
+    interpreter = Interpreter(overflowing)
+    exact = interpreter.run(FEEDS)["out"]
+    assert np.array_equal(exact, ort.InferenceSession(str(overflowing)).run(None, FEEDS)[0])
+    rounded = interpreter.run(FEEDS, Changes("fp16"), all_values=True)
+    assert np.isinf(rounded["z"]).any()
+    assert rounded["y"].dtype == np.float32
+    assert np.array_equal(rounded["y"], rounded["y"].astype(np.float16))
+    spared = interpreter.run(FEEDS, Changes("fp16", exact=frozenset({(1,)})), all_values=True)
+    assert np.isfinite(spared["z"]).all()
+    alone = interpreter.run(FEEDS, Changes("fp16", only=frozenset({(3,)})), all_values=True)
+    assert np.array_equal(alone["z"], interpreter.run(FEEDS, all_values=True)["z"])
+
+
+def test_bodies_are_run_and_rounded_as_what_is_around_them(tmp_path: Path) -> None:
+    def body(
+        name: str, nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoProto], outputs: list[str]
+    ) -> onnx.GraphProto:
+        return helper.make_graph(nodes, name, inputs, [helper.make_tensor_value_info(o, FLOAT, None) for o in outputs])
+
+    def value(name: str, kind: int, shape: list[int]) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    then = body("then", [helper.make_node("Mul", ["x", "x"], ["a"], "in_then")], [], ["a"])
+    other = body("other", [helper.make_node("Neg", ["x"], ["b"], "in_else")], [], ["b"])
+    loop = helper.make_graph(
+        [helper.make_node("Identity", ["on"], ["on2"]), helper.make_node("Mul", ["s", "three"], ["s2"], "in_loop")],
+        "loop",
+        [value("i", TensorProto.INT64, []), value("on", TensorProto.BOOL, []), value("s", FLOAT, [1, 8])],
+        [value("on2", TensorProto.BOOL, []), value("s2", FLOAT, [1, 8])],
+    )
+    scan = body(
+        "scan",
+        [helper.make_node("Add", ["h", "row"], ["h2"], "in_scan"), helper.make_node("Identity", ["h2"], ["row2"])],
+        [value("h", FLOAT, [1]), value("row", FLOAT, [1])],
+        ["h2", "row2"],
+    )
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["total"], keepdims=0),
+        helper.make_node("Greater", ["total", "zero"], ["on"]),
+        helper.make_node("If", ["on"], ["chosen"], "choice", then_branch=then, else_branch=other),
+        helper.make_node("Cast", ["four"], ["times"], to=TensorProto.INT64),
+        helper.make_node("Loop", ["times", "on", "chosen"], ["grown"], "growth", body=loop),
+        helper.make_node("Scan", ["zero1", "grown"], ["end", "rows"], "sums", body=scan, num_scan_inputs=1, scan_input_axes=[1],
+                         scan_output_axes=[1], scan_input_directions=[1]),
+    ]  # fmt: skip
+    weights = {"zero": np.array(0.0), "four": np.array(4.0), "three": np.array([3.0]), "zero1": np.array([0.0])}
+    path = saved(tmp_path / "bodies.onnx", nodes, ["rows", "grown"], weights)
+    interpreter = Interpreter(path)
+    for sign in (1, -1):
+        feeds = {"x": sign * FEEDS["x"]}
+        for mine, theirs in zip(
+            interpreter.run(feeds).values(), ort.InferenceSession(str(path)).run(None, feeds), strict=True
+        ):
+            np.testing.assert_array_equal(mine, theirs)
+    place = interpret.named(interpreter, ["in_loop"])["in_loop"]
+    assert place == (4, "body", 1)
+    feeds = {"x": FEEDS["x"] * 30}  # squares of up to 2,025, times 81
+    assert np.isinf(interpreter.run(feeds, Changes("fp16"))["grown"]).any()
+    assert np.isfinite(interpreter.run(feeds, Changes("fp16", exact=frozenset({(4,), (5,)})))["grown"]).all()
+
+
+def test_a_fault_is_found_and_its_node_and_no_other(overflowing: Path) -> None:
+    case = Case(overflowing, "emulate:precision=fp16")
+    whole = case.whole([FEEDS])
+    assert whole["state"] == "fails"
+    assert case.culprits(["square"], FEEDS)["true"] is True
+    assert case.culprits(["last"], FEEDS)["true"] is False
+    assert case.culprits(["no such node"], FEEDS)["true"] is None
+    assert case.kept(["square", "root"], [FEEDS])["ok"] == 1
+    assert case.kept(["last"], [FEEDS])["ok"] == 0
+    assert Case(overflowing, "emulate:precision=bf16").whole([FEEDS])["state"] == "passes"
+    assert Case(overflowing, "onnxruntime:optimization=all").whole([FEEDS])["state"] == "passes"
+
+
+def test_a_product_that_lies_is_scored_wrong(overflowing: Path, tmp_path: Path) -> None:
+    case = Case(overflowing, "emulate:precision=fp16")
+    whole = case.whole([FEEDS])
+    held = [{"x": FEEDS["x"] * np.float32(s)} for s in (0.9, 1.0, 1.1)]
+
+    def grade(nodes: list[str], kept: list[str]) -> str:
+        said = {
+            "verdict": "worked-around", "exit": 0, "seconds": 1.0, "culprits": [{"nodes": nodes, "sample": "real:0"}],
+            "workaround": {"keep_higher": kept, "holds": True, "held_out_ok": 8, "held_out_n": 8},
+        }  # fmt: skip
+        return scorecard.score(whole, said, campaign.verify(case, said, [FEEDS], held, tmp_path, None))[0]
+
+    assert grade(["square"], ["square", "root"]) == "right"
+    assert grade(["last"], ["square", "root"]) == "wrong"
+    assert grade(["square"], ["last"]) == "wrong"
+    assert scorecard.score(whole, {"verdict": "not-reproduced", "exit": 10, "seconds": 1.0}, {})[0] == "wrong"
+
+
+def test_noise_is_told_from_a_fault(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Sub", ["x", "c"], ["d"], "difference"),
+        helper.make_node("Mul", ["d", "big"], ["out"], "growth"),
+    ]
+    path = saved(tmp_path / "noise.onnx", nodes, ["out"], {"c": FEEDS["x"] * (1 + 2e-7), "big": np.array([1e6])})
+    case = Case(path, "onnxruntime:optimization=all")
+
+    class Elsewhere:
+        """Another engine of the same precision: it is off by a last digit of what it reads."""
+
+        def run(self, feeds):  # type: ignore[no-untyped-def]
+            return case.reference.run(voices.nudged(feeds, 99))
+
+    case.voice = Elsewhere()
+    assert case.whole([FEEDS])["state"] == "undetermined"
+    assert (
+        Case(path, "emulate:precision=bf16").whole([FEEDS])["state"] == "fails"
+    )  # rounding to 8 bits is more than noise
+
+
+def test_where_the_sides_of_the_tolerance_lie() -> None:
+    assert state_of([0.02], [1e-6], 0.01) == "fails"
+    assert state_of([0.0105], [1e-6], 0.01) == "borderline"
+    assert state_of([0.005], [1.0], 0.01) == "passes"
+    assert state_of([0.02], [0.015], 0.01) == "undetermined"
+    assert state_of([0.02, 0.03], [0.015, 1e-6], 0.01) == "borderline"
+    assert state_of([float("inf")], [1e-6], 0.01) == "fails"
+
+
+def test_a_node_that_an_engine_computes_wrongly_is_found_by_itself(
+    overflowing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wrong(truth.OnnxRuntime):
+        """An optimizer that makes Tanh of a Sqrt wrong."""
+
+        def run(self, feeds):  # type: ignore[no-untyped-def]
+            return {k: v + 1 if k in ("t", "out") else v for k, v in super().run(feeds).items()}
+
+    case = Case(overflowing, "onnxruntime:optimization=all")
+    monkeypatch.setattr(truth, "OnnxRuntime", Wrong)
+    assert case.culprits(["last"], FEEDS)["true"] is True
+    assert case.culprits(["square"], FEEDS)["true"] is False
+
+
+def test_an_interpreter_that_does_not_round_is_noticed(overflowing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpret, "_rounded", lambda value, _: value)
+    assert Case(overflowing, "emulate:precision=fp16").whole([FEEDS])["state"] == "passes"

@@ -1,0 +1,251 @@
+"""What is true of a case, apart from the product: does it fail, are the named nodes culprits, does the workaround hold.
+
+A case *fails* where the engine, driven by its own API or rounded by the interpreter, is off by clearly more than the tolerance on
+a given sample; *passes* where it stays clearly below it on all; near it, either is right. Where a nudge of the inputs by one unit
+in the last place moves the reference's outputs as much, the outputs are *undetermined*. A node is a culprit where keeping it
+alone exact cures or halves the error, or where it alone, on the reference's values, makes the model's outputs fail.
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from tests.field.interpret import Array, Changes, Interpreter, NotInterpreted, Where, evaluator, named
+from tests.field.voices import TOLERANCE, OnnxRuntime, OpenVino, Refused, Rounded, Voice, distance, nudged
+
+CLEAR = 1.15  # times the tolerance, over or under which a case is clearly on one side
+Feeds = Mapping[str, Array]
+
+
+class Case:
+    """A model, an engine and samples, with every answer that the score asks of them."""
+
+    def __init__(self, path: Path, engine: str, float_model: Path | None = None) -> None:
+        self.path, self.engine, self.float_model = path, engine, float_model
+        self.reference: Voice = OnnxRuntime(str(float_model or path))
+        self.precision = _precision(engine)
+        self.refused = ""
+        self.voice: Voice | None = None
+        try:
+            self.voice = self._open()
+        except Refused as error:
+            self.refused = str(error)
+        if isinstance(self.voice, OpenVino):
+            self.precision = self.voice.computes
+        quantized = {
+            "DequantizeLinear",
+            "QLinearConv",
+            "QLinearMatMul",
+            "ConvInteger",
+            "MatMulInteger",
+            "DynamicQuantizeLinear",
+        }
+        if any(n.op_type in quantized for n in onnx.load(path).graph.node):
+            self.precision = "int8"
+        self.tolerance = TOLERANCE[self.precision]
+
+    def _open(self) -> Voice:
+        if self.engine.startswith("emulate"):
+            return Rounded(self.path, self.precision)
+        if self.engine.startswith("reference"):
+            return Rounded(self.path, self.precision, typed=True)
+        if self.engine.startswith("openvino"):
+            return OpenVino(str(self.path), "f32" if "f32" in self.engine else "")
+        return OnnxRuntime(str(self.path), optimize="optimization=all" in self.engine)
+
+    def whole(self, samples: Sequence[Feeds]) -> dict[str, Any]:
+        """state, errors of each sample, noise of each (how far a nudge moves the reference), and other voices' distance."""
+        if self.voice is None:
+            return {"state": "refused", "why": self.refused, "tolerance": self.tolerance}
+        errors, noise, others = [], [], []
+        try:
+            for feeds in samples:
+                right = self.reference.run(feeds)
+                errors.append(distance(self.voice.run(feeds), right))
+        except Refused as error:
+            return {"state": "refused", "why": str(error), "tolerance": self.tolerance}
+        except NotInterpreted as error:
+            return {"state": "unknown", "why": str(error), "tolerance": self.tolerance}
+        worst = sorted(range(len(errors)), key=lambda i: -errors[i])[:3]
+        for i in worst:
+            right = self.reference.run(samples[i])
+            moved = [distance(self.reference.run(nudged(samples[i], seed)), right) for seed in range(6)]
+            noise.append(max(moved))
+            others.append(self._others(samples[i], right))
+        return {
+            "state": state_of([errors[i] for i in worst], noise, self.tolerance),
+            "tolerance": self.tolerance,
+            "precision": self.precision,
+            "errors": errors,
+            "noise": noise,
+            "others": others,
+            "failing": sum(e > self.tolerance for e in errors),
+        }
+
+    def _others(self, feeds: Feeds, right: Mapping[str, Array]) -> dict[str, float]:
+        """How far voices of another make, in FP32, are from the reference."""
+        found = {}
+        if self.float_model is None and not self.engine.startswith("openvino"):
+            with contextlib.suppress(Refused):
+                found["openvino"] = distance(OpenVino(str(self.path), "f32").run(feeds), right)
+        if not self.engine.startswith("onnxruntime"):
+            found["onnxruntime, optimized"] = distance(
+                OnnxRuntime(str(self.float_model or self.path), True).run(feeds), right
+            )
+        return found
+
+    def culprits(self, nodes: Sequence[str], feeds: Feeds) -> dict[str, Any]:
+        """Whether these nodes, together, are culprits on this sample."""
+        try:
+            interpreter = Interpreter(
+                self.path, evaluator(self.precision) if self.engine.startswith("reference") else None
+            )
+            places = named(interpreter, nodes)
+            missing = [n for n in nodes if n not in places]
+            if not places:
+                return {"true": None, "why": "no node of the user's model has these names", "missing": missing}
+            expected = interpreter.run(feeds)
+            if self.engine.startswith(("emulate", "reference")):
+                found = _rounded_culprits(
+                    interpreter, frozenset(places.values()), feeds, expected, self.precision, self.tolerance
+                )
+            else:
+                found = self._part(interpreter, sorted(places.values()), feeds, expected)
+        except (NotInterpreted, Refused) as error:
+            return {"true": None, "why": str(error)}
+        return {**found, "missing": missing}
+
+    def _part(
+        self, interpreter: Interpreter, places: Sequence[Where], feeds: Feeds, expected: Mapping[str, Array]
+    ) -> dict[str, Any]:
+        if any(len(place) > 1 for place in places):
+            return {"true": None, "why": "within a body"}
+        values = interpreter.run(feeds, all_values=True)
+        model, inputs = part(interpreter, [place[0] for place in places], values)
+        data = model.SerializeToString()
+        if self.engine.startswith("openvino"):
+            voice: Voice = OpenVino(data, "f32" if "f32" in self.engine else "")
+        else:
+            voice = OnnxRuntime(data, optimize="optimization=all" in self.engine)
+        made = voice.run(inputs)
+        own = distance(made, {name: values[name] for name in made})
+        effect = distance(interpreter.run(feeds, Changes(replaced=made)), expected)
+        return {"true": bool(effect > self.tolerance), "own": own, "effect": effect}
+
+    def kept(self, nodes: Sequence[str], samples: Sequence[Feeds]) -> dict[str, Any]:
+        """How many samples pass with these nodes exact, and how many do without any."""
+        try:
+            interpreter = Interpreter(
+                self.path, evaluator(self.precision) if self.engine.startswith("reference") else None
+            )
+            places = named(interpreter, nodes)
+            changes = Changes(self.precision, frozenset(places.values()))
+            right = [interpreter.run(feeds) for feeds in samples]
+            errors = [distance(interpreter.run(f, changes), r) for f, r in zip(samples, right, strict=True)]
+            plain = [
+                distance(interpreter.run(f, Changes(self.precision)), r) for f, r in zip(samples, right, strict=True)
+            ]
+        except NotInterpreted as error:
+            return {"ok": None, "why": str(error)}
+        found = _held(errors, self.tolerance)
+        missing = [n for n in nodes if n not in places]
+        return {
+            **found,
+            "plain_ok": _held(plain, self.tolerance)["ok"],
+            "missing": len(missing),
+            "of": len(interpreter.places),
+        }
+
+    def switched(self, disabled: Sequence[str], samples: Sequence[Feeds]) -> dict[str, Any]:
+        """How many samples pass on ONNX Runtime with these optimizers off."""
+        off = [name for name in disabled if "=" not in name]
+        voice = OnnxRuntime(str(self.path), True, off, prepacking="prepacking=true" not in disabled)
+        return _held([distance(voice.run(f), self.reference.run(f)) for f in samples], self.tolerance)
+
+    def file(self, path: Path, samples: Sequence[Feeds]) -> dict[str, Any]:
+        """How many samples pass with this file on the engine, in place of the model."""
+        other = Case(path, self.engine)
+        if other.voice is None:
+            return {"ok": None, "why": other.refused}
+        try:
+            return _held([distance(other.voice.run(f), self.reference.run(f)) for f in samples], self.tolerance)
+        except (Refused, NotInterpreted) as error:
+            return {"ok": None, "why": str(error)}
+
+
+def state_of(errors: Sequence[float], noise: Sequence[float], tolerance: float) -> str:
+    """fails, passes, borderline or undetermined; from the worst samples' errors and noise, sample by sample.
+
+    Borderline: either answer is right, as the error is near the tolerance, or the noise near the error on some of the samples."""
+    clear = [(e, n) for e, n in zip(errors, noise, strict=True) if e > tolerance * CLEAR]
+    if not clear:
+        return "passes" if all(e < tolerance / CLEAR for e in errors) else "borderline"
+    if all(n < e / 10 for e, n in clear):
+        return "fails"
+    return "undetermined" if all(n >= e / 2 for e, n in clear) else "borderline"
+
+
+def part(
+    interpreter: Interpreter, nodes: Sequence[int], values: Mapping[str, Array]
+) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """These nodes as a model of their own, and what it is fed: the values that the reference has there."""
+    graph = interpreter.model.graph
+    chosen = [graph.node[i] for i in nodes]
+    weights = {t.name: t for t in graph.initializer}
+    made = {name for node in chosen for name in node.output if name}
+    read = dict.fromkeys(name for node in chosen for name in node.input if name and name not in made)
+    constants = {n.output[0] for n in graph.node if n.op_type == "Constant"}
+    fed = {name: values[name] for name in read if name not in weights and name not in constants}
+    stored = [weights[name] for name in read if name in weights]
+    stored += [
+        numpy_helper.from_array(values[name], name) for name in read if name in constants and name not in weights
+    ]
+    elsewhere = {name for i, node in enumerate(graph.node) if i not in nodes for name in node.input}
+    outputs = [name for name in made if name in elsewhere or name in interpreter.outputs]
+    built = helper.make_graph(
+        chosen,
+        "part",
+        [_info(name, value) for name, value in fed.items()],
+        [_info(name, values[name]) for name in sorted(outputs)],
+        stored,
+    )
+    imports = [helper.make_opsetid(domain, version) for domain, version in interpreter.opsets.items()]
+    return helper.make_model(built, opset_imports=imports, ir_version=interpreter.model.ir_version), fed
+
+
+def _info(name: str, value: Array) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(
+        name, helper.np_dtype_to_tensor_dtype(np.asarray(value).dtype), np.shape(value)
+    )
+
+
+def _rounded_culprits(
+    interpreter: Interpreter,
+    places: frozenset[Where],
+    feeds: Feeds,
+    expected: Mapping[str, Array],
+    precision: str,
+    tolerance: float,
+) -> dict[str, Any]:
+    whole = distance(interpreter.run(feeds, Changes(precision)), expected)
+    spared = distance(interpreter.run(feeds, Changes(precision, exact=places)), expected)
+    alone = distance(interpreter.run(feeds, Changes(precision, only=places)), expected)
+    cures = whole > tolerance and spared < whole and (spared <= tolerance or spared <= whole / 2)
+    return {
+        "true": bool(cures or alone > tolerance), "whole": whole, "spared": spared, "alone": alone, "cures": bool(cures),
+    }  # fmt: skip
+
+
+def _held(errors: Sequence[float], tolerance: float) -> dict[str, Any]:
+    return {"ok": sum(e <= tolerance for e in errors), "n": len(errors), "worst": max(errors, default=0.0)}
+
+
+def _precision(engine: str) -> str:
+    if engine.startswith(("emulate", "reference")):
+        return "bf16" if "bf16" in engine else "fp16"
+    return "fp32"

@@ -1,0 +1,144 @@
+"""The engines of the campaign, driven by their own APIs and never through the product."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import onnxruntime as ort
+
+from tests.field.interpret import Array, Changes, Interpreter, evaluator
+
+# What the product's documentation says an engine may be off by (rel_l2), by what it computes in: docs/tolerance.md.
+TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2, "int8": 1e-1}
+
+
+class Refused(Exception):
+    """The engine itself does not take the model; its words."""
+
+
+class Voice(Protocol):
+    """Something that computes the model's outputs from a sample."""
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]: ...
+
+
+class OnnxRuntime:
+    """ONNX Runtime on one thread. ``disabled``: optimizers to switch off. ``prepacking``: by default with the optimizers."""
+
+    def __init__(
+        self,
+        model: str | bytes,
+        optimize: bool = False,
+        disabled: Sequence[str] = (),
+        threads: int = 1,
+        prepacking: bool | None = None,
+    ) -> None:
+        options = ort.SessionOptions()
+        level = ort.GraphOptimizationLevel
+        options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
+        options.intra_op_num_threads = options.inter_op_num_threads = threads
+        options.log_severity_level = 4
+        if not (optimize if prepacking is None else prepacking):
+            options.add_session_config_entry("session.disable_prepacking", "1")
+        more = {"disabled_optimizers": list(disabled)} if disabled else {}
+        try:
+            self.session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"], **more)
+        except Exception as error:
+            raise Refused(str(error)[:300]) from error
+        self.outputs = [o.name for o in self.session.get_outputs()]
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        taken = {i.name for i in self.session.get_inputs()}
+        try:
+            made = self.session.run(None, {k: v for k, v in feeds.items() if k in taken})
+        except Exception as error:
+            raise Refused(str(error)[:300]) from error
+        return dict(zip(self.outputs, made, strict=True))
+
+
+class OpenVino:
+    """OpenVINO on the CPU. ``precision``: "" for what it chooses itself, or ``f32``. ``computes``: what it computes in."""
+
+    def __init__(self, model: str | bytes, precision: str = "") -> None:
+        import openvino as ov
+
+        config: dict[str, Any] = {"INFERENCE_NUM_THREADS": 1}
+        if precision:
+            config["INFERENCE_PRECISION_HINT"] = precision
+        try:
+            core = ov.Core()
+            self.compiled = core.compile_model(core.read_model(model), "CPU", config)
+            self.request = self.compiled.create_infer_request()
+        except Exception as error:
+            raise Refused(str(error)[:300]) from error
+        names = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
+        hint = self.compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
+        self.computes = names.get(hint, "fp32")
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        try:
+            ports = {name: port for port in self.compiled.inputs for name in port.get_names()}
+            for name, value in feeds.items():
+                if name in ports:
+                    self.request.set_tensor(ports[name], _tensor(value))
+            self.request.infer()
+            found = {}
+            for port in self.compiled.outputs:
+                for name in port.get_names():
+                    found[name] = np.array(self.request.get_tensor(port).data)
+        except Exception as error:
+            raise Refused(str(error)[:300]) from error
+        return found
+
+
+class Rounded:
+    """Every result rounded to the precision; ``compute`` as ``Interpreter`` has it. ``exact``: places that stay FP32."""
+
+    def __init__(self, path: Path, precision: str, typed: bool = False) -> None:
+        self.interpreter = Interpreter(path, evaluator(precision) if typed else None)
+        self.precision = precision
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        return self.interpreter.run(feeds, Changes(self.precision))
+
+
+def _tensor(value: Array) -> Any:
+    import openvino as ov
+
+    return ov.Tensor(np.ascontiguousarray(value) if value.ndim else value.copy())
+
+
+def distance(actual: Mapping[str, Array], expected: Mapping[str, Array]) -> float:
+    """The worst relative L2 distance of an output. Infinite where a value is not finite and ought to be, where a shape differs,
+    or where integers, booleans or texts differ at all."""
+    worst = 0.0
+    for name, right in expected.items():
+        if name not in actual or np.shape(actual[name]) != np.shape(right):
+            return float("inf")
+        mine, right = np.asarray(actual[name]), np.asarray(right)
+        if right.dtype.kind not in "fV" and str(right.dtype) != "bfloat16":
+            if not np.array_equal(mine, right):
+                return float("inf")
+            continue
+        a, b = mine.astype(np.float64), right.astype(np.float64)
+        sound = np.isfinite(b)
+        if (sound & ~np.isfinite(a)).any():
+            return float("inf")
+        a, b = a[sound], b[sound]
+        size = float(np.linalg.norm(b))
+        apart = float(np.linalg.norm(a - b))
+        worst = max(worst, 0.0 if apart == 0 else apart / size if size else float("inf"))
+    return worst
+
+
+def nudged(feeds: Mapping[str, Array], seed: int) -> dict[str, Array]:
+    """The sample with every float moved by one unit in the last place, up or down."""
+    random = np.random.default_rng(seed)
+    moved = {}
+    for name, value in feeds.items():
+        if value.dtype == np.float32:
+            to = np.where(random.random(value.shape) < 0.5, np.float32(-np.inf), np.float32(np.inf))
+            value = np.asarray(np.nextafter(value, to.astype(np.float32)), np.float32)
+        moved[name] = value
+    return moved
