@@ -17,7 +17,7 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
     ops: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    own: float = 0.0
+    own: float | None = None  # None: nothing was compared (a crash, a refusal, an external check)
     effect: float | None = None
     feed: str = "stored"
     needs_higher_inputs: bool = False  # passes fed exactly, fails fed as stored

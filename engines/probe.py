@@ -167,6 +167,8 @@ class Check(Probe, frozen=True, tag="check"):
 
     ``folder``     the user's folder, whose entries the checker finds in its own as links.
     ``artifacts``  files of the checker's folder that are kept, by name.
+    ``control``    in place of the candidate, a model of the same inputs that no checker may find fault with: ``identity`` hands
+                   them on, ``answers`` gives the reference's own outputs.
     """
 
     model: str
@@ -178,6 +180,7 @@ class Check(Probe, frozen=True, tag="check"):
     timeout: float = 0.0
     folder: str = ""
     artifacts: tuple[str, ...] = ()
+    control: Literal["", "identity", "answers"] = ""
 
 
 AnyProbe: TypeAlias = Inspect | Import | Describe | Sanitize | LoadInputs | Measure | Check

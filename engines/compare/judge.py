@@ -170,16 +170,17 @@ def judge_check(measurement: Measurement, criterion: Criterion) -> Verdict:
     if code in criterion.ignore_fail_codes:
         return Verdict("pass", detail=f"exit code {code} is ignored")
     text = f"{facts.get('stdout', '')}{facts.get('stderr', '')}"
-    found = any(re.search(pattern, text) for pattern in criterion.fail_regex)
+    found = next((pattern for pattern in criterion.fail_regex if re.search(pattern, text)), None)
     decides = criterion.fail_regex and (not criterion.fail_codes or code in criterion.fail_codes)
-    if decides and not found and facts.get("left_out"):
+    if decides and found is None and facts.get("left_out"):
         said = f"{facts['left_out']} bytes of what the check printed were not kept, and no regex matches in the rest"
         return Verdict("unresolved", "error", detail=said)
     if criterion.fail_codes:
-        failed = code in criterion.fail_codes and (found or not criterion.fail_regex)
+        failed = code in criterion.fail_codes and (found is not None or not criterion.fail_regex)
     else:
-        failed = found if criterion.fail_regex else code != 0
-    return Verdict("fail" if failed else "pass", detail=f"exit code {code}")
+        failed = found is not None if criterion.fail_regex else code != 0
+    printed = f", and '{found}' is in what it printed" if failed and found is not None else ""
+    return Verdict("fail" if failed else "pass", detail=f"exit code {code}{printed}")
 
 
 def _judge_run(results: Iterable[SampleResult], criterion: Criterion, signature: Signature) -> Verdict:

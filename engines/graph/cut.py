@@ -114,7 +114,8 @@ def cut(
         if edit.kind == "drop-attribute":
             dropped.setdefault(edit.node, set()).add(edit.attribute)
 
-    result, graph = _empty_like(model)
+    result = empty_like(model)
+    graph = result.graph
     read: set[int] = set()
     for i in ids:
         node = graph.node.add()
@@ -176,8 +177,8 @@ def cut(
     )
 
 
-def _empty_like(model: StoredModel) -> tuple[ModelProto, Any]:
-    """The model's header, and a graph with nothing in it."""
+def empty_like(model: StoredModel) -> ModelProto:
+    """The model's header, with a graph that has nothing in it."""
     source = model.proto
     result = ModelProto()
     for name in ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string"):
@@ -187,7 +188,7 @@ def _empty_like(model: StoredModel) -> tuple[ModelProto, Any]:
     result.metadata_props.MergeFrom(source.metadata_props)
     result.functions.MergeFrom(source.functions)
     result.graph.name = source.graph.name or "graph"
-    return result, result.graph
+    return result
 
 
 def _drop(node: NodeProto, unwanted: set[str]) -> None:

@@ -100,6 +100,8 @@ def name_cause(
     kind = case.signature.kind if case.signature else findings.signature.kind if findings.signature else ""
     if kind == "build":
         return Cause("build-failure", said or "The engine refuses it and says nothing.")
+    if kind == "check":
+        return Cause("unknown", f"Your check fails on {' + '.join(case.ops)}; it gives no numbers that would say why.")
     if findings.tactics:
         guilty = ", ".join(findings.tactics)
         return Cause(
@@ -327,7 +329,9 @@ def _explain_by_summing(
     """One node that adds up many terms, wrong where a sum kept in FP32 is right. A large error is no matter of adding up, unless
     there are so many terms that the sum stops growing."""
     last = made[-1] if made else None
-    if last is None or last.op not in SUMS or storage not in ("float16", "bfloat16") or findings.emulated is None:
+    if last is None or last.op not in SUMS or storage not in ("float16", "bfloat16"):
+        return None
+    if findings.emulated is None or case.own is None:
         return None
     if len({i.node for i in made}) > 1 or findings.emulated > case.own / FAULTLESS:
         return None
@@ -391,5 +395,7 @@ def _say_flush_limit(storage: str) -> str:
     return f"and {storage} makes 0 of what is below {SMALLEST.get(storage, SMALLEST['float32'])[1] / 2:.1g}."
 
 
-def _say_error(value: float) -> str:
+def _say_error(value: float | None) -> str:
+    if value is None:
+        return "an amount that was not measured"
     return "an infinite amount" if value >= HUGE else f"{value:.3g}"

@@ -189,7 +189,7 @@ def classify_probe(probe: AnyProbe, engine: str, reference: str, nodes: int) -> 
     """What a probe of a session counts as; None for a look at an engine. ``nodes``: of the model."""
     match probe:
         case Check():
-            return "check"
+            return "read" if probe.control else "check"
         case Measure():
             if probe.engine == probe.reference == reference != engine:
                 return "control"

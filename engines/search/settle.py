@@ -88,7 +88,7 @@ def settle_case(
         ops=ask.ops(sorted(nodes)),
         inputs=tuple(ask.index.tensors[t].name for t in feeds),
         outputs=tuple(ask.index.tensors[t].name for t in leaves),
-        own=first.own or 0.0,
+        own=first.own,
         effect=first.effect,
         feed=ask.feed,
         needs_higher_inputs=needs_higher,

@@ -13,6 +13,7 @@ from engines.findings import Findings
 from engines.probe import HUGE, Measurement, SampleResult, Score
 from engines.search import noise, trial, voices, works
 from engines.search.cause import FAULTLESS
+from engines.search.controls import Controls, can_pass
 from engines.search.cost import Plan, Size
 from engines.search.looks import Looks, look_again
 from engines.search.statistics import binomial_interval, looks_to_settle, say_ruled_out
@@ -215,16 +216,20 @@ def _measure_emulated(ctx: StepContext, findings: Findings, rule: Criterion) -> 
 def _compare_by_check(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Finish[CompareOutcome]]:
     verdict = judge_check(m, findings.criterion or Criterion())
     findings = yield from lock_failure(ctx, findings, m)
-    words = {"fail": "fails", "pass": "passes"}
+    controls = Controls(True)
+    if verdict.failed:
+        controls = yield from can_pass(ctx, findings)
+    words: dict[str, Verdict] = {"fail": "fails", "pass": "passes"}
     says = words.get(verdict.kind, "gives no answer")
+    message = f"The check {says} on the whole model{f' ({verdict.detail})' if verdict.detail else ''}."
     outcome = CompareOutcome(
-        verdict=words.get(verdict.kind, "unresolved"),  # type: ignore[arg-type]
+        verdict=words.get(verdict.kind, "unresolved") if controls.passed else "unresolved",
         metric="check",
         samples=1,
         samples_failing=int(verdict.failed),
         looks=1,
         failures=int(verdict.failed),
-        message=f"The check {says} on the whole model{f' ({verdict.detail})' if verdict.detail else ''}.",
+        message=f"{message} {controls.said}" if controls.said else message,
     )
     return Finish(outcome, findings, decisive={"whole": (probe_whole(ctx, findings),)})
 

@@ -10,6 +10,7 @@ from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_check
 from engines.nearest import suggestion
 from engines.probe import Measurement, SampleInfo
+from engines.search.controls import Controls
 from engines.sources import POSTPROCESSING
 from engines.sources import scripts as scripts_of
 
@@ -59,6 +60,12 @@ def refuse_unresolved(m: Measurement, rule: Criterion, *, check: bool) -> None:
     if m.status != "ok" or (verdict is not None and verdict.kind == "unresolved"):
         why = m.message or (verdict.detail if verdict else "") or m.status
         raise StepRefused(f"Whether the model fails cannot be told: {why.rstrip('.')}.", code=_UNPROVEN)
+
+
+def refuse_helpless(controls: Controls) -> None:
+    """Raise StepRefused for a checker that fails and cannot pass anything."""
+    if not controls.passed:
+        raise StepRefused(f"The check fails on the whole model. {controls.said}", code=_UNPROVEN)
 
 
 def refuse_unknown_outputs(problem: Mapping[str, Any], outputs: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ from engines.compare.judge import judge_whole, worst
 from engines.compare.tolerance import criterion
 from engines.findings import Findings
 from engines.probe import Candidate, Import, LoadInputs, Measurement, SampleInfo
+from engines.search.controls import can_pass
 from engines.search.twin import find_twin
 from engines.search.whole import choose_feed, list_feeds, lock_failure, probe_whole, sign_failure
 from engines.sources import paths, postprocess_script
@@ -86,6 +87,9 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
         locked = yield from find_twin(ctx, locked, measurement)
         if locked.signature is None:
             intake.refuse_unresolved(measurement, _rule(findings), check=bool(ctx.check))
+        elif ctx.check:
+            controls = yield from can_pass(ctx, locked)
+            intake.refuse_helpless(controls)
     if locked.signature is not None and (locked.patches or locked.keep):
         locked = yield from _later_round(ctx, locked, chosen)
     return locked

@@ -7,7 +7,7 @@ import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,7 +19,8 @@ from engines.checker import command, environment
 from engines.data import held, polygraphy, samples
 from engines.data.input_problem import InputProblem
 from engines.data.postprocess import PostprocessProblem
-from engines.graph import load, sanitize
+from engines.graph import controls, load, sanitize
+from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import ALL
 from engines.probe import AnyProbe, Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Sanitize, Status
@@ -27,7 +28,7 @@ from engines.store import memory
 from engines.store.content import Damaged, Store
 from engines.workers import captures, checkfiles, files, measure
 from engines.workers.captures import ReferenceFailed
-from engines.workers.part import Feed, Part, named
+from engines.workers.part import Array, Feed, Part, named
 
 Say = Callable[[str], None]
 _LONGEST_WORD = 200  # characters of one word of a message
@@ -195,7 +196,7 @@ def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -
         part = Part(store, model, probe.candidate, probe.inputs, probe.reference, progress)
         asked = command.needs(probe.command)
         feed = _feed_for_check(part, probe.sample, asked)
-        piece = part.cut(feed.arrays, feed.constants)
+        piece, right = _piece(probe, part, feed, asked)
         user = Path(probe.folder) if probe.folder else folder
         # Large weights are copied only for those who look for the model by its name in the folder.
         by_name = "model.onnx" in probe.artifacts or command.mentions_debug_model(probe.command, user)
@@ -206,7 +207,6 @@ def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -
             polygraphy.write_inputs(inputs, [{n: files.plain(a) for n, a in named(piece, feed.arrays).items()}])
         if "expected" in asked:
             expected = folder / "expected.json"
-            right = part.expected(probe.sample, feed, part.judged)
             polygraphy.write_outputs(expected, [{n: files.plain(right[t]) for n, t in piece.outputs.items()}])
         # The session's own folder is not shown: a checker that is killed would leave a link to it inside of itself.
         hidden = [store.root.name, *(name.partition("/")[0] for name in probe.artifacts)]
@@ -234,6 +234,16 @@ def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -
             path.unlink(missing_ok=True)
         for place in (folder, *laid.private):
             shutil.rmtree(place, ignore_errors=True)
+
+
+def _piece(probe: Check, part: Part, feed: Feed, asked: Collection[str]) -> tuple[Cut, Mapping[int, Array]]:
+    """The model to be checked, and what its outputs should be where the command asks for that, by tensor id."""
+    if probe.control == "identity":
+        return controls.identity(part.model), feed.arrays
+    known = part.expected(probe.sample, feed, part.judged) if probe.control or "expected" in asked else {}
+    if probe.control == "answers":
+        return controls.answers(part.model, {t: known[t] for t in part.judged}), known
+    return part.cut(feed.arrays, feed.constants), known
 
 
 def _feed_for_check(part: Part, sample: str, asked: frozenset[str]) -> Feed:

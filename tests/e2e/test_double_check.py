@@ -148,6 +148,9 @@ def test_the_second_culprit_is_searched_for_under_another_tolerance(walk: Walk, 
 
 COLD = """
 import hashlib, pathlib, sys
+import onnx
+if {node.op_type for node in onnx.load(sys.argv[1]).graph.node} == {"Identity"}:
+    sys.exit(0)
 seen = pathlib.Path(__file__).with_suffix(".seen")
 seen.mkdir(exist_ok=True)
 mark = seen / hashlib.sha256(pathlib.Path(sys.argv[1]).read_bytes()).hexdigest()

@@ -280,6 +280,42 @@ def test_a_faultless_model_under_a_checker(walk: Walk, models: Path) -> None:
     assert walked.reading.report().verdict == "not-reproduced"
 
 
+def test_a_checker_that_passes_nothing_tells_nothing(walk: Walk, models: Path) -> None:
+    """Its last lines say why: no case, no culprit, no search."""
+    command = "sh -c 'echo one; echo two; echo three; echo no GPU >&2; exit 1' sh {model}"
+    walked = walk(tiny.faultless(models), "--check", command)
+    assert walked.ran.code == 6, walked.ran.out
+    assert "It does not pass a model that only hands its inputs on either" in walked.ran.out
+    assert "It last printed: two | three | no GPU" in walked.ran.out
+    assert [v.node for v in walked.reading.state.route] == ["reproduce"]
+    report = walked.reading.report()
+    assert (report.verdict, report.culprits) == ("unresolved", ())
+    assert not (walked.folder / "case").exists()
+
+
+NEEDS_ITS_OUTPUT = """
+import sys
+import numpy as np, onnxruntime as ort
+from polygraphy.json import load_json
+session = ort.InferenceSession(sys.argv[1])
+(feed,) = load_json(sys.argv[2])
+(y,) = session.run(["y"], {i.name: feed[i.name] for i in session.get_inputs()})
+sys.exit("wrong" if b"Softmax" in open(sys.argv[1], "rb").read() else 0)
+"""
+
+
+def test_a_checker_that_asks_for_the_model_s_own_outputs_passes_the_reference_s(walk: Walk, models: Path) -> None:
+    """It cannot read what hands the inputs on; right answers under the right names it can."""
+    checker = models / "needs_its_output.py"
+    checker.write_text(NEEDS_ITS_OUTPUT)
+    command = f"{sys.executable} {checker} {{model}} {{inputs}}"
+    walked = walk(tiny.faultless(models), "--check", command, answers="sanitize: 'stuck'\nreduce: 'yes'\n")
+    assert walked.visits("reproduce")[0].outcome["verdict"] == "fails", walked.ran.out
+    journal = map(json.loads, (walked.folder / "journal.jsonl").read_bytes().splitlines())
+    probes = [event["probe"] for event in journal if event["kind"] == "probe.started"]
+    assert [p["control"] for p in probes if "control" in p] == ["identity", "answers"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),

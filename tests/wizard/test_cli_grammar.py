@@ -60,6 +60,9 @@ def test_wrong_words_are_one_sentence_and_exit_2(
     assert captured.out == ""
 
 
+MODELS = Path(__file__).parents[1] / "models"
+
+
 def test_a_missing_model_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "resnet50.onnx").touch()
     assert main(["run", str(tmp_path / "resnet.onnx")]) == BAD_USAGE
@@ -200,3 +203,20 @@ def test_a_foreign_package_of_the_same_name_is_refused(tmp_path: Path) -> None:
     assert done.returncode == MISSING
     assert "another project's 'engines' hides ours" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("after", [(), ("--seed", "3")])
+def test_two_patterns_behind_one_option_and_the_model_anywhere(tmp_path: Path, after: tuple[str, ...]) -> None:
+    """As Polygraphy reads them; a word that names a file is the model, whatever its name ends in."""
+    model = tmp_path / "m.onnx"
+    model.write_bytes((MODELS / "shapes_cnn.onnx").read_bytes())
+    for words in (
+        [str(model), "--check", "true", "--fail-regex", "exceeds", "is NaN", *after],
+        ["--check", "true", "--fail-regex", "exceeds", "is NaN", *after, str(model)],
+        ["--check", "true", "--fail-regex", "exceeds", "--fail-regex", "is NaN", *after, str(model)],
+    ):
+        problem = problem_from(parse(["run", *words]))
+        assert (problem.fail_regex, problem.model) == (("exceeds", "is NaN"), str(model))
+    other = model.rename(model.with_suffix(".bin"))
+    problem = problem_from(parse(["run", "--check", "true", "--fail-regex", "exceeds", str(other)]))
+    assert (problem.fail_regex, problem.model) == (("exceeds",), str(other))

@@ -4,6 +4,7 @@ import argparse
 import importlib
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from wizard.exits import BAD_USAGE, Refusal, nearest
@@ -232,6 +233,8 @@ _SEVERAL = {
     "--val-range": r"(.+:)?\[.*\]",
     "--input-shapes": r".+:\[.*\]",
     "--postprocess": r"(.+:)?top-\d+(,axis=-?\d+)?",
+    # Any word may be a pattern; one that ends so, or names a file (``one_each``), is the model.
+    "--fail-regex": r"[^-].*(?<!\.onnx)",
     **dict.fromkeys(("--atol", "--rtol", "--tolerance"), rf"(.+:)?{_NUMBER}"),
 }
 
@@ -243,7 +246,7 @@ def one_each(words: Sequence[str]) -> list[str]:
     for word in words:
         if word.startswith("-") and word in _SEVERAL:
             option, values = word, 0
-        elif option and values and re.fullmatch(_SEVERAL[option], word, re.IGNORECASE):
+        elif option and values and _further(option, word):
             told.append(option)
         elif option and not values:
             values = 1
@@ -251,6 +254,12 @@ def one_each(words: Sequence[str]) -> list[str]:
             option = ""
         told.append(word)
     return told
+
+
+def _further(option: str, word: str) -> bool:
+    if not re.fullmatch(_SEVERAL[option], word, re.IGNORECASE | re.DOTALL):
+        return False
+    return option != "--fail-regex" or not Path(word).is_file()
 
 
 class _Steps:

@@ -31,6 +31,8 @@ def tried(probe: AnyProbe | None) -> str:
     match probe:
         case Measure():
             return ", ".join([_part(probe.candidate), *_manner(probe)])
+        case Check() if probe.control:
+            return "a model with nothing wrong in it, by your checker"
         case Check():
             return f"{_part(probe.candidate)}, by your checker"
         case Inspect():

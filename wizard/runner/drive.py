@@ -211,12 +211,13 @@ class Drive:
         return sum(self._unresolved(name) for name in self.asked)
 
     def checked(self, findings: Findings) -> list[str]:
-        """The checker's verdicts on the different candidates that this run asked about, one for each."""
-        kinds: dict[Candidate, str] = {}
+        """The checker's verdicts on the different models that this run asked about, one for each."""
+        kinds: dict[tuple[Candidate, str], str] = {}
         for name, probe in self.asked.items():
             measurement = self._ledger.measurement(name) if isinstance(probe, Check) else None
             if measurement is not None and isinstance(probe, Check):
-                kinds.setdefault(probe.candidate, judge_check(measurement, findings.criterion or Criterion()).kind)
+                kind = judge_check(measurement, findings.criterion or Criterion()).kind
+                kinds.setdefault((probe.candidate, probe.control), kind)
         return list(kinds.values())
 
     def _unresolved(self, name: str) -> bool:

@@ -202,6 +202,12 @@ def test_checks_follow_polygraphys_rules(rule: dict[str, tuple[str, ...]], code:
     assert judge_check(m, Criterion(**rule)).kind == kind  # type: ignore[arg-type]
 
 
+def test_a_pattern_that_decides_is_named() -> None:
+    m = Measurement(facts={"returncode": 0, "stdout": "it exceeds", "stderr": ""})
+    assert "'exceeds' is in what it printed" in judge_check(m, Criterion(fail_regex=("NaN", "exceeds"))).detail
+    assert "printed" not in judge_check(m, Criterion(fail_regex=("NaN",))).detail
+
+
 def test_a_check_that_died_or_hung_says_nothing() -> None:
     assert judge_check(Measurement(facts={"signal": 11}), RULE).reason == "check-died"
     assert judge_check(Measurement(facts={"timed_out": True}), RULE).reason == "timeout"

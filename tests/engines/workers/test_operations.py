@@ -116,6 +116,34 @@ sys.exit(7)
     assert list((session.root / "checks").iterdir()) == []
 
 
+@pytest.mark.parametrize("model", ["sort_tf_massive_m4", "shapes_cnn"])
+@pytest.mark.parametrize("control", ["identity", "answers"])
+def test_a_control_is_a_model_that_is_right_whatever_runs_it(opened, model: str, control: str) -> None:
+    """Real runs, real comparison: of the same inputs; its outputs are what the checker is told to expect."""
+    session = opened(model)
+    code = """
+import sys, onnx, numpy as np, onnxruntime as ort
+from polygraphy.json import load_json
+model, inputs, expected = sys.argv[1:]
+onnx.checker.check_model(onnx.load(model), full_check=True)
+session = ort.InferenceSession(model)
+feed, = load_json(inputs)
+runner, = load_json(expected).lst
+right = {k: v.numpy() if hasattr(v, "numpy") else v for k, v in runner[1][0].items()}
+assert [i.name for i in session.get_inputs()] == list(feed)
+names = [o.name for o in session.get_outputs()]
+assert set(names) == set(right), (names, right)
+for name, value in zip(names, session.run(names, feed)):
+    np.testing.assert_array_equal(value, right[name])
+print(*names, sep="|")
+"""
+    m = check(session, python(code, "{model}", "{inputs}", "{expected}"), control=control)
+    assert (m.status, m.facts["returncode"]) == ("ok", 0), m.facts["stderr"]
+    own = [session.index.tensors[t].name for t in session.index.outputs]
+    names = m.facts["stdout"].strip().split("|")
+    assert names == own if control == "answers" else not set(names) & set(own)
+
+
 def test_node_names_are_kept_and_the_model_is_appended(opened) -> None:
     session = opened("shapes_cnn")
     code = "import sys, onnx; print(*[n.name for n in onnx.load(sys.argv[1]).graph.node], sep='|')"

@@ -1,0 +1,58 @@
+"""Can the user's checker pass at all? It is asked about models that hold nothing that could be wrong."""
+
+from typing import Literal
+
+import msgspec
+
+from engines.asking import Note, StepContext, Sub, asked
+from engines.compare.criterion import Criterion
+from engines.compare.judge import judge_check
+from engines.findings import Findings
+from engines.probe import Check, Measurement
+from engines.search.whole import probe_whole
+
+LINES, LONG = 3, 160  # of what a checker printed last that is shown, and characters of a line
+
+_NAMED = {"identity": "a model that only hands its inputs on", "answers": "one that gives the reference's own outputs"}
+
+
+class Controls(msgspec.Struct, frozen=True):
+    """``passed``: the checker passed one of the controls. ``said``: otherwise, which it did not pass, what to do, and what it
+    printed last."""
+
+    passed: bool
+    said: str = ""
+
+
+def can_pass(ctx: StepContext, findings: Findings) -> Sub[Controls]:
+    """Ask the checker about the controls until it passes one: a failure is told only by who can also pass.
+
+    The reference's own outputs are known only where the checker is handed inputs. A control that cannot be made or judged (it
+    takes too long, its process dies) is not passed.
+    """
+    rule = findings.criterion or Criterion()
+    kinds: tuple[Literal["identity", "answers"], ...] = ("identity", "answers") if findings.inputs else ("identity",)
+    failed: list[str] = []
+    last = Measurement()
+    for kind in kinds:
+        yield Note("can your check pass? A model with nothing in it that could be wrong")
+        probe = probe_whole(ctx, findings)
+        assert isinstance(probe, Check)
+        last = yield from asked(msgspec.structs.replace(probe, control=kind))
+        if judge_check(last, rule).passed:
+            return Controls(True)
+        failed.append(_NAMED[kind])
+    words = last_words(last)
+    return Controls(
+        False,
+        f"It does not pass {' nor '.join(failed)} either, so its failing says nothing about this model. Run it by hand on a "
+        "model that you trust; it gets few variables of your environment (--pass-env NAME hands on one that it needs). "
+        + (f"It last printed: {words}" if words else "It printed nothing."),
+    )
+
+
+def last_words(m: Measurement) -> str:
+    """The last lines that a checker printed, stderr behind stdout; why there are none where it did not run."""
+    printed = f"{m.facts.get('stdout', '')}\n{m.facts.get('stderr', '')}"
+    lines = [line.strip()[:LONG] for line in printed.splitlines() if line.strip()]
+    return " | ".join(lines[-LINES:]) or (m.message if m.status != "ok" else "")
