@@ -27,7 +27,7 @@ from engines.probe import LoadInputs, SampleInfo
 from engines.store import decoding, regular
 from engines.store.content import Damaged, Store, digest_file
 
-__all__ = ["InputProblem", "feed", "load_inputs", "rows"]
+__all__ = ["InputProblem", "feed", "load_inputs", "rows", "rows_alone"]
 
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 # Operators that compute in INT8: the default tolerance follows.
@@ -93,6 +93,11 @@ def feed(store: Store, inputs: str, sample: str) -> dict[str, Array]:
 def rows(store: Store, inputs: str, sample: str) -> int:
     """How many rows the scores of a feed split into; 0 for none and for a single row. Raises ``InputProblem``."""
     return 0 if "/" in sample else _find(store.inputs / inputs, sample).rows
+
+
+def rows_alone(store: Store, inputs: str, sample: str) -> int:
+    """How many rows the feed of a sample has that can each be fed alone; 0 for none. Raises ``InputProblem``."""
+    return _find(store.inputs / inputs, sample.partition("/")[0]).info.rows
 
 
 class _Loading:

@@ -96,6 +96,9 @@ class _Measuring:
         # Inner tensors of a cut are compared as they are.
         self.finished = probe.candidate.nodes == ALL and set(self.part.judged) == set(self.index.outputs)
         # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no part of the answer.
+        self.spans = self.engine.info.spans and probe.candidate.nodes == ALL and not probe.candidate.edits
+        # A tensor that is fed from outside has as many rows as the captured one.
+        self.spans = self.spans and not decode(probe.candidate.severed)
         self.builds = _builds if probe.runs <= 1 else Kept(_KEPT_BUILDS, _shut, _weigh)
         self.build_seconds = self.run_seconds = 0.0
         self.artifacts: dict[str, str] = {}
@@ -112,7 +115,7 @@ class _Measuring:
                 self._store(feed)
             expected = self.part.expected(sample, feed, (*self.part.judged, *self.marks)) if count else {}
             try:
-                ready = self._build(feed)
+                ready = self._build(feed, self._span(sample))
             except EngineFault as fault:
                 if not self.probe.save:
                     raise
@@ -180,13 +183,36 @@ class _Measuring:
             if overflows:
                 feed.unrepresentable.append(info.name)
 
-    def _build(self, feed: Feed) -> _Ready:
+    def _span(self, sample: str) -> int:
+        """Rows up to which one build serves this sample, its rows alone and all of them together; 0: it serves what is fed.
+
+        Every sample of a feed asks for the same build, so that a row looked at alone costs a run and no build.
+        """
+        return samples.rows_alone(self.store, self.probe.inputs, sample) if self.spans else 0
+
+    def _build(self, feed: Feed, span: int) -> _Ready:
+        """The build for these feeds. What does not build for a range of rows is built for the rows that are fed."""
+        if not span:
+            return self._build_for(feed, 0)
+        try:
+            return self._build_for(feed, span)
+        except EngineFault as fault:
+            if fault.status not in ("build-failed", "out-of-memory", "refused"):
+                raise
+            self.spans = False
+            self.notes.append(
+                f"It could not be built for 1 to {span} rows at once, so it was built for those fed: {fault}"
+            )
+            return self._build_for(feed, 0)
+
+    def _build_for(self, feed: Feed, span: int) -> _Ready:
         probe = self.probe
         what = (probe.model, probe.candidate, self.part.judged, self.marks)
         how = (
             self.engine.info.fingerprint, self.engine.info.spec, probe.keep, probe.attempt, probe.record, probe.force,
-            probe.forbid, probe.reference, probe.nudge == "weights",
+            probe.forbid, probe.reference, probe.nudge == "weights", span,
         )  # fmt: skip
+        row = {t: a[:1] for t, a in feed.arrays.items()} if span else feed.arrays  # the same for any number of rows
 
         def cut() -> Cut:
             return self.part.cut(feed.arrays, feed.constants, self.marks)
@@ -194,18 +220,18 @@ class _Measuring:
         def make() -> _Ready:
             self.progress("building")
             begun = time.monotonic()
-            part = _cuts.get(_key(what, feed.arrays, feed.constants), cut)
+            part = _cuts.get(_key(what, row, feed.constants), cut)
             if probe.nudge == "weights":
                 moved = nudged_weights(part.model, self.model.weights_dir, probe.attempt)
                 part = replace(part, model=moved)
             built = self.part.build(
                 probe.engine, part, feed.arrays, self.keep, attempt=probe.attempt, record=probe.record,
-                force=probe.force, forbid=probe.forbid, say=self.progress,
+                force=probe.force, forbid=probe.forbid, say=self.progress, rows=span,
             )  # fmt: skip
             held = sum(max(0, self.index.tensors[t].bytes) for t in (*self.part.judged, *self.marks))
             return _Ready(part, built, time.monotonic() - begun, held)
 
-        ready = self.builds.get(_key((*what, *how), feed.arrays, feed.constants), make)
+        ready = self.builds.get(_key((*what, *how), row, feed.constants), make)
         self.build_seconds = max(self.build_seconds, ready.seconds)
         return ready
 

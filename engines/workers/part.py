@@ -117,11 +117,17 @@ class Part:
         return cut(self.model, self.candidate, constants, types, self.judged, marks)
 
     def build(
-        self, spec: str, part: Cut, arrays: Mapping[int, Array], keep: frozenset[int] = frozenset(), **how: Any
+        self,
+        spec: str,
+        part: Cut,
+        arrays: Mapping[int, Array],
+        keep: frozenset[int] = frozenset(),
+        rows: int = 0,
+        **how: Any,
     ) -> Built:
         """Build a cut on the engine of a spec. ``keep``: node ids of the whole model to keep in higher precision; quantized
-        ones lose their Q/DQ pairs, whatever the engine. ``how``: further fields of the request. Raises ``EngineFault``,
-        ``ModelProblem``."""
+        ones lose their Q/DQ pairs, whatever the engine. ``rows``: of every input, from one to so many; 0: as fed. ``how``:
+        further fields of the request. Raises ``EngineFault``, ``ModelProblem``."""
         engine = captures.engine(spec)
         piece = self.candidate.nodes != ALL or bool(self.candidate.edits or keep)
         part = originals.floated(self.store, self.model, part, spec)
@@ -129,12 +135,14 @@ class Part:
             part = originals.kept(self.store, self.model, part, keep, self.reference)
             if not engine.info.capabilities["keep"].present:
                 keep = frozenset()
+        shapes = {name: tuple(arrays[t].shape) for name, t in part.feeds.items()}
         request = BuildRequest(
             model=part.model,
             weights_dir=self.model.weights_dir,
             keep=frozenset(i for i, n in enumerate(part.node_ids) if n in keep),
             marks=tuple(part.marks),
-            feed_shapes={name: tuple(arrays[t].shape) for name, t in part.feeds.items()},
+            feed_shapes={name: (rows, *shape[1:]) for name, shape in shapes.items()} if rows else shapes,
+            least_shapes={name: (1, *shape[1:]) for name, shape in shapes.items()} if rows else {},
             part=piece,
             **how,
         )

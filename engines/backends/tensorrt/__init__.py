@@ -32,7 +32,7 @@ _SHARED = (
         "timing_cache",
         "str",
         "shared",
-        "Whether builds share what they timed; repeated builds never do.",
+        "Whether builds share what they timed, with later sessions on this machine too; repeated builds never do.",
         ("shared", "off"),
     ),
     Option("min_shapes", "list", (), "Smallest shapes of dynamic inputs, as x:1x3x64x64+y:1; default: as fed."),

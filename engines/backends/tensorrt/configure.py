@@ -25,8 +25,10 @@ def configure(
     settings: Settings,
     flags: Sequence[str],
     shapes: Mapping[str, tuple[int, ...]],
+    least: Mapping[str, tuple[int, ...]],
 ) -> Any:
-    """Precision flags, memory, level, profiles. ``shapes``: of the inputs as they will be fed. Raises ``EngineFault``."""
+    """Precision flags, memory, level, profiles. ``shapes``: of the inputs as they will be fed, the largest; ``least``: the
+    smallest, of those that will be fed in several sizes. Raises ``EngineFault``."""
     trt = found.trt
     config = builder.create_builder_config()
     if settings.precision == "fp32" and found.has_flag("TF32"):
@@ -45,7 +47,7 @@ def configure(
         config.set_compute_capability(getattr(trt.ComputeCapability, settings.capability.upper()), 0)
     # What the inspector says of a layer, its nodes and its kernel, it says only of engines that were built to say it.
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
-    _profile(found, builder, network, config, settings, shapes)
+    _profile(found, builder, network, config, settings, shapes, least)
     return config
 
 
@@ -117,7 +119,13 @@ def _plain(line: str) -> str:
 
 
 def _profile(
-    found: Library, builder: Any, network: Any, config: Any, settings: Settings, shapes: Mapping[str, tuple[int, ...]]
+    found: Library,
+    builder: Any,
+    network: Any,
+    config: Any,
+    settings: Settings,
+    shapes: Mapping[str, tuple[int, ...]],
+    least: Mapping[str, tuple[int, ...]],
 ) -> None:
     """One optimization profile: shapes that were given for an input, else those it will be fed with."""
     profile = builder.create_optimization_profile()
@@ -131,7 +139,7 @@ def _profile(
             profile.set_shape_input(tensor.name, [0] * count, [1] * count, [_LARGEST] * count)
         elif any(d < 0 for d in tensor.shape):
             dynamic = True
-            low = settings.smallest.get(tensor.name, fed)
+            low = settings.smallest.get(tensor.name, tuple(least.get(tensor.name, fed)))
             usual = settings.usual.get(tensor.name, fed)
             high = settings.largest.get(tensor.name, fed)
             if not len(low) == len(usual) == len(high) == len(tensor.shape):

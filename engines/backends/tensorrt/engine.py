@@ -1,20 +1,19 @@
 """TensorRT with its options: from a build request to an engine."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import onnx
 
 from engines.backends.base import BuildRequest, Built, Capability, EngineFault, EngineInfo
-from engines.backends.tensorrt import configure, layers, network, quantization
+from engines.backends.tensorrt import configure, kept_timings, layers, network, quantization
 from engines.backends.tensorrt.choices import Chooser
 from engines.backends.tensorrt.library import Library
 from engines.backends.tensorrt.settings import Settings
 from engines.backends.tensorrt.timings import Entries
 from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_precision
-
-_CACHE_MOST = 64 << 20  # bytes of a timing cache that is carried from build to build
 
 
 class Plan:
@@ -32,13 +31,23 @@ class Plan:
 
 
 class Engine:
-    """TensorRT or TensorRT-RTX, here. Builds share a timing cache where the settings say so and the build is no repetition."""
+    """TensorRT or TensorRT-RTX, here. Builds share a timing cache where the settings say so and the build is no repetition; it
+    begins with what earlier sessions left in the file ``timings``, and builds of whole models leave there what they learnt."""
 
-    def __init__(self, info: EngineInfo, found: Library, settings: Settings, strong: bool, runs: Capability) -> None:
+    def __init__(
+        self,
+        info: EngineInfo,
+        found: Library,
+        settings: Settings,
+        strong: bool,
+        runs: Capability,
+        timings: Path | None = None,
+    ) -> None:
         self.info = info
         self._found, self._settings, self._strong, self._runs = found, settings, strong, runs
         self._builder: Any = None
         self._runtime: Any = None
+        self._file = timings
         self._timings = b""
 
     def build(self, request: BuildRequest) -> Built:
@@ -68,7 +77,9 @@ class Engine:
         parsed = network.parse(
             found, self._builder, model, request.weights_dir, request.marks, self._strong, settings.observe
         )
-        config = configure.configure(found, self._builder, parsed.network, settings, flags, request.feed_shapes)
+        config = configure.configure(
+            found, self._builder, parsed.network, settings, flags, request.feed_shapes, request.least_shapes
+        )
         if kept and not self._strong:
             network.keep_higher(found, parsed.network, kept)
             configure.constrain(found, config, settings.constraints)
@@ -90,7 +101,7 @@ class Engine:
         del monitor, calibrator
         if plan is None:
             raise configure.fault(found, quantization.hint(model, settings, self._strong))
-        self._learn(config, cache)
+        self._learn(config, cache, whole=not request.part or bool(request.keep))
         facts: dict[str, Any] = {"bytes": plan.nbytes, "unobservable": {**untyped, **parsed.skipped}}
         if chooser is not None:
             facts |= {"choices": chooser.choices, "refused": chooser.refused}
@@ -140,13 +151,22 @@ class Engine:
         if fresh or not self._settings.timing_cache:
             config.set_flag(self._found.trt.BuilderFlag.DISABLE_TIMING_CACHE)
             return None
-        cache = config.create_timing_cache(self._timings)
-        if cache is None or not config.set_timing_cache(cache, False):
-            return None
-        return cache
+        if self._file is not None and not self._timings:
+            self._timings = kept_timings.read_timings(self._file)
+        # What this version cannot read is none of its own: it begins with nothing then.
+        for timings in dict.fromkeys((self._timings, b"")):
+            cache = config.create_timing_cache(timings)
+            if cache is not None and config.set_timing_cache(cache, False):
+                return cache
+        return None
 
-    def _learn(self, config: Any, cache: Any) -> None:
-        if cache is not None:
-            timings = config.get_timing_cache().serialize()
-            if timings is not None and timings.nbytes <= _CACHE_MOST:
-                self._timings = bytes(timings)
+    def _learn(self, config: Any, cache: Any, *, whole: bool) -> None:
+        if cache is None:
+            return
+        timings = config.get_timing_cache().serialize()
+        if timings is None or timings.nbytes > kept_timings.MOST:
+            return
+        grown = timings.nbytes > len(self._timings)
+        self._timings = bytes(timings)
+        if whole and grown and self._file is not None:
+            kept_timings.keep_timings(self._file, self._timings)

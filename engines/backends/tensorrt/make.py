@@ -5,7 +5,7 @@ from typing import Any
 from engines import options
 from engines.backends import machine
 from engines.backends.base import Capability, EngineInfo, EngineMissing
-from engines.backends.tensorrt import BY_NAME, cuda, library
+from engines.backends.tensorrt import BY_NAME, cuda, kept_timings, library
 from engines.backends.tensorrt.engine import Engine
 from engines.backends.tensorrt.settings import COMPUTED, STORED, Settings, strongly_typed
 from engines.spec import EngineSpec
@@ -70,8 +70,10 @@ def make(spec: EngineSpec) -> Engine:
         options=BY_NAME[spec.name].options,
         slots=1,
         gpus=int(runnable.present),
+        spans=True,
     )  # fmt: skip
-    return Engine(info, found, settings, strong, runnable)
+    timings = None if gpu is None or found.rtx else kept_timings.cache_file(spec.name, found.version, gpu)
+    return Engine(info, found, settings, strong, runnable, timings)
 
 
 def _nothing_to_keep(settings: Settings) -> str:

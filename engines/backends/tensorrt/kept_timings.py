@@ -1,0 +1,59 @@
+"""What TensorRT timed and compiled, kept from session to session: one timing cache for each version, GPU and driver.
+
+With it the first build of a model in a session costs what a later one costs: beside timings a cache holds compiled kernels, nine
+tenths of a first build of a transformer (docs/tensorrt.md). No build that is asked for because it may choose otherwise reads it.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from engines.backends.tensorrt.cuda import Device
+from engines.store import regular
+from engines.store.content import atomic, turn
+
+MOST = 64 << 20  # bytes of one cache: as much as is carried from build to build
+ALL = 512 << 20  # of all of them; the oldest go first
+
+
+def cache_file(name: str, version: str, gpu: Device) -> Path:
+    """Where the cache of this library and this GPU lies: below the state home, as the file of what was agreed to does."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    here = f"{name} {version} {gpu.name} {gpu.capability} {gpu.driver}"
+    said = re.sub(r"[^a-z0-9.]+", "-", f"{name}-{version}-{gpu.name}".lower()).strip("-")
+    return Path(state) / "narrowdown" / "timings" / f"{said}-{hashlib.sha256(here.encode()).hexdigest()[:12]}.cache"
+
+
+def read_timings(path: Path) -> bytes:
+    """The cache, empty where there is none or it is none of ours: a link, another's, one that others may write."""
+    with contextlib.suppress(OSError):
+        found = path.lstat()
+        if found.st_uid == os.getuid() and not found.st_mode & 0o022:
+            return regular.read(path, MOST, links=False)
+    return b""
+
+
+def keep_timings(path: Path, timings: bytes) -> None:
+    """Keep a cache. Of several programs that write at once each writes a whole file, and the larger cache stays. What cannot be
+    written is not kept: it costs time, no answer."""
+    if not 0 < len(timings) <= MOST:
+        return
+    with contextlib.suppress(OSError), turn(path):
+        if len(read_timings(path)) >= len(timings):
+            return
+        with atomic(path) as temporary:
+            temporary.touch(mode=0o600)
+            temporary.write_bytes(timings)
+        _drop_oldest(path)
+
+
+def _drop_oldest(newest: Path) -> None:
+    """Keep all caches together within ``ALL`` bytes."""
+    others = sorted((p for p in newest.parent.glob("*.cache") if p != newest), key=lambda p: -p.stat().st_mtime)
+    held = newest.stat().st_size
+    for path in others:
+        held += path.stat().st_size
+        if held > ALL:
+            path.unlink()

@@ -1,0 +1,139 @@
+"""Timings that outlive a session: read by no repetition, written by several programs at once, never anybody else's."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engines.backends.tensorrt import kept_timings
+from engines.backends.tensorrt.cuda import Device
+from engines.backends.tensorrt.kept_timings import cache_file, keep_timings, read_timings
+
+from . import stand_in
+
+GPU = Device("NVIDIA H200", "9.0", 1 << 37, "13.0")
+
+
+class Config:
+    """A configuration whose cache grows by a byte a build; ``unreadable``: it takes no cache that holds anything."""
+
+    def __init__(self, unreadable: bool = False) -> None:
+        self.flags: list[str] = []
+        self.begun: bytes | None = None
+        self._unreadable = unreadable
+
+    def set_flag(self, flag: str) -> None:
+        self.flags.append(flag)
+
+    def create_timing_cache(self, content: bytes) -> Any:
+        return None if content and self._unreadable else content
+
+    def set_timing_cache(self, cache: bytes, ignore_mismatch: bool) -> bool:
+        assert not ignore_mismatch
+        self.begun = cache
+        return True
+
+    def get_timing_cache(self) -> Any:
+        return SimpleNamespace(serialize=lambda: memoryview((self.begun or b"") + b"x"))
+
+
+def built(engine: Any, *, fresh: bool = False, whole: bool = True, config: Config | None = None) -> Config:
+    config = config or Config()
+    engine._learn(config, engine._share(config, fresh), whole=whole)
+    return config
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Any:
+    def make() -> Any:
+        made, _ = stand_in.engine({})
+        made._file = tmp_path / "timings" / "here.cache"
+        return made
+
+    return make
+
+
+def test_a_later_session_begins_with_what_an_earlier_one_learnt(engine: Any) -> None:
+    first = engine()
+    assert [built(first).begun, built(first).begun] == [b"", b"x"]
+    assert built(engine()).begun == b"xx"
+
+
+def test_a_repetition_reads_nothing_and_leaves_nothing(engine: Any) -> None:
+    built(engine())
+    later = engine()
+    config = built(later, fresh=True)
+    assert config.begun is None
+    assert config.flags == ["DISABLE_TIMING_CACHE"]
+    assert read_timings(later._file) == b"x"
+
+
+def test_parts_learn_from_it_and_leave_it_as_it_is(engine: Any) -> None:
+    built(engine())
+    later = engine()
+    assert built(later, whole=False).begun == b"x"
+    assert read_timings(later._file) == b"x"
+
+
+def test_what_this_version_cannot_read_is_begun_anew(engine: Any) -> None:
+    keep_timings(engine()._file, b"of another version")
+    assert built(engine(), config=Config(unreadable=True)).begun == b""
+
+
+def test_each_gpu_driver_and_version_has_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    other = Device("NVIDIA H200", "9.0", 1 << 37, "12.4")
+    files = {cache_file("tensorrt", v, g) for v in ("10.6.0", "10.8.0") for g in (GPU, other)}
+    assert len(files) == 4
+    assert all(f.parent == tmp_path / "narrowdown" / "timings" and "h200" in f.name for f in files)
+
+
+def test_nobody_elses_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.cache"
+    keep_timings(path, b"ours")
+    assert read_timings(path) == b"ours"
+    assert path.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "link.cache").symlink_to(path)
+    assert read_timings(tmp_path / "link.cache") == b""
+    path.chmod(0o666)
+    assert read_timings(path) == b""
+    os.mkfifo(tmp_path / "pipe.cache")
+    assert read_timings(tmp_path / "pipe.cache") == b""
+
+
+def test_it_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_timings, "MOST", 10)
+    monkeypatch.setattr(kept_timings, "ALL", 25)
+    keep_timings(tmp_path / "large.cache", b"x" * 11)
+    assert not (tmp_path / "large.cache").exists()
+    for i in range(4):
+        keep_timings(tmp_path / f"{i}.cache", b"x" * 9)
+        os.utime(tmp_path / f"{i}.cache", (i, i))
+    keep_timings(tmp_path / "last.cache", b"x" * 9)
+    assert {p.name for p in tmp_path.glob("*.cache")} == {"3.cache", "last.cache"}
+
+
+def test_a_disk_that_takes_nothing_costs_time_only(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    keep_timings(tmp_path / "file" / "a.cache", b"x")
+    assert read_timings(tmp_path / "file" / "a.cache") == b""
+
+
+def test_several_programs_at_once_leave_one_whole_file(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from engines.backends.tensorrt.kept_timings import keep_timings, read_timings\n"
+        "path, me = Path(sys.argv[1]), sys.argv[2].encode()\n"
+        "for n in range(1, 40):\n"
+        "    keep_timings(path, me * 1000 * n)\n"
+        "    seen = read_timings(path)\n"
+        "    assert len(set(seen)) == 1 and len(seen) >= 1000 * n, (n, len(seen))\n"
+    )
+    path = tmp_path / "a.cache"
+    all_of_them = [subprocess.Popen([sys.executable, "-c", program, str(path), name]) for name in "abc"]
+    assert [p.wait(60) for p in all_of_them] == [0, 0, 0]
+    assert len(read_timings(path)) == 39_000
+    assert {p.name for p in tmp_path.iterdir()} == {"a.cache", ".a.cache.lock"}
