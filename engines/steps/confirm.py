@@ -77,8 +77,10 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     seen: Seen = yield from confirm_in_fresh_builds(ask, case, params.repeats)
     case, cause = seen.case, seen.cause
 
-    # What does not build gives no values that could be patched.
-    patchable = not ctx.check and ask.signature.kind != "build"
+    known = any(c.case.node_ids == case.node_ids for c in findings.culprits)
+    remedy = () if known else _remedy(findings, case)
+    # What does not build gives no values that could be patched; and where the whole model is cured, none need be.
+    patchable = not ctx.check and ask.signature.kind != "build" and not remedy
     patches, keep, fits = (yield from walk_forward(ask, case, params.most_patches)) if patchable else ((), (), True)
     if not fits and ctx.can("keep"):
         patches = ()  # its values cannot be fed: the next round keeps its nodes in FP32 instead
@@ -91,12 +93,15 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         keep=ranges.encode(keep),
         dir=culprit_folder(len(findings.culprits) + 1),
     )
-    known = any(c.case.node_ids == case.node_ids for c in findings.culprits)
     after = msgspec.structs.replace(findings, case=case)
     patched: float | None = None
     still = False
     others = Alike()
-    if patchable and not (findings.optimizers or findings.options or findings.tactics):
+    if remedy:
+        # What cures the whole model is known, and holds this case: no other culprit is left to look for.
+        culprit = msgspec.structs.replace(culprit, keep=ranges.encode(remedy), also=_also(ask, case, remedy))
+        patched = findings.workaround.error if findings.workaround else None
+    elif patchable and not (findings.optimizers or findings.options or findings.tactics):
         cured = () if patches else keep
         after, patched, still = yield from _measure_cured(ask, after, patches, cured)
         if still and cause.beyond and not known and ctx.can("keep"):
@@ -155,6 +160,22 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
             "good": (ask.ask(case.good, feed=feed),) if case.good else (),
         },
     )
+
+
+def _remedy(findings: Findings, case: Case) -> tuple[int, ...]:
+    """The nodes that were seen to cure the whole model in FP32, where one of the case is among them; else none."""
+    known = findings.workaround
+    if known is None or known.kind != "precision" or findings.patches or findings.keep:
+        return ()
+    kept = ranges.decode(known.keep)
+    return kept if set(kept).intersection(ranges.decode(case.node_ids)) else ()
+
+
+def _also(ask: Inquiry, case: Case, kept: tuple[int, ...]) -> tuple[str, ...]:
+    """Nodes that are kept with the case and do the same as one of its own."""
+    inside = set(ranges.decode(case.node_ids))
+    ops = {ask.index.nodes[n].op for n in inside.intersection(kept)}
+    return ask.names(n for n in kept if n not in inside and ask.index.nodes[n].op in ops)
 
 
 def culprit_folder(number: int) -> str:

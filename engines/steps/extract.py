@@ -66,19 +66,20 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     accused = [(s, params.most_growth) for s in findings.suspects[: params.most_suspects]]
     found = yield from _find_first(ask, accused, params, reason)
     instead = ""
-    if isinstance(found, str) and accused and ctx.can("keep"):
+    # What cures the whole model was foretold, and layerwise was not asked.
+    told = not accused and findings.workaround is not None
+    if isinstance(found, str) and (accused or told) and ctx.can("keep"):
         # Where engines compute a node otherwise alone than among others, the accused may be the wrong one: what is beyond the
         # storage type by the reference is tried next, the furthest first, with few nodes around it.
         places: tuple[Place, ...] = yield from foretell_places(ask)
         done = {s.node for s, _ in accused} | set(ranges.decode(findings.keep))
         places = tuple(sorted((p for p in places if p.node not in done), key=lambda p: (-p.reached, p.node)))
-        tries = [(_suspect_place(ask, p), params.place_growth) for p in places[: params.most_places]]
+        growth = params.most_growth if told else params.place_growth
+        tries = [(_suspect_place(ask, p), growth) for p in places[: 1 if told else params.most_places]]
         other = yield from _find_first(ask, tries, params, found)
         if not isinstance(other, str):
-            found, instead = (
-                other,
-                " It is beyond the storage type in the reference; what layerwise accused is right alone.",
-            )
+            alone = "" if told else "; what layerwise accused is right alone"
+            found, instead = other, f" It is beyond the storage type in the reference{alone}."
     if isinstance(found, str):
         return Finish(
             ExtractOutcome(reason=found, message=f"No isolated part reproduces the failure: {found}."),

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.search.statistics import binomial_interval, looks_to_see, looks_to_settle, say_ruled_out, unseen_rate
+from engines.search.statistics import (
+    WRONG,
+    binomial_interval,
+    fails_always,
+    looks_to_see,
+    looks_to_settle,
+    say_ruled_out,
+    unseen_rate,
+)
 
 
 @pytest.mark.parametrize(
@@ -78,3 +86,22 @@ def test_what_looks_without_a_failure_say() -> None:
 def test_the_rule_of_three() -> None:
     assert unseen_rate(300) == 0.01
     assert (unseen_rate(0), unseen_rate(2)) == (1.0, 1.0)
+
+
+def test_five_of_five_are_enough_to_say_that_it_always_fails_and_one_pass_is_too_much() -> None:
+    assert [fails_always(n, n) for n in range(7)] == [False] * 5 + [True] * 2
+    assert not any(fails_always(n - 1, n) for n in range(1, 8))
+
+
+def test_what_fails_half_the_time_is_seldom_said_to_fail_always() -> None:
+    """Exactly, over every way that ten looks can go, each asked about on the way: within what is stated."""
+
+    def wrongly(failures: int, looks: int, rate: float) -> float:
+        if failures == looks and fails_always(failures, looks):
+            return 1.0
+        if looks == 10:
+            return 0.0
+        return rate * wrongly(failures + 1, looks + 1, rate) + (1 - rate) * wrongly(failures, looks + 1, rate)
+
+    assert wrongly(0, 0, 0.5) <= WRONG
+    assert wrongly(0, 0, 0.99) >= 1 - WRONG

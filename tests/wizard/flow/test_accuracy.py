@@ -32,7 +32,7 @@ ANSWERS = {
     "reproduce": "yes no noise reference",
     "sanitize": "yes no stuck",
     "real-inputs": "yes no only-real none",
-    "intermittent": "yes no same-engine",
+    "intermittent": "yes no foretold same-engine",
     "nondeterminism": "yes no",
     "tactics": "yes no",
     "layerwise": "yes no stuck",

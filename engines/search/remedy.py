@@ -1,0 +1,109 @@
+"""Foretold first: before anything is cut, the whole model with those nodes in FP32 that the reference takes beyond the storage
+type.
+
+That takes one build, warm by then, where a search for culprits takes a hundred. What it cures needs no search for its cause:
+without these nodes in FP32 the model was seen to fail, with them it passes on every sample, and the reference says why. The
+smallest set and the smallest failing case are then polish.
+"""
+
+import msgspec
+
+from engines.asking import Note, StepContext, Sub, asked
+from engines.compare.judge import by_sample, judge_whole, margin, worst
+from engines.findings import Findings, Workaround
+from engines.graph import ranges
+from engines.graph.index import GraphIndex
+from engines.probe import HUGE
+from engines.search.cause import largest_finite
+from engines.search.foretold import Place, foretell_places
+from engines.search.inquiry import Inquiry
+from engines.search.whole import list_feeds
+
+# Rings of neighbours around what is foretold that are kept along, a build each. An engine that fuses a layer norm may compute the
+# square in FP32 as asked and store it in FP16 in its next kernel; two nodes on either side reach its mean, root and quotient.
+RINGS = (0, 2)
+
+
+class Remedy(msgspec.Struct, frozen=True):
+    """``places``: the nodes that go beyond, by the reference; ``keep``: node ids that were kept in FP32 last, ``error`` what the
+    worst sample is off by then; ``cured``: every sample passes so. ``files``: what was built."""
+
+    places: tuple[Place, ...] = ()
+    keep: tuple[int, ...] = ()
+    error: float = HUGE
+    cured: bool = False
+    samples: int = 0
+    files: dict[str, str] = {}
+
+
+def can_remedy(ctx: StepContext, findings: Findings) -> bool:
+    """Whether outputs are compared, values can go beyond what the engine stores, and single nodes can be kept in FP32."""
+    signature = findings.signature
+    stored = largest_finite(ctx.storage) < largest_finite("float32")
+    steady = findings.looks == 1 and findings.builds == 1
+    return (
+        not ctx.check
+        and stored
+        and steady
+        and ctx.can("keep")
+        and signature is not None
+        and signature.kind == "accuracy"
+    )
+
+
+def try_remedy(ask: Inquiry) -> Sub[Remedy]:
+    """Ask the reference, then build the whole model once for each of ``RINGS`` until every sample passes."""
+    places: tuple[Place, ...] = yield from foretell_places(ask)
+    found = Remedy(places)
+    everywhere = list_feeds(ask.findings)
+    for rings in RINGS if places else ():
+        keep = _grow_rings(ask.index, {n for p in places for n in p.keep}, rings)
+        if keep == found.keep or len(keep) == len(ask.index.nodes):
+            break
+        yield Note(f"{len(places)} nodes go beyond {ask.ctx.storage} in the reference: with {len(keep)} in FP32")
+        m = yield from asked(ask.whole(everywhere, patches=(), keep=keep, save="workaround"))
+        if m.status != "ok":
+            continue
+        error = worst(m.results, ask.criterion)[2] if m.results else HUGE
+        cured = judge_whole(m, ask.criterion).passed
+        found = Remedy(places, keep, error, cured, len(by_sample(m)), dict(m.artifacts))
+        if cured:
+            break
+    return found
+
+
+def as_workaround(ask: Inquiry, remedy: Remedy) -> Workaround:
+    """A remedy that cured, as the workaround that stands until a smaller one is found."""
+    return Workaround(
+        kind="precision",
+        engine=ask.ctx.engine,
+        keep=ranges.encode(remedy.keep),
+        keep_names=ask.names(remedy.keep),
+        samples_ok=remedy.samples,
+        samples_n=remedy.samples,
+        error=remedy.error,
+        margin=margin(ask.criterion, remedy.error),
+        cost=f"{len(remedy.keep)} of {len(ask.index.nodes)} nodes in FP32",
+    )
+
+
+def say_remedy(ask: Inquiry, remedy: Remedy) -> str:
+    """What was foretold and what came of it, in sentences."""
+    most = max(remedy.places, key=lambda p: p.reached)
+    more = f", and {len(remedy.places) - 1} more" if len(remedy.places) > 1 else ""
+    named = f"{ask.names([most.node])[0]} ({ask.index.nodes[most.node].op}) reaches {most.reached:,.0f} in the reference{more}"
+    limit = f"{ask.ctx.storage} ends at {largest_finite(ask.ctx.storage):,.0f}"
+    kept = f"{len(remedy.keep)} of {len(ask.index.nodes)} nodes in FP32"
+    if remedy.cured:
+        return f"{named}; {limit}. With {kept} {remedy.samples} of {remedy.samples} samples pass (error {remedy.error:.3g})."
+    off = "is not finite" if remedy.error >= HUGE else f"is {remedy.error:.3g}"
+    return f"{named}; {limit}. But with {kept} the error {off} still, so that is not all of it."
+
+
+def _grow_rings(index: GraphIndex, nodes: set[int], rings: int) -> tuple[int, ...]:
+    """The nodes with their neighbours, so many steps along the graph."""
+    for _ in range(rings):
+        feeds, leaves = index.boundary(nodes)
+        nodes = nodes | {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
+        nodes = nodes | {r for t in leaves for r in index.readers[t]}
+    return tuple(sorted(nodes))
