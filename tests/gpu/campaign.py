@@ -1,17 +1,25 @@
-"""The GPU campaign: every case a session of its own in a process of its own, one line a case, whatever becomes of it.
+"""The GPU campaign: every case alone on the GPU, a session of its own in a process of its own, one line a case, whatever
+becomes of it.
 
-    python tests/gpu/campaign.py --out FOLDER [--jobs 3] [--only NAME ...] [--magika MODEL INPUTS]
+    python tests/gpu/campaign.py --out FOLDER [--only NAME ...] [--minutes N] [--pack FILE.tar.gz] [--models FOLDER] [--jobs 1]
+                                 [--magika MODEL INPUTS]
 
-Writes ``campaign.jsonl`` (one object a case) as it goes, and keeps each case's log and report. Needs a GPU with TensorRT; takes
-about twenty minutes. The case that fills the GPU runs alone, first.
+Says as it goes when each session had B (its first build of the whole model), its first named culprit, its first verified
+workaround and its minimal case, in seconds and in B; writes ``campaign.jsonl`` (one object a case) and keeps each case's log,
+report and journal, which ``--pack`` puts into one file after every case. ``--minutes``: what is still running then is
+interrupted, and the rest is told as not run. Every case has a home of its own, so none is warmed by one before it; ``again`` in a
+name says that it shares the home of the case before. ``--models``: real models (nudenet.onnx with nudenet_in.npz, ...) that are
+not committed. Needs a GPU with TensorRT; all of it takes more than an hour.
 """
 
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections.abc import Callable
@@ -21,16 +29,21 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.gpu import models  # as a script it has no package to import from
+from tests.gpu.milestones import Story
 
 MODELS = Path(__file__).parents[1] / "models"
 NARROWDOWN = [sys.executable, "-c", "import sys; from wizard.cli import main; sys.exit(main())"]
 
 
-class Case:
-    """``run`` returns the facts of the case; what it raises becomes its line."""
+DIFFERS = "Difference exceeds tolerance"  # what Polygraphy prints where outputs differ
+INTERRUPTED = 15.0  # seconds that an interrupted session has to end by itself
 
-    def __init__(self, name: str, what: str, run: Callable[[Path], dict[str, Any]]) -> None:
-        self.name, self.what, self.run = name, what, run
+
+class Case:
+    """``run`` returns the facts of the case; what it raises becomes its line. ``home``: the case whose home it shares."""
+
+    def __init__(self, name: str, what: str, run: Callable[[Path], dict[str, Any]], home: str = "") -> None:
+        self.name, self.what, self.run, self.home = name, what, run, home or name
 
 
 def flow(
@@ -46,8 +59,10 @@ def flow(
         ]  # fmt: skip
         if (session / "journal.jsonl").exists():  # cut off in an earlier call
             command = [*NARROWDOWN, "resume", str(session), "--display", "plain"]
-        code = _logged(command, folder / "run.log", seconds)
-        facts = {"exit": code, **_reported(session, folder)}
+        story = Story(session / "journal.jsonl")
+        code = _logged(command, folder / "run.log", seconds, story=story)
+        facts = {"exit": code, **story.facts(), **_reported(session, folder)}
+        (folder / "builds.json").write_text(json.dumps(story.builds))
         check = session / "case" / "check.py"
         if check.exists():
             facts["check.py"] = _logged([sys.executable, str(check)], folder / "check.log", 120)
@@ -71,11 +86,14 @@ def step(
             *NARROWDOWN, "step", name, str(model), "--engine", engine, "--inputs", str(inputs), "--json", "--session",
             str(folder / "session"), *more,
         ]  # fmt: skip
-        code = _logged(command, folder / "run.log", seconds, folder / "step.json")
+        story = Story(folder / "session" / "journal.jsonl")
+        code = _logged(command, folder / "run.log", seconds, folder / "step.json", story=story)
         said = (folder / "step.json").read_text()
         found = json.loads(said) if said.strip() else {}
+        (folder / "builds.json").write_text(json.dumps(story.builds))
         return {
             "exit": code,
+            **story.facts(),
             **{k: v for k, v in found.items() if not isinstance(v, (list, dict)) or len(str(v)) < 400},
         }
 
@@ -338,7 +356,7 @@ def peer(
     model: Path, inputs: Path, *flags: str, regex: str = "", seconds: float = 500
 ) -> Callable[[Path], dict[str, Any]]:
     """Polygraphy's own road: golden outputs of every tensor, then ``debug reduce`` by bisection with its own ``run`` as the
-    check; with ``regex`` as its documentation advises, else as it comes."""
+    check; with ``regex`` as its documentation advises, else as it comes. Inputs have the shapes that they are fed with."""
 
     def run(folder: Path) -> dict[str, Any]:
         import numpy as np
@@ -346,7 +364,10 @@ def peer(
 
         from engines.data.polygraphy import write_inputs
 
-        write_inputs(folder / "in.json", [dict(np.load(inputs))])
+        feeds = dict(np.load(inputs))
+        write_inputs(folder / "in.json", [feeds])
+        fed = [f"{name}:[{','.join(map(str, a.shape))}]" for name, a in feeds.items()]
+        shapes = [word for which in ("min", "opt", "max") for word in (f"--trt-{which}-shapes", *fed)]
         tool = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
         log = folder / "run.log"
         golden = [
@@ -365,7 +386,7 @@ def peer(
             _logged([*tool, "data", "merge", "in.json", "golden.json", "-o", "layerwise.json"], log, 120, cwd=folder)
         )
         check = [
-            *tool, "run", "polygraphy_debug.onnx", "--trt", *flags, "--load-inputs", "layerwise.json",
+            *tool, "run", "polygraphy_debug.onnx", "--trt", *flags, *shapes, "--load-inputs", "layerwise.json",
             "--load-outputs", "golden.json", "--atol", "0.01", "--rtol", "0.01",
         ]  # fmt: skip
         reduce = [
@@ -388,16 +409,17 @@ def peer(
             if (folder / "reduced.onnx").exists()
             else []
         )
+        first = re.search(r"Finished engine building in ([0-9.]+) seconds", said)
         return {
-            "exit": codes, "reduce_seconds": round(took, 1), "probes": said.count("RUNNING | Iteration"), "nodes": len(left),
-            "left": " ".join(left[:12]),
+"exit": codes, "B": round(float(first[1]), 1) if first else 0.0, "reduce_seconds": round(took, 1),
+            "probes": said.count("RUNNING | Iteration"), "nodes": len(left), "left": " ".join(left[:12]),
         }  # fmt: skip
 
     return run
 
 
-def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
-    """Those that take long come first."""
+def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> list[Case]:
+    """Those that take long come first. ``real``: a folder of models that are not committed."""
     sort, sort_in = MODELS / "sort_tf_massive_m4.onnx", MODELS / "sort_tf_massive_m4_in.npz"
     shapes, shapes_in = MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz"
     norm, norm_in = models.layernorm(folder)
@@ -416,15 +438,27 @@ def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
         Case("sort-strong", "sort_tf_massive_m4, strongly typed FP16", flow(sort, sort_in, strong, seconds=800)),
         Case(
             "peer-sort", "polygraphy debug reduce on sort_tf_massive_m4, weakly typed FP16, as its documentation advises",
-            peer(sort, sort_in, "--fp16", regex="Difference exceeds tolerance"),
+            peer(sort, sort_in, "--fp16", regex=DIFFERS),
         ),
         Case("peer-plain", "polygraphy debug reduce on the same, as it comes", peer(sort, sort_in, "--fp16")),
+        Case(
+            "sort-weak-again", "sort_tf_massive_m4, weakly typed FP16, a second session: what the first timed is there",
+            step("compare", sort, sort_in, weak, seconds=300), home="sort-weak",
+        ),
+        Case("norm-weak-peer", "polygraphy debug reduce on LayerNorm x3000", peer(norm, norm_in, "--fp16", regex=DIFFERS)),
         Case("ours-reduce", "our step reduce on the same", step("reduce", sort, sort_in, weak, seconds=500)),
     ]  # fmt: skip
     if magika:
         long[1:1] = [
             Case("magika-weak", "magika, weakly typed FP16", flow(*magika, weak, seconds=1000)),
             Case("magika-strong", "magika, strongly typed FP16", flow(*magika, strong, seconds=800)),
+        ]
+    for name in ("nudenet", "paddle_det") if real else ():
+        model, inputs = real / f"{name}.onnx", real / f"{name}_in.npz"
+        long += [
+            Case(name, f"{name}, a real CNN, weakly typed FP16", flow(model, inputs, weak, seconds=900)),
+            Case(f"{name}-strong", f"{name}, strongly typed FP16", flow(model, inputs, strong, seconds=900)),
+            Case(f"peer-{name}", f"polygraphy debug reduce on {name}", peer(model, inputs, "--fp16", regex=DIFFERS)),
         ]
     return [
         *long,
@@ -454,56 +488,138 @@ def cases(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
     ]  # fmt: skip
 
 
-def every(folder: Path, magika: tuple[Path, Path] | None) -> list[Case]:
+def every(folder: Path, magika: tuple[Path, Path] | None, real: Path | None = None) -> list[Case]:
     """All cases; the first needs the GPU for itself."""
     full = crowded(*models.convolutions(folder, 64, 256), "tensorrt:precision=fp32")
-    return [Case("crowded", "a full GPU", full), *cases(folder, magika)]
+    return [Case("crowded", "a full GPU", full), *cases(folder, magika, real)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--jobs", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--minutes", type=float, default=600.0)
+    parser.add_argument("--pack", type=Path)
+    parser.add_argument("--models", type=Path)
     parser.add_argument("--magika", nargs=2, type=Path)
+    parser.add_argument("--case", help="this one, here: what each case is started as")
     given = parser.parse_args()
     given.out = given.out.absolute()
     given.out.mkdir(parents=True, exist_ok=True)
-    full, *others = every(given.out, tuple(given.magika) if given.magika else None)
-    chosen = [c for c in (full, *others) if not given.only or c.name in given.only]
+    known = every(given.out, tuple(given.magika) if given.magika else None, given.models)
+    if given.case:
+        case = next(c for c in known if c.name == given.case)
+        facts = case.run(_folder(given.out, case))
+        (given.out / case.name / "row.json").write_text(json.dumps(facts, default=str))
+        return
+    if strange := set(given.only) - {c.name for c in known}:
+        parser.error(f"no case is called {', '.join(sorted(strange))}; there are {', '.join(c.name for c in known)}")
+    # In the order in which they are named.
+    chosen = [c for name in given.only for c in known if c.name == name] or known
     lock = threading.Lock()
     begun = time.monotonic()
+    ends = begun + 60 * given.minutes
 
     def one(case: Case) -> None:
-        folder = given.out / case.name
-        folder.mkdir(exist_ok=True)
         started = time.monotonic()
-        try:
-            facts = case.run(folder)
-        except BaseException as error:
-            facts = {"exit": "failed", "error": f"{type(error).__name__}: {error}"[:500]}
+        facts = (
+            _apart(case, given.out, ends) if ends - started > 5 else {"exit": "not run", "error": "no time was left"}
+        )
         row = {"case": case.name, "what": case.what, "seconds": round(time.monotonic() - started, 1), **facts}
-        with lock, (given.out / "campaign.jsonl").open("a") as file:
-            file.write(json.dumps(row, default=str) + "\n")
+        with lock:
+            with (given.out / "campaign.jsonl").open("a") as file:
+                file.write(json.dumps(row, default=str) + "\n")
             print(f"[{time.monotonic() - begun:6.1f}]", json.dumps(row, default=str), flush=True)
+            if given.pack:
+                _pack(given.out, given.pack)
 
-    for case in (c for c in chosen if c is full):
+    if given.jobs == 1:
+        for case in chosen:
+            one(case)
+        return
+    for case in (c for c in chosen if c is known[0]):
         one(case)
     with ThreadPoolExecutor(given.jobs) as pool:
-        list(pool.map(one, (c for c in chosen if c is not full)))
+        list(pool.map(one, (c for c in chosen if c is not known[0])))
 
 
-def _logged(command: list[str], log: Path, seconds: float, output: Path | None = None, cwd: Path | None = None) -> int:
-    """Run to its end or its limit; its output in ``log``."""
+def _folder(out: Path, case: Case) -> Path:
+    folder = out / case.name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _apart(case: Case, out: Path, ends: float) -> dict[str, Any]:
+    """The case in a process of its own, with a home of its own; what is known of it, however it ended."""
+    folder = _folder(out, case)
+    home = out / "homes" / case.home
+    home.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "XDG_STATE_HOME": str(home), "NARROWDOWN_CAMPAIGN_ENDS": str(ends)}
+    print(f"-- {case.name}: {case.what}", flush=True)
+    given = [a for a in sys.argv[1:] if a != "--case"]
+    process = subprocess.Popen([sys.executable, __file__, *given, "--case", case.name], env=environment)
+    try:
+        code = process.wait(max(1.0, ends - time.monotonic()) + 3 * INTERRUPTED)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        code = process.wait()
+    try:
+        facts: dict[str, Any] = json.loads((folder / "row.json").read_text())
+    except (OSError, ValueError):
+        story = Story(folder / "session" / "journal.jsonl")
+        story.look()
+        facts = {"exit": "failed", "error": f"the case's own process ended with {code}", **story.facts()}
+    return facts
+
+
+def _pack(out: Path, target: Path) -> None:
+    """All that is told of the cases, without the models and values."""
+    kept = ("run.log", "row.json", "builds.json", "report.json", "step.json", "campaign.jsonl", "session/journal.jsonl")
+    fresh = target.with_suffix(".new")
+    with tarfile.open(fresh, "w:gz") as archive:
+        for path in sorted(p for name in kept for p in (out / name, *out.glob(f"*/{name}")) if p.is_file()):
+            archive.add(path, str(path.relative_to(out)))
+    fresh.replace(target)
+
+
+def _logged(
+    command: list[str],
+    log: Path,
+    seconds: float,
+    output: Path | None = None,
+    cwd: Path | None = None,
+    story: Story | None = None,
+) -> int:
+    """Run to its end or its limit, or that of the campaign; its output in ``log``. ``story``: said as it goes."""
+    ends = min(time.monotonic() + seconds, float(os.environ.get("NARROWDOWN_CAMPAIGN_ENDS", "inf")))
     with log.open("ab") as file, output.open("wb") if output else log.open("ab") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True, cwd=cwd
         )
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
+        while (code := _ended(process, 1.0)) is None and time.monotonic() < ends:
+            _tell(story)
+        if code is None:  # a session says then what it has
+            os.killpg(process.pid, signal.SIGINT)
+            code = _ended(process, INTERRUPTED)
+        if code is None:
             os.killpg(process.pid, signal.SIGKILL)
-            return -9
+            process.wait()
+            code = -9
+        _tell(story)
+        return code
+
+
+def _ended(process: "subprocess.Popen[bytes]", seconds: float) -> int | None:
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _tell(story: Story | None) -> None:
+    for line in story.look() if story else ():
+        print(f"   {line}", flush=True)
 
 
 def _reported(session: Path, folder: Path) -> dict[str, Any]:
@@ -518,7 +634,6 @@ def _reported(session: Path, folder: Path) -> dict[str, Any]:
     events = _events(session / "journal.jsonl")
     builds = [e for e in events if e["kind"] == "probe.finished"]
     return {
-        **_first_case(events),
         "verdict": report.get("verdict"),
         "route": " ".join(f"{r['node']}={r['answer']}" for r in report.get("route", ())),
         "culprits": [f"{'+'.join(c['nodes'][:4])} ({c['cause']}, own {c['own']:.3g})" for c in report.get("culprits", ())],
@@ -526,16 +641,6 @@ def _reported(session: Path, folder: Path) -> dict[str, Any]:
         "workaround": _workaround(report.get("workaround") or {}),
         "probes": len(builds),
     }  # fmt: skip
-
-
-def _first_case(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Seconds and probes from the beginning to the first confirmed case; nothing where there is none."""
-    begun = {e["run"]: e["step"] for e in events if e["kind"] == "step.started"}
-    done = next((e for e in events if e["kind"] == "step.finished" and begun.get(e["run"]) == "confirm"), None)
-    if done is None:
-        return {}
-    probes = sum(e["kind"] == "probe.finished" and e["seq"] < done["seq"] for e in events)
-    return {"case_seconds": round(done["ts"] - events[0]["ts"], 1), "case_probes": probes}
 
 
 def _workaround(found: dict[str, Any]) -> str:
