@@ -1,20 +1,22 @@
 """The GPU campaign: every case alone on the GPU, a session of its own in a process of its own, one line a case, whatever
 becomes of it.
 
-    python tests/gpu/campaign.py --out FOLDER [--only NAME ...] [--minutes N] [--pack FILE.tar.gz] [--models FOLDER] [--jobs 1]
-                                 [--magika MODEL INPUTS]
+    python tests/gpu/campaign.py --out FOLDER [--only NAME ...] [--minutes N] [--pack FILE.tar.gz] [--models FOLDER] [--gpus 1]
+                                 [--most SECONDS] [--magika MODEL INPUTS]
 
 Says as it goes when each session had B (its first build of the whole model), its first named culprit, its first verified
 workaround and its minimal case, in seconds and in B; writes ``campaign.jsonl`` (one object a case) and keeps each case's log,
-report and journal, which ``--pack`` puts into one file after every case. ``--minutes``: what is still running then is
-interrupted, and the rest is told as not run. Every case has a home of its own, so none is warmed by one before it; ``again`` in a
-name says that it shares the home of the case before. ``--models``: real models (nudenet.onnx with nudenet_in.npz, ...) that are
-not committed. Needs a GPU with TensorRT; all of it takes more than an hour.
+report and journal, which ``--pack`` puts into one file after every case. ``--gpus``: so many cases at a time, each alone on its
+GPU. ``--minutes``: what is still running then is interrupted, and the rest is told as not run; ``--most``: of one case. Every case
+has a home of its own, so none is warmed by one before it; ``again`` in a name says that it shares the home of the case before.
+``--models``: real models (nudenet.onnx with nudenet_in.npz, ...) that are not committed. Needs GPUs with TensorRT; all of it takes
+more than an hour.
 """
 
 import argparse
 import json
 import os
+import queue
 import re
 import signal
 import subprocess
@@ -497,7 +499,8 @@ def every(folder: Path, magika: tuple[Path, Path] | None, real: Path | None = No
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--most", type=float, default=3600.0)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--minutes", type=float, default=600.0)
     parser.add_argument("--pack", type=Path)
@@ -521,11 +524,11 @@ def main() -> None:
     begun = time.monotonic()
     ends = begun + 60 * given.minutes
 
-    def one(case: Case) -> None:
+    def one(case: Case, gpu: int) -> None:
         started = time.monotonic()
-        facts = (
-            _apart(case, given.out, ends) if ends - started > 5 else {"exit": "not run", "error": "no time was left"}
-        )
+        until = min(ends, started + given.most)
+        late = {"exit": "not run", "error": "no time was left"}
+        facts = _apart(case, given.out, until, gpu) if until - started > 5 else late
         row = {"case": case.name, "what": case.what, "seconds": round(time.monotonic() - started, 1), **facts}
         with lock:
             with (given.out / "campaign.jsonl").open("a") as file:
@@ -534,14 +537,19 @@ def main() -> None:
             if given.pack:
                 _pack(given.out, given.pack)
 
-    if given.jobs == 1:
-        for case in chosen:
-            one(case)
-        return
-    for case in (c for c in chosen if c is known[0]):
-        one(case)
-    with ThreadPoolExecutor(given.jobs) as pool:
-        list(pool.map(one, (c for c in chosen if c is not known[0])))
+    free: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for gpu in range(given.gpus):
+        free.put(gpu)
+
+    def lane(home: str) -> None:
+        """The cases of one home, one after the other."""
+        gpu = free.get()
+        for case in (c for c in chosen if c.home == home):
+            one(case, gpu)
+        free.put(gpu)
+
+    with ThreadPoolExecutor(given.gpus) as pool:
+        list(pool.map(lane, dict.fromkeys(c.home for c in chosen)))
 
 
 def _folder(out: Path, case: Case) -> Path:
@@ -550,12 +558,13 @@ def _folder(out: Path, case: Case) -> Path:
     return folder
 
 
-def _apart(case: Case, out: Path, ends: float) -> dict[str, Any]:
-    """The case in a process of its own, with a home of its own; what is known of it, however it ended."""
+def _apart(case: Case, out: Path, ends: float, gpu: int) -> dict[str, Any]:
+    """The case in a process of its own, on a GPU and with a home of its own; what is known of it, however it ended."""
     folder = _folder(out, case)
     home = out / "homes" / case.home
     home.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "XDG_STATE_HOME": str(home), "NARROWDOWN_CAMPAIGN_ENDS": str(ends)}
+    environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
     print(f"-- {case.name}: {case.what}", flush=True)
     given = [a for a in sys.argv[1:] if a != "--case"]
     process = subprocess.Popen([sys.executable, __file__, *given, "--case", case.name], env=environment)
@@ -598,7 +607,7 @@ def _logged(
             command, stdout=out, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True, cwd=cwd
         )
         while (code := _ended(process, 1.0)) is None and time.monotonic() < ends:
-            _tell(story)
+            _tell(story, log)
         if code is None:  # a session says then what it has
             os.killpg(process.pid, signal.SIGINT)
             code = _ended(process, INTERRUPTED)
@@ -606,7 +615,7 @@ def _logged(
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             code = -9
-        _tell(story)
+        _tell(story, log)
         return code
 
 
@@ -617,9 +626,9 @@ def _ended(process: "subprocess.Popen[bytes]", seconds: float) -> int | None:
         return None
 
 
-def _tell(story: Story | None) -> None:
+def _tell(story: Story | None, log: Path) -> None:
     for line in story.look() if story else ():
-        print(f"   {line}", flush=True)
+        print(f"   {log.parent.name}: {line}", flush=True)
 
 
 def _reported(session: Path, folder: Path) -> dict[str, Any]:
