@@ -7,10 +7,11 @@ becomes of it.
 Says as it goes when each session had B (its first build of the whole model), its first named culprit, its first verified
 workaround and its minimal case, in seconds and in B; writes ``campaign.jsonl`` (one object a case) and keeps each case's log,
 report and journal, which ``--pack`` puts into one file after every case. ``--gpus``: so many cases at a time, each alone on its
-GPU. ``--minutes``: what is still running then is interrupted, and the rest is told as not run; ``--most``: of one case. Every case
-has a home of its own, so none is warmed by one before it; ``again`` in a name says that it shares the home of the case before.
-``--models``: real models (nudenet.onnx with nudenet_in.npz, ...) that are not committed. Needs GPUs with TensorRT; all of it takes
-more than an hour.
+GPU. ``--minutes``: what is still running then is interrupted, and the rest is told as not run; ``--most``: of one case.
+
+Every case has a home of its own, so none is warmed by one before it; ``again`` in a name says that it shares the home of the case
+before. ``--models``: real models (nudenet.onnx with nudenet_in.npz, ...) that are not committed. Needs GPUs with TensorRT; all of
+it takes more than an hour.
 """
 
 import argparse
