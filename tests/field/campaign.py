@@ -29,6 +29,7 @@ import psutil
 from tests.field import models, scorecard
 from tests.field.truth import Case
 
+ROOT = Path(__file__).parents[2]
 NARROWDOWN = [sys.executable, "-c", "import sys; from wizard.cli import main; sys.exit(main())"]
 # The engines in the order of how much each case teaches.
 ENGINES = (
@@ -112,6 +113,8 @@ def run(out: Path, folder: Path, model: models.Model, engine: str, seconds: floa
         str(case / "session"),
         "--display",
         "plain",
+        "--jobs",
+        "1",
     ]
     said = ask(command, case, seconds)
     given, held = samples(folder, model, "given"), samples(folder, model, "held")
@@ -136,7 +139,7 @@ def ask(command: Sequence[str], case: Path, seconds: float) -> dict[str, Any]:
         **os.environ,
         "XDG_STATE_HOME": str(home),
         "NARROWDOWN_HOME": str(home),
-        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
     began = time.monotonic()
     stopped, peak = False, 0.0

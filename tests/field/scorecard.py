@@ -31,6 +31,12 @@ def score(truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
             if silent
             else ("wrong", "the engine refuses it")
         )
+    if state == "dies":  # there is no answer that could be wrong: naming the part, or saying so, is right
+        return (
+            ("wrong", f"the engine dies, and {verdict} was said")
+            if verdict == "not-reproduced"
+            else ("right", "the engine dies")
+        )
     if not verdict or said.get("exit") in (2, 4):
         return "cannot tell", f"not opened: {said.get('message', '')}"
     if verdict == "unresolved":

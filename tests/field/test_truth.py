@@ -186,3 +186,14 @@ def test_a_node_that_an_engine_computes_wrongly_is_found_by_itself(
 def test_an_interpreter_that_does_not_round_is_noticed(overflowing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpret, "_rounded", lambda value, _: value)
     assert Case(overflowing, "emulate:precision=fp16").whole([FEEDS])["state"] == "passes"
+
+
+def test_an_engine_that_dies_ends_one_case(overflowing: Path, tmp_path: Path) -> None:
+    voice = voices.OpenVino(str(overflowing), "f32")
+    assert np.allclose(voice.run(FEEDS)["out"], Interpreter(overflowing).run(FEEDS)["out"], rtol=1e-5)
+    voice.child.kill()
+    with pytest.raises(voices.Died):
+        voice.run(FEEDS)
+    (tmp_path / "no.onnx").write_bytes(b"no model")
+    with pytest.raises(voices.Refused):
+        voices.OpenVino(str(tmp_path / "no.onnx"))

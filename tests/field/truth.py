@@ -16,7 +16,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from tests.field.interpret import Array, Changes, Interpreter, NotInterpreted, Where, evaluator, named
-from tests.field.voices import TOLERANCE, OnnxRuntime, OpenVino, Refused, Rounded, Voice, distance, nudged
+from tests.field.voices import TOLERANCE, Died, OnnxRuntime, OpenVino, Refused, Rounded, Voice, distance, nudged
 
 CLEAR = 1.15  # times the tolerance, over or under which a case is clearly on one side
 Feeds = Mapping[str, Array]
@@ -29,12 +29,12 @@ class Case:
         self.path, self.engine, self.float_model = path, engine, float_model
         self.reference: Voice = OnnxRuntime(str(float_model or path))
         self.precision = _precision(engine)
-        self.refused = ""
+        self.refused, self.closed = "", "refused"
         self.voice: Voice | None = None
         try:
             self.voice = self._open()
         except Refused as error:
-            self.refused = str(error)
+            self.refused, self.closed = str(error), "dies" if isinstance(error, Died) else "refused"
         if isinstance(self.voice, OpenVino):
             self.precision = self.voice.computes
         quantized = {
@@ -61,12 +61,16 @@ class Case:
     def whole(self, samples: Sequence[Feeds]) -> dict[str, Any]:
         """state, errors of each sample, noise of each (how far a nudge moves the reference), and other voices' distance."""
         if self.voice is None:
-            return {"state": "refused", "why": self.refused, "tolerance": self.tolerance}
+            return {"state": self.closed, "why": self.refused, "tolerance": self.tolerance}
+        if not samples:
+            return {"state": "unknown", "why": "no samples", "tolerance": self.tolerance}
         errors, noise, others = [], [], []
         try:
             for feeds in samples:
                 right = self.reference.run(feeds)
                 errors.append(distance(self.voice.run(feeds), right))
+        except Died as error:
+            return {"state": "dies", "why": str(error), "tolerance": self.tolerance}
         except Refused as error:
             return {"state": "refused", "why": str(error), "tolerance": self.tolerance}
         except NotInterpreted as error:

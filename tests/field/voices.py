@@ -1,12 +1,17 @@
 """The engines of the campaign, driven by their own APIs and never through the product."""
 
+import contextlib
+import pickle
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 import onnxruntime as ort
 
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the process behind OpenVino is a script
 from tests.field.interpret import Array, Changes, Interpreter, evaluator
 
 # What the product's documentation says an engine may be off by (rel_l2), by what it computes in: docs/tolerance.md.
@@ -15,6 +20,10 @@ TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2, "int8": 1e-1}
 
 class Refused(Exception):
     """The engine itself does not take the model; its words."""
+
+
+class Died(Refused):
+    """The engine took the process along."""
 
 
 class Voice(Protocol):
@@ -58,38 +67,80 @@ class OnnxRuntime:
 
 
 class OpenVino:
-    """OpenVINO on the CPU. ``precision``: "" for what it chooses itself, or ``f32``. ``computes``: what it computes in."""
+    """OpenVINO on the CPU, in a process of its own, which some models take along. ``precision``: "" for what it chooses
+    itself, or ``f32``. ``computes``: what it computes in."""
 
     def __init__(self, model: str | bytes, precision: str = "") -> None:
-        import openvino as ov
+        self.child = subprocess.Popen(
+            [sys.executable, "-P", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        self.computes: str = self._ask((model, precision))
 
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        made: dict[str, Array] = self._ask(dict(feeds))
+        return made
+
+    def _ask(self, what: Any) -> Any:
+        assert self.child.stdin is not None
+        assert self.child.stdout is not None
+        try:
+            pickle.dump(what, self.child.stdin)
+            self.child.stdin.flush()
+            answer = pickle.load(self.child.stdout)
+        except (EOFError, BrokenPipeError) as error:
+            code = self.child.wait()
+            raise Died(f"OpenVINO ended the process with {code}") from error
+        if error := answer.get("refused"):
+            raise Refused(error)
+        return answer["answer"]
+
+    def __del__(self) -> None:
+        if "child" in vars(self):
+            for pipe in (self.child.stdin, self.child.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            self.child.wait()
+
+
+def _openvino(read: IO[bytes], write: IO[bytes]) -> None:
+    """The process behind ``OpenVino``: a model, then sample after sample until the pipe ends."""
+    import openvino as ov
+
+    def compiled(model: str | bytes, precision: str) -> Any:
         config: dict[str, Any] = {"INFERENCE_NUM_THREADS": 1}
         if precision:
             config["INFERENCE_PRECISION_HINT"] = precision
-        try:
-            core = ov.Core()
-            self.compiled = core.compile_model(core.read_model(model), "CPU", config)
-            self.request = self.compiled.create_infer_request()
-        except Exception as error:
-            raise Refused(str(error)[:300]) from error
-        names = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
-        hint = self.compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
-        self.computes = names.get(hint, "fp32")
+        core = ov.Core()
+        return core.compile_model(core.read_model(model), "CPU", config)
 
-    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    def outputs(model: Any, request: Any, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        ports = {name: port for port in model.inputs for name in port.get_names()}
+        for name, value in feeds.items():
+            if name in ports:
+                request.set_tensor(ports[name], ov.Tensor(np.ascontiguousarray(value) if value.ndim else value.copy()))
+        request.infer()
+        return {name: np.array(request.get_tensor(port).data) for port in model.outputs for name in port.get_names()}
+
+    model: Any = None
+    while True:
         try:
-            ports = {name: port for port in self.compiled.inputs for name in port.get_names()}
-            for name, value in feeds.items():
-                if name in ports:
-                    self.request.set_tensor(ports[name], _tensor(value))
-            self.request.infer()
-            found = {}
-            for port in self.compiled.outputs:
-                for name in port.get_names():
-                    found[name] = np.array(self.request.get_tensor(port).data)
+            asked = pickle.load(read)
+        except EOFError:
+            return
+        try:
+            if model is None:
+                model = compiled(*asked)
+                request = model.create_infer_request()
+                names = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
+                hint = model.get_property("INFERENCE_PRECISION_HINT").get_type_name()
+                answer: dict[str, Any] = {"answer": names.get(hint, "fp32")}
+            else:
+                answer = {"answer": outputs(model, request, asked)}
         except Exception as error:
-            raise Refused(str(error)[:300]) from error
-        return found
+            answer = {"refused": str(error)[:300]}
+        pickle.dump(answer, write)
+        write.flush()
 
 
 class Rounded:
@@ -101,12 +152,6 @@ class Rounded:
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         return self.interpreter.run(feeds, Changes(self.precision))
-
-
-def _tensor(value: Array) -> Any:
-    import openvino as ov
-
-    return ov.Tensor(np.ascontiguousarray(value) if value.ndim else value.copy())
 
 
 def distance(actual: Mapping[str, Array], expected: Mapping[str, Array]) -> float:
@@ -142,3 +187,7 @@ def nudged(feeds: Mapping[str, Array], seed: int) -> dict[str, Array]:
             value = np.asarray(np.nextafter(value, to.astype(np.float32)), np.float32)
         moved[name] = value
     return moved
+
+
+if __name__ == "__main__":
+    _openvino(sys.stdin.buffer, sys.stdout.buffer)
