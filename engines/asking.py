@@ -11,7 +11,7 @@ import msgspec
 
 from engines.findings import Findings
 from engines.graph.index import GraphIndex
-from engines.probe import AnyProbe, Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Sanitize
+from engines.probe import AnyProbe, Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Sanitize, Unroll
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class Described(msgspec.Struct, frozen=True):
 @overload
 def asked(probe: Describe) -> Sub[Described | Measurement]: ...
 @overload
-def asked(probe: Inspect | Import | Sanitize | LoadInputs | Measure | Check) -> Sub[Measurement]: ...
+def asked(probe: Inspect | Import | Sanitize | Unroll | LoadInputs | Measure | Check) -> Sub[Measurement]: ...
 def asked(probe: AnyProbe) -> Sub[Described | Measurement]:
     """Ask one probe: ``m = yield from asked(Measure(...))``. A Describe that worked is answered with the graph's index.
 

@@ -77,8 +77,8 @@ class Inspect(Probe, frozen=True, tag="inspect"):
 
 class Import(Probe, frozen=True, tag="import"):
     """Take a model file into the session: lift Constant nodes to weights, split weights off. -> facts: model digest,
-    nodes, notes, names of its ``outputs``, ``warnings`` that its owner must be told. ``path`` is absolute; ``digest`` the
-    sha256 of the file (with its external data) when it was opened."""
+    nodes, notes, names of its ``outputs``, ``bodies`` (If, Loop and Scan nodes), ``warnings`` that its owner must be told.
+    ``path`` is absolute; ``digest`` the sha256 of the file (with its external data) when it was opened."""
 
     path: str
     digest: str
@@ -98,6 +98,18 @@ class Sanitize(Probe, frozen=True, tag="sanitize"):
     """Fold constants, clean up, infer shapes. -> facts: model digest, nodes_before, nodes_after, notes."""
 
     model: str
+
+
+class Unroll(Probe, frozen=True, tag="unroll", kw_only=True):
+    """Put plain nodes in the place of If, Loop and Scan: the branch that ``sample`` takes in the reference run, the iterations
+    that it runs, bodies in bodies too. -> facts: ``model`` digest, ``nodes``, ``opened`` (node, op, how: the branch, or how many
+    iterations), ``samples`` (those that run in the same way), ``kept`` (a sentence for each that stays)."""
+
+    model: str
+    inputs: str
+    samples: tuple[str, ...]
+    sample: str
+    reference: str
 
 
 class LoadInputs(Probe, frozen=True, tag="load-inputs"):
@@ -183,7 +195,7 @@ class Check(Probe, frozen=True, tag="check"):
     control: Literal["", "identity", "answers"] = ""
 
 
-AnyProbe: TypeAlias = Inspect | Import | Describe | Sanitize | LoadInputs | Measure | Check
+AnyProbe: TypeAlias = Inspect | Import | Describe | Sanitize | Unroll | LoadInputs | Measure | Check
 
 
 class Score(msgspec.Struct, frozen=True, omit_defaults=True):

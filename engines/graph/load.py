@@ -23,7 +23,7 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper, shape_inference
 
-from engines.graph import constants, dimensions, external, filekind, functions, names, schema, versions, wire
+from engines.graph import constants, dimensions, external, filekind, functions, names, schema, unroll, versions, wire
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.model_problem import ModelProblem
 from engines.graph.shapelike import is_sink, shape_like
@@ -49,6 +49,7 @@ class Imported(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    bodies: int = 0  # If, Loop and Scan nodes of the main graph
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,8 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None, *, co
     complaint = _complaint(store.models / f"{digest}.onnx")
     if complaint:
         notes.append(f"ONNX's own checker objects: {complaint}")
-    return Imported(digest, len(graph.node), tuple(notes), tuple(o.name for o in graph.output), warnings)
+    outputs = tuple(o.name for o in graph.output)
+    return Imported(digest, len(graph.node), tuple(notes), outputs, warnings, len(unroll.holders(graph)))
 
 
 def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:

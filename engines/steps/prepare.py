@@ -11,6 +11,7 @@ from engines.compare.judge import judge_whole, worst
 from engines.compare.tolerance import criterion
 from engines.findings import Findings
 from engines.probe import Candidate, Import, LoadInputs, Measurement, SampleInfo
+from engines.search.bodies import open_bodies
 from engines.search.controls import can_pass
 from engines.search.twin import find_twin
 from engines.search.whole import choose_feed, list_feeds, lock_failure, probe_whole, sign_failure
@@ -34,6 +35,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             findings,
             model=taken.facts["model"],
             original=taken.facts["model"],
+            bodies=int(taken.facts.get("bodies", 0)),
             notes=(*findings.notes, *taken.facts.get("warnings", ())),
         )
     quantized = False
@@ -73,7 +75,7 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
     """
     findings: Findings = yield from load_findings(ctx)
     if findings.signature is not None:
-        return findings
+        return (yield from open_bodies(ctx, findings))
     chosen = str(ctx.settings.get("sample", ""))
     if chosen and not ctx.check and any(s.id == chosen.partition("/")[0] for s in findings.samples):
         only = yield from asked(probe_whole(ctx, findings, samples=(chosen,)))
@@ -90,6 +92,7 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
         elif ctx.check:
             controls = yield from can_pass(ctx, locked)
             intake.refuse_helpless(controls)
+    locked = yield from open_bodies(ctx, locked)
     if locked.signature is not None and (locked.patches or locked.keep):
         locked = yield from _later_round(ctx, locked, chosen)
     return locked

@@ -23,10 +23,22 @@ from engines.graph import controls, load, sanitize
 from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import ALL
-from engines.probe import AnyProbe, Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Sanitize, Status
+from engines.probe import (
+    AnyProbe,
+    Check,
+    Describe,
+    Import,
+    Inspect,
+    LoadInputs,
+    Measure,
+    Measurement,
+    Sanitize,
+    Status,
+    Unroll,
+)
 from engines.store import memory
 from engines.store.content import Damaged, Store
-from engines.workers import captures, checkfiles, files, measure
+from engines.workers import captures, checkfiles, files, measure, unrolling
 from engines.workers.captures import ReferenceFailed
 from engines.workers.part import Array, Feed, Part, named
 
@@ -90,6 +102,8 @@ def _asked(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]
             return _describe(probe, store, progress)
         case Sanitize():
             return _sanitize(probe, store)
+        case Unroll():
+            return unrolling.unrolled(probe, store, progress)
         case LoadInputs():
             return Measurement(facts=samples.load_inputs(probe, load.load(store, probe.model), store))
         case Measure():
@@ -151,6 +165,7 @@ def _import(probe: Import, store: Store) -> Measurement:
         "nodes": imported.nodes,
         "notes": list(imported.notes),
         "outputs": list(imported.outputs),
+        "bodies": imported.bodies,
         "warnings": list(imported.warnings),
     }
     return Measurement(facts=facts, nodes=imported.nodes)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from engines.cluster.parcels import Packer, at_home, pinned, place
-from engines.probe import Check, Describe, Import, Inspect, LoadInputs, Measure, Sanitize
+from engines.probe import Check, Describe, Import, Inspect, LoadInputs, Measure, Sanitize, Unroll
 from engines.store.content import Store, digest_file
 from engines.workers.operations import execute
 
@@ -52,7 +52,8 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
 
 
 def test_what_reads_the_users_files_stays_at_home() -> None:
-    home = (Import(path="/m", digest="d"), Sanitize(model="m"), LoadInputs(model="m"), Describe(model="m"))
+    opening = Unroll(model="m", inputs="i", samples=("real:0",), sample="real:0", reference="e")
+    home = (Import(path="/m", digest="d"), Sanitize(model="m"), LoadInputs(model="m"), Describe(model="m"), opening)
     away = (Inspect(engine="e"), Describe(model="m", sample="real:0"), Check(model="m", command="true"))
     assert all(map(at_home, home))
     assert not any(map(at_home, away))

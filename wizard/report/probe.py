@@ -17,6 +17,7 @@ from engines.probe import (
     Measure,
     Measurement,
     Sanitize,
+    Unroll,
 )
 from engines.spec import parse
 from wizard.report.vicinity import ids
@@ -43,6 +44,8 @@ def tried(probe: AnyProbe | None) -> str:
             return "values of the reference run" if probe.sample else "mapping the graph"
         case Sanitize():
             return "folding constants and cleaning up"
+        case Unroll():
+            return "opening If, Loop and Scan"
         case LoadInputs():
             return "loading the inputs"
         case _:

@@ -1,0 +1,262 @@
+"""If, Loop and Scan of the main graph as plain nodes: the branch that was taken, the iterations that were run.
+
+What was taken and run is known from a reference run of ``watched``, which makes it readable. The nodes of a body get names that
+say where they stood (``layer/then_branch/add``, ``layer/body/iteration_3/add``), its weights are shared by all iterations, and
+the result computes the same bits.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+
+from engines.graph import names, schema, splice
+
+CONTROL = frozenset({"If", "Loop", "Scan"})
+# Operators that draw numbers: one node in a loop draws on, its copies would each begin anew.
+_DRAWN = frozenset(
+    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
+)
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What tells how a node ran: the tensor ``name`` of the watched model. Of an If its condition, of a Loop how many iterations
+    it ran, of a Scan what it walks along ``axis``."""
+
+    position: int
+    name: str
+    axis: int = 0
+
+
+def holders(graph: GraphProto) -> list[int]:
+    """Positions of the graph's If, Loop and Scan nodes."""
+    return [i for i, node in enumerate(graph.node) if node.op_type in CONTROL and schema.domain_of(node) == ""]
+
+
+def size(graph: GraphProto) -> int:
+    """Nodes in a body, those of its own bodies too; constants count as nothing."""
+    own = sum(1 for node in graph.node if node.op_type != "Constant")
+    return own + sum(size(body) for node in graph.node for body in names.bodies(node))
+
+
+def why_closed(model: ModelProto, position: int) -> str:
+    """Why the node cannot be opened, in words that follow its name; "" where it can."""
+    node = model.graph.node[position]
+    if node.op_type == "Scan" and schema.opsets(model).get("", 0) < 9:
+        return "is a Scan of opset 8, which walks whole batches"
+    if node.op_type != "If" and any(_draws(body) for body in names.bodies(node)):
+        return "draws random numbers in each iteration"
+    return ""
+
+
+def _draws(graph: GraphProto) -> bool:
+    return any(n.op_type in _DRAWN or any(_draws(body) for body in names.bodies(n)) for n in graph.node)
+
+
+def watched(model: ModelProto, positions: Sequence[int]) -> tuple[ModelProto, list[Watched]]:
+    """A copy of the model in which the If, Loop and Scan nodes at these positions tell how they ran."""
+    result = ModelProto()
+    result.CopyFrom(model)
+    graph = result.graph
+    fresh = names.Fresh(names.used(graph))
+    found = []
+    for i in positions:
+        node = graph.node[i]
+        if node.op_type == "If":
+            found.append(Watched(i, node.input[0]))
+        elif node.op_type == "Loop":
+            found.append(Watched(i, _counted(graph, node, fresh)))
+        else:
+            walked, axes = _walked(node), _integers(node, "scan_input_axes")
+            found.append(Watched(i, node.input[len(node.input) - walked], axes[0] if axes else 0))
+    return result, found
+
+
+def _counted(graph: GraphProto, node: NodeProto, fresh: names.Fresh) -> str:
+    """Let the Loop count its iterations; returns the name of the count."""
+    body = _body(node, "body")
+    node.input.extend([""] * (2 - len(node.input)))
+    carried = len(node.input) - 2
+    start, one = (splice.weight(graph, np.array(value, np.int64), fresh(f"count_{value}")) for value in (0, 1))
+    before, after, total = (fresh(f"{node.name}__{word}") for word in ("before", "after", "iterations"))
+    node.input.append(start)
+    body.input.append(helper.make_tensor_value_info(before, TensorProto.INT64, []))
+    body.node.append(helper.make_node("Add", [before, one], [after]))
+    outputs = [*body.output]
+    outputs.insert(1 + carried, helper.make_tensor_value_info(after, TensorProto.INT64, []))
+    del body.output[:]
+    body.output.extend(outputs)
+    # ONNX Runtime 1.31.1 dies of a Loop whose state is not asked for.
+    given = [name or fresh(f"{total}_unread") for name in (*node.output, *[""] * (carried - len(node.output)))]
+    given.insert(carried, total)
+    del node.output[:]
+    node.output.extend(given)
+    return total
+
+
+def ran(node: NodeProto, value: Array, axis: int) -> int:
+    """How the node ran, by the value that was watched: 0 or 1 for the else or then branch, else the number of iterations."""
+    if node.op_type == "Scan":
+        return int(value.shape[axis])
+    return int(bool(value.reshape(-1)[0])) if node.op_type == "If" else int(value.reshape(-1)[0])
+
+
+def opened(model: ModelProto, runs: Mapping[int, int], empty: Mapping[str, Array]) -> ModelProto:
+    """A copy of the model with plain nodes in place of those at the positions of ``runs`` (how each ran). ``empty``: values of
+    the outputs of loops that ran no iteration, by name. Nodes that nothing reads any more are gone."""
+    result = ModelProto()
+    result.CopyFrom(model)
+    graph = result.graph
+    fresh = names.Fresh(names.used(graph))
+    listed = names.unique_nodes(graph.node)
+    versions = schema.opsets(result)
+    nodes: list[NodeProto] = []
+    for i, node in enumerate(graph.node):
+        if i not in runs:
+            nodes.append(node)
+        elif node.op_type == "If":
+            nodes += _branch(graph, node, listed[i], bool(runs[i]), fresh)
+        else:
+            nodes += _Rolled(graph, node, listed[i], fresh, versions.get("", 1)).unrolled(runs[i], empty)
+    splice.replace_nodes(graph, nodes)
+    splice.drop_unread(graph)
+    return result
+
+
+def _branch(graph: GraphProto, node: NodeProto, name: str, taken: bool, fresh: names.Fresh) -> list[NodeProto]:
+    which = "then_branch" if taken else "else_branch"
+    body, prefix = _body(node, which), f"{name}/{which}"
+    mapping: dict[str, str] = {}
+    left = splice.share_weights(body, graph, prefix, mapping, fresh)
+    return _spliced(left, prefix, mapping, fresh, [(o.name, t) for o, t in zip(body.output, node.output, strict=False)])
+
+
+def _spliced(
+    nodes: list[NodeProto], prefix: str, mapping: dict[str, str], fresh: names.Fresh, handed: list[tuple[str, str]]
+) -> list[NodeProto]:  # fmt: skip
+    """The body's nodes, and what hands its values on: ``handed`` are (name in the body, name outside; "" for none)."""
+    made = {name for node in nodes for name in node.output if name}
+    later = []
+    for inner, outer in handed:
+        if not outer:
+            continue
+        if inner in made and inner not in mapping:
+            mapping[inner] = outer
+        else:
+            later.append((inner, outer))
+    copies = splice.copied(nodes, prefix, mapping, fresh)
+    return copies + [splice.give(mapping.get(inner, inner), outer, prefix) for inner, outer in later]
+
+
+class _Rolled:
+    """A Loop or a Scan, to be unrolled."""
+
+    def __init__(self, graph: GraphProto, node: NodeProto, name: str, fresh: names.Fresh, opset: int) -> None:
+        self.graph, self.node, self.prefix, self.fresh, self.opset = graph, node, f"{name}/body", fresh, opset
+        self.body = _body(node, "body")
+        self.loop = node.op_type == "Loop"
+        walked = 0 if self.loop else _walked(node)
+        self.start = [*node.input[2 if self.loop else 0 : len(node.input) - walked]]
+        self.walked = [*node.input[len(node.input) - walked :]] if walked else []
+        self.first = 2 if self.loop else 0  # of the body's inputs that are carried
+        self.carried = [o.name for o in self.body.output[self.loop : self.loop + len(self.start)]]
+        self.listed = [o.name for o in self.body.output[self.loop + len(self.start) :]]
+        given = [*node.output, *[""] * (len(self.carried) + len(self.listed) - len(node.output))]
+        self.finals, self.stacked = given[: len(self.carried)], given[len(self.carried) :]
+
+    def unrolled(self, count: int, empty: Mapping[str, Array]) -> list[NodeProto]:
+        if count == 0:
+            for name in filter(None, self.stacked):
+                splice.weight(self.graph, empty[name], name)
+            return [splice.give(s, f, self.prefix) for s, f in zip(self.start, self.finals, strict=True) if f]
+        shared: dict[str, str] = {}
+        left = splice.share_weights(self.body, self.graph, self.prefix, shared, self.fresh)
+        nodes: list[NodeProto] = []
+        state, rows = self.start, [list[str]() for _ in self.listed]
+        for k in range(count):
+            prefix = f"{self.prefix}/iteration_{k}"
+            mapping = dict(shared)
+            nodes += self._fed(k, count, prefix, mapping, state)
+            last = k == count - 1
+            handed = [*zip(self.carried, self.finals, strict=True)] if last else []
+            nodes += _spliced(left, prefix, mapping, self.fresh, handed)
+            state = [mapping.get(name, name) for name in self.carried]
+            for row, name in zip(rows, self.listed, strict=True):
+                row.append(mapping.get(name, name))
+        for position, (row, target) in enumerate(zip(rows, self.stacked, strict=True)):
+            if target:
+                nodes += self._stack(position, row, target)
+        return nodes
+
+    def _fed(self, k: int, count: int, prefix: str, mapping: dict[str, str], state: list[str]) -> list[NodeProto]:
+        """Name in ``mapping`` what the body is given in iteration ``k``; the nodes that make it."""
+        inputs = [i.name for i in self.body.input]
+        made = []
+        if self.loop:
+            for info, value in zip(self.body.input[:2], (np.int64(k), np.True_), strict=False):
+                shaped = np.asarray(value).reshape([1] * len(info.type.tensor_type.shape.dim))
+                mapping[info.name] = splice.weight(self.graph, shaped, self.fresh(f"{prefix}/{info.name}"))
+        mapping.update(zip(inputs[self.first :], state, strict=False))
+        axes, backwards = (_integers(self.node, f"scan_input_{word}") for word in ("axes", "directions"))
+        for i, (source, inner) in enumerate(
+            zip(self.walked, inputs[len(state) :] if not self.loop else [], strict=False)
+        ):
+            at = count - 1 - k if i < len(backwards) and backwards[i] else k
+            index = splice.weight(self.graph, np.array(at, np.int64), self.fresh(f"{prefix}/{inner}/index"))
+            mapping[inner] = self.fresh(f"{prefix}/{inner}")
+            axis = axes[i] if i < len(axes) else 0
+            made.append(
+                helper.make_node("Gather", [source, index], [mapping[inner]], f"{prefix}/{inner}/Gather", axis=axis)
+            )
+        return made
+
+    def _stack(self, position: int, row: list[str], target: str) -> list[NodeProto]:
+        """What each iteration gave, joined along a new axis."""
+        axes, backwards = (_integers(self.node, f"scan_output_{word}") for word in ("axes", "directions"))
+        axis = axes[position] if position < len(axes) else 0
+        if position < len(backwards) and backwards[position]:
+            row = row[::-1]
+        nodes, parts = [], []
+        if self.opset >= 13:
+            which = splice.weight(self.graph, np.array([axis], np.int64), self.fresh(f"{self.prefix}/{target}/axis"))
+        for i, name in enumerate(row):
+            part = target if len(row) == 1 else self.fresh(f"{self.prefix}/{target}/{i}")
+            label = f"{self.prefix}/{target}/Unsqueeze_{i}"
+            if self.opset >= 13:
+                nodes.append(helper.make_node("Unsqueeze", [name, which], [part], label))
+            else:
+                nodes.append(helper.make_node("Unsqueeze", [name], [part], label, axes=[axis]))
+            parts.append(part)
+        if len(row) > 1:
+            nodes.append(helper.make_node("Concat", parts, [target], f"{self.prefix}/{target}/Concat", axis=axis))
+        return nodes
+
+
+def places(name: str) -> Iterator[str]:
+    """The nodes, outermost first, in whose bodies a node of this name stood; with the branch or the iteration."""
+    words = name.split("/")
+    for i, word in enumerate(words):
+        if word in ("then_branch", "else_branch"):
+            yield f"{word} of '{'/'.join(words[:i])}'"
+        elif word == "body" and i + 1 < len(words) and words[i + 1].startswith("iteration_"):
+            yield f"iteration {words[i + 1].removeprefix('iteration_')} of '{'/'.join(words[:i])}'"
+
+
+def _body(node: NodeProto, name: str) -> GraphProto:
+    attribute = schema.attribute(node, name)
+    body: GraphProto = attribute.g
+    return body
+
+
+def _walked(node: NodeProto) -> int:
+    return int(schema.attribute(node, "num_scan_inputs").i)
+
+
+def _integers(node: NodeProto, name: str) -> tuple[int, ...]:
+    attribute = schema.attribute(node, name)
+    return () if attribute is None else tuple(int(i) for i in attribute.ints)

@@ -1,0 +1,153 @@
+"""Open the If, Loop and Scan nodes of a stored model: see in reference runs how each ran, and put plain nodes in their place."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from engines.data.input_problem import InputProblem
+from engines.graph import load, names, unroll
+from engines.graph.load import StoredModel
+from engines.graph.model_problem import ModelProblem
+from engines.probe import Measurement, Unroll
+from engines.store.content import Store
+from engines.workers import captures
+from engines.workers.captures import ReferenceFailed
+
+# Nodes that bodies may become, all together: an engine builds so many in seconds, and a search over more takes hours.
+MOST = 10_000
+_DEEPEST = 8  # bodies in one another
+# The opened model must give what the model gave, by the reference. The same kernels run in the same order, so mostly it is the
+# same bits; another plan of an engine's may round otherwise, and anything beyond that is another model.
+_SAME = 1e-3
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class _Opening:
+    probe: Unroll
+    store: Store
+    progress: Callable[[str], None]
+    agreed: list[str]
+    opened: list[dict[str, Any]] = field(default_factory=list)
+    kept: dict[str, str] = field(default_factory=dict)  # the first output of a node that stays -> why
+    nodes: int = 0
+
+    def values(self, model: StoredModel, wanted: Iterable[str], sample: str) -> dict[str, Array]:
+        ids = {name: model.index.by_name[name] for name in wanted}
+        found = captures.values(
+            self.store, model, list(ids.values()), sample, self.probe.inputs, self.probe.reference, self.progress
+        )
+        return {name: found[t] for name, t in ids.items()}
+
+
+def unrolled(probe: Unroll, store: Store, progress: Callable[[str], None]) -> Measurement:
+    """Answer the probe. Raises ``ModelProblem``, ``InputProblem``, ``Damaged``."""
+    work = _Opening(probe, store, progress, list(probe.samples))
+    model = load.load(store, probe.model)
+    before = {t: model.index.tensors[t].name for t in model.index.outputs}
+    for _ in range(_DEEPEST):
+        progress("opening If, Loop and Scan")
+        try:
+            deeper = _deeper(work, model, tuple(before.values()))
+        except (ReferenceFailed, ModelProblem, InputProblem) as error:
+            work.kept[""] = f"What runs inside could not be watched: {error}"
+            break
+        if deeper is None:
+            break
+        model = deeper
+    facts = {
+        "model": model.digest,
+        "nodes": len(model.index.nodes),
+        "opened": work.opened,
+        "samples": work.agreed,
+        "kept": list(work.kept.values()),
+    }
+    return Measurement(facts=facts, nodes=len(model.index.nodes))
+
+
+def _deeper(work: _Opening, model: StoredModel, outputs: Sequence[str]) -> StoredModel | None:
+    """The model with its outermost bodies opened; None where none is left that can be."""
+    graph = model.proto.graph
+    for i in unroll.holders(graph):
+        if why := unroll.why_closed(model.proto, i):
+            work.kept.setdefault(_first(graph.node[i]), f"'{model.engine_names[i]}' {why}, and stays as it is.")
+    places = [i for i in unroll.holders(graph) if _first(graph.node[i]) not in work.kept]
+    if not places:
+        return None
+    proto, watched = unroll.watched(model.proto, places)
+    seen = load.load(work.store, load.save(work.store, proto))
+    runs = _runs(work, seen, watched, work.probe.sample)
+    for i, ran in list(runs.items()):
+        node = graph.node[i]
+        bodies = [unroll.size(body) for body in names.bodies(node)]
+        made = max(bodies) if node.op_type == "If" else bodies[0] * ran
+        if work.nodes + made > MOST:
+            work.kept[_first(node)] = (
+                f"'{model.engine_names[i]}' ({node.op_type}) would become {made:,} nodes in {ran:,} iterations, too many to "
+                "search; it stays as it is."
+            )
+            del runs[i]
+        else:
+            work.nodes += made
+    if not runs:
+        return None
+    agreed = [s for s in work.agreed if s == work.probe.sample or _alike(work, seen, watched, s, runs)]
+    empty = [
+        name for i, ran in runs.items() if ran == 0 and graph.node[i].op_type != "If" for name in graph.node[i].output if name
+    ]  # fmt: skip
+    opened = unroll.opened(model.proto, runs, work.values(seen, empty, work.probe.sample))
+    result = load.load(work.store, load.save(work.store, opened))
+    sample = work.probe.sample
+    if not _same(work.values(model, outputs, sample), work.values(result, outputs, sample)):
+        raise ModelProblem("with its bodies opened the model computes something else.")
+    work.agreed = agreed
+    for i, ran in runs.items():
+        node = graph.node[i]
+        how = (
+            ("else_branch", "then_branch")[ran] if node.op_type == "If" else f"{ran} iteration{'' if ran == 1 else 's'}"
+        )
+        work.opened.append({"node": model.engine_names[i], "op": node.op_type, "how": how})
+    return result
+
+
+def _runs(work: _Opening, seen: StoredModel, watched: Sequence[unroll.Watched], sample: str) -> dict[int, int]:
+    """How each watched node ran on the sample, by position."""
+    values = work.values(seen, {w.name for w in watched}, sample)
+    return {w.position: unroll.ran(seen.node_protos[w.position], values[w.name], w.axis) for w in watched}
+
+
+def _alike(
+    work: _Opening, seen: StoredModel, watched: Sequence[unroll.Watched], sample: str, runs: Mapping[int, int]
+) -> bool:
+    """Whether the nodes that are opened ran on this sample as on the chosen one."""
+    try:
+        there = _runs(work, seen, watched, sample)
+    except (ReferenceFailed, InputProblem):
+        return False
+    return all(there[i] == ran for i, ran in runs.items())
+
+
+def _same(before: Mapping[str, Array], after: Mapping[str, Array]) -> bool:
+    for name, a in before.items():
+        b = after[name]
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        if a.dtype.kind not in "fV" and "float" not in a.dtype.name:
+            if not np.array_equal(a, b):
+                return False
+            continue
+        wide, other = a.astype(np.float64), b.astype(np.float64)
+        finite = np.isfinite(wide)
+        if not np.array_equal(wide[~finite], other[~finite], equal_nan=True):
+            return False
+        most = float(np.max(np.abs(wide[finite]), initial=0.0))
+        if not np.all(np.abs(other[finite] - wide[finite]) <= _SAME * most):
+            return False
+    return True
+
+
+def _first(node: Any) -> str:
+    return next((name for name in node.output if name), "")

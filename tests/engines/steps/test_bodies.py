@@ -1,0 +1,157 @@
+"""The search inside of If, Loop and Scan: a culprit is named with its body and iteration, and has a minimal case of its own."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+from engines.workers import unrolling
+
+Open = Callable[..., Any]
+FP16 = "emulate:precision=fp16"
+
+# The state doubles in each iteration; its square is beyond what FP16 stores from 256 on.
+GROWING = """
+<ir_version: 8, opset_import: ["":17]>
+g (float[1,4] x) => (float[1,4] y) {
+  m = Constant <value_int: int = 8> ()
+  yes = Constant <value: tensor = bool {1}> ()
+  [grow] h, all = Loop (m, yes, x) <body = b (int64 i, bool c, float[1,4] s) => (bool c2, float[1,4] s2, float[1,4] o) {
+    c2 = Identity (c)
+    two = Constant <value_float: float = 2.0> ()
+    [double] s2 = Mul (s, two)
+    [square] q = Mul (s2, s2)
+    [root] r = Sqrt (q)
+    [ratio] o = Div (r, s2)
+  }>
+  t = ReduceMean <axes = [0], keepdims = 0> (all)
+  y = Add (t, x)
+}
+"""
+# A running sum, walked backwards, of what is squared: 300 is the third row from the end.
+WALKED = """
+<ir_version: 8, opset_import: ["":17]>
+g (float[5,2] x) => (float[5,2] y, float[2] total) {
+  zero = Constant <value: tensor = float[2] {0, 0}> ()
+  [walk] total, y = Scan (zero, x) <num_scan_inputs: int = 1, scan_input_directions = [1], body = b (float[2] s, float[2] row)
+      => (float[2] s2, float[2] o) {
+    [sum] s2 = Add (s, row)
+    [square] q = Mul (row, row)
+    [root] o = Sqrt (q)
+  }>
+}
+"""
+# A branch in each iteration of a loop that runs until its state is large enough.
+NESTED = """
+<ir_version: 8, opset_import: ["":17]>
+g (float[1,2] x, bool loud) => (float[1,2] y) {
+  [outer] y = If (loud) <
+    then_branch = t () => (float[1,2] yt) {
+      yes = Constant <value: tensor = bool {1}> ()
+      [steps] yt = Loop ("", yes, x) <body = b (int64 i, bool c, float[1,2] s) => (bool c2, float[1,2] s2) {
+        top = ReduceMax <keepdims = 0> (s)
+        limit = Constant <value_float: float = 500.0> ()
+        big = Greater (top, limit)
+        [inner] s2 = If (big) <
+          then_branch = tt () => (float[1,2] a) { [square] p = Mul (s, s)
+            [root] a = Sqrt (p) },
+          else_branch = ee () => (float[1,2] e) { three = Constant <value_float: float = 3.0> ()
+            [triple] e = Mul (s, three) }>
+        c2 = Not (big)
+      }>
+    },
+    else_branch = e () => (float[1,2] ye) { [quiet] ye = Abs (x) }>
+}
+"""
+
+
+@pytest.fixture
+def opened(open_model: Open, tmp_path: Path) -> Callable[..., Any]:
+    """The model of a text, with samples of its inputs, on an engine."""
+
+    def make(text: str, *samples: dict[str, Any], engine: str = FP16, **problem: Any) -> Any:
+        onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+        for i, sample in enumerate(samples):
+            np.savez(tmp_path / f"{i}.npz", **{k: np.asarray(v) for k, v in sample.items()})
+        given = tuple(tmp_path / f"{i}.npz" for i in range(len(samples)))
+        return open_model(tmp_path / "m.onnx", engine, given, **problem)
+
+    return make
+
+
+def rows(*values: float) -> np.ndarray:
+    return np.array([values], np.float32)
+
+
+def test_an_overflow_in_an_iteration_of_a_loop(opened: Any) -> None:
+    s = opened(GROWING, {"x": rows(3, 5, 2, 4)})
+    assert s.step("compare").finish.outcome.verdict == "fails"
+    # 5 x 2^6 = 320 is the first beyond 256
+    assert s.step("layerwise").finish.outcome.culprit == "grow/body/iteration_5/square"
+    assert s.step("extract").finish.outcome.names == "grow/body/iteration_5/square"
+    reduced = s.step("reduce").finish
+    assert (reduced.outcome.names, reduced.outcome.minimal) == ("grow/body/iteration_5/square", True)
+    assert reduced.findings.case.inputs == ("grow/body/iteration_5/s2",)
+    assert "Loop 'grow' runs 8 iterations: these nodes stand in their place." in " ".join(s.findings.notes)
+    assert s.findings.original != s.findings.model
+
+
+def test_an_overflow_in_an_iteration_of_a_scan_that_walks_backwards(opened: Any) -> None:
+    x = np.ones((5, 2), np.float32)
+    x[2, 1] = 300
+    s = opened(WALKED, {"x": x})
+    reduced = s.step("reduce").finish.outcome
+    assert (reduced.names, reduced.minimal) == ("walk/body/iteration_2/square", True)
+
+
+def test_bodies_in_bodies(opened: Any) -> None:
+    s = opened(NESTED, {"x": rows(1, 7), "loud": True})
+    reduced = s.step("reduce").finish.outcome
+    # 7, 21, 63, 189, 567: squared in the fifth iteration
+    assert reduced.names == "outer/then_branch/steps/body/iteration_4/inner/then_branch/square"
+    assert reduced.minimal
+
+
+def test_samples_that_take_another_branch_are_left_out_and_that_is_said(opened: Any) -> None:
+    s = opened(
+        NESTED, {"x": rows(1, 7), "loud": False}, {"x": rows(1, 7), "loud": True}, {"x": rows(2, 8), "loud": True}
+    )
+    reduced = s.step("reduce").finish
+    assert reduced.outcome.names.startswith("outer/then_branch/")
+    # 8 runs as many iterations as 7; the random feed is not kept either, whatever it draws for the branch
+    assert [x.id for x in s.findings.samples if x.id.startswith("real")] == ["real:1", "real:2"]
+    assert "of 4 samples run in another way and are left out of the search." in " ".join(s.findings.notes)
+
+
+def test_a_fault_of_the_loop_itself_stays_one(opened: Any) -> None:
+    """The engine is right once the loop is gone: taking it apart would lose the failure."""
+    s = opened(GROWING, {"x": rows(3, 5, 2, 4)}, engine="fake:fault=wrong,ops=Loop,size=0.5")
+    assert s.step("layerwise").finish.outcome.culprit == "grow"
+    reduced = s.step("reduce").finish.outcome
+    assert reduced.names == "grow"
+    assert "The graph inside its Loop is left whole." in reduced.message
+    assert "Then it passes, so that the fault may rest on the control flow itself" in " ".join(s.findings.notes)
+
+
+def test_a_loop_that_would_become_too_many_nodes_is_a_sentence(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unrolling, "MOST", 30)
+    s = opened(GROWING, {"x": rows(3, 5, 2, 4)})
+    watched = s.step("layerwise").finish.outcome
+    assert watched.culprit == "grow"
+    assert "1 of its nodes (Loop) hold graphs of their own, left whole" in watched.message
+    assert (
+        "'grow' (Loop) would become 40 nodes in 8 iterations, too many to search; it stays as it is."
+        in s.findings.notes
+    )
+
+
+def test_a_loop_that_draws_is_not_taken_apart(opened: Any) -> None:
+    text = GROWING.replace("[ratio] o = Div (r, s2)", "noise = RandomNormalLike <seed = 1.0> (s2)\n n0 = Sub (noise, noise)\n"
+                           " r2 = Div (r, s2)\n o = Add (r2, n0)")  # fmt: skip
+    s = opened(text, {"x": rows(3, 5, 2, 4)})
+    assert s.step("layerwise").finish.outcome.culprit == "grow"
+    assert "'grow' draws random numbers in each iteration, and stays as it is." in s.findings.notes
