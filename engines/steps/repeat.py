@@ -18,9 +18,12 @@ from engines.search.looks import Looks, builds_to_see, count_failed_runs, look_a
 from engines.search.statistics import binomial_interval, fails_always, looks_to_see, looks_to_settle, say_ruled_out
 from engines.search.switches import list_switches
 from engines.search.whole import list_feeds, probe_whole
+from engines.steps import intake
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
-from engines.steps.prepare import prepare_findings
+from engines.steps.prepare import load_findings, prepare_findings
 from engines.steps.surroundings import TABLE, make_iteration
+
+BROKEN = ("crash", "build-failed", "unsupported", "invalid-model")  # an engine that fails otherwise than by its numbers
 
 
 class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +61,10 @@ class RepeatParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
     params = msgspec.convert(dict(ctx.params), RepeatParams)
     most = count_iterations(params)
-    findings: Findings = yield from prepare_findings(ctx)
     if params.until:
-        return (yield from _repeat_until(ctx, findings, params.until, most))
+        # Its first build is the first look: nothing needs to be known before.
+        return (yield from _repeat_until(ctx, (yield from load_findings(ctx)), params.until, most))
+    findings: Findings = yield from prepare_findings(ctx)
     if findings.signature is None and not ctx.check:
         findings, looks, _ = yield from look_again(ctx, findings, Looks(most=params.most_runs))
         if findings.signature is None:
@@ -250,6 +254,8 @@ def _repeat_until(ctx: StepContext, findings: Findings, until: str, most: int) -
             probe = msgspec.structs.replace(probe, save="repeat", record=ctx.can("tactics"))
         probe = msgspec.structs.replace(probe, attempt=len(rows), exclusive=True)
         m = yield from asked(probe)
+        if not rows:
+            intake.refuse_unmeasured(m, findings.samples)
         verdict = _judge_answer(ctx, findings, m)
         counts[verdict.kind] += 1
         rows.append(make_iteration(len(rows), probe, m, verdict, wanted))
@@ -273,6 +279,8 @@ def _judge_answer(ctx: StepContext, findings: Findings, m: Measurement) -> Verdi
     rule, signature = findings.criterion or Criterion(), findings.signature
     if ctx.check:
         return judge_check(m, rule)
+    if signature is None and m.status in BROKEN:
+        return Verdict("fail", detail=m.message)
     if signature is None or signature.kind == "accuracy":
         return judge_whole(m, rule)
     return judge(m, rule, signature)

@@ -257,12 +257,15 @@ def test_a_check_is_repeated(answers: Any, walk: Any) -> None:
 def test_repeat_until(answers: Any, walk: Any, until: str, asked: str, behaviour: str, check: str) -> None:
     """Fresh builds or checks, every third of which fails, counted from the very first."""
 
+    asked_for: list[int] = []
+
     def answer(probe: Any) -> Measurement:
         fails = probe.attempt % 3 == 2
         if check:
             return Measurement(facts={"returncode": int(fails)}, artifacts={"a": "d"}, nodes=5)
         assert isinstance(probe, Measure)
-        assert probe.save == ("repeat" if probe.exclusive else "")
+        assert probe.save == "repeat"
+        asked_for.append(probe.attempt)
         return answers.measured(("real:0", 0.5 if fails else 0.0), artifacts={"a": "d"}, nodes=5)
 
     ctx = answers.context(check=check, params={"until": until}, problem={"artifacts": ["a", "b"]})
@@ -273,6 +276,17 @@ def test_repeat_until(answers: Any, walk: Any, until: str, asked: str, behaviour
     assert all(row["artifacts"] == {"a": "d"} for row in rows)
     assert (outcome.builds, outcome.passed, outcome.failures) == (len(asked), asked.count("p"), asked.count("f"))
     assert outcome.behaviour == behaviour
+    assert check or asked_for == list(range(len(asked))), "the first of them is the first that is built at all"
+
+
+def test_repeat_until_takes_what_does_not_build_for_a_failure(answers: Any, walk: Any) -> None:
+    def answer(probe: Any) -> Measurement:
+        if probe.attempt == 1:
+            return Measurement(status="build-failed", message="no kernel")
+        return answers.measured(("real:0", 0.0))
+
+    done = walk("repeat", answers.context(params={"until": "bad"}), answer)
+    assert [row["verdict"] for row in done.finish.tables["iterations"]] == ["pass", "fail"]
 
 
 def test_repeat_until_gives_up(answers: Any, walk: Any) -> None:
