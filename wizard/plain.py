@@ -12,7 +12,7 @@ import msgspec
 from engines.probe import AnyProbe, Inspect, Measure, Measurement
 from wizard.flow.model import Flow
 from wizard.report.picture import curve
-from wizard.report.probe import tried
+from wizard.report.probe import say_worst, tried
 from wizard.report.stage import ended
 from wizard.session.events import (
     VERSION,
@@ -33,7 +33,7 @@ from wizard.session.events import (
     WorkerDied,
 )
 from wizard.terminal import draws
-from wizard.words import count, duration, elide, left, number, price, visible
+from wizard.words import count, duration, elide, left, number, price, say_over_plan, visible
 
 
 class Display(Protocol):
@@ -272,13 +272,17 @@ def progress_line(snapshot: Mapping[str, Any]) -> str:
     """One line from the runner's snapshot: what is tried, probes done of expected, time left, the best so far."""
     if snapshot.get("phase") not in ("starting", "running"):
         return ""
-    parts = [visible(str(snapshot.get("text") or ""))]
+    parts = [visible(str(snapshot.get("text") or "")), _building(snapshot)]
     done, expected = int(snapshot.get("done") or 0), int(snapshot.get("expected") or -1)
-    if done or expected > 0:
+    best = int(snapshot.get("best") or -1)
+    if over := say_over_plan(done, int(snapshot.get("planned") or -1), best, int(snapshot.get("nodes") or -1)):
+        parts.append(over)
+        done = expected = best = -1
+    if done > 0 or expected > 0:
         parts.append(f"{done} of about {expected} probes" if expected >= done else count(done, "probe"))
     if expected > 0:
         parts.append(left(float(snapshot.get("eta", -1.0))))
-    if (best := int(snapshot.get("best") or -1)) > 0:
+    if best > 0:
         parts.append(f"smallest that fails: {count(best, 'node')}")
     if snapshot.get("stopping"):
         parts.append("stopping after this probe")
@@ -287,14 +291,19 @@ def progress_line(snapshot: Mapping[str, Any]) -> str:
     return "    " + "  ".join(part for part in parts if part) if any(parts) else ""
 
 
+def _building(snapshot: Mapping[str, Any]) -> str:
+    """How far the longest build at work is, where the engine tells: ``building: Timing tactics, 3 of 40``."""
+    slots = [s for s in snapshot.get("workers") or () if str(s.get("text", "")).startswith("building:")]
+    longest = max(slots, key=lambda s: float(s.get("seconds") or 0.0), default=None)
+    return visible(elide(str(longest["text"]), 80)) if longest else ""
+
+
 def told(measurement: Measurement) -> str:
-    """What a probe found, without judging it: the worst relative error and new non-finite values, or how it ended."""
+    """What a probe found, without judging it: values that are not finite, else the worst relative error; or how it ended."""
     if measurement.status != "ok":
         signal = f" (signal {measurement.signal})" if measurement.signal else ""
         return f"{measurement.status}{signal}: {visible(elide(measurement.message, 160))}"
     scores = [score for result in measurement.results for score in result.outputs]
     if not scores:
         return "done"
-    broken = sum(score.new_nonfinite for score in scores)
-    error = number(max(score.rel_l2 for score in scores))
-    return f"rel_l2 {error}" + (f", {broken} new non-finite values" if broken else "")
+    return say_worst(scores)

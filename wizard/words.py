@@ -88,6 +88,15 @@ def left(seconds: float) -> str:
     return f"~{duration(seconds)} left" if seconds >= 1 else "under 1 s left"
 
 
+def say_over_plan(done: int, planned: int, best: int = -1, nodes: int = -1) -> str:
+    """That a step has asked more than it was planned to, and what it has so far: there is no time left to count down then.
+    Empty while it keeps within its plan."""
+    if not 0 < planned < done:
+        return ""
+    smallest = f"; smallest so far {best:,} of {count(nodes, 'node')}" if 0 < best <= nodes else ""
+    return f"longer than planned: {done:,} probes, planned {planned:,}{smallest}"
+
+
 def switch(kind: str) -> str:
     """What is done to the things that a workaround of this kind names."""
     return "switch off" if kind in ("optimizer", "tactic") else "set"

@@ -94,7 +94,7 @@ def test_a_log_says_everything() -> None:
     said = text(EVENTS)
     for part in (
         "session k7f3", "[1] Does the failure show here?",
-        "nodes 0-95 on emulate:precision=fp16: rel_l2 0.41,", "3 new non-finite values, 0.4 s",
+        "nodes 0-95 on emulate:precision=fp16: 3 values infinite or NaN, 0.4 s",
         "worker 1 was lost at probe bbbbbbbb and is replaced: restarted", "crash (signal 11): The engine died.",
         "It fails on 24 of 24 samples.",
         "1 min 15 s, 4 probes, 1 known before, 1 unresolved", "* 1  Yes, it fails", "  2  No", "because: 24 of 24 samples fail",
@@ -202,3 +202,37 @@ def test_nothing_is_said_twice() -> None:
     assert text.count(said) == 1, "the reason is the message, which stands right above it"
     assert text.count("You have a minimal failing case") == 1, "taken up again, it had ended already"
     assert "\n\n\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("done", "best", "said"),
+    [
+        (34, 148, "34 of about 40 probes"),
+        (120, 148, "longer than planned: 120 probes, planned 34; smallest so far 148 of 248 nodes"),
+        (120, -1, "longer than planned: 120 probes, planned 34"),
+    ],
+)
+def test_a_plan_that_is_used_up_counts_nothing_down(done: int, best: int, said: str) -> None:
+    expected = max(40, done)
+    snapshot = {
+        "phase": "running",
+        "text": "x",
+        "done": done,
+        "expected": expected,
+        "planned": 34,
+        "best": best,
+        "nodes": 248,
+    }
+    line = progress_line({**snapshot, "eta": 60.0})
+    assert said in line
+    assert ("left" in line) == (done <= 34)
+
+
+def test_the_build_at_work_says_how_far_it_is() -> None:
+    workers = [
+        {"text": "building: Timing tactics, 3 of 40", "seconds": 20.0}, {"text": "running", "seconds": 90.0},
+        {"text": "building: Timing tactics, 1 of 40", "seconds": 2.0},
+    ]  # fmt: skip
+    line = progress_line({"phase": "running", "text": "the whole model", "workers": workers})
+    assert "building: Timing tactics, 3 of 40" in line
+    assert "1 of 40" not in line

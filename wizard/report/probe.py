@@ -1,5 +1,6 @@
 """A probe in a few words: what it tries and how it came out, for every display."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from engines.compare.criterion import Criterion, Verdict
@@ -17,6 +18,7 @@ from engines.probe import (
     Measure,
     Measurement,
     Sanitize,
+    Score,
     Unroll,
 )
 from engines.spec import parse
@@ -129,4 +131,13 @@ def _worst(measurement: Measurement) -> str:
     scores = [score for result in measurement.results for score in result.outputs]
     if not scores:
         return ""
+    return say_worst(scores)
+
+
+def say_worst(scores: Sequence[Score]) -> str:
+    """The worst of some scores, whatever the metric. An error is taken over finite values only, so those that are not come first:
+    ``1,024 values infinite or NaN``."""
+    broken = sum(score.new_nonfinite for score in scores)
+    if broken:
+        return f"{count(broken, 'value')} infinite or NaN"
     return f"rel_l2 {number(max(score.rel_l2 for score in scores))}"

@@ -17,8 +17,8 @@ _LARGEST = 4 << 20  # bytes
 class Snapshot(msgspec.Struct, frozen=True):
     """``phase``: starting, offer, running, ask, ended, stopped. -1 means unknown everywhere.
 
-    ``done`` decision probes answered in this run; ``expected`` how many there will be in all; ``best`` nodes of the
-    smallest failing part;
+    ``done`` decision probes answered in this run; ``expected`` how many there will be in all, ``planned`` how many before it
+    began; ``best`` nodes of the smallest failing part, ``nodes`` of the working model;
     ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds``, ``builds``, ``runs`` and ``disk`` (bytes, at most) what an
     offered step is expected to take; ``log`` the running probe's log below the session folder; ``workers`` the pool's slots;
     ``holder`` the controlling client; ``seq`` the journal's last event.
@@ -32,7 +32,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     text: str = ""
     done: int = 0
     expected: int = -1
+    planned: int = -1
     best: int = -1
+    nodes: int = -1
     elapsed: float = 0.0
     eta: float = -1.0
     seconds: float = -1.0

@@ -67,13 +67,14 @@ class Artist:
         control, work = self._control, self._work
         here, drive, note, running = work.here, work.drive, work.note, control.phase == "running"
         offered = work.estimate.cost if control.phase == "offer" else Cost()
-        done, expected, eta = 0, offered.probes, -1.0
+        done, expected, planned, eta = 0, offered.probes, -1, -1.0
         if drive and running:
             done = len(drive.asked) - bool(drive.current)
             said = max(1, note.expected - (done - work.noted_at)) if note.expected >= 0 else -1
             found = work.experience.of(self._ledger.state, drive.context)
             expected, eta = left(work.estimate, found, done - drive.cached, said, drive.waiting)
             expected += done if expected >= 0 else 0
+            planned = work.estimate.cost.probes + drive.cached if work.estimate.cost.probes > 0 else -1
         log, waited = "", f"  waiting for {missing}" if (missing := self._waited_for()) else ""
         if drive and drive.current and running:
             probe = drive.asked[drive.current]
@@ -90,7 +91,9 @@ class Artist:
             text=(note.text + waited).strip() if control.phase in ("starting", "running") else text,
             done=done,
             expected=expected,
+            planned=planned,
             best=note.best if running else -1,
+            nodes=self._ledger.state.nodes or -1,
             elapsed=round(time.monotonic() - work.began, 2),
             eta=eta,
             seconds=offered.seconds,

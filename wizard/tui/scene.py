@@ -42,7 +42,9 @@ class Work(msgspec.Struct, frozen=True):
     text: str = ""
     done: int = 0
     expected: int = -1
+    planned: int = -1
     best: int = -1
+    nodes: int = -1
     eta: float = -1.0
     # The whole step, estimated before it runs.
     seconds: float = -1.0

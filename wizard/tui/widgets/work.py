@@ -16,7 +16,7 @@ from wizard.tui.literal import clean, fit
 from wizard.tui.scene import Work
 from wizard.tui.widgets.lines import Lines, row, wrap
 from wizard.tui.words import ago
-from wizard.words import count, duration, left
+from wizard.words import count, duration, left, say_over_plan
 
 STYLES = {"passes": "$passes", "fails": "$fails", "unresolved": "$unsure", "running": "", "done": "$quiet"}
 
@@ -37,7 +37,9 @@ class Doing(Lines):
         work, done, hunt_resumed = self._state
         g = self.glyphs
         rows = wrap(work.text or "starting", width)
-        if work.expected > 0:
+        if over := say_over_plan(done, work.planned, work.best, work.nodes):
+            rows += wrap(over, width)
+        elif work.expected > 0:
             total = max(work.expected, done)
             tail = f"{done} of about {total} probes, {left(work.eta)}"
             beside = width >= 60
