@@ -60,6 +60,7 @@ class EngineFault(Exception):
         super().__init__(message)
         self.status = status  # build-failed | invalid-model | unsupported | out-of-memory | refused | error
         self.model: onnx.ModelProto | None = None
+        self.words: tuple[str, ...] = ()  # of the message, as ``engines.compare.refusal`` has them
 
 
 class EngineMissing(Exception):

@@ -57,6 +57,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     tolerance: float = 0.0
     failures: int = 1
     looks: int = 1
+    refusal: tuple[str, ...] = ()  # of a model that is refused: the words that say why (``engines.compare.refusal``)
 
     @property
     def error(self) -> float:
@@ -67,7 +68,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
 Reason = Literal[
     "", "crash", "timeout", "out-of-memory", "build-failed", "invalid-model", "unsupported", "refused", "reference-failed",
     "check-died", "harmless", "milder", "amplified-downstream", "unrepresentable-input", "different-outputs", "varies",
-    "error",
+    "refused-otherwise", "error",
 ]  # fmt: skip
 
 

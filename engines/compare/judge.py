@@ -19,9 +19,11 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from engines.compare import refusal
 from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.probe import HUGE, Measurement, SampleResult, Score
 
+REFUSALS = ("build-failed", "unsupported", "invalid-model")  # statuses of a model that an engine does not take
 # A candidate must carry at least this part of the original failure; less is another, lesser culprit.
 SHARE = 0.1
 # e0 beyond this (a non-finite failure) does not ask for more of a candidate's effect than this.
@@ -212,8 +214,10 @@ def _judge_run(results: Iterable[SampleResult], criterion: Criterion, signature:
 
 def _judge_status(measurement: Measurement, signature: Signature) -> Verdict:
     """A model that crashes the engine or cannot be built: the same status is the failure, a run that ends is the pass."""
-    same = {"crash": ("crash",), "build": ("build-failed", "unsupported", "invalid-model")}[signature.kind]
+    same = {"crash": ("crash",), "build": REFUSALS}[signature.kind]
     if measurement.status in same:
+        if signature.kind == "build" and not refusal.is_same(signature.refusal, measurement.facts.get("refusal", ())):
+            return Verdict("unresolved", "refused-otherwise", detail=measurement.message)
         return Verdict("fail", detail=measurement.message)
     return Verdict("pass") if measurement.status == "ok" else _unresolved(measurement)
 

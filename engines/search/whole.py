@@ -1,12 +1,13 @@
 """The whole model on the session's samples: the probe that asks for it, and the failure that its answer shows."""
 
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import badness, exceed, judge_check, judge_whole, limit, worst
+from engines.compare.judge import REFUSALS, badness, exceed, judge_check, judge_whole, limit, worst
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import Candidate, Check, Measure, Measurement, SampleResult
@@ -56,9 +57,11 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
         sample = findings.samples[0].id if findings.samples else ""
         signature = Signature(kind="check", sample=sample) if verdict.failed else None
         return msgspec.structs.replace(findings, signature=signature, sample=sample)
-    if measurement.status in ("crash", "build-failed", "unsupported", "invalid-model"):
+    if measurement.status in ("crash", *REFUSALS):
         sample = findings.samples[0].id
-        signature = Signature(kind="crash" if measurement.status == "crash" else "build", sample=sample)
+        kind: Literal["crash", "build"] = "crash" if measurement.status == "crash" else "build"
+        said = tuple(measurement.facts.get("refusal", ())) if kind == "build" else ()
+        signature = Signature(kind=kind, sample=sample, refusal=said)
         return msgspec.structs.replace(findings, signature=signature, sample=sample)
     if measurement.status != "ok" or not judge_whole(measurement, rule).failed:
         return findings

@@ -34,13 +34,14 @@ JUDGED = 2 << 30
 TELLING = 1000  # a margin beyond this is said as "more than": its digits are those of rounding
 
 
-Verdict = Literal["fails", "passes", "reference", "noise", "built", "unresolved"]
+Verdict = Literal["fails", "passes", "refused", "reference", "noise", "built", "unresolved"]
 
 
 class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """compare: the whole model on every sample (node ``reproduce``)."""
 
-    # reference: the reference itself is suspect; noise: rounding moves the outputs as much; built: it builds and cannot run here
+    # refused: the engine does not take the model, so nothing is right or wrong; reference: the reference itself is suspect;
+    # noise: rounding moves the outputs as much; built: it builds and cannot run here
     verdict: Verdict = "unresolved"
     failure: Literal["accuracy", "crash", "build", "check", "none"] = "none"  # how it fails
     error: float | None = None
@@ -237,9 +238,12 @@ def _compare_by_check(ctx: StepContext, findings: Findings, m: Measurement) -> S
 def _finish_without_outputs(findings: Findings, m: Measurement, rule: Criterion) -> Finish[CompareOutcome]:
     """The engine did not get as far as outputs: a failure of its own kind, when it is the engine's; else nothing can be said."""
     fails = findings.signature is not None
+    verdict: Verdict = "fails" if fails else "unresolved"
+    if findings.signature is not None and findings.signature.kind == "build":
+        verdict = "refused"
     return Finish(
         CompareOutcome(
-            verdict="fails" if fails else "unresolved",
+            verdict=verdict,
             failure=findings.signature.kind if findings.signature else "none",
             tolerance=rule.tolerance,
             metric=rule.metric,
@@ -455,6 +459,7 @@ SPEC = StepSpec(
         End("verdict", "passes", "not-reproduced"),
         End("verdict", "reference", "reference-suspect"),
         End("verdict", "noise", "not-determined"),
+        End("verdict", "refused", "unresolved"),
         End("verdict", "unresolved", "unresolved"),
     ),
     labels={

@@ -76,6 +76,10 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
 
     seen: Seen = yield from confirm_in_fresh_builds(ask, case, params.repeats)
     case, cause = seen.case, seen.cause
+    if ask.signature.kind == "build":
+        rest = yield from _describe_rest(ask, case)
+        cause = msgspec.structs.replace(cause, evidence=f"{cause.evidence}{rest}")
+        seen = msgspec.structs.replace(seen, cause=cause)
 
     known = any(c.case.node_ids == case.node_ids for c in findings.culprits)
     remedy = () if known else _remedy(findings, case)
@@ -160,6 +164,22 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
             "good": (ask.ask(case.good, feed=feed),) if case.good else (),
         },
     )
+
+
+def _describe_rest(ask: Inquiry, case: Case) -> Sub[str]:
+    """Whether the engine takes the model with the part that it refuses replaced by the values that it gives, as a sentence with a
+    space in front; "" where there is no rest."""
+    nodes = set(ask.everything) - set(ranges.decode(case.node_ids))
+    if not nodes:
+        return ""
+    yield Note("the rest of the model, with the values of that part fed")
+    m = yield from asked(ask.ask(ask.candidate(nodes)))
+    verdict = ask.verdict(m)
+    if verdict.passed:
+        return " The rest builds, with the values of this part fed in its place."
+    if verdict.failed:
+        return " The rest is refused for the same reason: there is another such part."
+    return f" The rest, with the values of this part fed in its place, does not build for another reason: {m.message}"
 
 
 def _remedy(findings: Findings, case: Case) -> tuple[int, ...]:

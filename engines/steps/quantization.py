@@ -68,6 +68,9 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     if isinstance(plain, Described) and not leavable(plain.index):
         raise StepRefused(_say_none(plain.index, in_themselves(plain.index)), 2)
     findings = yield from prepare_findings(msgspec.structs.replace(ctx, findings=findings))
+    if findings.signature is not None and findings.signature.kind == "build":
+        whole = yield from asked(probe_whole(ctx, findings))
+        raise StepRefused(f"{whole.message} Layers that are not built lose nothing.", 6)
     sample = yield from _hardest_sample(ctx, findings)
     answer = yield from asked(
         Describe(model=findings.model, sample=sample, inputs=findings.inputs, reference=ctx.reference)

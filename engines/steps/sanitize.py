@@ -7,6 +7,7 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import judge_check, judge_whole, worst
+from engines.compare.refusal import is_same
 from engines.compare.say import off_by
 from engines.findings import Findings
 from engines.probe import Measurement, Sanitize
@@ -30,6 +31,7 @@ class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     error_before: float | None = None  # of the original
     change: Literal["helps", "hurts", "none"] = "none"  # whether the cleaned model is further off or less
     goes_on: Literal["original", "sanitized"] = "original"  # which model the search goes on with
+    failure: Literal["accuracy", "crash", "build", "check", "none"] = "none"  # how the model that goes on fails
     reason: str = ""
     message: str = ""
 
@@ -45,14 +47,20 @@ def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
     done = yield from asked(Sanitize(model=before.model))
     if done.status != "ok":
         reason = f"ONNX-GraphSurgeon fails on it ({done.message.removeprefix('could not sanitize: ').rstrip('.')})"
-        return Finish(SanitizeOutcome(reason=reason, message=f"The model could not be sanitized: {reason}."), before)
+        failure = before.signature.kind if before.signature else "none"
+        message = f"The model could not be sanitized: {reason}."
+        return Finish(SanitizeOutcome(failure=failure, reason=reason, message=message), before)
     finish: Finish[SanitizeOutcome] = yield from _compare_sanitized(ctx, before, done)
     return msgspec.structs.replace(finish, tables={"sanitized": [{"model": done.facts["model"]}]})
 
 
 def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) -> Sub[Finish[SanitizeOutcome]]:
     """How the sanitized model does, and which of the two the search goes on with."""
-    base = SanitizeOutcome(nodes_before=int(done.facts["nodes_before"]), nodes_after=int(done.facts["nodes_after"]))
+    base = SanitizeOutcome(
+        nodes_before=int(done.facts["nodes_before"]),
+        nodes_after=int(done.facts["nodes_after"]),
+        failure=before.signature.kind if before.signature else "none",
+    )
     became = f"{base.nodes_before} nodes became {base.nodes_after}"
     if base.nodes_after == base.nodes_before:
         became = "There was nothing to fold or to drop"
@@ -67,6 +75,8 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
         reason = f"the sanitized model does not run ({m.message.rstrip('.')})"
     elif after is not None and before.signature is not None and after.kind != before.signature.kind:
         reason = f"the sanitized model fails in another way ({after.kind}: {m.message.rstrip('.')})"
+    elif after is not None and before.signature is not None and not is_same(before.signature.refusal, after.refusal):
+        reason = f"the sanitized model is refused for another reason ({m.message.rstrip('.')})"
     elif (
         after is None and before.signature is not None and not (yield from _fails_again(ctx, before, before.signature))
     ):
@@ -115,7 +125,8 @@ def _message(became: str, after: Signature | None, change: str, old: float | Non
     if after is None:
         return f"{became}; it passes now."
     less = f", {off_by(after.error)} where it was {off_by(old)}" if change == "helps" else ""
-    return f"{became}; it still fails{less}."
+    still = "is still refused" if after.kind == "build" else "still fails"
+    return f"{became}; it {still}{less}."
 
 
 def _fails_again(ctx: StepContext, findings: Findings, signature: Signature) -> Sub[bool]:
@@ -145,5 +156,9 @@ SPEC = StepSpec(
     params=SanitizeParams,
     plan=_plan,
     makes=("model",),
-    labels={"change": "what that did to the error", "goes_on": "the search goes on with the model"},
+    labels={
+        "failure": "how it fails",
+        "change": "what that did to the error",
+        "goes_on": "the search goes on with the model",
+    },
 )

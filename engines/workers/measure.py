@@ -12,7 +12,7 @@ import numpy as np
 
 from engines.backends.base import Built, EngineFault
 from engines.backends.builds import Kept, outside_bytes, shut
-from engines.compare import metrics
+from engines.compare import metrics, refusal
 from engines.data import postprocess, samples, tactic_replay
 from engines.graph import load
 from engines.graph.cut import Cut
@@ -73,6 +73,9 @@ def measure(probe: Measure, store: Store, progress: Say) -> Measurement:
     measuring = _Measuring(probe, store, progress)
     try:
         return measuring.answer()
+    except EngineFault as fault:
+        fault.words = measuring.words_of(fault)
+        raise
     finally:
         if measuring.builds is not _builds:
             measuring.builds.clear()
@@ -151,6 +154,11 @@ class _Measuring:
             run_seconds=self.run_seconds,
             nodes=nodes,
         )
+
+    def words_of(self, fault: EngineFault) -> tuple[str, ...]:
+        """Of the engine's message, the model's own names left out."""
+        names = {t.name for t in self.index.tensors} | {n.name for n in self.index.nodes}
+        return refusal.words(str(fault), names.union(self.model.engine_names))
 
     def _marks(self) -> tuple[int, ...]:
         if not self.probe.marks:
@@ -364,6 +372,7 @@ class _Measuring:
         return Measurement(
             status=fault.status,  # type: ignore[arg-type]
             message=str(fault),
+            facts={"refusal": list(self.words_of(fault))},
             artifacts=self.artifacts,
             notes=tuple(dict.fromkeys(self.notes)),
             nodes=sum(n >= 0 for n in part.node_ids),

@@ -117,7 +117,8 @@ def _failed(error: Exception, seconds: float) -> Measurement:
     match error:
         case EngineFault():
             status: Any = error.status if error.status in _STATUSES else "error"
-            return Measurement(status=status, message=str(error), run_seconds=seconds)
+            facts = {"refusal": list(error.words)} if error.words else {}
+            return Measurement(status=status, message=str(error), facts=facts, run_seconds=seconds)
         case EngineMissing():
             return Measurement(status="unsupported", message=str(error))
         case ReferenceFailed():

@@ -66,8 +66,10 @@ class Engine:
         try:
             return self._built(request, model, kept, untyped)
         except EngineFault as fault:
+            if fault.status in ("unsupported", "invalid-model", "build-failed", "error"):
+                fault = EngineFault(fault.status, f"{fault}{quantization.say_untaken(model)}")
             fault.model = model
-            raise
+            raise fault from None
 
     def _built(self, request: BuildRequest, model: onnx.ModelProto, kept: set[str], untyped: dict[str, str]) -> Built:
         found, settings, trt = self._found, self._settings, self._found.trt

@@ -6,7 +6,7 @@ A strongly typed network takes both types from its Q/DQ nodes and has no flags.
 from typing import Any
 
 import onnx
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
 from engines.backends.base import EngineFault
 from engines.backends.tensorrt.library import Library
@@ -14,6 +14,7 @@ from engines.backends.tensorrt.settings import FLAGS, Settings
 from engines.data import held
 from engines.graph import schema
 from engines.graph.bypass import is_dequantize, is_quantize
+from engines.graph.external import is_external
 
 # The precision that a weakly typed build needs for codes of each type; FP8 is E4M3 alone, the other is refused by the parser.
 _CODES = {int(TensorProto.INT8): "int8", int(TensorProto.UINT8): "int8", int(TensorProto.FLOAT8E4M3FN): "fp8"}
@@ -47,20 +48,45 @@ def flags(model: onnx.ModelProto, settings: Settings, strong: bool, part: bool) 
     if found:
         other = min(found)
         raise EngineFault(
-            "unsupported",
+            "refused",
             f"The model's Q/DQ nodes are of {_SAID[other]}, not of {_SAID[precision]}: use precision={other}, or "
             "precision=model.",
         )
     if precision == "fp8":
         raise EngineFault(
-            "unsupported",
+            "refused",
             "FP8 goes by Q/DQ nodes of that type (FLOAT8E4M3FN, from opset 19 on), and this model has none: quantize it to FP8 "
             "first, or choose another precision.",
         )
     raise EngineFault(
-        "unsupported",
+        "refused",
         "INT8 needs to know how large each tensor gets: give a calibration cache (calibration=FILE), or a model with "
         "Q/DQ nodes and precision=model.",
+    )
+
+
+def say_untaken(model: onnx.ModelProto) -> str:
+    """What to quantize otherwise where the model has pairs of kinds that TensorRT does not take (an unsigned code, a zero point
+    that is not 0, a bias of int32 codes), as a sentence with a space in front; empty where it has none. ``quantize_static`` of
+    ONNX Runtime makes all three unless it is told otherwise."""
+    held_values = {t.name: t for t in model.graph.initializer}
+    shifted = biases = 0
+    for node in model.graph.node:
+        if not (is_quantize(node) or is_dequantize(node)):
+            continue
+        codes = held_values.get(node.input[0])
+        biases += codes is not None and codes.data_type == TensorProto.INT32
+        zero = held_values.get(node.input[2]) if len(node.input) > 2 else None
+        if zero is not None and not is_external(zero):
+            shifted += zero.data_type == TensorProto.UINT8 or bool(numpy_helper.to_array(zero).astype(int).any())
+    if not shifted and not biases:
+        return ""
+    kinds = [f"{shifted} with unsigned codes or a zero point other than 0"] * bool(shifted)
+    kinds += [f"{biases} of a bias in int32"] * bool(biases)
+    return (
+        f" The model has pairs that TensorRT does not take: {' and '.join(kinds)}. Quantize it anew with signed symmetric codes "
+        "and the bias left in float; with ONNX Runtime: quantize_static(..., activation_type=QuantType.QInt8, "
+        "extra_options={'ActivationSymmetric': True, 'WeightSymmetric': True, 'QuantizeBias': False})."
     )
 
 

@@ -93,7 +93,7 @@ def test_flags_follow_the_model(
 def test_a_whole_model_with_nothing_to_go_by_is_refused(precision: str, subject: onnx.ModelProto, words: str) -> None:
     with pytest.raises(EngineFault, match=words) as refused:
         quantization.flags(subject, Settings(precision=precision), strong=False, part=False)
-    assert refused.value.status == "unsupported"
+    assert refused.value.status == "refused"
 
 
 def test_a_failed_build_tells_of_pairs_that_nobody_asked_for() -> None:
@@ -176,3 +176,36 @@ def test_the_reference_computes_fp8_as_ml_dtypes_does() -> None:
     assert got["codes0"].dtype == ml_dtypes.float8_e4m3fn
     np.testing.assert_array_equal(got["codes0"].astype(np.float32), codes.astype(np.float32))
     np.testing.assert_array_equal(got["t1"], codes.astype(np.float32) * np.float32(0.5))
+
+
+def test_what_onnx_runtime_s_quantizer_makes_by_default_is_told_with_what_to_do(tmp_path: Path) -> None:
+    """Real models of the real quantizer: as it makes them, and as the sentence says to make them."""
+    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
+
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((4, 3, 3, 3)), "b": rng.standard_normal(4)}
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", 1, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", 1, [1, 4, 8, 8])],
+        [numpy_helper.from_array(v.astype(np.float32), k) for k, v in weights.items()],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self._feeds = iter([{"x": rng.standard_normal((1, 3, 8, 8)).astype(np.float32)}] * 2)
+
+        def get_next(self) -> dict[str, Any] | None:
+            return next(self._feeds, None)
+
+    quantize_static(path, tmp_path / "q.onnx", Reader())
+    said = quantization.say_untaken(onnx.load(tmp_path / "q.onnx"))
+    assert "unsigned codes or a zero point other than 0" in said or "zero point" in said
+    assert "1 of a bias in int32" in said
+    assert "'ActivationSymmetric': True" in said
+    options = {"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False}
+    quantize_static(path, tmp_path / "s.onnx", Reader(), activation_type=QuantType.QInt8, extra_options=options)
+    assert quantization.say_untaken(onnx.load(tmp_path / "s.onnx")) == ""

@@ -1,0 +1,67 @@
+"""A model that the engine refuses, in the flow accuracy: no wrong answer, no page of samples, down to the refused node."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from engines.installed import importable
+
+from .conftest import Walk
+
+pytestmark = pytest.mark.skipif(not importable("openvino"), reason="OpenVINO is not installed")
+
+
+def dynamic_rank(folder: Path) -> tuple[Path, Path]:
+    """(model, inputs): a Squeeze of a tensor whose rank OpenVINO cannot know, behind a Reshape that it refuses in other words as
+    soon as the shape is not a constant of the part."""
+    node = helper.make_node
+    nodes = [
+        node("Relu", ["x"], ["a"], "/relu"),
+        node("Exp", ["a"], ["b"], "/exp"),
+        node("Reshape", ["b", "shape"], ["c"], "/reshape"),
+        node("Squeeze", ["c"], ["d"], "/squeeze"),
+        node("Neg", ["d"], ["e"], "/neg"),
+        node("Abs", ["e"], ["y"], "/abs"),
+    ]
+    given = [helper.make_tensor_value_info("x", 1, [1, 4]), helper.make_tensor_value_info("shape", 7, ["n"])]
+    graph = helper.make_graph(nodes, "g", given, [helper.make_tensor_value_info("y", 1, None)])
+    path = folder / "dynamic_rank.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    inputs = folder / "dynamic_rank.npz"
+    np.savez(inputs, x=np.ones((1, 4), np.float32), shape=np.array([1, 2, 2], np.int64))
+    return path, inputs
+
+
+def test_the_first_step_says_so_and_the_refused_node_is_found(walk: Walk, models: Path) -> None:
+    model, inputs = dynamic_rank(models)
+    walked = walk(model, "--inputs", inputs, "--engine", "openvino")
+    assert walked.ran.code == 0, walked.ran.out
+    assert walked.answers() == [
+        ("reproduce", "refused"), ("sanitize", "yes"), ("reduce", "yes"), ("minimal-case", "report"),
+    ]  # fmt: skip
+    first = walked.visits("reproduce")[0].outcome
+    assert (first["verdict"], first["failure"], first["error"]) == ("refused", "build", None)
+    (culprit,) = walked.reading.report().culprits
+    assert (culprit.cause, culprit.nodes) == ("build-failure", ("/reshape",))
+    assert "Reshape operation with dynamic rank" in culprit.evidence
+    assert "The rest builds, with the values of this part fed in its place." in culprit.evidence
+    assert walked.visits("reduce")[0].findings.signature.refusal
+    assert "off by" not in walked.ran.out
+
+
+def test_the_flow_precision_stops_at_once(walk: Walk, models: Path) -> None:
+    model, inputs = dynamic_rank(models)
+    walked = walk(model, "--inputs", inputs, "--engine", "openvino", "--flow", "precision")
+    assert (walked.ran.code, walked.answers()) == (6, [("reproduce", "refused")])
+    assert "--flow build-failure" in walked.ran.out
+
+
+def test_a_step_alone_gives_no_verdict_on_what_does_not_run(narrowdown, models: Path) -> None:
+    model, inputs = dynamic_rank(models)
+    ran = narrowdown("step", "compare", model, "--inputs", inputs, "--engine", "openvino", "--json")
+    assert ran.code == 6
+    assert json.loads(ran.out)["verdict"] == "refused"
