@@ -184,11 +184,16 @@ def test_random_values_that_the_model_cannot_take_are_dropped(answers: Any, walk
     assert found.signature is not None
 
 
-@pytest.mark.parametrize(("status", "kind"), [("crash", "crash"), ("build-failed", "build")])
-def test_a_model_that_never_runs_fails_in_its_own_way(answers: Any, walk: Any, status: Any, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "verdict", "kind"),
+    [("crash", "fails", "crash"), ("build-failed", "refused", "build"), ("unsupported", "refused", "build")],
+)
+def test_a_model_that_never_runs_fails_in_its_own_way(
+    answers: Any, walk: Any, status: Any, verdict: str, kind: str
+) -> None:
     dead = Measurement(status=status, message="why")
     done = walk("compare", answers.context(), lambda probe: answers.opening(probe) or dead)
-    assert (done.finish.outcome.verdict, done.finish.findings.signature.kind) == ("fails", kind)
+    assert (done.finish.outcome.verdict, done.finish.findings.signature.kind) == (verdict, kind)
     assert done.finish.outcome.message == "why"
 
 
@@ -238,7 +243,8 @@ def test_an_external_check_judges_the_whole_model(
     answers: Any, walk: Any, code: int, verdict: str, kind: str | None
 ) -> None:
     def answer(probe: Any) -> Measurement:
-        return answers.opening(probe) or Measurement(facts={"returncode": code, "stdout": "", "stderr": ""})
+        ends = 0 if getattr(probe, "control", "") else code
+        return answers.opening(probe) or Measurement(facts={"returncode": ends, "stdout": "", "stderr": ""})
 
     context = answers.context(Findings(), check="python check.py {model}", problem={"model": "/m.onnx"})
     done = walk("compare", context, answer)
@@ -247,3 +253,27 @@ def test_an_external_check_judges_the_whole_model(
     assert done.finish.outcome.verdict == verdict
     signature = done.finish.findings.signature
     assert (signature.kind if signature else None) == kind
+
+
+@pytest.mark.parametrize("passes", ["", "identity", "answers"])
+def test_a_check_that_fails_must_pass_one_of_the_controls(answers: Any, walk: Any, passes: str) -> None:
+    """It is handed inputs, so there are two; the first that passes is enough."""
+
+    def answer(probe: Any) -> Measurement:
+        right = bool(passes) and getattr(probe, "control", "") == passes
+        facts = {"returncode": int(not right), "stdout": "a\n\nb\nc\n", "stderr": "no GPU"}
+        return answers.opening(probe) or Measurement(facts=facts)
+
+    done = walk("compare", answers.context(check="python check.py {model} {inputs}"), answer)
+    asked = [p.control for p in done.probes if isinstance(p, Check)]
+    assert asked == (["", "identity"] if passes == "identity" else ["", "identity", "answers"])
+    outcome = done.finish.outcome
+    assert outcome.verdict == ("fails" if passes else "unresolved")
+    assert ("It last printed: b | c | no GPU" in outcome.message) is not bool(passes)
+
+
+def test_a_step_alone_is_refused_by_a_check_that_passes_nothing(answers: Any, walk: Any) -> None:
+    never = Measurement(facts={"returncode": 1, "stdout": "", "stderr": ""})
+    with pytest.raises(StepRefused, match="It printed nothing") as caught:
+        walk("reduce", answers.context(check="false"), lambda probe: answers.opening(probe) or never)
+    assert caught.value.code == 6

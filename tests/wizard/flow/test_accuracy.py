@@ -29,13 +29,13 @@ FLOW = LOADED.flow
 
 # CONTRACTS: the answer ids that an answers file may name.
 ANSWERS = {
-    "reproduce": "yes no noise reference",
+    "reproduce": "yes no noise reference refused",
     "sanitize": "yes no stuck",
     "real-inputs": "yes no only-real none",
     "intermittent": "yes no foretold same-engine",
     "nondeterminism": "yes no",
     "tactics": "yes no",
-    "layerwise": "yes no stuck",
+    "layerwise": "yes nobody no stuck",
     "extract": "yes no",
     "reduce": "yes no",
     "double-check": "tolerance metric regex sample linear seed stop",
@@ -90,7 +90,12 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("nondeterminism", {"nondeterministic": False}, "no", "layerwise"),
         ("tactics", {"found": True}, "yes", "minimal-case"),
         ("tactics", {"found": False}, "no", "layerwise"),
-        ("layerwise", {"observer": "reproduces"}, "yes", "extract"),
+        ("reproduce", {"verdict": "refused", "failure": "build"}, "refused", "sanitize"),
+        ("sanitize", {"verdict": "fails", "failure": "build"}, "yes", "reduce"),
+        ("sanitize", {"verdict": "could-not", "failure": "build"}, "stuck", "reduce"),
+        ("minimal-case", {"confirmed": True, "cause": "build-failure", "culprits": 1}, "report", "case-found"),
+        ("layerwise", {"observer": "reproduces", "culprit": "n"}, "yes", "extract"),
+        ("layerwise", {"observer": "reproduces"}, "nobody", "reduce"),
         ("layerwise", {"observer": "reproduces", "spread": True}, "yes", "workaround"),
         ("layerwise", {"observer": "improves"}, "no", "reduce"),
         ("layerwise", {"observer": "cannot-run"}, "stuck", "reduce"),
@@ -229,7 +234,7 @@ def test_an_answer_that_nothing_speaks_for_is_found() -> None:
     assert never_recommended(msgspec.structs.replace(node, answers=unknown)) == {"noise"}
     greedy = msgspec.structs.replace(node.answers["yes"], when={"not": {"verdict": "fails"}})
     hidden = msgspec.structs.replace(node, answers={"greedy": greedy, **node.answers})
-    assert never_recommended(hidden) == {"reference", "noise", "no"}
+    assert never_recommended(hidden) == {"reference", "refused", "noise", "no"}
 
 
 def test_every_walk_ends() -> None:
