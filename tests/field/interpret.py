@@ -5,6 +5,8 @@ off, so that between any two nodes values can be rounded to a storage type, or r
 case is made of: the whole model rounded, one node alone rounded, one node alone exact.
 """
 
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -307,11 +309,52 @@ def evaluator(precision: str) -> Callable[[onnx.ModelProto, list[Array]], list[A
     return compute
 
 
-def named(interpreter: Interpreter, names: Collection[str]) -> dict[str, Where]:
-    """Where the nodes of these names are, by name; a name that no node has, or that is the name of one of its results."""
+def named(
+    interpreter: Interpreter, names: Collection[str], results: Mapping[str, str] | None = None
+) -> dict[str, Where]:
+    """Where the nodes of these names are, by name; a name that no node has is left out.
+
+    A name may be that of one of its results, or of a node within a body as the product writes it, such as
+    ``loop/body/iteration_3/square``: the place in the body, whatever the iteration. ``results``: one result of each node of other models of the session, by the
+    node's name, for nodes that the user's model gives no name.
+    """
     found: dict[str, Where] = {}
     for place in interpreter.places:
         for name in (place.node.name, *place.node.output):
             if name and name in names and name not in found:
                 found[name] = place.where
+    for name in names:
+        if name not in found:
+            where = _inside(interpreter.model.graph, name, ())
+            if where is None and results and name in results:
+                where = next((p.where for p in interpreter.places if results[name] in p.node.output), None)
+            if where is not None:
+                found[name] = where
+    return found
+
+
+def _inside(graph: onnx.GraphProto, name: str, where: Where) -> Where | None:
+    for i, node in enumerate(graph.node):
+        if where and node.name == name:
+            return (*where, i)
+        for attribute in node.attribute:
+            prefix = f"{node.name or node.op_type + '#' + str(i)}/{attribute.name}/"
+            if attribute.type == onnx.AttributeProto.GRAPH and name.startswith(prefix):
+                rest = re.sub(r"^iteration_\d+/", "", name[len(prefix) :])
+                if inside := _inside(attribute.g, rest, (*where, i, attribute.name)):
+                    return inside
+    return None
+
+
+def results(models: Collection[Path]) -> dict[str, str]:
+    """One result of each node of these models, by the node's name; where it has none of its own, by operator and position."""
+    found: dict[str, str] = {}
+    for path in models:
+        nodes = onnx.load(path, load_external_data=False).graph.node
+        counts = Counter(node.name for node in nodes)
+        for i, node in enumerate(nodes):
+            name = node.name if node.name and counts[node.name] == 1 else f"{node.name or node.op_type}#{i}"
+            made = [output for output in node.output if output]
+            if made:
+                found.setdefault(name, made[0])
     return found

@@ -102,6 +102,17 @@ def test_bodies_are_run_and_rounded_as_what_is_around_them(tmp_path: Path) -> No
             np.testing.assert_array_equal(mine, theirs)
     place = interpret.named(interpreter, ["in_loop"])["in_loop"]
     assert place == (4, "body", 1)
+    assert interpret.named(interpreter, ["growth/body/iteration_3/in_loop"]) == {
+        "growth/body/iteration_3/in_loop": place
+    }
+    assert interpret.named(interpreter, ["choice/else_branch/in_else"])["choice/else_branch/in_else"] == (
+        2,
+        "else_branch",
+        0,
+    )
+    assert interpret.named(interpreter, ["growth/body/iteration_3/no"]) == {}
+    assert interpret.results([path])["ReduceSum#0"] == "total"
+    assert interpret.named(interpreter, ["ReduceSum#0"], {"ReduceSum#0": "total"})["ReduceSum#0"] == (0,)
     feeds = {"x": FEEDS["x"] * 30}  # squares of up to 2,025, times 81
     assert np.isinf(interpreter.run(feeds, Changes("fp16"))["grown"]).any()
     assert np.isfinite(interpreter.run(feeds, Changes("fp16", exact=frozenset({(4,), (5,)})))["grown"]).all()

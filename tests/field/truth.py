@@ -27,6 +27,9 @@ class Case:
 
     def __init__(self, path: Path, engine: str, float_model: Path | None = None) -> None:
         self.path, self.engine, self.float_model = path, engine, float_model
+        self.results: Mapping[
+            str, str
+        ] = {}  # what nodes of the session's own models make, by name: see ``interpret.results``
         self.reference: Voice = OnnxRuntime(str(float_model or path))
         self.precision = _precision(engine)
         self.refused, self.closed = "", "refused"
@@ -109,7 +112,7 @@ class Case:
             interpreter = Interpreter(
                 self.path, evaluator(self.precision) if self.engine.startswith("reference") else None
             )
-            places = named(interpreter, nodes)
+            places = named(interpreter, nodes, self.results)
             missing = [n for n in nodes if n not in places]
             if not places:
                 return {"true": None, "why": "no node of the user's model has these names", "missing": missing}
@@ -147,7 +150,7 @@ class Case:
             interpreter = Interpreter(
                 self.path, evaluator(self.precision) if self.engine.startswith("reference") else None
             )
-            places = named(interpreter, nodes)
+            places = named(interpreter, nodes, self.results)
             changes = Changes(self.precision, frozenset(places.values()))
             right = [interpreter.run(feeds) for feeds in samples]
             errors = [distance(interpreter.run(f, changes), r) for f, r in zip(samples, right, strict=True)]
