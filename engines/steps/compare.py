@@ -109,6 +109,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     if not tried.verdict and not moved.explains:
         findings = yield from find_twin(ctx, findings, m)
     sample, output, error = worst(m.results, rule)
+    wide = yield from _say_wide(ctx, findings, rule, error, emulated)
     if findings.signature is not None:
         error, output = findings.signature.error, next(iter(findings.signature.outputs), output)
         sample = findings.signature.sample
@@ -156,6 +157,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
                     _find_problem(m.results, output),
                 ),
                 *_say_same_codes(ctx, verdict, rule),
+                *wide,
                 *ctx.engine_info.get("notes", ()),
             )
         ),
@@ -186,6 +188,32 @@ def _try_reference(ctx: StepContext, findings: Findings, params: CompareParams, 
         return trial.Tried(ctx, findings, m)
     bounds = voices.Bounds(params.judge_nodes, params.judge_seconds)
     return (yield from trial.try_reference(ctx, findings, m, bounds))
+
+
+def _say_wide(
+    ctx: StepContext, findings: Findings, rule: Criterion, error: float, emulated: float | None
+) -> Sub[tuple[str, ...]]:
+    """Where the engine passes what its precision could not: which nodes it computes in FP32 all the same, and why it may, as
+    sentences; none where it does not tell."""
+    failing = findings.signature is not None
+    if (
+        emulated is None
+        or not ctx.can("layers")
+        or explain_error(ctx, error, emulated, rule, failing=failing) != "keeps-higher"
+    ):
+        return ()
+    yield Note("in what does the engine compute its layers?")
+    first = (findings.sample or findings.samples[0].id,)
+    m = yield from asked(probe_whole(ctx, findings, samples=first, record=True))
+    told = m.facts.get("build", {})
+    wide = tuple(told.get("wide", ()))
+    if not wide:
+        return ()
+    named = f"{', '.join(wide[:4])}{f' and {len(wide) - 4} more' if len(wide) > 4 else ''}"
+    off = "infinite or NaN" if emulated >= HUGE else f"off by {emulated:.3g}"
+    nodes = "1 node" if len(wide) == 1 else f"{len(wide)} nodes"
+    kept = f"It passes as the engine chose to compute {nodes} in FP32 ({named}); all in {rule.precision} it would be {off}."
+    return (kept, *filter(None, (str(told.get("why_wide", "")),)))
 
 
 def _say_same_codes(ctx: StepContext, verdict: str, rule: Criterion) -> tuple[str, ...]:

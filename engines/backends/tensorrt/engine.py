@@ -140,6 +140,11 @@ class Engine:
             built = layers.read(found, engine)
             facts["layers"] = len(built)
             facts["groups"] = layers.groups(built)
+            if not self._strong and self._settings.precision in ("fp16", "bf16"):
+                facts["wide"] = layers.list_wide(built)
+                facts["why_wide"] = (
+                    "In a weakly typed network precision is a permission; with typing=strong it is an order."
+                )
             if kept and not self._strong:  # strongly typed, casts in the model leave no choice
                 facts["kept"] = layers.precision_of(kept, built)
         unseen = {*parsed.skipped, *(mark for marks in parsed.heard.values() for mark in marks)}

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from engines.asking import Described, StepRefused
@@ -277,3 +278,27 @@ def test_a_step_alone_is_refused_by_a_check_that_passes_nothing(answers: Any, wa
     with pytest.raises(StepRefused, match="It printed nothing") as caught:
         walk("reduce", answers.context(check="false"), lambda probe: answers.opening(probe) or never)
     assert caught.value.code == 6
+
+
+@pytest.mark.parametrize(("emulated", "told"), [(0.9, True), (0.001, False)])
+def test_what_passes_by_the_engine_s_own_choice_of_precision_is_said(
+    answers: Any, walk: Any, emulated: float, told: bool
+) -> None:
+    """Where the precision itself would fail: not that another machine may show it."""
+    whole = answers.measured(("real:0", 0.001), ("random:0", 0.0))
+    again = msgspec.structs.replace(whole, facts={"runs": 20}, run_seconds=60.0)
+    base = oracle(answers, whole, emulated=emulated, runs=lambda _: again)
+
+    def answer(probe: Any) -> Any:
+        if getattr(probe, "record", False):
+            build = {"wide": ["a/Pow", "a/Sqrt"], "why_wide": "It is free to."}
+            return msgspec.structs.replace(whole, facts={"build": build})
+        return base(probe)
+
+    context = answers.context(capabilities={"layers": answers.PRESENT})
+    outcome = walk("compare", context, answer).finish.outcome
+    said = (
+        "It passes as the engine chose to compute 2 nodes in FP32 (a/Pow, a/Sqrt); all in fp16 it would be off by 0.9."
+    )
+    assert outcome.verdict == "passes"
+    assert (f"{said} It is free to." in outcome.message) == told
