@@ -42,7 +42,7 @@ FILES = {
     "journals": 300,
     "session.json": 200,
     "functions": 60,
-    "flows": 200,
+    "flows": 300,
     "Polygraphy inputs": 500,
 }
 PATIENCE = 180  # seconds for one slice, from outside of the campaign, which may hang itself

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ from google.protobuf.message import Message
 from hypothesis import strategies as st
 
 NUMBERS = (-1, 0, 1, 2, 7, 127, 255, -(2**31), 2**31 - 1, 2**31, 2**53, -(2**63), 2**63 - 1)
+LARGE = (10**30, -(10**25))  # whole numbers that no 64 bits hold
 TEXTS = (
     "", "x", "y", "\x1b[31mred", "<script>", "[/b]", "../../etc/passwd", "/etc/passwd", "a\0b", "x" * 70_000, "\u202eabc", "None",
     "\ud7ff\U0010ffff", "*", "0-999999999", "1e999",
@@ -20,12 +22,17 @@ ENDLESS, DEEP = "@@endless@@", "@@deep@@"
 # What only templates look at.
 IN_TEMPLATES = ("{{ " + "9" * 5_000 + " }}", "{{ 1e400 }}", "{{ '\\ud83d' }}", "{{ x|unknown }}", "{{" * 300)
 LEAVES = (
-    None, True, False, *NUMBERS, 10**30, -(10**25), "\ud83d", ENDLESS, *IN_TEMPLATES, 0.5, 1e308, -1e-308, *TEXTS, [], {}, [[]],
+    None, True, False, *NUMBERS, *LARGE, "\ud83d", ENDLESS, *IN_TEMPLATES, 0.5, 1e308, -1e-308, *TEXTS, [], {}, [[]],
     {"a": []}, ["x"], [-1, 2**62],
 )  # fmt: skip
 
 # What has a rule of its own somewhere, and would seldom meet it among all the leaves.
-ODDEST = (10**30, -(10**25), "\ud83d", ENDLESS, DEEP, *IN_TEMPLATES, "\x1b[31mred")
+ODD_TEXTS = ("\ud83d", "\x1b[31mred", *IN_TEMPLATES)
+ODDEST = (*LARGE, ENDLESS, DEEP, *ODD_TEXTS)
+# A name that does something wherever it is not shown literally: in a terminal, in HTML, in Markdown.
+ACTING = "\x1b[31mred\u202e<script>[/b]`*|\n"
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 # (what, where as a part of the whole, with what): applied in order.
 EDITS = st.lists(
@@ -73,9 +80,15 @@ def _dumped(data: Any, separators: tuple[str, str] | None = None) -> bytes:
 
 
 def tree(data: Any, seed: int) -> Any:
-    """Plain data with one to three of its values replaced, removed or repeated."""
+    """Plain data with some of its values replaced, removed or repeated. In every other one only by values of their own kind: who
+    looks at the form first finds no fault there, and goes on to what the values say."""
     chance = random.Random(seed)
     made = json.loads(json.dumps(data))
+    if chance.random() < 0.5:
+        leaves = [place for place in _places(made) if not isinstance(_at(place), dict | list)]
+        for holder, key in chance.choices(leaves, k=chance.randint(1, max(3, len(leaves) // 80))) if leaves else ():
+            holder[key] = _of_its_kind(holder[key], chance)
+        return made
     for _ in range(chance.randint(1, 3)):
         places = list(_places(made))
         if not places:
@@ -93,8 +106,26 @@ def tree(data: Any, seed: int) -> Any:
     return made
 
 
+def _of_its_kind(value: Any, chance: random.Random) -> Any:
+    """An odd value that stands for this one: a text or a longer one, a number, the other truth."""
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return chance.choice(chance.choice((NUMBERS, LARGE)))
+        case str():
+            odd = chance.choice(chance.choice((TEXTS, ODD_TEXTS, ODD_TEXTS)))
+            return chance.choice((odd, value + odd, odd + value))
+    return value
+
+
 def _leaf(chance: random.Random) -> Any:
     return chance.choice(chance.choice((LEAVES, LEAVES, ODDEST)))
+
+
+def _at(place: tuple[Any, Any]) -> Any:
+    holder, key = place
+    return holder[key]
 
 
 def _places(data: Any) -> Iterator[tuple[Any, Any]]:
@@ -109,22 +140,51 @@ def _places(data: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def journal(lines: list[bytes], seed: int) -> bytes:
-    """The journal with some lines' content replaced and signed again, so that what stands in them is really looked at."""
+    """The journal with some lines changed, dropped or repeated, or with one of its names, or another text, replaced wherever it
+    stands; signed and in most cases counted again, so that what stands in it is really looked at."""
     chance = random.Random(seed)
     made = list(lines)
-    for _ in range(chance.randint(1, 3)):
-        at = chance.randrange(len(made))
-        match chance.randrange(8):
-            case 0:
-                del made[at]
-            case 1:
-                made.insert(at, made[chance.randrange(len(made))])
-            case _:
-                made[at] = _signed(tree(_unsigned(made[at]), chance.getrandbits(32)))
-        if not made:
-            return b""
-    return b"".join(_signed({**event, "seq": n}) if isinstance(event := _unsigned(line), dict) and chance.random() < 0.9 else line
+    if chance.random() < 0.4:
+        made = _renamed(made, chance)
+    else:
+        for _ in range(chance.randint(1, 3)):
+            at = chance.randrange(len(made))
+            match chance.randrange(8):
+                case 0:
+                    del made[at]
+                case 1:
+                    made.insert(at, made[chance.randrange(len(made))])
+                case _:
+                    made[at] = _signed(tree(_unsigned(made[at]), chance.getrandbits(32)))
+            if not made:
+                return b""
+    if chance.random() < 0.1:
+        return b"".join(made)
+    return b"".join(_signed({**event, "seq": n}) if isinstance(event := _unsigned(line), dict) else line
                     for n, line in enumerate(made, 1))  # fmt: skip
+
+
+def _renamed(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """The lines with one text replaced in all of them, as a key too: the same name everywhere, as a hostile model has it; or one
+    artifact in place of another."""
+    events = [_unsigned(line) for line in lines]
+    texts = sorted({_at(place) for place in _places(events) if isinstance(_at(place), str) and place[1] != "kind"})
+    digests = [text for text in texts if _DIGEST.fullmatch(text)]
+    if chance.random() < 0.2:
+        old, new = chance.choice(digests), chance.choice(digests)
+    else:
+        old = chance.choice([text for text in texts if text not in digests])
+        new = chance.choice((ACTING, old + ACTING, _of_its_kind(old, chance)))
+    return [_signed(_replaced(event, old, new)) for event in events]
+
+
+def _replaced(data: Any, old: str, new: str) -> Any:
+    match data:
+        case dict():
+            return {_replaced(key, old, new): _replaced(value, old, new) for key, value in data.items()}
+        case list():
+            return [_replaced(value, old, new) for value in data]
+    return new if data == old else data
 
 
 def _unsigned(line: bytes) -> Any:

@@ -483,7 +483,7 @@ def damaged_flow() -> st.SearchStrategy[bytes]:
             f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9 if i else ['x'])}]\n" for i in range(depth)
         ).encode()
     )
-    return st.one_of(trees, trees, damaged_bytes(original), laughs)
+    return st.one_of(trees, trees, trees, trees, damaged_bytes(original), laughs)
 
 
 TACTICS = {

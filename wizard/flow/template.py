@@ -180,9 +180,7 @@ def _tree(text: str) -> nodes.Template:
             raise TemplateProblem("Only text and numbers are allowed as constants.", where - 1)
         if isinstance(node, nodes.Const) and isinstance(node.value, int | float) and not abs(node.value) < TOO_LARGE:
             raise TemplateProblem("This template holds a number that is too large.", where - 1)
-        if isinstance(node, nodes.Const | nodes.TemplateData) and HALF.search(
-            str(getattr(node, "value", "") or getattr(node, "data", ""))
-        ):
+        if isinstance(node, nodes.Const) and HALF.search(str(node.value)):  # from an escape: no text as written has one
             raise TemplateProblem("This template holds half of a character, which no text can hold.", where - 1)
         if isinstance(node, nodes.Filter) and node.name not in FILTERS:
             raise TemplateProblem(f"There is no filter '{node.name}'.", where - 1, node.name)

@@ -8,7 +8,6 @@ The file is written by one process (the runner, which holds the session's lock) 
 follows it.
 """
 
-import contextlib
 import errno
 import os
 import time
@@ -28,8 +27,10 @@ from wizard.session.events import (
     ProbeFinished,
     ProbeStarted,
     StepFinished,
+    StepStarted,
     WorkerDied,
 )
+from wizard.session.outcomes import check_outcomes, outcome_fault
 from wizard.session.problems import MENDING, DamagedJournal, LostPart, NewerSession
 
 LINE_LIMIT = 64 << 10  # bytes of one line, its newline included
@@ -132,9 +133,16 @@ def whole(path: Path) -> bytes:
 
 
 def read(path: Path) -> tuple[AnyEvent, ...]:
-    """The events of a journal; a torn tail is left alone and ignored. Raises OSError and what ``scan`` raises."""
+    """The events of a journal; a torn tail is left alone and ignored. Raises OSError, LostPart and what ``scan`` raises."""
+    return _resolved(scan(whole(path), path).events, path)
+
+
+def _resolved(events: tuple[AnyEvent, ...], path: Path) -> tuple[AnyEvent, ...]:
+    """The events with what lies in artifacts put back. Raises LostPart, DamagedJournal."""
     store = Store(path.parent)
-    return tuple(resolve(event, store) for event in scan(whole(path), path).events)
+    found = tuple(resolve(event, store) for event in events)
+    check_outcomes(found, path)
+    return found
 
 
 def outline(path: Path) -> tuple[AnyEvent, ...]:
@@ -183,7 +191,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Open, or begin, a journal. Raises OSError, DamagedJournal, NewerSession."""
+        """Open, or begin, a journal. Raises OSError, DamagedJournal, LostPart, NewerSession."""
         self._path, self._clock, self._store = path, clock, Store(path.parent)
         contents = Contents((), 0)
         self.torn: Path | None = None
@@ -192,7 +200,7 @@ class Journal:
             contents = scan(data, path)
             if contents.torn:
                 self.torn = _set_aside(path, data[contents.good :])
-        self.events = tuple(resolve(event, self._store) for event in contents.events)
+        self.events = _resolved(contents.events, path)
         self._seq = len(contents.events)
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         os.ftruncate(self._fd, contents.good)
@@ -291,17 +299,13 @@ class Tail:
 
 def repair(data: bytes, path: Path) -> tuple[bytes, bytes]:
     """(journal, lost): everything before the first damaged line, and of what follows the measurements, which stay true
-    whatever was decided in between. An event whose artifact is gone or damaged counts as a damaged line. ``lost`` holds the lines
-    that could not be kept. Raises NewerSession."""
-    store = Store(path.parent)
+    whatever was decided in between. An event whose artifact is gone or damaged, and one that its step cannot have ended with,
+    count as a damaged line. ``lost`` holds the lines that could not be kept. Raises NewerSession."""
+    steps: dict[int, str] = {}
     kept: list[bytes] = []
     lost: list[bytes] = []
     for number, _, line in _lines(data):
-        event = None
-        with contextlib.suppress(DamagedJournal, LostPart):
-            event = decode(line[:-1], number, path) if line.endswith(b"\n") and _whole(line[:-1]) else None
-            if event is not None:
-                resolve(event, store)
+        event = _sound_event(line, number, path, steps)
         wanted = not lost or isinstance(event, ProbeStarted | ProbeFinished)
         if event is not None and not lost and event.seq != len(kept) + 1:
             wanted = isinstance(event, ProbeStarted | ProbeFinished)
@@ -310,3 +314,20 @@ def repair(data: bytes, path: Path) -> tuple[bytes, bytes]:
             continue
         kept.append(encode(msgspec.structs.replace(event, seq=len(kept) + 1)))
     return b"".join(kept), b"".join(lost)
+
+
+def _sound_event(line: bytes, number: int, path: Path, steps: dict[int, str]) -> AnyEvent | None:
+    """The event of a line; None where the line, or a part of it in an artifact, is damaged, or no step ends so.
+    ``steps``: their names by run so far, kept up here. Raises NewerSession."""
+    if not line.endswith(b"\n") or not _whole(line[:-1]):
+        return None
+    try:
+        event = decode(line[:-1], number, path)
+        whole_event = resolve(event, Store(path.parent))
+    except (DamagedJournal, LostPart):
+        return None
+    if isinstance(event, StepStarted):
+        steps[event.run] = event.step
+    if isinstance(whole_event, StepFinished) and outcome_fault(whole_event, steps.get(whole_event.run, "")):
+        return None
+    return event

@@ -196,3 +196,35 @@ def test_repair_keeps_what_was_before_and_what_was_measured_after(tmp_path):
     assert [type(event) for event in events] == [type(event) for event in EVENTS[:4]] + [e.ProbeFinished]
     assert [event.seq for event in events] == [1, 2, 3, 4, 5]
     assert lost.count(b"\n") == 2
+
+
+def test_a_step_that_cannot_have_ended_so_is_damage(tmp_path):
+    """Whatever its checksum: the report, the displays and the flow read the fields of an outcome by name and type."""
+    path = tmp_path / "journal.jsonl"
+    started = e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1)
+    cases = [
+        e.StepFinished(run=1, node="reproduce", outcome={"samples_failing": "*"}),
+        e.StepFinished(run=1, node="reproduce", findings={"case": "none"}),
+    ]
+    for damaged in cases:
+        events = [EVENTS[0], started, damaged, e.ProbeFinished(key="k", run=1, measurement=Measurement())]
+        data = b"".join(encode(msgspec.structs.replace(event, seq=n, ts=1.0)) for n, event in enumerate(events, 1))
+        path.write_bytes(data)
+        with pytest.raises(DamagedJournal, match="line 3: the step compare of this version does not end so"):
+            read(path)
+        with pytest.raises(DamagedJournal, match="line 3"):
+            Journal(path)
+        kept, lost = repair(data, path)
+        path.write_bytes(kept)
+        assert [type(event) for event in read(path)] == [e.SessionOpened, e.StepStarted, e.ProbeFinished]
+        assert b'"kind":"step.finished"' in lost
+
+
+def test_repair_leaves_out_an_event_whose_part_is_gone(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    events = [EVENTS[0], e.StepFinished(run=1, node="a", blobs={"outcome": "0" * 64}), e.NoteAdded(text="later")]
+    data = b"".join(encode(msgspec.structs.replace(event, seq=n, ts=1.0)) for n, event in enumerate(events, 1))
+    kept, lost = repair(data, path)
+    path.write_bytes(kept)
+    assert [type(event) for event in read(path)] == [e.SessionOpened]
+    assert lost.count(b"\n") == 2

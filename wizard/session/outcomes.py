@@ -1,0 +1,35 @@
+"""What steps answered, as a journal has it: of the form that each step declares, before anybody reads a field of it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from engines.findings import Findings
+from wizard.session.events import AnyEvent, StepFinished, StepStarted
+from wizard.session.problems import DamagedJournal
+
+
+def check_outcomes(events: Iterable[AnyEvent], path: Path) -> None:
+    """Raises DamagedJournal for an event of a step that did not end so. ``events``: all of a journal, artifacts put back."""
+    steps: dict[int, str] = {}
+    for event in events:
+        if isinstance(event, StepStarted):
+            steps[event.run] = event.step
+        elif isinstance(event, StepFinished) and (fault := outcome_fault(event, steps.get(event.run, ""))):
+            raise DamagedJournal(path, event.seq, fault)
+
+
+def outcome_fault(event: StepFinished, step: str) -> str:
+    """Why a step of this name cannot have ended so, as the rest of a sentence; "" where it can. What a step answers that nobody
+    here has is taken as it is: no field of it is read by name."""
+    from engines.steps.registry import STEPS  # here: whoever lists sessions needs no step
+
+    try:
+        if event.outcome is not None and step in STEPS:
+            msgspec.convert(event.outcome, STEPS[step].outcome)
+        if event.findings:
+            msgspec.convert(event.findings, Findings)
+    except msgspec.ValidationError as error:
+        return f"the step {step} of this version does not end so ({error})"
+    return ""
