@@ -3,14 +3,17 @@
 import difflib
 from collections.abc import Iterable
 
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'x'?``, or ``""`` where nothing is near. Case does not count."""
-    folded = {k.casefold(): k for k in sorted(known)}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
-    return f" Did you mean '{folded[near[0]]}'?" if near else ""
+_ALIKE = 0.5  # of difflib's ratio: a name with two letters swapped or left out of four has it, two other words have not
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
-    """The word that is most like ``word``, "" where none is. Case counts."""
-    return next(iter(difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)), "")
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The name that is most like ``word``, "" where none is. Case does not count."""
+    folded = {name.casefold(): name for name in sorted(known)}
+    found = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=_ALIKE)
+    return folded[found[0]] if found else ""
+
+
+def suggestion(word: str, known: Iterable[str], before: str = "") -> str:
+    """``Did you mean 'x'?``, with ``before`` in front of it; "" where nothing is near."""
+    name = nearest(word, known)
+    return f"{before}Did you mean '{name}'?" if name else ""

@@ -32,7 +32,7 @@ def check(text: str | EngineSpec) -> EngineSpec:
     for key, value in spec.options:
         if key not in options:
             takes = f" It takes {', '.join(options)}." if options else " It takes none."
-            raise ValueError(f"{spec.name} has no option '{key}'.{suggestion(key, options)}{takes}")
+            raise ValueError(f"{spec.name} has no option '{key}'.{suggestion(key, options, ' ')}{takes}")
         if value != "":
             canonical.append((key, _text(_value(declared, options[key], value))))
     return EngineSpec(spec.name, tuple(sorted((k, v) for k, v in canonical if v != "")))
@@ -80,7 +80,7 @@ def declared_as(name: str) -> Declaration:
     if broken := next((p for p in discovery.plugins() if p.name == name), None):
         raise BrokenEngine(f"The engine '{name}' of {broken.source} cannot be used. {broken.broken}")
     shown = [d.name for d in discovery.engines().values() if not d.hidden and not d.refusal]
-    raise ValueError(f"There is no engine '{name}'.{suggestion(name, shown)} Known: {', '.join(shown)}.")
+    raise ValueError(f"There is no engine '{name}'.{suggestion(name, shown, ' ')} Known: {', '.join(shown)}.")
 
 
 def _value(declared: Declaration, option: Option, text: str) -> Any:
@@ -108,7 +108,7 @@ def _value(declared: Declaration, option: Option, text: str) -> Any:
         if text.casefold() in folded:
             return folded[text.casefold()]
         raise ValueError(
-            f"{engine}: {key}={text} is not one of {', '.join(option.choices)}.{suggestion(text, option.choices)}"
+            f"{engine}: {key}={text} is not one of {', '.join(option.choices)}.{suggestion(text, option.choices, ' ')}"
         )
     return text
 

@@ -34,11 +34,3 @@ class Refusal(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
-
-
-def nearest(word: str, known: "list[str] | tuple[str, ...]") -> str:
-    """A ``did you mean`` clause for a word that is not known; empty when nothing is near."""
-    import difflib
-
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f" Did you mean '{close[0]}'?" if close else ""

@@ -12,11 +12,12 @@ from typing import TypeVar
 from engines import installed, options
 from engines.compare.criterion import METRICS
 from engines.graph import filekind
+from engines.nearest import suggestion
 from engines.sources import paths, postprocess_script, split_function, top_k
 from engines.spec import EngineSpec, parse
 from engines.store import regular
 from engines.store.content import digest_file
-from wizard.exits import BAD_USAGE, MISSING, Refusal, nearest
+from wizard.exits import BAD_USAGE, MISSING, Refusal
 from wizard.problem import Problem
 
 Value = TypeVar("Value")
@@ -212,7 +213,7 @@ def engine_spec(text: str, option: str) -> str:
         path = Path(spec.get(name)).expanduser()
         refuse_strange(path, f"{option}: ")
         if not path.is_file():
-            near = nearest(path.name, _names(path.parent, "*.onnx"))
+            near = suggestion(path.name, _names(path.parent, "*.onnx"), " ")
             raise Refusal(
                 BAD_USAGE, f"{option}: {name}={spec.get(name)}: there is no such file.{near or ' Check the path.'}"
             )
@@ -349,7 +350,9 @@ def _bound(option: str, text: str) -> tuple[str, float]:
 
 def metric(name: str | None) -> str:
     if name and name not in METRICS:
-        raise Refusal(BAD_USAGE, f"'{name}' is not a metric.{nearest(name, METRICS)} Known: {', '.join(METRICS)}.")
+        raise Refusal(
+            BAD_USAGE, f"'{name}' is not a metric.{suggestion(name, METRICS, ' ')} Known: {', '.join(METRICS)}."
+        )
     return name or ""
 
 
@@ -379,7 +382,8 @@ def _near(path: Path, pattern: str) -> str:
     if path.is_symlink():
         return " It is a link to a file that is gone."
     return (
-        nearest(path.name, [name for name in _names(path.parent, pattern) if name != path.name]) or " Check the path."
+        suggestion(path.name, [name for name in _names(path.parent, pattern) if name != path.name], " ")
+        or " Check the path."
     )
 
 

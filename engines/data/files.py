@@ -14,7 +14,7 @@ import numpy as np
 
 from engines.data import packed, polygraphy, scripting
 from engines.data.input_problem import InputProblem
-from engines.nearest import nearest
+from engines.nearest import suggestion
 from engines.sources import split_function
 from engines.store import regular
 
@@ -53,8 +53,7 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
     if not file.exists():
         wrong, equals, rest = path.partition("=")
         if equals and Path(rest).exists():
-            near = nearest(wrong, known)
-            hint = f" Did you mean '{near}'?" if near else ""
+            hint = suggestion(wrong, known, " ")
             raise InputProblem(f"The model has no input '{wrong}'.{hint}")
         raise InputProblem(f"There is no inputs file '{path}'.")
     if kind == ".py":

@@ -22,7 +22,7 @@ from engines.data import draws, files, roles
 from engines.data.input_problem import InputProblem
 from engines.graph.index import Tensor
 from engines.graph.load import StoredModel, np_dtype
-from engines.nearest import nearest
+from engines.nearest import suggestion
 from engines.probe import LoadInputs, SampleInfo
 from engines.store import decoding, regular
 from engines.store.content import Damaged, Store, digest_file
@@ -119,7 +119,7 @@ class _Loading:
             )
         for name in (*probe.shapes, *(n for n in probe.ranges if n)):
             if name not in self.wanted:
-                raise InputProblem(f"The model has no input '{name}'.{_did_you_mean(name, self.wanted)}")
+                raise InputProblem(f"The model has no input '{name}'.{suggestion(name, self.wanted, ' ')}")
 
     def facts(self) -> dict[str, Any]:
         folder = self.store.inputs / f".incoming-{os.getpid()}-{secrets.token_hex(4)}"
@@ -215,7 +215,7 @@ class _Loading:
         for name in self.wanted:
             if name not in arrays:
                 has = f"it has {_listed(arrays)}" if arrays else "it is empty"
-                raise InputProblem(f"'{source}' lacks the input '{name}' ({has}).{_did_you_mean(name, arrays)}")
+                raise InputProblem(f"'{source}' lacks the input '{name}' ({has}).{suggestion(name, arrays, ' ')}")
         extra = [name for name in arrays if name not in self.wanted]
         if extra:
             self.warnings[f"'{source}' also holds {_listed(extra)}, which the model does not have: ignored."] = None
@@ -517,8 +517,3 @@ def _dims(dims: Dims | None) -> str:
 def _listed(names: Any, most: int = 6) -> str:
     quoted: Sequence[str] = [f"'{n}'" for n in names]
     return ", ".join(quoted[:most]) + (f" and {len(quoted) - most} more" if len(quoted) > most else "")
-
-
-def _did_you_mean(word: str, words: Any) -> str:
-    near = nearest(word, words)
-    return f" Did you mean '{near}'?" if near else ""

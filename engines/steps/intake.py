@@ -78,6 +78,6 @@ def refuse_unknown_outputs(problem: Mapping[str, Any], outputs: Iterable[str]) -
                     f" and {len(known) - 6} more" if len(known) > 6 else ""
                 )
                 raise StepRefused(
-                    f"--{option}: the model has no output '{name}'.{suggestion(name, known)} It has {shown}.",
+                    f"--{option}: the model has no output '{name}'.{suggestion(name, known, ' ')} It has {shown}.",
                     code=_BAD_INPUT,
                 )

@@ -6,7 +6,8 @@ An answer that carries values is a mapping: ``double-check: [{answer: tolerance,
 import sys
 from typing import Any, NamedTuple
 
-from wizard.exits import BAD_USAGE, Refusal, nearest
+from engines.nearest import suggestion
+from wizard.exits import BAD_USAGE, Refusal
 from wizard.flow.load import FlowProblem, load_texts
 from wizard.flow.model import Flow
 
@@ -50,7 +51,7 @@ def _at(path: str, place: tuple[int, int]) -> str:
 
 def _known_node(path: str, node: str, flow: Flow) -> None:
     if node not in flow.nodes:
-        hint = nearest(node, list(flow.nodes))
+        hint = suggestion(node, flow.nodes, " ")
         raise Refusal(BAD_USAGE, f"{path}: the flow '{flow.id}' has no question '{node}'.{hint}")
 
 
@@ -67,7 +68,7 @@ def _answer(path: str, node: str, item: Any, flow: Flow) -> tuple[str, dict[str,
         raise Refusal(BAD_USAGE, f"{path}: an answer of '{node}' is one word: {', '.join(known)}.")
     if answer not in known:
         said = f"has no answer '{answer}'" if answer else "has no answer here"
-        raise Refusal(BAD_USAGE, f"{path}: '{node}' {said}.{nearest(answer, known)} Known: {', '.join(known)}.")
+        raise Refusal(BAD_USAGE, f"{path}: '{node}' {said}.{suggestion(answer, known, ' ')} Known: {', '.join(known)}.")
     wanted = flow.nodes[node].answers[answer].settings if answer != ASK else {}
     values = {name: value for name, value in item.items() if name != "answer"} if isinstance(item, dict) else {}
     for name, value in values.items():

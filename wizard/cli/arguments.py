@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from wizard.exits import BAD_USAGE, Refusal, nearest
+from engines.nearest import suggestion
+from wizard.exits import BAD_USAGE, Refusal
 
 DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
 _MOST = 1024  # of probes at a time, and of whatever else is counted
@@ -28,7 +29,7 @@ class Parser(argparse.ArgumentParser):
             word = message.removeprefix("unrecognized arguments: ").split()[0]
             if word.startswith("-"):
                 known = [option for action in self._actions for option in action.option_strings]
-                return f"There is no option '{word}' here.{nearest(word.partition('=')[0], known)}"
+                return f"There is no option '{word}' here.{suggestion(word.partition('=')[0], known, ' ')}"
             return f"'{word}' was not expected."
         return message[:1].upper() + message[1:] + ("" if message.endswith((".", "?")) else ".")
 
@@ -39,7 +40,7 @@ class Parser(argparse.ArgumentParser):
             known = [str(choice) for choice in action.choices]
             what = "command" if isinstance(action, argparse._SubParsersAction) else _called(action, self.prog)
             raise Refusal(
-                BAD_USAGE, f"'{value}' is not a {what}.{nearest(str(value), known)} Known: {', '.join(known)}."
+                BAD_USAGE, f"'{value}' is not a {what}.{suggestion(str(value), known, ' ')} Known: {', '.join(known)}."
             )
 
 

@@ -68,40 +68,21 @@ class JsonPrompt:
             except ValueError as error:
                 self.refused(f"That is no answer: {error}.")
                 continue
-            match wish:
-                case Stop():
-                    return {"do": "stop"}
-                case Rewind():
-                    return {"do": "rewind", "to": wish.to}
-            if (wish.node or question.node, wish.visit or question.visit) != (question.node, question.visit):
-                self.refused(f"The open question is '{question.node}', visit {question.visit}.")
-                continue
-            told = {"do": "answer", "node": question.node, "visit": question.visit, "answer": wish.answer}
-            return {**told, "settings": wish.settings} if wish.settings else told
+            if isinstance(wish, requests.Answer):
+                meant = (wish.node or question.node, wish.visit or question.visit)
+                if meant != (question.node, question.visit):
+                    self.refused(f"The open question is '{question.node}', visit {question.visit}.")
+                    continue
+                wish = msgspec.structs.replace(wish, node=question.node, visit=question.visit)
+            return requests.encode(wish)
 
     def refused(self, sentence: str) -> None:
         self._out.write(json_line(msgspec.to_builtins(Refused(sentence))))
         self._out.flush()
 
 
-class Answer(msgspec.Struct, frozen=True, tag_field="do", tag="answer", forbid_unknown_fields=True):
-    """``node`` and ``visit`` say which question is meant; left out: the open one."""
-
-    answer: str
-    node: str = ""
-    visit: int = 0
-    settings: dict[str, str] = {}
-
-
-class Rewind(msgspec.Struct, frozen=True, tag_field="do", tag="rewind", forbid_unknown_fields=True):
-    to: str
-
-
-class Stop(msgspec.Struct, frozen=True, tag_field="do", tag="stop", forbid_unknown_fields=True):
-    pass
-
-
-_WISHES: Any = Answer | Rewind | Stop
+# What a program may ask here; all else that a client may is of no use to one that only answers.
+_WISHES: Any = requests.Answer | requests.Rewind | requests.Stop
 _LONGEST = 1 << 20  # characters of a line
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from engines.nearest import suggestion
 from engines.steps.registry import STEPS
 from engines.steps.surroundings import TABLE
 from engines.store.content import Store
@@ -16,7 +17,7 @@ from wizard.cli import artifacts, run
 from wizard.cli.flow import writable
 from wizard.cli.follow import Follower
 from wizard.cli.results import result
-from wizard.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, Refusal, nearest
+from wizard.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, Refusal
 from wizard.flow.load import in_words
 from wizard.flow.model import Flow
 from wizard.given import problem_from
@@ -134,7 +135,9 @@ def parameters(name: str, given: list[str]) -> dict[str, str]:
         if not equals or key not in declared.__struct_fields__:
             known = list(declared.__struct_fields__)
             takes = f" It takes {', '.join(known)}." if known else " It takes none."
-            raise Refusal(BAD_USAGE, f"--with: the step {name} has no parameter '{key}'.{nearest(key, known)}{takes}")
+            raise Refusal(
+                BAD_USAGE, f"--with: the step {name} has no parameter '{key}'.{suggestion(key, known, ' ')}{takes}"
+            )
         params[key] = value
     try:
         msgspec.convert(params, declared, strict=False)

@@ -4,7 +4,6 @@
 outcome, and then no comparison holds.
 """
 
-import difflib
 import re
 import textwrap
 import typing
@@ -15,15 +14,13 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from engines import options
+from engines.nearest import suggestion
+from wizard.exits import BY_VERDICT
 from wizard.flow import commands, terms
-from wizard.flow.load import Loaded, nearest
+from wizard.flow.load import Loaded
 from wizard.flow.model import Answer, FlowNode, When
 from wizard.flow.template import FILTERS, TemplateProblem, fields, render
 
-VERDICTS: Final = (
-    "minimal-case", "worked-around", "not-reproduced", "fixed-by-sanitizing", "input-sensitive", "reference-suspect",
-    "not-determined", "unresolved",
-)  # fmt: skip
 # What an answer may set beside parameters of steps: fields of the PROBLEM, the sample to search on, the model to go on with.
 SETTINGS: Final = (
     "tolerance", "atol", "rtol", "metric", "fail_regex", "fail_code", "ignore_fail_code", "seed", "sample",
@@ -167,8 +164,8 @@ class _Checker:
             yield from self._node(name, node)
         for name, end in self.flow.ends.items():
             yield from self._length(end.explain, "ends", name, "explain")
-            if end.verdict not in VERDICTS:
-                hint = nearest(end.verdict, VERDICTS) or f"Known: {', '.join(VERDICTS)}."
+            if end.verdict not in BY_VERDICT:
+                hint = suggestion(end.verdict, BY_VERDICT) or f"Known: {', '.join(BY_VERDICT)}."
                 yield self._value(f"'{end.verdict}' is not a verdict.", hint, "ends", name, "verdict")
         yield from self._flow_parameters()
         yield from self._reference()
@@ -201,7 +198,7 @@ class _Checker:
             yield self._key("the flow has no nodes.", "", "nodes")
         elif flow.start not in flow.nodes:
             yield self._value(
-                f"the flow starts at '{flow.start}', which is not a node.", nearest(flow.start, flow.nodes), "start"
+                f"the flow starts at '{flow.start}', which is not a node.", suggestion(flow.start, flow.nodes), "start"
             )
         if not flow.ends:
             yield self._key("the flow has no ends, so no route through it can finish.", "", "ends")
@@ -222,7 +219,7 @@ class _Checker:
         if node.step is not None:
             facts = self.steps.get(node.step.use)
             if facts is None:
-                near = nearest(node.step.use, self.steps) or f"Known: {', '.join(sorted(self.steps))}."
+                near = suggestion(node.step.use, self.steps) or f"Known: {', '.join(sorted(self.steps))}."
                 hint = _broken().get(node.step.use) or near
                 yield self._value(f"there is no step '{node.step.use}'.", hint, *at, "step", "use")
                 return
@@ -231,7 +228,7 @@ class _Checker:
         if node.max_visits < 1:
             yield self._value("max_visits must be 1 or more.", "", *at, "max_visits")
         if node.limit and node.limit not in self.flow.ends:
-            hint = nearest(node.limit, self.flow.ends)
+            hint = suggestion(node.limit, self.flow.ends)
             yield self._value(f"'{node.limit}' is not an end, and limit must name one.", hint, *at, "limit")
         for word in _marked(node.explain):
             term = word.lower().replace(" ", "-")
@@ -245,7 +242,7 @@ class _Checker:
         known = terms.known(self.folder)
         for position, term in enumerate(node.terms):
             if term not in known:
-                hint = nearest(term, known)
+                hint = suggestion(term, known)
                 yield self._value(f"there is no card terms/{term}.md.", hint, *at, "terms", position)
         for key, text in node.commands.items():
             try:
@@ -296,19 +293,20 @@ class _Checker:
             for key, value in given.items():
                 if key not in kinds and key not in SETTINGS:
                     hint = (
-                        nearest(key, (*SETTINGS, *kinds)) or f"Known: {', '.join(SETTINGS)}, and parameters of steps."
+                        suggestion(key, (*SETTINGS, *kinds))
+                        or f"Known: {', '.join(SETTINGS)}, and parameters of steps."
                     )
                     yield self._key(f"there is no setting '{key}'.", hint, *here, group, key)
                 elif group == "sets" and key in kinds and (fault := _misfit(value, kinds[key])):
                     yield self._value(f"'{key}' {fault[0]}.", fault[1], *here, group, key)
 
     def _goto(self, target: str, *path: str | int) -> Problem:
-        return self._value(f"there is no node or end '{target}'.", nearest(target, self.places), *path)
+        return self._value(f"there is no node or end '{target}'.", suggestion(target, self.places), *path)
 
     def _field(self, field: str, node: FlowNode, outcome: Mapping[str, Any], at: Where) -> Problem:
         if node.step is None:
             return Problem(*at, f"'{field}' is measured by nothing: this node has no step.")
-        hint = nearest(field, outcome) or f"Known: {', '.join(outcome)}."
+        hint = suggestion(field, outcome) or f"Known: {', '.join(outcome)}."
         return Problem(*at, f"step '{node.step.use}' does not measure '{field}'.", hint)
 
     def _flow_parameters(self) -> Iterator[Problem]:
@@ -319,7 +317,9 @@ class _Checker:
         for key, value in self.flow.params.items():
             takers = [step for step, hints in kinds.items() if key in hints]
             if not takers:
-                yield self._key(f"no step of this flow takes a parameter '{key}'.", nearest(key, known), "params", key)
+                yield self._key(
+                    f"no step of this flow takes a parameter '{key}'.", suggestion(key, known), "params", key
+                )
             for step in takers:
                 if fault := _misfit(value, kinds[step][key]):
                     yield self._value(f"'{key}' of step '{step}' {fault[0]}.", fault[1], "params", key)
@@ -330,7 +330,7 @@ class _Checker:
         for key, value in given.items():
             if key not in hints:
                 known = f"It takes {', '.join(hints)}." if hints else "It takes none."
-                yield self._key(f"step '{step}' takes no '{key}'.", nearest(key, hints) or known, *at, key)
+                yield self._key(f"step '{step}' takes no '{key}'.", suggestion(key, hints) or known, *at, key)
             elif fault := _misfit(value, hints[key]):
                 yield self._value(f"'{key}' of step '{step}' {fault[0]}.", fault[1], *at, key)
 
@@ -365,7 +365,7 @@ class _Checker:
         self, field: str, operator: str, operand: Any, kind: Any, here: tuple[str | int, ...]
     ) -> Iterator[Problem]:
         if operator not in _OPERATORS:
-            hint = nearest(operator, _OPERATORS) or f"Known: {', '.join(_OPERATORS)}."
+            hint = suggestion(operator, _OPERATORS) or f"Known: {', '.join(_OPERATORS)}."
             yield self._key(f"there is no comparison '{operator}'.", hint, *here)
         elif operator == "in":
             if not isinstance(operand, list) or not operand:
@@ -383,7 +383,7 @@ class _Checker:
         try:
             fields(text, known)
         except TemplateProblem as problem:
-            hint = nearest(problem.name, (*known, *FILTERS)) if problem.name else ""
+            hint = suggestion(problem.name, (*known, *FILTERS)) if problem.name else ""
             yield Problem(*self._inside(text, problem.name, *path), _sentence(str(problem)), hint)
 
     def _inside(self, text: str, word: str, *path: str | int) -> Where:
@@ -447,11 +447,8 @@ def _misfit(value: Any, kind: Any) -> tuple[str, str] | None:
     except msgspec.ValidationError:
         choices = [str(c) for c in _choices(kind)]
         if choices:
-            close = difflib.get_close_matches(str(value), choices, n=1)
-            return (
-                f"is never {_shown(value)}",
-                f"Did you mean '{close[0]}'?" if close else f"It is one of {', '.join(choices)}.",
-            )
+            near = suggestion(str(value), choices) or f"It is one of {', '.join(choices)}."
+            return f"is never {_shown(value)}", near
         return f"is {_kind(kind)}, and never {_shown(value)}", ""
     return None
 

@@ -3,12 +3,11 @@
 No aliases, tags or merge keys: a flow is plain data.
 """
 
-import difflib
 import errno
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.util import find_spec
@@ -18,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import yaml
 
+from engines.nearest import suggestion
 from engines.store import regular
 from wizard.flow.model import HALF, TOO_LARGE, Answer, Detour, End, Flow, FlowNode, StepUse
 from wizard.flow.nodes import Core, compose
@@ -111,7 +111,7 @@ def load(path_or_name: str | Path) -> Loaded:
                 0,
                 0,
                 f"no flow of this name is installed, and no file has it. Known: {', '.join(known)}.",
-                nearest(name, known),
+                suggestion(name, known),
             )
         if name in known:
             return parse((files("flows") / f"{name}.yaml").read_text(encoding="utf-8"), f"{name}.yaml")
@@ -160,12 +160,6 @@ def _parsed(text: str) -> tuple[Flow, Lines]:
     """Once for each text, wherever it lies: the sessions of a list have the same few flows."""
     lines = Lines()
     return _Shaper("", lines).flow(_Reader("", lines).read(text)), lines
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A ``Did you mean`` sentence for a word that is not known; empty where nothing is near."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"Did you mean '{close[0]}'?" if close else ""
 
 
 class _Reader:
@@ -320,7 +314,7 @@ class _Shaper:
                 raise self._at(
                     self._lines.key(*at, key),
                     f"there is no '{key}' {_place(at)}.",
-                    nearest(key, fields) or f"Known: {', '.join(fields)}.",
+                    suggestion(key, fields) or f"Known: {', '.join(fields)}.",
                 )
         for name, field in fields.items():
             if field.required and name not in data:

@@ -13,8 +13,8 @@ from wizard.runner.options import Policy
 _LONGEST = 8000  # characters of a note: what a person types, not a file
 
 
-class Request(msgspec.Struct, frozen=True, tag_field="do"):
-    """Any request."""
+class Request(msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=True):
+    """Any request. One with a field that it has not is refused: a word misspelt would be lost in silence."""
 
 
 class Answer(Request, frozen=True, tag="answer"):
@@ -25,7 +25,7 @@ class Answer(Request, frozen=True, tag="answer"):
     node: str | None = None
     visit: int | None = None
     note: str = ""
-    settings: Mapping[str, Any] = {}
+    settings: Mapping[str, str] = {}
 
 
 class Go(Request, frozen=True, tag="go"):

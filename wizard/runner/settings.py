@@ -50,7 +50,7 @@ def _fault(name: str, value: str, findings: Findings) -> str:
         if not _is(float, number) or not math.isfinite(float(number)) or (float(number) < 0 and not signed):
             return f"'{value}' is no {name}: write a number such as 0.01, or output:0.01."
     elif name == "metric" and value not in METRICS:
-        return f"'{value}' is not a metric.{suggestion(value, METRICS)} Known: {', '.join(METRICS)}."
+        return f"'{value}' is not a metric.{suggestion(value, METRICS, ' ')} Known: {', '.join(METRICS)}."
     elif name == "seed" and not _is(int, value):
         return f"'{value}' is no seed: write a whole number."
     elif name in _CODES and not all(_is(int, part) for part in value.replace(",", " ").split()):

@@ -4,24 +4,14 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from wizard.exits import BY_VERDICT, FOUND, UNRESOLVED
 from wizard.flow.check import destination, recommend
 from wizard.flow.model import Flow, FlowNode
 from wizard.flow.template import TemplateProblem, render
 from wizard.session.events import Offered
 from wizard.session.state import State, Visit
 
-# The contract's exit code of each verdict that an end may have. ``done`` is the end of a single step.
-EXIT_CODES: Final[dict[str, int]] = {
-    "minimal-case": 0,
-    "worked-around": 0,
-    "done": 0,
-    "not-reproduced": 10,
-    "input-sensitive": 11,
-    "fixed-by-sanitizing": 12,
-    "reference-suspect": 13,
-    "not-determined": 15,
-    "unresolved": 6,
-}
+_EXIT_CODES: Final = {**BY_VERDICT, "done": FOUND}  # the end of a single step
 _TEXT_LIMIT = 4000  # characters of one text in a question: a journal line holds all of them
 
 
@@ -120,7 +110,7 @@ def _enter(flow: Flow, state: State, name: str) -> Decision:
 
 def _ended(flow: Flow, name: str) -> Ended:
     verdict = flow.ends[name].verdict
-    return Ended(name, verdict, EXIT_CODES.get(verdict, 6))
+    return Ended(name, verdict, _EXIT_CODES.get(verdict, UNRESOLVED))
 
 
 def _node(flow: Flow, name: str) -> FlowNode:

@@ -12,7 +12,8 @@ import msgspec
 from textual.binding import Binding, BindingType
 from textual.keys import Keys, _character_to_key, format_key
 
-from wizard.flow.load import FlowProblem, load_texts, nearest
+from engines.nearest import suggestion
+from wizard.flow.load import FlowProblem, load_texts
 from wizard.tui.glyphs import Glyphs
 
 
@@ -151,7 +152,7 @@ def read(path: Path) -> Keymap:
     for name, value in data.items():
         place = f"{path}:{lines.key(name)[0]}"
         if name not in BY_ID:
-            problems.append(f"{place}: there is no action '{name}'. {nearest(name, BY_ID)}".rstrip())
+            problems.append(f"{place}: there is no action '{name}'. {suggestion(name, BY_ID)}".rstrip())
             continue
         good: list[str] = []
         for text in _texts(value):
@@ -187,7 +188,7 @@ def _unusable(key: str, action: Action) -> str:
         return "what it does is fixed."
     bare = _MODIFIERS.sub("", key)
     if len(bare) != 1 and bare not in _NAMED and len(format_key(bare)) != 1:
-        return f"there is no such key. {nearest(bare, _NAMED - FIXED)}".rstrip()
+        return f"there is no such key. {suggestion(bare, _NAMED - FIXED)}".rstrip()
     if action.typing and not _SILENT.fullmatch(key):
         return "it works where one types, so it needs a key that types nothing, such as f6."
     return ""

@@ -64,7 +64,7 @@ def check(names: tuple[str, ...]) -> None:
         if name not in KNOWN:
             raise ValueError(
                 f"ONNX Runtime {VERIFIED} has no optimizer '{name}' and would ignore the name without a word."
-                f"{suggestion(name, KNOWN)}"
+                f"{suggestion(name, KNOWN, ' ')}"
             )
 
 

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from engines.steps.registry import STEPS
-from wizard.flow.check import SETTINGS, VERDICTS, check, recommend
+from wizard.exits import BY_VERDICT
+from wizard.flow.check import SETTINGS, check, recommend
 from wizard.flow.commands import FIELDS
 from wizard.flow.load import parse
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
@@ -38,4 +39,4 @@ def test_every_word_of_the_format_is_explained(page: str) -> None:
     written = set(re.findall(r"`([a-z0-9_-]+)`", page))
     for struct in (Flow, FlowNode, Answer, End, StepUse):
         assert {f.encode_name for f in msgspec.structs.fields(struct)} <= written
-    assert {*FILTERS, *FIELDS, *STEPS, *VERDICTS, *SETTINGS, "ge", "gt", "le", "lt"} <= written
+    assert {*FILTERS, *FIELDS, *STEPS, *BY_VERDICT, *SETTINGS, "ge", "gt", "le", "lt"} <= written

@@ -2,16 +2,18 @@
 
 import hashlib
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.findings import Findings
 from engines.probe import Import, Inspect, Measure, Measurement
+from wizard.exits import BY_VERDICT
 from wizard.flow.load import parse
 from wizard.flow.model import Answer, Detour, End, Flow, FlowNode, StepUse
 from wizard.session import events as e
-from wizard.session.decide import EXIT_CODES, Ask, Ended, RunStep, decide
+from wizard.session.decide import Ask, Ended, RunStep, decide
 from wizard.session.single import single_flow
 from wizard.session.state import State, advance, fold
 
@@ -44,8 +46,6 @@ CRASH = Measurement(status="crash", signal=11)
 
 
 def numbered(*events: e.AnyEvent) -> list[e.AnyEvent]:
-    import msgspec
-
     return [msgspec.structs.replace(event, seq=n, ts=100.0 + n) for n, event in enumerate(events, 1)]
 
 
@@ -254,9 +254,14 @@ def test_a_single_step_that_failed_is_unresolved():
 
 
 def test_the_exit_codes_are_the_contracts():
-    from wizard.exits import BY_VERDICT
-
-    assert {**BY_VERDICT, "done": 0} == EXIT_CODES
+    contract = {
+        "minimal-case": 0, "worked-around": 0, "not-reproduced": 10, "input-sensitive": 11, "fixed-by-sanitizing": 12,
+        "reference-suspect": 13, "not-determined": 15, "unresolved": 6, "done": 0,
+    }  # fmt: skip
+    assert contract == {**BY_VERDICT, "done": 0}
+    for verdict, code in contract.items():
+        flow = msgspec.structs.replace(FLOW, start="only", ends={"only": End("Only", "", verdict)})
+        assert decide(flow, State()) == Ended("only", verdict, code)
 
 
 # Of the flow that each step makes when it runs alone: a session holds that digest, and goes on with the very text only.
