@@ -475,7 +475,7 @@ def _score(row: dict[str, Any]) -> dict[str, Any]:
 
 SPEC = StepSpec(
     name="compare",
-    version=4,
+    version=5,
     summary="Run the whole model on every sample and compare its outputs with the reference.",
     run=compare,
     outcome=CompareOutcome,

@@ -386,7 +386,7 @@ def _json(told: Told) -> dict[str, Any]:
 
 SPEC = StepSpec(
     name="confirm",
-    version=3,
+    version=4,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

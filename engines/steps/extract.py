@@ -209,7 +209,7 @@ def _json(told: Told) -> dict[str, Any]:
 
 SPEC = StepSpec(
     name="extract",
-    version=2,
+    version=3,
     summary="Cut out the node that adds the error, feed it reference values, and see whether it fails alone.",
     run=extract,
     outcome=ExtractOutcome,

@@ -369,7 +369,20 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
     names = ", ".join(ask.names(kept.keep))
     return (
         f"Keeping {say_counted(ask, kept)} makes {kept.samples_ok} of {kept.samples_n} samples pass "
-        f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}.{_say_obeyed(kept.became)}"
+        f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}."
+        f"{_say_without(ask, kept)}{_say_obeyed(kept.became)}"
+    )
+
+
+def _say_without(ask: Inquiry, kept: Kept) -> str:
+    """That a culprit is cured though none of its own nodes is kept: a sentence with a space in front."""
+    left = [c.case for c in ask.findings.culprits if not set(ranges.decode(c.case.node_ids)).intersection(kept.keep)]
+    if not left:
+        return ""
+    names = ", ".join(n for case in left for n in case.nodes[:3])
+    return (
+        f" {names} {'is' if len(left) == 1 == len(left[0].nodes) else 'are'} not among them: what is kept is computed together "
+        "with them here, so the cure rests on which nodes the engine joins and may be lost in another build of it."
     )
 
 

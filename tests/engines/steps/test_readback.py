@@ -1,8 +1,13 @@
 """What an engine made of nodes that were to stay in FP32, as it reads in the step's sentence."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from engines.steps.precision import _say_obeyed
+from engines.findings import Case, Culprit, Findings
+from engines.probe import Candidate
+from engines.steps.precision import Kept, _say_obeyed, _say_without
 
 
 @pytest.mark.parametrize(
@@ -20,3 +25,13 @@ from engines.steps.precision import _say_obeyed
 )
 def test_what_the_engine_made_of_the_wish_is_said(became: dict[str, str], said: str) -> None:
     assert _say_obeyed(became) == said
+
+
+@pytest.mark.parametrize(("keep", "told"), [((2, 3), ""), ((4, 5), " qk is not among them: ")])
+def test_a_cure_that_leaves_the_culprit_as_it_was_is_said_to_rest_on_a_fusion(keep: tuple[int, ...], told: str) -> None:
+    case = Case(candidate=Candidate(), sample="real:0", nodes=("qk",), node_ids="3")
+    ask: Any = SimpleNamespace(findings=Findings(culprits=(Culprit(case=case, cause="overflow"),)))
+    said = _say_without(ask, Kept("found", keep))
+    assert said.startswith(told)
+    assert bool(said) == bool(told)
+    assert ("rests on which nodes the engine joins" in said) == bool(told)
