@@ -74,6 +74,11 @@ DECLARATION = Declaration(
             "calibration", "file", "", "int8: a calibration cache of TensorRT's, for models without Q/DQ nodes.",
             what="calibration cache",
         ),
+        Option(
+            "timings", "file", "", "A timing cache to begin with, in place of what earlier sessions left: as Polygraphy's "
+            "--save-timing-cache and trtexec's --timingCacheFile write it. It is read, never written.",
+            what="timing cache",
+        ),
         *_SHARED,
     ),
     title="TensorRT",

@@ -12,6 +12,7 @@ from engines.backends.tensorrt.choices import Chooser
 from engines.backends.tensorrt.library import Library
 from engines.backends.tensorrt.settings import Settings
 from engines.backends.tensorrt.timings import Entries
+from engines.data import held
 from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_precision
 
@@ -158,14 +159,32 @@ class Engine:
         if fresh or not self._settings.timing_cache:
             config.set_flag(self._found.trt.BuilderFlag.DISABLE_TIMING_CACHE)
             return None
-        if self._file is not None and not self._timings:
-            self._timings = kept_timings.read_timings(self._file)
+        if not self._timings:
+            self._timings = self._begin()
         # What this version cannot read is none of its own: it begins with nothing then.
         for timings in dict.fromkeys((self._timings, b"")):
             cache = config.create_timing_cache(timings)
             if cache is not None and config.set_timing_cache(cache, False):
                 return cache
+            if self._settings.timings:
+                raise EngineFault(
+                    "refused",
+                    f"{self._found.title} {self._found.version} does not take the timing cache '{self._settings.timings}' on "
+                    "this GPU: it is another version's or another GPU's. Leave out timings=.",
+                )
         return None
+
+    def _begin(self) -> bytes:
+        """The timings that the first build begins with. Raises ``EngineFault``."""
+        if not self._settings.timings:
+            return kept_timings.read_timings(self._file) if self._file is not None else b""
+        try:
+            return held.content(self._settings.timings)
+        except OSError as error:
+            why = error.strerror or error
+            raise EngineFault(
+                "refused", f"The timing cache '{self._settings.timings}' cannot be read: {why}."
+            ) from error
 
     def _learn(self, config: Any, cache: Any, *, whole: bool) -> None:
         if cache is None:

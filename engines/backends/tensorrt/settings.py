@@ -44,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True):
     observe: str = "outputs"
     tactics: str = "auto"
     calibration: str = ""
+    timings: str = ""
     smallest: Shapes = {}
     usual: Shapes = {}
     largest: Shapes = {}
@@ -68,6 +69,7 @@ class Settings(msgspec.Struct, frozen=True):
             observe=chosen["observe"],
             tactics=chosen.get("tactics", "auto"),
             calibration=chosen.get("calibration", ""),
+            timings=chosen.get("timings", ""),
             smallest=_shapes(name, "min_shapes", chosen["min_shapes"]),
             usual=_shapes(name, "opt_shapes", chosen["opt_shapes"]),
             largest=_shapes(name, "max_shapes", chosen["max_shapes"]),
@@ -110,6 +112,8 @@ def _refuse(settings: Settings, found: Library) -> None:
     for wanted in (settings.observe, settings.tactics):
         if wanted in able and not able[wanted].present:
             raise ValueError(able[wanted].reason)
+    if settings.timings and not settings.timing_cache:
+        raise ValueError("With timing_cache=off no build reads a timing cache; leave out timings= or timing_cache=off.")
     if settings.calibration and settings.precision != "int8":
         raise ValueError(f"A calibration cache is for precision=int8, not for {settings.precision}.")
 

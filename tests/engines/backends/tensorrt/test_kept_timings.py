@@ -7,11 +7,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from engines.backends.base import EngineFault
 from engines.backends.tensorrt import kept_timings
 from engines.backends.tensorrt.cuda import Device
 from engines.backends.tensorrt.kept_timings import cache_file, keep_timings, read_timings
+from engines.consent import Consent
+from engines.data import held
+from engines.store.content import digest_file
 
 from . import stand_in
 
@@ -137,3 +142,25 @@ def test_several_programs_at_once_leave_one_whole_file(tmp_path: Path) -> None:
     assert [p.wait(60) for p in all_of_them] == [0, 0, 0]
     assert len(read_timings(path)) == 39_000
     assert {p.name for p in tmp_path.iterdir()} == {"a.cache", ".a.cache.lock"}
+
+
+def test_a_cache_that_is_named_is_begun_with_and_never_written(engine: Any, tmp_path: Path) -> None:
+    named = tmp_path / "polygraphy.cache"
+    named.write_bytes(b"theirs")
+    made = engine()
+    keep_timings(made._file, b"left by an earlier session")
+    made._settings = msgspec.structs.replace(made._settings, timings=str(named))
+    with held.under(Consent(files={str(named): digest_file(named)})):
+        assert built(made).begun == b"theirs"
+        assert built(made).begun == b"theirsx"
+    assert named.read_bytes() == b"theirs"
+    made._timings = b""
+    with held.under(Consent(files={str(named): digest_file(named)})), pytest.raises(EngineFault, match="does not take"):
+        built(made, config=Config(unreadable=True))
+
+
+def test_a_cache_that_is_named_and_gone_is_said(engine: Any, tmp_path: Path) -> None:
+    made = engine()
+    made._settings = msgspec.structs.replace(made._settings, timings=str(tmp_path / "gone"))
+    with held.under(Consent(files={})), pytest.raises(held.NotAgreed, match="gone"):
+        built(made)
