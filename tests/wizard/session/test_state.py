@@ -266,7 +266,7 @@ def test_the_exit_codes_are_the_contracts():
 
 # Of the flow that each step makes when it runs alone: a session holds that digest, and goes on with the very text only.
 TEXTS = {
-    "compare": "06bccc5c55523c56",  # since it can end not-determined
+    "compare": "f3d3915ba4a55064",  # since it can end not-determined, and be refused
     "confirm": "e75bd194758e1310",
     "double-check": "bcdc293795297899",
     "extract": "46e822860798d8fe",
