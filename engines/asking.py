@@ -4,14 +4,15 @@ They see ids, names and numbers; never a model, an array, a clock, a random sour
 they ask the same questions in the same order: resume is running them again with the answers known.
 """
 
-from collections.abc import Generator, Mapping
-from typing import Any, TypeAlias, TypeVar, overload
+from collections.abc import Generator, Mapping, Sequence
+from typing import TypeAlias, TypeVar, overload
 
 import msgspec
 
 from engines.findings import Findings
 from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Sanitize, Unroll
+from engines.views import EngineView, ProblemView
 
 T = TypeVar("T")
 
@@ -27,38 +28,42 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class StepContext(msgspec.Struct, frozen=True, dict=True):
     """All that a step may know. ``params`` are the flow's ``with`` values, checked against the step's ``params`` struct.
-    ``engine_info`` is the engine's ``EngineInfo`` as plain data."""
+    ``settings``: what answers on the way here have set."""
 
     engine: str
     reference: str
     findings: Findings
-    params: Mapping[str, Any] = {}
-    engine_info: Mapping[str, Any] = {}
-    reference_info: Mapping[str, Any] = {}
+    params: Mapping[str, object] = {}
+    engine_info: EngineView = EngineView()
     check: str = ""  # the external check command, "" when outputs are compared
     seed: int = 1
     visit: int = 1  # how many times this node was entered
-    settings: Mapping[str, Any] = {}  # what double-check changed for the next visit
-    problem: Mapping[str, Any] = {}  # the PROBLEM as plain data (inputs, seed, shapes, ranges, metric, ...)
+    settings: Mapping[str, object] = {}
+    problem: ProblemView = ProblemView()
 
     @property
     def storage(self) -> str:
         """What the engine holds values in between nodes, as numpy calls it."""
-        return str(self.engine_info.get("storage", "float32"))
+        return self.engine_info.storage
 
     def can(self, what: str, *, untold: bool = False) -> bool:
         """Whether the engine has a capability; ``untold``: what an engine that says nothing of it is taken for."""
-        return bool(self.engine_info.get("capabilities", {}).get(what, {"present": untold})["present"])
+        return self.engine_info.can(what, untold=untold)
 
     def reason(self, what: str) -> str:
         """Why it has not; "" where it does not say."""
-        return str(self.engine_info.get("capabilities", {}).get(what, {}).get("reason", ""))
+        return self.engine_info.reason(what)
 
 
 # What the runner sends back for what a step has yielded: nothing for a Note.
 Answer: TypeAlias = "Measurement | Described | None"
 # A step, or a part of one: it yields questions, is sent answers, and ends in a T.
 Sub: TypeAlias = Generator[AnyProbe | Note, Answer, T]
+
+
+# A row of a table that a step leaves (evidence, report, JSON), stored as the JSON object that it is.
+Row: TypeAlias = msgspec.Struct | Mapping[str, object]
+Tables: TypeAlias = Mapping[str, Sequence[Row]]
 
 
 class StepRefused(Exception):

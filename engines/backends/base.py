@@ -12,17 +12,11 @@ import numpy as np
 import onnx
 
 from engines.declaration import Option
+from engines.views import Capability
 
 __all__ = [
     "BuildRequest", "Built", "Capability", "Engine", "EngineFault", "EngineInfo", "EngineMissing", "Option",
 ]  # fmt: skip
-
-
-class Capability(msgspec.Struct, frozen=True):
-    """Present, or absent with a sentence that says why and what would change it."""
-
-    present: bool
-    reason: str = ""
 
 
 class EngineInfo(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ never guessed from the model alone: where no probe has been measured yet, second
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -21,9 +21,14 @@ from engines.spec import parse
 # against another engine (the reference's judge). alone: every node by itself in one build. part: a cut; effect: a cut, and
 # what its error does to the model's outputs. check: the user's own checker.
 Kind: TypeAlias = Literal["import", "read", "whole", "watched", "control", "other", "alone", "part", "effect", "check"]
-RECENT = 8  # probes of a kind that its price is taken from: a machine is busier now than it was before
-SCORED = 1.25  # times its build and its runs that a probe takes, with scores and messages
-LINE = 8 << 10  # bytes that a probe leaves in the journal, in its log and among the artifacts
+# Probes of a kind that its price is taken from: a machine is busier now than it was before. Chosen, not measured: a median of
+# fewer follows one slow probe.
+RECENT = 8
+# Times its build and its runs that a probe takes, with scores and messages: 1.28 at 30 ms a build
+# (tests/benchmarks/test_warm_probe.py).
+SCORED = 1.25
+# Bytes that a probe leaves in the journal, in its log and among the artifacts, at most: 3 to 10 KiB came (docs/estimates.md).
+LINE = 8 << 10
 # Where none of a kind has been measured: about so many times what the first of these takes that was, one row at a time. Seen on
 # magika, sort, shapes, a quantized network and ResNet-50, beside the whole model: watched 2 to 6, alone 2 to 8, a part 0.1 to
 # 0.4, an effect 0.2 to 0.7, other 0.3 to 4.
@@ -229,7 +234,7 @@ def collect_seen(
         what = classify_probe(probe, engine, reference, nodes)
         if what is None or m.status != "ok" or seconds <= 0:
             continue
-        fed: Any = getattr(probe, "samples", None)
+        fed = probe.samples if isinstance(probe, Measure) else ()
         asked = {(probe.model, sample, probe.reference) for sample in fed} if isinstance(probe, Measure) else set()
         cold = what == "whole" and not asked <= met
         met |= asked

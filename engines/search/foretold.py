@@ -17,9 +17,14 @@ from engines.search.inquiry import Inquiry
 from engines.search.marks import pack_batches
 from engines.search.whole import list_feeds
 
-BATCH_BYTES = 512 << 20  # of tensors looked at in one run of the reference
-RINGS = 4  # readers of readers whose inputs are beyond the storage type, too
-NEAR = 4.0  # times less than the largest value, on the sample that the search works on: other samples may go beyond it
+# Of tensors looked at in one run of the reference, which holds them all: layerwise's batches are as large.
+BATCH_BYTES = 512 << 20
+# Readers of readers whose inputs are beyond the storage type, too: a square's sum, mean, epsilon and root are four deep, and the
+# root of what is just beyond it is within it again.
+RINGS = 4
+# Times less than the largest value, on the sample that the search works on: other samples may go beyond it. Chosen, not measured:
+# twice would do for inputs that are twice as large, and who squares them goes four times as far.
+NEAR = 4.0
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -12,11 +12,10 @@ session of twenty.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
+from engines.asking import Note, StepContext, Sub, Tables, asked
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole
 from engines.data.tactic_replay import Suspect, described, suspects
@@ -26,10 +25,16 @@ from engines.search.ddmin import ddmin
 from engines.search.statistics import binomial_interval, looks_to_see
 from engines.search.whole import probe_whole
 
-OTHERS = 3  # good builds into which guilty choices are forced
-FORCED = 1000  # attempts of forced builds are counted from here: they are other questions than free ones
-AGAIN = 2  # more builds where one without a choice gave no verdict
-STEADY = AGAIN + 1  # looks at what is proven are counted from here
+# Good builds into which guilty choices are forced: a good build may share one of two choices that only do harm together, and the
+# chance that three do is small. Chosen, not measured: each costs a delta debugging where the guilty ones do not break it.
+OTHERS = 3
+FORCED = 1000  # attempts of forced builds are counted from here, past any free one (``repeat`` allows 1,000): other questions
+AGAIN = (
+    2  # more builds where one without a choice gave no verdict: a crash may have been by chance, three hardly. Chosen
+)
+STEADY = (
+    AGAIN + 1
+)  # looks at what is proven are counted from here: past those of the search, so that none is answered twice
 
 Choices = Mapping[str, str]  # layer -> choice, as ``engines.data.tactic_replay`` writes it
 
@@ -50,7 +55,7 @@ class Tried(msgspec.Struct, frozen=True):
     bad: int
     message: str
     guilty: Choices = {}
-    tables: Mapping[str, list[dict[str, Any]]] = {}
+    tables: Tables = {}
     decisive: Mapping[str, tuple[Measure | Check, ...]] = {}
 
     @property
@@ -76,14 +81,14 @@ def compare_kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub[Tr
         made.append(Build(attempt, verdict.failed, dict(m.facts.get("build", {}).get("choices", {}))))
     good, bad = [b for b in made if not b.failed], [b for b in made if b.failed]
     tried = Tried(len(good), len(bad), "")
-    tables = {"builds": [_row(b) for b in made]}
+    tables: Tables = {"builds": [_make_build_row(b) for b in made]}
     if not good or not bad:
         return msgspec.structs.replace(tried, message=_say_one_sided(good, bad, unresolved), tables=tables)
     if not any(b.choices for b in made):
         message = "The builds did not say which tactics they chose, so they cannot be told apart."
         return msgspec.structs.replace(tried, message=message, tables=tables)
     listed = suspects([b.choices for b in good], [b.choices for b in bad])
-    tables |= {"suspects": [_suspect(s) for s in listed]}
+    tables = {**tables, "suspects": [_make_suspect_row(s) for s in listed]}
     near, worst = min(
         ((g, b) for g in good for b in bad), key=lambda pair: len(differing_layers(pair[0].choices, pair[1].choices))
     )
@@ -104,7 +109,7 @@ def compare_kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub[Tr
         proven,
         message=f"{proven.names}: forced into a good build it fails, kept out of a bad one it passes. {len(good)} of "
         f"{len(made)} free builds were good.",
-        tables=tables | {"guilty": [{"layer": k, "choice": v, "text": describe_choice(v)} for k, v in guilty.items()]},
+        tables={**tables, "guilty": [GuiltyRow(k, v, describe_choice(v)) for k, v in guilty.items()]},
         decisive={
             "whole": (forced.into(near, guilty, STEADY),),
             "suspect-off": (forced.without(guilty),),
@@ -307,21 +312,43 @@ def _say_one_sided(good: Sequence[Build], bad: Sequence[Build], unresolved: str)
             f"All {count} fresh builds fail, so there is no good one to compare their tactics with; {more} more would show one "
             "that passes, if the rate that these leave possible is right."
         )
-    more = looks_to_see(max(1e-3, high))
+    more = looks_to_see(max(1e-3, high))  # no more than 3,000 builds are spoken of
     return f"All {count} fresh builds pass; a bad one to compare with may need {more} more."
 
 
-def _row(build: Build) -> dict[str, Any]:
-    return {
-        "attempt": build.attempt,
-        "verdict": "fail" if build.failed else "pass",
-        "layers": len(build.choices),
-        "choices": dict(build.choices),
-    }
+class BuildRow(msgspec.Struct, frozen=True):
+    """A row of the table ``builds``: a free build, and layer -> choice."""
+
+    attempt: int
+    verdict: str
+    layers: int
+    choices: Choices
 
 
-def _suspect(s: Suspect) -> dict[str, Any]:
-    return {"layer": s.layer, "choice": s.choice, "text": describe_choice(s.choice), "bad": s.bad, "chance": s.chance}
+class SuspectRow(msgspec.Struct, frozen=True):
+    """A row of the table ``suspects``: a choice that only bad builds made. ``text``: in Polygraphy's words."""
+
+    layer: str
+    choice: str
+    text: str
+    bad: int
+    chance: float
+
+
+class GuiltyRow(msgspec.Struct, frozen=True):
+    """A row of the table ``guilty``: a choice that was proven to break the model."""
+
+    layer: str
+    choice: str
+    text: str
+
+
+def _make_build_row(build: Build) -> BuildRow:
+    return BuildRow(build.attempt, "fail" if build.failed else "pass", len(build.choices), dict(build.choices))
+
+
+def _make_suspect_row(s: Suspect) -> SuspectRow:
+    return SuspectRow(s.layer, s.choice, describe_choice(s.choice), s.bad, s.chance)
 
 
 def describe_choice(choice: str) -> str:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from engines.graph.index import GraphIndex
 
+# What a tensor of unknown shape counts as: enough that a few hundred of them fill a batch, little enough that one does not.
+# Chosen, not measured.
 UNKNOWN_BYTES = 1 << 20
-
-
+# Types of tensors that hold no numbers of their own; "" is a type that nothing tells.
 UNWATCHED = ("", "sequence", "optional")
 
 

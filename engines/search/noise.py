@@ -14,7 +14,8 @@ from engines.search.whole import probe_whole
 # Draws of the last places: how far a single one moves an output varies by a factor of two or so.
 DRAWS = 3
 # A failure up to this many times what one last place moves is not told apart from rounding: an engine rounds at each node, not
-# at the inputs alone, and two engines differ by the rounding of both.
+# at the inputs alone, and two engines differ by the rounding of both. Chosen: PaddleOCR's blank
+# picture, where nobody is wrong, is off by as much as the last place moves it (0.0672 and 0.0655).
 WITHIN = 3.0
 
 

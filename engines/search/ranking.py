@@ -13,8 +13,11 @@ from engines.probe import SILENT_DB, Candidate, Measurement, Score
 from engines.search.inquiry import Inquiry
 from engines.search.marks import pack_batches
 
-BATCH_BYTES = 256 << 20  # of layer outputs in one build
-MOST_EFFECTS = 48  # layers whose effect is measured, the lowest SQNR first
+BATCH_BYTES = (
+    256 << 20
+)  # of layer outputs in one build, half of layerwise's: each layer is built with its pairs beside it
+# Layers whose effect is measured, the lowest SQNR first: as many as suspects of layerwise, and for the same reason.
+MOST_EFFECTS = 48
 
 
 class Ranked(msgspec.Struct, frozen=True):

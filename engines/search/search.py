@@ -22,10 +22,13 @@ Test: TypeAlias = Callable[[NodeIds], Sub[Verdict]]
 
 # Reasons that say where the fault is, not that the engine could not run the candidate.
 DIRECTIONAL = ("harmless", "milder", "amplified-downstream", "unrepresentable-input")
-# Nodes beyond the two ends of a cut that are looked for one by one, and the smallest cut that is worth it: a group that hangs
-# together is cheaper by delta debugging.
+# Nodes beyond the two ends of a cut that are looked for one by one, and the smallest cut that is worth it: each costs a bisection
+# (log2 n), and a group that hangs together is cheaper by delta debugging. Two, chosen: faults of up to four nodes at a distance.
 _APART = 2
 _WIDE = 8
+# Lengths tried beside one that the engine cannot run, doubling: what does not build mostly ends in the middle of something, and
+# that is over a few nodes on.
+_BESIDE = (1, 2, 4, 8)
 
 
 class Trials(msgspec.Struct):
@@ -84,7 +87,7 @@ def find_shortest(
     low, high = 0, len(order)
     while high - low > 1:
         middle = (low + high) // 2
-        near = [middle, *(m for d in (1, 2, 4, 8) for m in (middle + d, middle - d) if low < m < high)]
+        near = [middle, *(m for d in _BESIDE for m in (middle + d, middle - d) if low < m < high)]
         for length in near:
             verdict: Verdict = yield from trials.test(part(length))
             if verdict.failed:

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Literal
 
 import msgspec
 
 from engines.asking import Note, Sub, asked
 from engines.compare.criterion import Signature, Verdict
-from engines.compare.judge import badness, over
+from engines.compare.judge import SHARE, badness, over
 from engines.findings import Case
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
@@ -21,13 +21,27 @@ from engines.search.search import NodeIds, Trials
 SIMPLE = (1.0, -1.0, 300.0)
 
 
-# Edits that are tried on what is left of a case, unless told: a bound for cases that hold many shapes and attributes.
+# Edits that are tried on what is left of a case, unless told: a bound for cases that hold many shapes and attributes. Seven are
+# usual (``works.SHRINKS``).
 SHRINK_PROBES = 32
+# A shrunk case fails like itself with a tenth of its own error and more, as a candidate does (``engines.compare.judge.SHARE``);
+# of an error beyond 1, of 1: how far beyond is a matter of the values that were made simple.
+OWN = 1.0
 CODES = ("int8", "uint8")  # of quantized weights; other integers are indices and shapes
 
 
 # Bytes of weights that the passing neighbour is kept with: it only stands beside the case, which is kept whatever it weighs.
 HEAVIEST_GOOD = 256 << 20
+
+
+class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A row of the table ``bundle``: the files of a model that a step leaves, name -> digest. ``culprit``: whose case it is, from
+    1 on; ``case``: node ids of a case that was found beside it (``alike``)."""
+
+    role: Literal["case", "good", "alike", "workaround"]
+    files: dict[str, str]
+    culprit: int = 0
+    case: str = ""
 
 
 def settle_case(
@@ -39,7 +53,7 @@ def settle_case(
     found_by: str,
     verify: int,
     shrink_probes: int = SHRINK_PROBES,
-) -> Sub[tuple[Case, tuple[dict[str, Any], ...], int]]:
+) -> Sub[tuple[Case, tuple[Saved, ...], int]]:
     """Turn a failing node set into a case: exact feed beside stored, shrinks, k of n fresh builds, a passing
     neighbour, files.
 
@@ -57,7 +71,7 @@ def settle_case(
     if shrink_probes and not ask.ctx.check and signature is not None and signature.kind == "accuracy":
         candidate, shrunk = yield from shrink_case(ask, candidate, nodes, signature, shrink_probes)
         spent += shrunk
-    files: list[dict[str, Any]] = []
+    files: list[Saved] = []
     failures = 0
     # Where builds differ, more of them, and none that the search has seen.
     looks, seen = max(verify, ask.findings.builds) if verify else 0, ask.findings.builds
@@ -67,7 +81,7 @@ def settle_case(
         failures += _still_fails(ask, again, candidate, signature)
         spent += 1
         if attempt == seen:
-            files.append({"role": "case", "files": dict(again.artifacts)})
+            files.append(Saved("case", dict(again.artifacts)))
     good = trials.good(nodes)
     good_candidate = ask.candidate(good) if good else None
     if good_candidate is not None:
@@ -76,7 +90,7 @@ def settle_case(
         kept = yield from asked(ask.ask(good_candidate, attempt=seen, save="" if heavy else "good"))
         spent += 1
         if ask.verdict(kept).passed:
-            files.append({"role": "good", "files": {} if heavy else dict(kept.artifacts)})
+            files.append(Saved("good", {} if heavy else dict(kept.artifacts)))
         else:
             good_candidate = None
     feeds, leaves = ask.index.boundary(nodes)
@@ -202,7 +216,7 @@ def _still_fails(ask: Inquiry, m: Measurement, candidate: Candidate, signature: 
     worst = max(errors, default=0.0)
     return (
         any(over(s, ask.criterion) for s in same)
-        and worst >= min(signature.error, 1.0) / 10
+        and worst >= SHARE * min(signature.error, OWN)
         and any(s.new_nonfinite > 0 for s in same) == signature.nonfinite
         and (worst >= HUGE) == (signature.error >= HUGE)  # a reference of zeros makes any error infinitely large
     )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-CONFIDENCE = 0.95
+CONFIDENCE = 0.95  # the field's custom; each sentence for people says it
 
 
 def binomial_interval(failures: int, looks: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -62,7 +62,7 @@ def looks_to_see(rate: float, confidence: float = CONFIDENCE) -> int:
 
 
 def unseen_rate(looks: int) -> float:
-    """The rate that ``looks`` passing looks leave possible at 95 %: the rule of three, 3/n."""
+    """The rate that ``looks`` passing looks leave possible at 95 %: the rule of three, 3/n (-ln 0.05 = 3.0)."""
     return min(1.0, 3 / looks) if looks else 1.0
 
 
@@ -101,7 +101,7 @@ def _binomial_cdf(k: int, n: int, p: float) -> float:
 
 def _bisect(rising: Callable[[float], float]) -> float:
     low, high = 0.0, 1.0
-    for _ in range(60):
+    for _ in range(60):  # halvings: more than the 53 bits of a double between 0 and 1 need
         middle = (low + high) / 2
         if rising(middle) > 0:
             high = middle

@@ -2,11 +2,11 @@
 the plainest one. One space, so that a fault that needs two of them together is found too."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
 from engines.spec import parse
+from engines.views import EngineView
 
 _OFF = "disabled_optimizers"
 
@@ -37,18 +37,15 @@ class Switches(msgspec.Struct, frozen=True):
         return str(spec.with_option(_OFF, "+".join(sorted(disabled))) if disabled else spec)
 
 
-def list_switches(engine: str, info: Mapping[str, Any]) -> Switches:
-    """The switches of an engine. ``info``: its EngineInfo as plain data."""
+def list_switches(engine: str, info: EngineView) -> Switches:
+    """The switches of an engine."""
     spec = parse(engine)
-    can = info.get("capabilities", {}).get("optimizers", {"present": False})["present"]
-    optimizers = set(info.get("optimizers", ())) - set(_split_names(spec.get(_OFF))) if can else ()
+    optimizers = set(info.optimizers) - set(_split_names(spec.get(_OFF))) if info.can("optimizers") else ()
     options: dict[str, tuple[str, str]] = {}
-    for option in info.get("options", ()):
-        name, plain = option["name"], option.get("plain", "")
-        default = option.get("default")
-        value = spec.get(name) or ("" if default is None else str(default).lower())
-        if plain and value != plain:
-            options[f"{name}={value}" if value else name] = (name, plain)
+    for option in info.options:
+        value = spec.get(option.name) or option.usual
+        if option.plain and value != option.plain:
+            options[f"{option.name}={value}" if value else option.name] = (option.name, option.plain)
     return Switches(engine, tuple(sorted(optimizers)), options)
 
 

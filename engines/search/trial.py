@@ -20,10 +20,11 @@ from engines.search.voices import CLEARLY, CONFIRMED, Bounds, Heard, hear_voices
 from engines.search.whole import choose_feed, list_failing, lock_failure, probe_whole, sign_failure
 
 # Seconds for one run of the whole model up to which a confirmed voice serves as the reference of a search: each probe runs a part
-# of the model on it, and there are hundreds.
+# of the model on it, and there are hundreds. Chosen, not measured: at 5 s they take most of an hour.
 SERVES = 5.0
 
 # Other failing feeds that are looked at where the worst one is noise: a real failure beside it would fail on most of them.
+# Chosen, not measured: each costs two runs of the reference.
 OTHERS = 3
 
 

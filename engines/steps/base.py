@@ -14,16 +14,17 @@ invented measurement simply ends the speculation.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from engines.asking import StepContext, Sub
+from engines.asking import StepContext, Sub, Tables
 from engines.findings import Findings
 from engines.probe import Probe
 from engines.search.cost import Plan, Size, Work
 
-OutcomeT = TypeVar("OutcomeT", bound=msgspec.Struct)
+# Covariant: whoever goes through all steps holds them as ``StepSpec[msgspec.Struct]``.
+OutcomeT = TypeVar("OutcomeT", bound=msgspec.Struct, covariant=True)
 
 
 class Finish(msgspec.Struct, Generic[OutcomeT], frozen=True):
@@ -32,7 +33,7 @@ class Finish(msgspec.Struct, Generic[OutcomeT], frozen=True):
 
     outcome: OutcomeT
     findings: Findings
-    tables: Mapping[str, list[dict[str, Any]]] = {}
+    tables: Tables = {}
     decisive: Mapping[str, tuple[Probe, ...]] = {}
 
 
@@ -53,7 +54,7 @@ def capability(name: str) -> Need:
     """The engine can do this. One that tells nothing of what it can is taken for one that can, and so is an external check's."""
 
     def holds(ctx: StepContext) -> bool:
-        return bool(ctx.check) or "capabilities" not in ctx.engine_info or ctx.can(name)
+        return bool(ctx.check) or ctx.engine_info.capabilities is None or ctx.can(name)
 
     def why(ctx: StepContext) -> str:
         reason = ctx.reason(name) or f"it does not offer '{name}'."
@@ -78,20 +79,20 @@ class End(msgspec.Struct, frozen=True):
 class Told(msgspec.Struct, frozen=True):
     """A finished step, as ``json`` is given it: its outcome, what is known since, its tables' rows, and what it took."""
 
-    outcome: Mapping[str, Any]
+    outcome: Mapping[str, object]
     findings: Findings
-    tables: Mapping[str, list[dict[str, Any]]] = {}
+    tables: Mapping[str, list[dict[str, object]]] = {}
     speculative: int = 0  # probes that ran ahead
     cached: int = 0  # probes whose answers were known
     builds: int = 0
 
 
-def as_it_is(told: Told) -> dict[str, Any]:
+def as_it_is(told: Told) -> dict[str, object]:
     """The outcome's fields, then the tables by name."""
     return {**told.outcome, **told.tables}
 
 
-def case_names(told: Told) -> dict[str, Any]:
+def case_names(told: Told) -> dict[str, object]:
     """Names of the case's nodes, inputs and outputs."""
     case = told.findings.case
     if case is None:
@@ -128,7 +129,7 @@ class StepSpec(msgspec.Struct, Generic[OutcomeT], frozen=True):
     makes: tuple[Made, ...] = ()
     ends: tuple[End, ...] = ()  # run alone: the first that holds; done where none does
     labels: Mapping[str, str] = {}  # outcome fields for people, where a field's own name does not say it
-    json: Callable[[Told], dict[str, Any]] = as_it_is  # the object of ``narrowdown step --json``
+    json: Callable[[Told], dict[str, object]] = as_it_is  # the object of ``narrowdown step --json``
     alone: bool = True  # whether it makes sense outside of a flow
     package: str = ""  # who brought it, where that is not narrowdown; the registry fills it in
 

@@ -2,7 +2,7 @@
 give?"""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -158,7 +158,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
                 ),
                 *_say_same_codes(ctx, verdict, rule),
                 *wide,
-                *ctx.engine_info.get("notes", ()),
+                *ctx.engine_info.notes,
             )
         ),
     )
@@ -288,7 +288,7 @@ def _finish_without_outputs(findings: Findings, m: Measurement, rule: Criterion)
 
 def _finish_built_only(ctx: StepContext, findings: Findings, rule: Criterion) -> Finish[CompareOutcome]:
     """The engine was built and cannot be run here."""
-    reason = ctx.engine_info["capabilities"]["run"]["reason"].rstrip(".")
+    reason = ctx.reason("run").rstrip(".")
     message = f"The model builds, but whether its results are right cannot be seen here: {reason}."
     outcome = CompareOutcome(
         verdict="built",
@@ -301,9 +301,17 @@ def _finish_built_only(ctx: StepContext, findings: Findings, rule: Criterion) ->
     return Finish(outcome, findings, decisive={"whole": (probe_whole(ctx, findings),)})
 
 
-def _list_scores(results: tuple[SampleResult, ...], rule: Criterion) -> list[dict[str, Any]]:
+class OutputRow(Score, frozen=True, omit_defaults=True, kw_only=True):
+    """A row of the table ``outputs``: one output on one sample, every metric of it, and how bad it is under the session's."""
+
+    sample: str
+    output: str
+    badness: float
+
+
+def _list_scores(results: tuple[SampleResult, ...], rule: Criterion) -> list[OutputRow]:
     return [
-        {"sample": r.sample, "output": s.name, "badness": badness(s, rule), **msgspec.to_builtins(s)}
+        OutputRow(sample=r.sample, output=s.name, badness=badness(s, rule), **msgspec.structs.asdict(s))
         for r in results
         for s in r.outputs
     ]
@@ -458,16 +466,16 @@ def _bytes_to_take_in(ctx: StepContext, size: Size) -> int:
     return 0 if ctx.findings.model else size.given
 
 
-def _json(told: Told) -> dict[str, Any]:
+def _json(told: Told) -> dict[str, object]:
     """The outcome, each sample with its outputs and every metric of them. How many samples there were stands beside the list."""
-    samples: dict[str, list[dict[str, Any]]] = {}
+    samples: dict[object, list[dict[str, object]]] = {}
     for row in told.tables.get("outputs", []):
         samples.setdefault(row["sample"], []).append({key: value for key, value in row.items() if key != "sample"})
     listed = [{"sample": name, "outputs": [_score(row) for row in rows]} for name, rows in samples.items()]
     return {**told.outcome, "samples_n": told.outcome.get("samples", 0), "samples": listed}
 
 
-def _score(row: dict[str, Any]) -> dict[str, Any]:
+def _score(row: dict[str, object]) -> dict[str, object]:
     """A score with every metric in it: values at their default are left out where it is stored."""
     every = {name: getattr(Score(""), name) for name in Score.__struct_fields__ if name != "front"}
     return {**every, **{key: value for key, value in row.items() if key != "front"}}

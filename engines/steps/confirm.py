@@ -1,6 +1,6 @@
 """confirm (node ``minimal-case``): the case again in fresh builds, its cause named, and whether the model fails without it."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -15,6 +15,7 @@ from engines.search.alike import make_culprits as alike_culprits
 from engines.search.cost import Plan, Size, Work
 from engines.search.fresh import Seen, confirm_in_fresh_builds, probe_case
 from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.settle import Saved
 from engines.search.statistics import binomial_interval
 from engines.search.whole import choose_feed, list_feeds, sign_failure
 from engines.steps.base import End, Finish, Steps, StepSpec, Told, case_names
@@ -65,7 +66,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     findings = yield from prepare_findings(ctx)
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     case = findings.case
-    files: tuple[dict[str, Any], ...] = ()
+    files: tuple[Saved, ...] = ()
     if case is None:
         # A route that named a tactic or an optimizer comes here with no smaller model yet.
         reduced: Reduced = yield from search_smallest(ask, ReduceParams())
@@ -153,9 +154,9 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         after,
         tables={
             "bundle": [
-                {"role": "case", "culprit": len(culprits) - len(others.found), "files": seen.saved},
-                *({"role": "alike", "case": o.seen.case.node_ids, "files": o.seen.saved} for o in others.found),
-                *(f for f in files if f["role"] == "good"),
+                Saved("case", seen.saved, culprit=len(culprits) - len(others.found)),
+                *(Saved("alike", o.seen.saved, case=o.seen.case.node_ids) for o in others.found),
+                *(f for f in files if f.role == "good"),
             ]
         },
         decisive={
@@ -380,7 +381,7 @@ def _count_places(ctx: StepContext, size: Size) -> int:
     return sum(index.nodes[s.node].op in ops for s in others)
 
 
-def _json(told: Told) -> dict[str, Any]:
+def _json(told: Told) -> dict[str, object]:
     return {**told.outcome, "nodes_after": told.outcome.get("nodes", 0), **case_names(told)}
 
 

@@ -46,6 +46,7 @@ WORDS = {
     "varies": "that came out differently each time",
     "reference-failed": "that the reference could not run",
 }
+# What is said of the tries that are left, by their number.
 LEFT = {0: "This was the last try.", 1: "One more try is left."}
 
 
@@ -59,6 +60,7 @@ class DoubleCheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+# Three tries: another metric, another search, another sample are all that there is to change.
 class DoubleCheckParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     visits: int = 3  # how often the settings may be changed
 
@@ -66,7 +68,8 @@ class DoubleCheckParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 def double_check(ctx: StepContext) -> Steps[DoubleCheckOutcome]:
     params = msgspec.convert(dict(ctx.params), DoubleCheckParams)
     findings: Findings = yield from prepare_findings(ctx)
-    counts = {str(k): int(v) for k, v in dict(ctx.settings.get("unresolved", {})).items() if v}
+    reasons = msgspec.convert(ctx.settings.get("unresolved", {}), dict[str, int])
+    counts = {reason: n for reason, n in reasons.items() if n}
     left = max(0, params.visits - ctx.visit)
     passes = findings.signature is None
     most = max(counts, key=lambda reason: (counts[reason], reason), default="")

@@ -1,9 +1,8 @@
 """Why a model or inputs cannot be taken in, as the refusal that ends the session: for the user's files exit 2, where nothing can
 be proven 6, else 4."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import PurePath
-from typing import Any
 
 from engines.asking import StepRefused
 from engines.compare.criterion import Criterion
@@ -13,9 +12,10 @@ from engines.probe import Measurement, SampleInfo
 from engines.search.controls import Controls
 from engines.sources import POSTPROCESSING
 from engines.sources import scripts as scripts_of
+from engines.views import ProblemView
 
-_BAD_INPUT, _MISSING, _UNPROVEN = 2, 4, 6
-_BOUNDS = ("tolerance", "atol", "rtol")
+_BAD_INPUT, _MISSING, _UNPROVEN = 2, 4, 6  # exit codes (wizard.exits), which an engine's room does not import
+_NAMED = 6  # outputs that a refusal lists: more do not fit into one line of 80
 
 
 def no_model(taken: Measurement) -> StepRefused:
@@ -68,14 +68,14 @@ def refuse_helpless(controls: Controls) -> None:
         raise StepRefused(f"The check fails on the whole model. {controls.said}", code=_UNPROVEN)
 
 
-def refuse_unknown_outputs(problem: Mapping[str, Any], outputs: Iterable[str]) -> None:
+def refuse_unknown_outputs(problem: ProblemView, outputs: Iterable[str]) -> None:
     """Raise StepRefused for a bound on an output that the model does not have. ``outputs``: its names, none where unknown."""
     known = list(outputs)
-    for option in _BOUNDS:
-        for name in problem.get(option, {}):
+    for option, bounds in problem.bounds.items():
+        for name in bounds:
             if name and known and name not in known:
-                shown = ", ".join(f"'{n}'" for n in known[:6]) + (
-                    f" and {len(known) - 6} more" if len(known) > 6 else ""
+                shown = ", ".join(f"'{n}'" for n in known[:_NAMED]) + (
+                    f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
                 )
                 raise StepRefused(
                     f"--{option}: the model has no output '{name}'.{suggestion(name, known, ' ')} It has {shown}.",

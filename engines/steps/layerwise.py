@@ -8,7 +8,7 @@ error alone ties five infinities of which three are harmless.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -30,9 +30,12 @@ from engines.spec import parse
 from engines.steps.base import Finish, Steps, StepSpec, Told, capability, comparison
 from engines.steps.prepare import prepare_findings
 
-# Added error this much larger fed as stored than fed exactly means that the node amplifies the rounding of its inputs.
+# Added error this much larger fed as stored than fed exactly means that the node amplifies the rounding of its inputs. Of all
+# who are accused in tests/engines, amplifiers reach 217 times and more, all others 1: any value between tells them apart.
 AMPLIFIES = 10.0
-# Effects that differ by less than this factor are alike: what a culprit breaks may be wrong to a somewhat larger degree.
+EXACT = 1e-12  # an error fed exactly is taken for no smaller than this, which no float32 output shows
+# Effects that differ by less than this factor are alike: what a culprit breaks may be wrong to a somewhat larger degree. An
+# overflow and all that it poisons have the same effect (1.0 times), an index and what it picks are 1.2 to 1.5 times apart.
 ALIKE = 1.5
 # Nodes that are run side by side, each alone, in one build: every one brings inputs and outputs of its own, and what ONNX Runtime
 # takes to build grows with the square of these (5,000 nodes: 2 s; 10,000: 9 s; 20,000: 110 s).
@@ -43,10 +46,15 @@ PARTS = 8
 # A listener that was asked for is given up after this many deaths of the worker, one that is tried by itself after the first.
 # TensorRT 10.6's builder dies of most sets of debug tensors, at ten seconds each.
 DEATHS = 4
+# Of 40 planted failures that are spread, the largest part brought 0.43 at most; a single culprit brings 0.5 to all of it.
 MOST = 0.6
-SOME = 1 / (4 * PARTS)
-EFFECTS = 12  # of so many nodes, one adds an error whose effect is worth asking for, below FP32
-FEW = 4  # and of all of them, in FP32, where rounding is far below what is allowed
+SOME = 1 / (4 * PARTS)  # a quarter of an equal part: below it a part is as good as right
+# Of so many nodes, one adds an error whose effect is worth asking for, below FP32; and of all of them four, in FP32, where
+# rounding is far below what is allowed. Fitted: 24 probes were expected and 20 came for sort, 22 and 15 for magika
+# (docs/estimates.md).
+EFFECTS = 12
+FEW = 4
+WIDTH = 60  # values of a profile: one for each column of a terminal of 80, beside its axis
 
 
 class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +80,10 @@ class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+# 512 MiB fit beside a model on any machine that runs it. 48 suspects bound the builds: by added error alone real models tie
+# five infinities of which three are harmless, and a strict tolerance makes every node a suspect. Three levels of producers, as
+# a variance is a square, a mean and a difference; eight nodes injected or quiet, and a batch halved five times (to a
+# thirty-second): bounds, chosen and not measured.
 class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_bytes: int = 512 << 20  # of marked tensors in one build
     most_suspects: int = 48  # whose effect is measured
@@ -79,6 +91,35 @@ class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     injected: int = 8  # nodes that are given their true values where none carries the failure
     quiet: int = 8  # nodes before the first bad tensor whose small error may grow
     splits: int = 5  # how often a batch that cannot run is halved
+
+
+class TensorRow(msgspec.Struct, frozen=True):
+    """A row of the table ``tensors``, None where not measured. ``error``, ``inherited``: badness in the watched model; ``added``,
+    ``added_exact``: of its node alone, fed as stored and exactly; ``effect``: what arrives; ``group``: the engine's layer."""
+
+    name: str
+    node: str
+    op: str
+    shape: tuple[int, ...]
+    dtype: str
+    error: float | None = None
+    inherited: float | None = None
+    added: float | None = None
+    added_exact: float | None = None
+    effect: float | None = None
+    nonfinite: bool = False
+    first_nonfinite: bool = False
+    harmless: bool = False
+    reference_absmax: float | None = None
+    group: str = ""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A row of the table ``groups``: a layer of the built engine that stands for several nodes, by their names."""
+
+    layer: str
+    tactic: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 class _Watched(msgspec.Struct):
@@ -105,34 +146,34 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
         ask = given
         seen = yield from _watch_tensors(ask, params)
     observer = "reproduces" if seen.failing else ("improves" if seen.ran else "cannot-run")
-    rows: dict[int, dict[str, Any]] = {t: _row(ask, t, s) for t, s in seen.inherited.items()}
+    rows = {t: _make_row(ask, t, s) for t, s in seen.inherited.items()}
     suspects: tuple[Suspect, ...] = ()
     harmless = 0
     if observer == "reproduces":
         added = yield from _measure_added(ask, params, seen)
         for t, (stored, exact) in added.items():
-            row = rows.setdefault(t, _row(ask, t, None))
-            row["added"], row["added_exact"] = badness(stored, ask.criterion), _badness_or_none(exact, ask)
+            row = rows.get(t) or _make_row(ask, t, None)
+            own, exactly = badness(stored, ask.criterion), _badness_or_none(exact, ask)
+            rows[t] = msgspec.structs.replace(row, added=own, added_exact=exactly)
         suspects, verdicts = yield from _accuse(ask, params, seen, added)
         harmless = sum(reason == "harmless" for reason in verdicts.values())
         for node, reason in verdicts.items():
             for t in ask.index.nodes[node].outputs:
                 if t in rows:
-                    rows[t]["harmless"] = reason == "harmless"
+                    rows[t] = msgspec.structs.replace(rows[t], harmless=reason == "harmless")
         for s in suspects:
-            rows[s.tensor]["effect"] = s.effect
+            rows[s.tensor] = msgspec.structs.replace(rows[s.tensor], effect=s.effect)
     shares = (yield from _measure_shares(ask, suspects)) if observer == "reproduces" else ()
     spread = _is_spread(shares)
     if spread:
         suspects = ()  # each of them is one of many alike
     for t in _first_nonfinite(ask.index, seen.inherited):
-        rows[t]["first_nonfinite"] = True
+        rows[t] = msgspec.structs.replace(rows[t], first_nonfinite=True)
     groups = (yield from _read_groups(ask)) if suspects else ()
-    joined = {name: g for g in groups for name in g["nodes"]}
-    for row in rows.values():
-        row["group"] = joined.get(row["node"], {}).get("layer", "")
-    table = [rows[t] for t in sorted(rows)]
-    bad = [r for r in table if r["error"] is not None and r["error"] > limit(ask.criterion, r["name"])]
+    joined = {name: group for group in groups for name in group.nodes}
+    layer_of = {name: group.layer for name, group in joined.items()}
+    table = [msgspec.structs.replace(rows[t], group=layer_of.get(rows[t].node, "")) for t in sorted(rows)]
+    bad = [r for r in table if r.error is not None and r.error > limit(ask.criterion, r.name)]
     first_bad = bad[0] if bad else None
     top = suspects[0] if suspects else None
     outcome = LayerwiseOutcome(
@@ -142,15 +183,15 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
         skipped=len(seen.skipped),
         culprit=ask.names([top.node])[0] if top else "",
         culprit_op=ask.index.nodes[top.node].op if top else "",
-        first_bad=first_bad["name"] if first_bad else "",
-        first_nonfinite=next((r["name"] for r in table if r["first_nonfinite"]), ""),
+        first_bad=first_bad.name if first_bad else "",
+        first_nonfinite=next((r.name for r in table if r.first_nonfinite), ""),
         inherited=top.inherited if top else None,
         added=top.added if top else None,
         effect=top.effect if top else None,
         spread=spread,
         largest_part=max(shares) if spread else None,
         harmless=harmless,
-        profile=profile_by_depth([r["error"] for r in table if r["error"] is not None]),
+        profile=profile_by_depth([r.error for r in table if r.error is not None]),
         groups=len(groups),
         group=_say_joined(ask, top, joined),
         reason=seen.reason,
@@ -161,11 +202,11 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     return Finish(
         outcome,
         msgspec.structs.replace(findings, suspects=suspects, spread=spread, case=None),
-        tables={"tensors": table} | ({"groups": list(groups)} if groups else {}),
+        tables={"tensors": table, "groups": groups} if groups else {"tensors": table},
     )
 
 
-def profile_by_depth(errors: Sequence[float], width: int = 60) -> str:
+def profile_by_depth(errors: Sequence[float], width: int = WIDTH) -> str:
     """Error by depth as ``width`` comma-separated log10 values (the worst of each bin), -9 for none."""
     if not errors:
         return ""
@@ -239,13 +280,13 @@ def _list_ways(ctx: StepContext) -> dict[str, str]:
     return ways
 
 
-def _read_groups(ask: Inquiry) -> Sub[tuple[dict[str, Any], ...]]:
+def _read_groups(ask: Inquiry) -> Sub[tuple[Group, ...]]:
     """The layers of the built engine, nothing watched, that stand for several nodes; none where it does not tell."""
     if not ask.ctx.can("layers"):
         return ()
     yield Note("which nodes does the engine join?")
     m = yield from asked(ask.whole((ask.findings.sample,), record=True))
-    return tuple(m.facts.get("build", {}).get("groups", ()))
+    return msgspec.convert(m.facts.get("build", {}).get("groups", ()), tuple[Group, ...])
 
 
 def _measure_added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub[dict[int, tuple[Score, Score | None]]]:
@@ -318,9 +359,10 @@ def _accuse(
 
     def amplifies(t: int) -> bool:
         exact = added[t][1]
-        return exact is not None and amount(t) > AMPLIFIES * max(badness(exact, criterion), 1e-12)
+        return exact is not None and amount(t) > AMPLIFIES * max(badness(exact, criterion), EXACT)
 
-    # A tenth of what is allowed, at a node, is the least that could matter; below it lies the rounding of a right engine.
+    # A tenth of what is allowed, at a node, is the least that could matter; below it lies the rounding of a right engine. (An
+    # error of less that grows on its way is looked for among the quiet ones, below.)
     large = [t for t in added if amount(t) > limit(criterion, index.tensors[t].name) / 10]
     worst = {index.tensors[t].producer: t for t in sorted(added, key=lambda t: (amount(t), -t))}
     ranked = sorted((n for n in worst if amount(worst[n]) > 0), key=lambda n: (-amount(worst[n]), worst[n]))
@@ -459,26 +501,20 @@ def _badness_or_none(score: Score | None, ask: Inquiry) -> float | None:
     return None if score is None else badness(score, ask.criterion)
 
 
-def _row(ask: Inquiry, tensor: int, score: Score | None) -> dict[str, Any]:
+def _make_row(ask: Inquiry, tensor: int, score: Score | None) -> TensorRow:
     t = ask.index.tensors[tensor]
     node = ask.index.made_by(tensor)
-    return {
-        "name": t.name,
-        "node": ask.names([node.id])[0] if node else "",
-        "op": node.op if node else "",
-        "shape": list(t.shape or ()),
-        "dtype": t.dtype,
-        "error": _badness_or_none(score, ask),
-        "inherited": _badness_or_none(score, ask),
-        "added": None,
-        "added_exact": None,
-        "effect": None,
-        "nonfinite": bool(score and score.new_nonfinite),
-        "first_nonfinite": False,
-        "harmless": False,
-        "reference_absmax": score.absmax if score else None,
-        "group": "",
-    }
+    return TensorRow(
+        name=t.name,
+        node=ask.names([node.id])[0] if node else "",
+        op=node.op if node else "",
+        shape=t.shape or (),
+        dtype=t.dtype,
+        error=_badness_or_none(score, ask),
+        inherited=_badness_or_none(score, ask),
+        nonfinite=bool(score and score.new_nonfinite),
+        reference_absmax=score.absmax if score else None,
+    )
 
 
 def _message(
@@ -486,7 +522,7 @@ def _message(
     top: Suspect | None,
     largest: float | None,
     ask: Inquiry,
-    table: Sequence[dict[str, Any]],
+    table: Sequence[TensorRow],
     seen: _Watched,
 ) -> str:
     """``largest``: the largest share that a part has in a failure that is spread; None where it is not."""
@@ -498,7 +534,7 @@ def _message(
             "marking changes what the engine does."
         )
     if largest is not None:
-        errors = [r["error"] for r in table if r["error"] is not None]
+        errors = [r.error for r in table if r.error is not None]
         quarter = max(1, len(errors) // 4)
         return (
             f"The error is spread over many layers, and no single node is to blame: of {PARTS} parts of the model none makes "
@@ -506,7 +542,7 @@ def _message(
             f"quarter, {_say_error(max(errors[-quarter:]))} in the last, {_say_error(ask.signature.error)} at the outputs."
         )
     if top is None:
-        bad = sum(r["error"] > limit(ask.criterion, r["name"]) for r in table if r["error"] is not None)
+        bad = sum(r.error > limit(ask.criterion, r.name) for r in table if r.error is not None)
         return f"{bad} tensors differ, but no single node's own error reaches the outputs."
     small = top.own <= limit(ask.criterion, ask.index.tensors[top.tensor].name)
     what = "a small error, which grows on its way to the outputs" if small else "the error that reaches the outputs"
@@ -524,13 +560,13 @@ def _say_watched(seen: _Watched) -> str:
     return f" They were watched {how[seen.way]}: made outputs, they hid the failure or could not be built."
 
 
-def _say_joined(ask: Inquiry, top: Suspect | None, joined: Mapping[str, Mapping[str, Any]]) -> str:
+def _say_joined(ask: Inquiry, top: Suspect | None, joined: Mapping[str, Group]) -> str:
     """What the engine computes together with the culprit, as ``12 nodes: Pow, ReduceMean, ...``; empty where it stands alone."""
     name = ask.index.nodes[top.node].name if top else ""
     if name not in joined:
         return ""
     ops = {n.name: n.op for n in ask.index.nodes}
-    nodes = joined[name]["nodes"]
+    nodes = joined[name].nodes
     kinds = dict.fromkeys(ops[n] for n in nodes if n in ops)
     return f"{len(nodes)} nodes: {', '.join(kinds)}"
 
@@ -569,7 +605,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     )
 
 
-def _json(told: Told) -> dict[str, Any]:
+def _json(told: Told) -> dict[str, object]:
     tensors = told.tables.get("tensors", [])
     first = told.outcome.get("first_bad", "")
     return {

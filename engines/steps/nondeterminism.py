@@ -32,6 +32,7 @@ class NondeterminismOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+# A hundred runs show a tensor that differs in 3 % of them with 95 %; 300 as in ``Looks``.
 class NondeterminismParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runs: int = 100  # of the one build
     most_runs: int = 300  # where the failure is rare
@@ -100,9 +101,8 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
 def _try_single_thread(
     ctx: StepContext, findings: Findings, rule: Criterion, runs: int
 ) -> Sub[Literal["cures", "no", "not-tried"]]:
-    declared = {o["name"]: str(o.get("default")) for o in ctx.engine_info.get("options", ())}
     spec = parse(ctx.engine)
-    if spec.get("threads", declared.get("threads", "1")) == "1":
+    if spec.get("threads", ctx.engine_info.usual("threads") or "1") == "1":
         return "not-tried"
     m = yield from asked(
         probe_whole(

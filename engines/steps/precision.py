@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -22,6 +22,7 @@ from engines.search.foretold import Place, foretell_places
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.latency import measure_latency
 from engines.search.ranking import Ranked, list_prefixes, rank_layers
+from engines.search.settle import Saved
 from engines.search.whole import list_feeds
 from engines.spec import unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
@@ -61,6 +62,12 @@ class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: int = 400  # builds
     rounds: int = 8  # how often samples that a set does not cure are added to the search
     margin: float = 2.0  # tolerance over error that is aimed at
+
+
+class KeptNode(msgspec.Struct, frozen=True):
+    """A row of the table ``keep``."""
+
+    node: str  # its name
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -106,8 +113,8 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
         outcome,
         msgspec.structs.replace(findings, workaround=workaround or findings.workaround),
         tables={
-            "keep": [{"node": n} for n in ask.names(kept.keep)],
-            "bundle": [{"role": "workaround", "files": kept.files}],
+            "keep": [KeptNode(n) for n in ask.names(kept.keep)],
+            "bundle": [Saved("workaround", kept.files)],
         },
     )
 
@@ -421,7 +428,7 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
     return Plan(asked, size.weights + size.captured, size.captured)
 
 
-def kept_json(told: Told) -> dict[str, Any]:
+def kept_json(told: Told) -> dict[str, object]:
     """The outcome, and the names of the nodes that are kept."""
     names = [row["node"] for row in told.tables.get("keep", [])]
     return {**told.outcome, "keep_higher": names, "samples_n": told.outcome.get("samples", 0)}

@@ -23,13 +23,13 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
     """Findings with model, inputs, samples and criterion. Raises StepRefused (exit code 2) for a model, inputs or bounds that do
     not fit."""
     findings, problem = ctx.findings, ctx.problem
-    digests = problem.get("digests", {})
+    digests = problem.digests
     if not findings.model:
         yield Note("reading the model")
-        taken = yield from asked(Import(path=problem["model"], digest=digests.get(problem["model"], "")))
+        taken = yield from asked(Import(path=problem.model, digest=digests.get(problem.model, "")))
         if taken.status != "ok":
             raise intake.no_model(taken)
-        if not postprocess_script(problem.get("postprocess", ())):  # which may rename them
+        if not postprocess_script(problem.postprocess):  # which may rename them
             intake.refuse_unknown_outputs(problem, taken.facts.get("outputs", ()))
         findings = msgspec.structs.replace(
             findings,
@@ -41,15 +41,15 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
     quantized = False
     if not findings.inputs and not _needs_no_inputs(ctx):
         yield Note("reading the inputs")
-        sources = tuple(problem.get("inputs", ()))
+        sources = problem.inputs
         made = yield from asked(
             LoadInputs(
                 model=findings.model,
                 sources=sources,
                 source_digests=tuple(next((digests[p] for p in paths(s) if p in digests), "") for s in sources),
-                seed=problem.get("seed", 1),
-                shapes={k: tuple(v) for k, v in problem.get("input_shapes", {}).items()},
-                ranges={k: tuple(v) for k, v in problem.get("val_range", {}).items()},
+                seed=problem.seed,
+                shapes=problem.input_shapes,
+                ranges=problem.val_range,
             )
         )
         if made.status != "ok":
@@ -62,7 +62,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
         )
     if findings.criterion is None:
         findings = msgspec.structs.replace(
-            findings, criterion=criterion({**problem, "quantized": quantized}, ctx.engine_info)
+            findings, criterion=criterion(problem, "int8" if quantized else ctx.engine_info.precision)
         )
     return findings
 
@@ -143,7 +143,7 @@ def measure_whole(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub[tu
 
 def _refuse_unused_bounds(ctx: StepContext, m: Measurement) -> None:
     """Raise StepRefused for a bound on an output that a postprocess script does not give."""
-    if postprocess_script(ctx.problem.get("postprocess", ())):
+    if postprocess_script(ctx.problem.postprocess):
         intake.refuse_unknown_outputs(ctx.problem, dict.fromkeys(s.name for r in m.results for s in r.outputs))
 
 

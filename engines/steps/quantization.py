@@ -7,7 +7,7 @@ for the set begins.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -22,10 +22,11 @@ from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, make_inquiry
 from engines.search.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, list_prefixes, name_scales, rank_layers
+from engines.search.settle import Saved
 from engines.search.whole import choose_feed, list_feeds, probe_whole
 from engines.spec import parse, unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told, comparison
-from engines.steps.precision import Kept, PrecisionParams, keep_higher, make_workaround
+from engines.steps.precision import Kept, KeptNode, PrecisionParams, keep_higher, make_workaround
 from engines.steps.prepare import load_findings, prepare_findings
 
 
@@ -52,6 +53,7 @@ class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+# The search's bounds are those of precision, with a smaller margin: the tolerance of INT8 is wide already.
 class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_bytes: int = BATCH_BYTES  # of marked tensors in one build
     most_effects: int = MOST_EFFECTS  # layers whose effect on the outputs is measured
@@ -113,9 +115,9 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
             findings, workaround=workaround or findings.workaround, notes=tuple(dict.fromkeys(notes))
         ),
         tables={
-            "layers": [row_of(ask, r, kept.keep) for r in rows],
-            "keep": [{"node": n} for n in ask.names(kept.keep)],
-            "bundle": [{"role": "workaround", "files": kept.files}] if kept.files else [],
+            "layers": [_make_row(ask, r, kept.keep) for r in rows],
+            "keep": [KeptNode(n) for n in ask.names(kept.keep)],
+            "bundle": [Saved("workaround", kept.files)] if kept.files else [],
         },
         decisive={"workaround": (ask.whole(list_feeds(findings), patches=(), keep=kept.keep),)} if workaround else {},
     )
@@ -146,26 +148,44 @@ def _search_params(params: QuantizationParams) -> PrecisionParams:
     return PrecisionParams(budget=params.budget, rounds=params.rounds, margin=params.margin)
 
 
-def row_of(ask: Inquiry, row: Ranked, keep: Iterable[int]) -> dict[str, Any]:
-    """One line of the table."""
+class LayerRow(msgspec.Struct, frozen=True):
+    """A row of the table ``layers``: what was measured of one quantized layer (``engines.search.ranking.Ranked``). SQNR in dB;
+    ``codes``: dtypes of its codes, ``scales``: how its weights are scaled."""
+
+    layer: str
+    op: str
+    output: str
+    sqnr_db: float | None
+    cumulative_db: float | None
+    weights_db: float | None
+    inputs_db: float | None
+    effect: float | None
+    effect_db: float | None
+    codes: str
+    scales: str
+    left_in_float: bool
+    movable: bool
+
+
+def _make_row(ask: Inquiry, row: Ranked, keep: Iterable[int]) -> LayerRow:
     index, layer = ask.index, row.layer
     node = index.nodes[layer.node]
     codes = sorted({index.tensors[index.nodes[d].inputs[0]].dtype or "?" for d in layer.dequantizers})
-    return {
-        "layer": ask.names([node.id])[0],
-        "op": node.op,
-        "output": index.tensors[node.outputs[0]].name,
-        "sqnr_db": row.db,
-        "cumulative_db": row.cumulative_db,
-        "weights_db": row.weights_db,
-        "inputs_db": row.inputs_db,
-        "effect": row.effect,
-        "effect_db": row.effect_db,
-        "codes": "+".join(codes),
-        "scales": name_scales(index, layer),
-        "left_in_float": node.id in set(keep),
-        "movable": movable(index, layer),
-    }
+    return LayerRow(
+        layer=ask.names([node.id])[0],
+        op=node.op,
+        output=index.tensors[node.outputs[0]].name,
+        sqnr_db=row.db,
+        cumulative_db=row.cumulative_db,
+        weights_db=row.weights_db,
+        inputs_db=row.inputs_db,
+        effect=row.effect,
+        effect_db=row.effect_db,
+        codes="+".join(codes),
+        scales=name_scales(index, layer),
+        left_in_float=node.id in set(keep),
+        movable=movable(index, layer),
+    )
 
 
 def _say_none(index: GraphIndex, opaque: Sequence[int]) -> str:
@@ -233,7 +253,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     return Plan((*works.before(ctx, size), *asked), size.weights + 3 * works.TABLE * size.nodes)
 
 
-def _json(told: Told) -> dict[str, Any]:
+def _json(told: Told) -> dict[str, object]:
     names = [row["node"] for row in told.tables.get("keep", [])]
     rest = {key: value for key, value in told.outcome.items() if key not in ("layers", "keep", "names", "samples")}
     counts = {"layers_n": told.outcome.get("layers", 0), "samples_n": told.outcome.get("samples", 0)}

@@ -1,7 +1,7 @@
 """reduce: the smallest part of the model that still fails in the same way, with proof at both ends."""
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -15,7 +15,7 @@ from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.search import NodeIds, Trials, minimise, prove_one_minimal
-from engines.search.settle import SHRINK_PROBES, settle_case
+from engines.search.settle import SHRINK_PROBES, Saved, settle_case
 from engines.search.twin import as_given, asking_twin, without_twin
 from engines.steps.base import End, Finish, Steps, StepSpec, Told, case_names
 from engines.steps.prepare import prepare_findings
@@ -38,6 +38,7 @@ class ReduceOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+# Three builds: enough to see that it was no chance, before confirm counts it.
 class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     search: str = "bisect"  # or "linear": no cuts by node order, delta debugging over everything
     verify: int = 3  # fresh builds of the result
@@ -54,7 +55,7 @@ class Reduced(msgspec.Struct, frozen=True):
     probes: int = 0
     verifications: int = 0
     unresolved: dict[str, int] = {}
-    files: tuple[dict[str, Any], ...] = ()  # rows of the table "bundle"
+    files: tuple[Saved, ...] = ()  # rows of the table "bundle"
 
 
 def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
@@ -89,7 +90,7 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
     return Finish(
         outcome,
         msgspec.structs.replace(findings, case=case if reduced.verdict == "reduced" else None),
-        tables={"bundle": list(reduced.files), "unresolved": [reduced.unresolved] if reduced.unresolved else []},
+        tables={"bundle": reduced.files, "unresolved": [reduced.unresolved] if reduced.unresolved else []},
         decisive={"case": (ask.ask(case.candidate),)} if case else {},
     )
 
@@ -187,7 +188,7 @@ def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Pla
     )
 
 
-def _json(told: Told) -> dict[str, Any]:
+def _json(told: Told) -> dict[str, object]:
     found = told.outcome
     return {
         "verdict": found.get("verdict", "unresolved"),

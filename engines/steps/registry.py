@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TypeAlias
 
 import msgspec
 
@@ -15,18 +15,19 @@ from engines.steps.base import Made, StepSpec
 from engines.steps.surroundings import surround_step
 
 GROUP = "narrowdown.steps"
+AnyStep: TypeAlias = StepSpec[msgspec.Struct]
 
 
-def load_shipped() -> dict[str, StepSpec[Any]]:
+def load_shipped() -> dict[str, AnyStep]:
     """Ours."""
     modules = (import_module(f"{room.__name__}.{found.name}") for found in pkgutil.iter_modules(room.__path__))
     specs = (module.SPEC for module in modules if hasattr(module, "SPEC"))
     return {spec.name: surround_step(spec) for spec in specs}
 
 
-def load_brought(points: Iterable[EntryPoint], taken: Iterable[str]) -> tuple[dict[str, StepSpec[Any]], dict[str, str]]:
+def load_brought(points: Iterable[EntryPoint], taken: Iterable[str]) -> tuple[dict[str, AnyStep], dict[str, str]]:
     """(steps of other packages, why others are left out), both by name. ``taken``: names that are gone already."""
-    steps: dict[str, StepSpec[Any]] = {}
+    steps: dict[str, AnyStep] = {}
     broken: dict[str, str] = {}
     for point in sorted(points, key=lambda p: (p.name, p.value)):
         package = point.dist.name if point.dist is not None else point.value.partition(":")[0]
@@ -40,7 +41,7 @@ def load_brought(points: Iterable[EntryPoint], taken: Iterable[str]) -> tuple[di
     return steps, broken
 
 
-def _check_brought(point: EntryPoint, taken: set[str]) -> StepSpec[Any]:
+def _check_brought(point: EntryPoint, taken: set[str]) -> AnyStep:
     """The step of an entry point, which names the SPEC or the module that has it. Raises whatever is wrong with it."""
     found = point.load()
     spec = getattr(found, "SPEC", found)
@@ -58,7 +59,7 @@ def _check_brought(point: EntryPoint, taken: set[str]) -> StepSpec[Any]:
 
 _SHIPPED = load_shipped()
 _BROUGHT, BROKEN = load_brought(entry_points(group=GROUP), _SHIPPED)
-STEPS: dict[str, StepSpec[Any]] = {**_SHIPPED, **_BROUGHT}
+STEPS: dict[str, AnyStep] = {**_SHIPPED, **_BROUGHT}
 
 
 def step_makes(step: str, *made: Made) -> bool:

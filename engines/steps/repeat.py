@@ -2,7 +2,7 @@
 and FP32 cures, and what the precision itself does, does not come and go. Else one build is run again, then fresh builds are made
 until a sequential test says that it always fails; k of n with an exact interval."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -21,7 +21,7 @@ from engines.search.whole import list_feeds, probe_whole
 from engines.steps import intake
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
 from engines.steps.prepare import load_findings, prepare_findings
-from engines.steps.surroundings import TABLE, make_iteration
+from engines.steps.surroundings import TABLE, Iteration, make_iteration
 
 BROKEN = ("crash", "build-failed", "unsupported", "invalid-model")  # an engine that fails otherwise than by its numbers
 
@@ -241,8 +241,8 @@ def count_iterations(params: RepeatParams) -> int:
 
 def _repeat_until(ctx: StepContext, findings: Findings, until: str, most: int) -> Steps[RepeatOutcome]:
     """Fresh builds, or the external check again, as often as ``until`` says."""
-    wanted = tuple(ctx.problem.get("artifacts", ()))
-    rows: list[dict[str, Any]] = []
+    wanted = ctx.problem.artifacts
+    rows: list[Iteration] = []
     counts = {"pass": 0, "fail": 0, "unresolved": 0}
     stop = {"good": "pass", "bad": "fail"}.get(until, "")
     what = "check" if ctx.check else "fresh build"
@@ -299,7 +299,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     return Plan((*works.before(ctx, size), *same, *((works.on_sample(ctx, params.builds),) if again else ())))
 
 
-def _json(told: Told) -> dict[str, Any]:
+def _json(told: Told) -> dict[str, object]:
     interval = [told.outcome.get("interval_low", 0.0), told.outcome.get("interval_high", 1.0)]
     return {**told.outcome, "interval": interval, **told.tables}
 

@@ -6,11 +6,10 @@ row of the table ``iterations``, in the order asked: what it was about, its verd
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 
-from engines.asking import Note, StepContext, StepRefused
+from engines.asking import Answer, Note, StepContext, StepRefused
 from engines.compare.criterion import Verdict
 from engines.compare.judge import judge_check
 from engines.compare.tolerance import criterion
@@ -18,7 +17,7 @@ from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import AnyProbe, Check, LoadInputs, Measure, Measurement
 from engines.sources import postprocess_script
-from engines.steps.base import Finish, Steps, StepSpec
+from engines.steps.base import Finish, OutcomeT, Steps, StepSpec
 
 TABLE = "iterations"
 # What every step prepares where it is not there yet (``prepare``), and may find to be otherwise.
@@ -28,49 +27,61 @@ PREPARED = (
 )  # fmt: skip
 
 
-def surround_step(spec: StepSpec[Any]) -> StepSpec[Any]:
+def surround_step(spec: StepSpec[OutcomeT]) -> StepSpec[OutcomeT]:
     """The same step, its probes completed from the PROBLEM (``folder``, ``artifacts``, ``postprocess``), and held to what it
     declares: it is refused where a need is not met, and may change no finding but those of ``sets``."""
     return msgspec.structs.replace(spec, run=_complete_run(spec))
 
 
+class Iteration(msgspec.Struct, frozen=True):
+    """One row of the table ``iterations``. ``artifacts``: name -> digest of what it left behind."""
+
+    iteration: int
+    attempt: int
+    nodes: int
+    verdict: str
+    detail: str
+    seconds: float
+    artifacts: dict[str, str]
+
+
 def make_iteration(
     iteration: int, probe: AnyProbe, m: Measurement, verdict: Verdict, artifacts: Iterable[str]
-) -> dict[str, Any]:
+) -> Iteration:
     """One iteration as the table has it. ``artifacts``: the names that are wanted; those that were made are there."""
-    return {
-        "iteration": iteration,
-        "attempt": probe.attempt,
-        "nodes": m.nodes,
-        "verdict": verdict.kind,
-        "detail": verdict.detail or m.message,
-        "seconds": m.build_seconds + m.run_seconds,
-        "artifacts": {name: m.artifacts[name] for name in artifacts if name in m.artifacts},
-    }
+    return Iteration(
+        iteration=iteration,
+        attempt=probe.attempt,
+        nodes=m.nodes,
+        verdict=verdict.kind,
+        detail=verdict.detail or m.message,
+        seconds=m.build_seconds + m.run_seconds,
+        artifacts={name: m.artifacts[name] for name in artifacts if name in m.artifacts},
+    )
 
 
-def _complete_run(spec: StepSpec[Any]) -> Callable[[StepContext], Steps[Any]]:
-    def completed(ctx: StepContext) -> Steps[Any]:
+def _complete_run(spec: StepSpec[OutcomeT]) -> Callable[[StepContext], Steps[OutcomeT]]:
+    def completed(ctx: StepContext) -> Steps[OutcomeT]:
         if (need := spec.lacking(ctx)) is not None:
             raise StepRefused(need.why(ctx), need.code)
-        wanted = tuple(ctx.problem.get("artifacts", ()))
-        rule = criterion(ctx.problem, ctx.engine_info)
-        rows: dict[Check, dict[str, Any]] = {}
+        wanted = ctx.problem.artifacts
+        rule = criterion(ctx.problem, ctx.engine_info.precision)
+        rows: dict[Check, Iteration] = {}
         steps = spec.run(ctx)
-        answer: Any = None
+        answer: Answer = None
         try:
             while True:
                 try:
                     asked = steps.send(answer)
                 except StopIteration as end:
-                    finish: Finish[Any] = end.value
+                    finish: Finish[OutcomeT] = end.value
                     break
                 if isinstance(asked, Note):
                     answer = yield asked
                     continue
                 asked = _complete_probe(asked, ctx)
                 answer = yield asked
-                if wanted and isinstance(asked, Check):
+                if wanted and isinstance(asked, Check) and isinstance(answer, Measurement):
                     question = msgspec.structs.replace(asked, exclusive=False)
                     rows.setdefault(
                         question, make_iteration(len(rows), asked, answer, judge_check(answer, rule), wanted)
@@ -85,7 +96,7 @@ def _complete_run(spec: StepSpec[Any]) -> Callable[[StepContext], Steps[Any]]:
     return completed
 
 
-def _hold_to_sets(spec: StepSpec[Any], before: Findings, after: Findings) -> None:
+def _hold_to_sets(spec: StepSpec[msgspec.Struct], before: Findings, after: Findings) -> None:
     """Raise TypeError for a finding that a step has changed and does not declare: a later step would build on it unseen."""
     allowed = {*PREPARED, *spec.sets}
     strays = [f for f in Findings.__struct_fields__ if f not in allowed and getattr(before, f) != getattr(after, f)]
@@ -94,10 +105,10 @@ def _hold_to_sets(spec: StepSpec[Any], before: Findings, after: Findings) -> Non
 
 
 def _complete_probe(probe: AnyProbe, ctx: StepContext) -> AnyProbe:
-    folder = str(ctx.problem.get("folder", ""))
+    folder = ctx.problem.folder
     match probe:
         case Check():
-            kept = dict.fromkeys((*probe.artifacts, *ctx.problem.get("artifacts", ())))
+            kept = dict.fromkeys((*probe.artifacts, *ctx.problem.artifacts))
             return msgspec.structs.replace(probe, folder=folder, artifacts=tuple(kept))
         case LoadInputs():
             return msgspec.structs.replace(probe, folder=folder)
@@ -108,9 +119,9 @@ def _complete_probe(probe: AnyProbe, ctx: StepContext) -> AnyProbe:
 
 
 def _add_postprocess(probe: Measure, ctx: StepContext, folder: str) -> Measure:
-    chosen = tuple(ctx.problem.get("postprocess", ()))
+    chosen = ctx.problem.postprocess
     script = postprocess_script(chosen)
-    digest = str(ctx.problem.get("digests", {}).get(script, ""))
+    digest = ctx.problem.digests.get(script, "")
     if not script:
         return msgspec.structs.replace(probe, postprocess=chosen) if chosen else probe
     return msgspec.structs.replace(probe, postprocess=chosen, postprocess_digest=digest, folder=folder)

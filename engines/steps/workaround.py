@@ -14,12 +14,14 @@ from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.latency import TIMED, measure_latency
+from engines.search.settle import Saved
 from engines.search.switches import list_switches
 from engines.search.whole import list_feeds
 from engines.spec import parse
 from engines.steps.base import End, Finish, Steps, StepSpec
 from engines.steps.precision import (
     Kept,
+    KeptNode,
     PrecisionParams,
     keep_higher,
     kept_json,
@@ -30,7 +32,11 @@ from engines.steps.precision import (
 from engines.steps.prepare import prepare_findings
 from engines.steps.tactics import tactics
 
-SPREAD_BUDGET = 60  # builds
+# Builds of a search where no layer is to blame more than another: the stretches that are tried first take 14, and what delta
+# debugging then takes out is a matter of luck, not of cause.
+SPREAD_BUDGET = 60
+# Times the looks of a verdict, in each build of a workaround for what comes and goes: missed by chance once in thousands at most.
+THRICE = 3
 
 
 class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +59,7 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+# Two builds, as the second is no accident where builds choose alike; 300 runs as in ``Looks``; the budget of precision.
 class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: int = 2  # fresh builds that must pass
     most_runs: int = 300  # for faults that come and go
@@ -121,8 +128,8 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         ),
         msgspec.structs.replace(findings, workaround=chosen),
         tables={
-            "keep": [{"node": n} for n in chosen.keep_names] if chosen else [],
-            "bundle": [{"role": "workaround", "files": files}] if files else [],
+            "keep": [KeptNode(n) for n in chosen.keep_names] if chosen else [],
+            "bundle": [Saved("workaround", files)] if files else [],
         },
         decisive={"workaround": (_probe_applied(ask, chosen),)} if chosen else {},
     )
@@ -148,9 +155,8 @@ def _list_options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]
         options.append(("optimizer" if findings.optimizers else "option", without))
     if findings.tactics:
         options.append(("tactic", ctx.engine))
-    declared = {o["name"]: str(o.get("default")) for o in ctx.engine_info.get("options", ())}
     varies = findings.looks > 1 or any(c.cause == "nondeterminism" for c in findings.culprits)
-    if varies and spec.get("threads", declared.get("threads", "1")) != "1":
+    if varies and spec.get("threads", ctx.engine_info.usual("threads") or "1") != "1":
         options.append(("threads", str(spec.with_option("threads", "1"))))
     if ctx.can("precision-hint") and not options:
         options.append(("option", str(spec.with_option("precision", "f32"))))
@@ -178,7 +184,7 @@ def _try_casts(ask: Inquiry) -> Sub[str]:
 def _verify_option(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> Sub[Workaround | None]:
     """The workaround when it holds on every sample in every look, else None."""
     findings = ask.findings
-    runs = min(params.most_runs, findings.looks * 3) if findings.looks > 1 else 1
+    runs = min(params.most_runs, THRICE * findings.looks) if findings.looks > 1 else 1
     results: list[Measurement] = []
     guilty = findings.tactics if kind == "tactic" else {}
     forbid: dict[str, tuple[str, ...]] = {layer: (choice,) for layer, choice in guilty.items()}
@@ -235,7 +241,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     findings = ctx.findings
     params = msgspec.convert(dict(ctx.params), WorkaroundParams)
     if findings.optimizers or findings.options or findings.tactics or findings.looks > 1 or ctx.can("precision-hint"):
-        runs = findings.looks * 3 if findings.looks > 1 else 1
+        runs = THRICE * findings.looks if findings.looks > 1 else 1
         tried = works.on_all(ctx, runs, params.builds + ctx.can("casts"), real=True)
         return Plan(
             (*works.before(ctx, size), Work("read"), tried, works.on_sample(ctx, 2, TIMED)),

@@ -310,11 +310,12 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
             )
             return msgspec.structs.replace(m, results=results)
 
+        from engines.views import ProblemView, view_engine
+
         # Which layers waver here? One whose choice differs between free builds carries the plant.
         context = StepContext(
-            engine=engine, reference="onnxruntime", findings=Findings(), engine_info=info,
-            reference_info=operations.execute(Inspect(engine="onnxruntime"), store, lambda _: None).facts,
-            problem={"model": str(model), "inputs": (str(inputs),)}, params={"builds": builds},
+            engine=engine, reference="onnxruntime", findings=Findings(), engine_info=view_engine(info),
+            problem=ProblemView(model=str(model), inputs=(str(inputs),)), params={"builds": builds},
         )  # fmt: skip
 
         def drive(generator: Any) -> Any:

@@ -20,6 +20,7 @@ from engines.steps.base import Finish, Steps, StepSpec
 from engines.steps.registry import GROUP, STEPS, load_brought
 from engines.steps.surroundings import surround_step
 from engines.store.content import digest_file
+from engines.views import EngineView
 from tests.wizard.tui import golden
 from wizard.problem import Problem
 from wizard.report.read import read
@@ -231,7 +232,7 @@ def test_it_decides_by_numbers_alone() -> None:
     finally:
         sys.path.remove(str(TOY))
     findings = Findings(model="m", inputs="i", samples=(SampleInfo("real:0", "real"),))
-    ctx = StepContext("emulate:precision=fp16", "onnxruntime", findings, engine_info={"storage": "float16"})
+    ctx = StepContext("emulate:precision=fp16", "onnxruntime", findings, engine_info=EngineView(storage="float16"))
     generator = SPEC.run(ctx)
     assert next(generator).text == "how large do the outputs become in the reference?"
     generator.send(None)

@@ -9,6 +9,7 @@ from engines.asking import StepContext
 from engines.findings import Findings
 from engines.spec import parse
 from engines.steps.base import StepSpec
+from engines.views import view_engine, view_problem
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.runner.settings import applied, settings_on, with_settings
@@ -34,21 +35,20 @@ def step_context(
     latest = route[-1].settings if route else {}
     plain = with_settings(msgspec.to_builtins(problem), settings)
     engine, reference = specs_of(problem, state, node, visit)
-    info = state.engines.get(engine, {})
+    asked, info = view_problem(plain), view_engine(state.engines.get(engine, {}))
     declared = spec.params.__struct_fields__
     chosen = {**flow.params, **params, **{k: v for k, v in settings.items() if v != ""}}
     return StepContext(
         engine=engine,
         reference=reference,
-        findings=applied(_findings(route), latest, plain, info),
+        findings=applied(_findings(route), latest, asked, info),
         params=_typed({k: v for k, v in chosen.items() if k in declared}, spec.params),
         engine_info=info,
-        reference_info=state.engines.get(reference, {}),
         check=problem.check,
-        seed=int(plain.get("seed", problem.seed)),
+        seed=asked.seed,
         visit=visit,
         settings={**settings, "unresolved": _causes(route)},
-        problem=plain,
+        problem=asked,
     )
 
 

@@ -110,7 +110,7 @@ def left(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting:
 
 def _within(plan: Plan, ctx: StepContext, size: Size) -> Plan:
     """The plan with no more captured values than their budget has room for."""
-    budget = int(ctx.problem.get("capture_bytes", CAPTURE_BYTES))
+    budget = ctx.problem.capture_bytes if ctx.problem.capture_bytes >= 0 else CAPTURE_BYTES
     over = max(0, plan.captured - max(0, budget - size.captured))
     disk = max(0, plan.disk - over) if plan.disk >= 0 else -1
     return msgspec.structs.replace(plan, disk=disk, captured=plan.captured - over)
@@ -118,7 +118,7 @@ def _within(plan: Plan, ctx: StepContext, size: Size) -> Plan:
 
 def _size(ctx: StepContext, state: State, store: Store) -> Size:
     held = _bytes(store.captures), _bytes(store.models)
-    return Size(state.nodes, _index(ctx, state, store), *held, model_bytes(Path(str(ctx.problem.get("model", "")))))
+    return Size(state.nodes, _index(ctx, state, store), *held, model_bytes(Path(ctx.problem.model)))
 
 
 def model_bytes(path: Path) -> int:

@@ -13,6 +13,7 @@ from engines.compare.tolerance import criterion
 from engines.findings import Findings
 from engines.nearest import suggestion
 from engines.probe import SampleInfo
+from engines.views import EngineView, ProblemView
 from wizard.problem import Problem
 from wizard.session.state import Visit
 
@@ -121,9 +122,7 @@ def _kind(metric: str) -> int:
     return next((i for i, kind in enumerate(_KINDS) if metric in kind), -1)
 
 
-def applied(
-    findings: Findings, latest: Mapping[str, Any], problem: Mapping[str, Any], info: Mapping[str, Any]
-) -> Findings:
+def applied(findings: Findings, latest: Mapping[str, Any], problem: ProblemView, info: EngineView) -> Findings:
     """The findings with the last answer's settings worked in: another rule, seed, sample or model locks the failure anew."""
     given = {name: value for name, value in latest.items() if value != ""}
     changes: dict[str, Any] = {}
@@ -141,7 +140,7 @@ def applied(
     return msgspec.structs.replace(findings, **changes, signature=None, round_signature=None)
 
 
-def _rule(findings: Findings, problem: Mapping[str, Any], info: Mapping[str, Any]) -> Criterion | None:
+def _rule(findings: Findings, problem: ProblemView, info: EngineView) -> Criterion | None:
     if findings.criterion is None:
         return None
-    return criterion({**problem, "quantized": findings.criterion.precision == "int8"}, info)
+    return criterion(problem, "int8" if findings.criterion.precision == "int8" else info.precision)

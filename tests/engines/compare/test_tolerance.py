@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from engines.compare.tolerance import criterion
+from engines.views import ProblemView, view_problem
 
 
 @pytest.mark.parametrize(
@@ -13,40 +14,40 @@ from engines.compare.tolerance import criterion
     [("fp32", 1e-4), ("tf32", 1e-2), ("fp16", 1e-2), ("bf16", 5e-2), ("int8", 1e-1), ("fp64", 1e-4)],
 )
 def test_defaults_by_precision(precision: str, tolerance: float) -> None:
-    rule = criterion({}, {"precision": precision})
+    rule = criterion(view_problem({}), precision)
     assert (rule.metric, rule.tolerance, rule.precision, rule.source) == ("rel_l2", tolerance, precision, "default")
 
 
 def test_a_quantized_model_is_held_to_int8() -> None:
-    assert criterion({"quantized": True}, {"precision": "fp32"}).tolerance == 1e-1
+    assert criterion(ProblemView(), "int8").tolerance == 1e-1
 
 
 @pytest.mark.parametrize(
     ("metric", "tolerance"), [("sqnr_db", 40.0), ("elementwise", 1.0), ("ulp", 256.0), ("cosine", 1e-2)]
 )
 def test_defaults_of_other_metrics(metric: str, tolerance: float) -> None:
-    assert criterion({"metric": metric}, {"precision": "fp16"}).tolerance == pytest.approx(tolerance)
+    assert criterion(view_problem({"metric": metric}), "fp16").tolerance == pytest.approx(tolerance)
 
 
 def test_what_the_user_says() -> None:
-    rule = criterion({"tolerance": {"": 0.5, "y": 2.0}, "metric": "max_abs"}, {})
+    rule = criterion(view_problem({"tolerance": {"": 0.5, "y": 2.0}, "metric": "max_abs"}), "fp32")
     assert (rule.metric, rule.tolerance, rule.tolerances, rule.source) == ("max_abs", 0.5, {"y": 2.0}, "user")
 
 
 def test_atol_or_rtol_mean_elementwise() -> None:
-    rule = criterion({"atol": {"": 1e-3, "y": 1e-2}}, {"precision": "fp16"})
+    rule = criterion(view_problem({"atol": {"": 1e-3, "y": 1e-2}}), "fp16")
     assert (rule.metric, rule.atol, rule.atols, rule.rtol) == ("elementwise", 1e-3, {"y": 1e-2}, 1e-5)
-    assert criterion({"atol": {"": 1e-3}, "metric": "cosine"}, {}).metric == "cosine"
+    assert criterion(view_problem({"atol": {"": 1e-3}, "metric": "cosine"}), "fp32").metric == "cosine"
 
 
 def test_rules_of_a_check() -> None:
-    rule = criterion({"fail_regex": ["a"], "fail_code": [3], "ignore_fail_code": []}, {})
+    rule = criterion(view_problem({"fail_regex": ["a"], "fail_code": [3], "ignore_fail_code": []}), "fp32")
     assert (rule.fail_regex, rule.fail_codes, rule.ignore_fail_codes) == (("a",), (3,), ())
 
 
 def test_an_unknown_metric_is_refused() -> None:
     with pytest.raises(ValueError, match=r"'l2' is not a metric; choose one of rel_l2"):
-        criterion({"metric": "l2"}, {})
+        criterion(view_problem({"metric": "l2"}), "fp32")
 
 
 def test_the_judge_needs_neither_numpy_nor_onnx() -> None:

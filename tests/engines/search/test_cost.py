@@ -25,6 +25,7 @@ from engines.search.cost import (
     price_work,
 )
 from engines.steps.registry import STEPS
+from engines.views import EngineView, view_engine
 
 ENGINE, REFERENCE = "emulate:precision=fp16", "onnxruntime"
 SAMPLES = (SampleInfo("real:0", "in.npz", rows=8), SampleInfo("random:0", "random by role"))
@@ -145,7 +146,7 @@ def test_every_step_has_a_plan_whatever_is_known(name: str, findings: Findings, 
     for ctx in (
         context(findings),
         context(findings, check="true"),
-        context(findings, engine_info={"optimizers": "abc"}),
+        context(findings, engine_info=EngineView(optimizers=("a", "b", "c"))),
     ):
         plan = STEPS[name].plan(ctx, Size(nodes))
         assert plan.probes >= 0
@@ -248,7 +249,7 @@ def test_suspects_that_overflow_like_the_case_are_counted_with_it() -> None:
     some = tuple(Suspect(n, n, str(n), 1.0, 1.0, nonfinite=n != 4) for n in range(5))
     counts = [
         STEPS["confirm"]
-        .plan(context(msgspec.structs.replace(LOCKED, case=case, suspects=s), engine_info=info), size)
+        .plan(context(msgspec.structs.replace(LOCKED, case=case, suspects=s), engine_info=view_engine(info)), size)
         .probes
         for s in (some[:1], some)
     ]

@@ -14,6 +14,7 @@ from engines.compare.criterion import Signature
 from engines.probe import Measurement
 from engines.search.switches import list_switches
 from engines.spec import parse
+from engines.views import view_engine
 
 NAMES = ("DivMulFusion", "GeluFusionL1", "Pad_Fusion")
 ENGINE = "onnxruntime:execution=parallel,optimization=all,threads=4"
@@ -21,7 +22,7 @@ DECLARED = [
     {"name": o.name, "default": o.default, "plain": o.plain} for o in DECLARATION.options
 ]  # fmt: skip
 INFO = {"optimizers": NAMES, "options": DECLARED, "capabilities": {"optimizers": {"present": True, "reason": ""}}}
-CAN = list_switches(ENGINE, INFO)
+CAN = list_switches(ENGINE, view_engine(INFO))
 LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01)
 
 
@@ -46,7 +47,7 @@ def test_what_can_be_switched() -> None:
 
 
 def test_what_the_user_switched_off_is_no_switch_and_stays_off() -> None:
-    can = list_switches("onnxruntime:disabled_optimizers=GeluFusionL1,optimization=all,threads=1", INFO)
+    can = list_switches("onnxruntime:disabled_optimizers=GeluFusionL1,optimization=all,threads=1", view_engine(INFO))
     assert can.names == {"DivMulFusion", "Pad_Fusion", "prepacking"}
     assert parse(can.without({"DivMulFusion"})).get("disabled_optimizers") == "DivMulFusion+GeluFusionL1"
     assert parse(can.without(())).get("disabled_optimizers") == "GeluFusionL1"
@@ -60,10 +61,7 @@ def test_with_these_on_is_without_the_others(chosen: set[str]) -> None:
 
 def test_real_engines_say_their_switches() -> None:
     def of(spec: str) -> Any:
-        info = make(spec).info
-        capabilities = {k: {"present": v.present, "reason": v.reason} for k, v in info.capabilities.items()}
-        shown = [{"name": o.name, "default": o.default, "plain": o.plain} for o in info.options]
-        return list_switches(spec, {"capabilities": capabilities, "optimizers": info.optimizers, "options": shown})
+        return list_switches(spec, view_engine(msgspec.to_builtins(make(spec).info)))
 
     assert not of("onnxruntime").names, "a reference has nothing left to switch"
     assert {"prepacking=true", "Pad_Fusion"} <= of("onnxruntime:optimization=all").names

@@ -6,6 +6,7 @@ from engines.asking import StepContext
 from engines.compare.criterion import Criterion
 from engines.findings import Findings
 from engines.probe import Import, LoadInputs, Measurement, SampleInfo, SampleResult, Score
+from engines.views import view_engine, view_problem
 
 RULE = Criterion(tolerance=0.01, precision="fp16")
 REAL, RANDOM = SampleInfo("real:0", "in.npz", rows=3), SampleInfo("random:0", "random by role")
@@ -23,7 +24,8 @@ def measured(*results: tuple[str, float], **rest: Any) -> Measurement:
 def context(findings: Findings = READY, *, capabilities: dict[str, Any] | None = None, **rest: Any) -> StepContext:
     info = {"precision": "fp16", "storage": "float16", "capabilities": capabilities or {}, **rest.pop("info", {})}
     engine = rest.pop("engine", "tensorrt")
-    return StepContext(engine=engine, reference="onnxruntime", findings=findings, engine_info=info, **rest)
+    rest["problem"] = view_problem(rest.get("problem", {}))
+    return StepContext(engine=engine, reference="onnxruntime", findings=findings, engine_info=view_engine(info), **rest)
 
 
 def opening(probe: Any) -> Measurement | None:

@@ -17,6 +17,7 @@ from engines.probe import AnyProbe, Describe, Inspect, Measurement
 from engines.steps.base import Finish
 from engines.steps.registry import STEPS
 from engines.store.content import Store, digest_file
+from engines.views import view_engine, view_problem
 
 MODELS = Path(__file__).parents[2] / "models"
 Oracle = Callable[[AnyProbe], Any]
@@ -67,7 +68,8 @@ def walk(name: str, ctx: StepContext, oracle: Oracle) -> Walk:
         try:
             asked = generator.send(answer)
         except StopIteration as end:
-            return Walk(end.value, probes, notes)
+            finish = end.value
+            return Walk(msgspec.structs.replace(finish, tables=msgspec.to_builtins(finish.tables)), probes, notes)
         if isinstance(asked, Note):
             notes.append(asked)
             answer = None
@@ -89,7 +91,6 @@ class Session:
         self.engine = engine
         self.reference = "onnxruntime"
         self.info = self.ask(Inspect(engine=engine)).facts
-        self.reference_info = self.ask(Inspect(engine=self.reference)).facts
 
     def ask(self, probe: AnyProbe) -> Any:
         key = repr(msgspec.to_builtins(probe))
@@ -110,9 +111,8 @@ class Session:
             reference=self.reference,
             findings=self.findings,
             params=params,
-            engine_info=self.info,
-            reference_info=self.reference_info,
-            problem=self.problem,
+            engine_info=view_engine(self.info),
+            problem=view_problem(self.problem),
         )
 
     def step(self, name: str, **params: Any) -> Walk:

@@ -16,6 +16,7 @@ from engines.graph.cut import node_ids, outputs_of, severed_of
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Describe, Measure, Measurement, SampleInfo, SampleResult, Score
 from engines.search.whole import sign_failure
+from engines.views import view_engine
 
 RULE = Criterion(tolerance=0.01, precision="fp16")
 PRESENT = {"present": True, "reason": ""}
@@ -94,7 +95,11 @@ class Simulated(msgspec.Struct, kw_only=True):
     def context(self, **rest: Any) -> StepContext:
         info = {"precision": "fp16", "storage": "float16", "capabilities": {"mark": PRESENT, "keep": PRESENT}}
         return StepContext(
-            engine="e", reference="r", findings=rest.pop("findings", self.findings()), engine_info=info, **rest
+            engine="e",
+            reference="r",
+            findings=rest.pop("findings", self.findings()),
+            engine_info=view_engine(info),
+            **rest,
         )
 
     def __call__(self, probe: Any) -> Any:

@@ -88,7 +88,7 @@ def step(builder: Builder, builds: int = 10) -> tuple[Finish[Any], list[str]]:
         model="m", criterion=RULE, sample="real:0", samples=(SampleInfo("real:0", "real"),),
         signature=Signature(kind="accuracy", sample="real:0"),
     )  # fmt: skip
-    context = StepContext(engine="tensorrt", reference="onnxruntime", findings=findings, engine_info={})
+    context = StepContext(engine="tensorrt", reference="onnxruntime", findings=findings)
     generator, notes, answer = compare_builds(context, findings, builds), [], None
     for _ in range(2000):
         try:

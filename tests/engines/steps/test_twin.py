@@ -14,6 +14,7 @@ from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import Measure, Measurement
 from engines.search.twin import CHEAPER, DEAR, find_twin, list_twins
+from engines.views import view_engine
 
 from .conftest import walk
 from .simulated import Simulated, random_graph
@@ -91,7 +92,7 @@ def test_a_twin_with_another_fault_never_decides(n: int, seed: int, other: int, 
 
 
 def sought(findings: Findings, there: Measurement, given: Measurement, options: Any = OPTIONS) -> Findings:
-    ctx = StepContext(engine=GIVEN, reference="r", findings=findings, engine_info={"options": options})
+    ctx = StepContext(engine=GIVEN, reference="r", findings=findings, engine_info=view_engine({"options": options}))
     generator = find_twin(ctx, findings, given)
     try:
         while True:
@@ -134,8 +135,13 @@ def test_a_twin_is_one_that_was_seen_to_fail_alike_and_to_be_faster(
 def test_which_option_may_make_a_twin_is_the_declaration_s_to_say() -> None:
     options = msgspec.to_builtins(discovery.ours()["tensorrt"].options)
     level = "tensorrt:optimization_level={},precision=fp16"
-    assert list_twins("tensorrt:precision=fp16", {"options": options}) == (level.format(1),)
-    assert list_twins(level.format(5), {"options": options}) == (level.format(1),)
-    assert list_twins(level.format(1), {"options": options}) == ()
-    assert list_twins(level.format(0), {"options": options}) == ()
-    assert list_twins("onnxruntime", {"options": msgspec.to_builtins(discovery.ours()["onnxruntime"].options)}) == ()
+    assert list_twins("tensorrt:precision=fp16", view_engine({"options": options})) == (level.format(1),)
+    assert list_twins(level.format(5), view_engine({"options": options})) == (level.format(1),)
+    assert list_twins(level.format(1), view_engine({"options": options})) == ()
+    assert list_twins(level.format(0), view_engine({"options": options})) == ()
+    assert (
+        list_twins(
+            "onnxruntime", view_engine({"options": msgspec.to_builtins(discovery.ours()["onnxruntime"].options)})
+        )
+        == ()
+    )

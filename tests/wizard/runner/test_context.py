@@ -13,6 +13,7 @@ from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import Measure, SampleInfo
 from engines.steps.base import Finish
+from engines.views import EngineView, ProblemView
 from wizard.runner.context import step_context
 from wizard.runner.settings import applied, fault, settings_on, with_settings
 from wizard.runner.speculation import Foresight, speculable
@@ -107,10 +108,10 @@ def test_a_metric_of_another_kind_drops_the_tolerances_of_the_old_one_and_not_th
 
 def test_the_original_model_again():
     clean = msgspec.structs.replace(FOUND, model="clean", original="m")
-    again = applied(clean, {"working_model": "original"}, {}, {})
+    again = applied(clean, {"working_model": "original"}, ProblemView(), EngineView())
     assert (again.model, again.signature) == ("m", None)
     unchanged = msgspec.structs.replace(clean, model="m")
-    assert applied(unchanged, {"working_model": "original"}, {}, {}) == unchanged
+    assert applied(unchanged, {"working_model": "original"}, ProblemView(), EngineView()) == unchanged
 
 
 @pytest.mark.parametrize(

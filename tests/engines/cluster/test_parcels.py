@@ -10,7 +10,7 @@ from engines.probe import Check, Describe, Import, Inspect, LoadInputs, Measure,
 from engines.store.content import Store, digest_file
 from engines.workers.operations import execute
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 
 
 def test_a_model_brings_its_weights_and_comes_last(tmp_path: Path) -> None:

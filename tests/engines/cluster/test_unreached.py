@@ -192,7 +192,7 @@ def certificates(tmp_path: Path) -> dict[str, str]:
         subprocess.run(["openssl", "version"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("needs the program openssl, to make certificates")
-    script = Path(__file__).parents[2] / "docs" / "cluster-tls.sh"
+    script = Path(__file__).parents[3] / "docs" / "cluster-tls.sh"
     made = tmp_path / "certificates"
     subprocess.run(["sh", str(script), str(made), "2"], check=True, capture_output=True, timeout=120)
     assert {oct(path.stat().st_mode & 0o777) for path in made.iterdir()} == {"0o600"}
@@ -240,5 +240,5 @@ def test_a_session_over_tls_by_the_recipe_is_the_same_as_here(
 
 
 def test_the_recipe_is_a_script_that_the_shell_can_read() -> None:
-    script = Path(__file__).parents[2] / "docs" / "cluster-tls.sh"
+    script = Path(__file__).parents[3] / "docs" / "cluster-tls.sh"
     assert subprocess.run(["sh", "-n", str(script)], check=False, timeout=20).returncode == 0

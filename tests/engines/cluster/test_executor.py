@@ -24,7 +24,7 @@ from engines.workers.executor import Executor, ExecutorLost
 from engines.workers.pool import Death, Pool
 from tests.engines.workers import driver
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 PACKAGES = str(Path(engines.__file__).parent.parent)
 REFERENCE = "onnxruntime"
 SLOW = "fake:fault=hang,seconds=4,at=run"
