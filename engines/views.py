@@ -50,9 +50,9 @@ class EngineView(msgspec.Struct, frozen=True):
         """Why it has not; "" where it does not say."""
         return (self.capabilities or {}).get(what, Capability(False)).reason
 
-    def usual(self, option: str) -> str:
-        """The value of an option that is not given; "" where it has no such option."""
-        return next((o.usual for o in self.options if o.name == option), "")
+    def usual(self, option: str, absent: str) -> str:
+        """The value of an option that is not given; ``absent`` where it has no such option."""
+        return next((o.usual for o in self.options if o.name == option), absent)
 
 
 class ProblemView(msgspec.Struct, frozen=True):

@@ -102,7 +102,7 @@ def _try_single_thread(
     ctx: StepContext, findings: Findings, rule: Criterion, runs: int
 ) -> Sub[Literal["cures", "no", "not-tried"]]:
     spec = parse(ctx.engine)
-    if spec.get("threads", ctx.engine_info.usual("threads") or "1") == "1":
+    if spec.get("threads", ctx.engine_info.usual("threads", "1")) == "1":
         return "not-tried"
     m = yield from asked(
         probe_whole(

@@ -156,7 +156,7 @@ def _list_options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]
     if findings.tactics:
         options.append(("tactic", ctx.engine))
     varies = findings.looks > 1 or any(c.cause == "nondeterminism" for c in findings.culprits)
-    if varies and spec.get("threads", ctx.engine_info.usual("threads") or "1") != "1":
+    if varies and spec.get("threads", ctx.engine_info.usual("threads", "1")) != "1":
         options.append(("threads", str(spec.with_option("threads", "1"))))
     if ctx.can("precision-hint") and not options:
         options.append(("option", str(spec.with_option("precision", "f32"))))

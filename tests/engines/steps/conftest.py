@@ -58,6 +58,10 @@ def walk_fixture() -> Callable[..., Walk]:
     return walk
 
 
+def as_stored(tables: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(tables))
+
+
 def walk(name: str, ctx: StepContext, oracle: Oracle) -> Walk:
     """Run a step to its end over the oracle's answers."""
     generator = STEPS[name].run(ctx)
@@ -69,7 +73,7 @@ def walk(name: str, ctx: StepContext, oracle: Oracle) -> Walk:
             asked = generator.send(answer)
         except StopIteration as end:
             finish = end.value
-            return Walk(msgspec.structs.replace(finish, tables=msgspec.to_builtins(finish.tables)), probes, notes)
+            return Walk(msgspec.structs.replace(finish, tables=as_stored(finish.tables)), probes, notes)
         if isinstance(asked, Note):
             notes.append(asked)
             answer = None

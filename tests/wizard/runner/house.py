@@ -59,7 +59,7 @@ def fails(m: Measurement) -> bool | None:
 
 
 def look(ctx: StepContext) -> Steps[LookOutcome]:
-    taken = yield Import(path=ctx.problem["model"], digest="d")
+    taken = yield Import(path=ctx.problem.model, digest="d")
     if taken.status != "ok":
         raise StepRefused(taken.message, code=2)
     params = msgspec.convert(dict(ctx.params), Params)

@@ -49,19 +49,19 @@ def test_parameters_come_from_the_flow_the_node_and_the_answers_in_that_order():
 def test_the_step_hears_of_settings_and_of_what_was_unresolved():
     ctx = context({"search": "linear"})
     assert ctx.settings == {"search": "linear", "unresolved": {"crash": 2}}
-    assert (ctx.engine, ctx.visit, ctx.problem["model"]) == (ENGINE, 2, PROBLEM.model)
+    assert (ctx.engine, ctx.visit, ctx.problem.model) == (ENGINE, 2, PROBLEM.model)
     assert ctx.findings == FOUND
 
 
 def test_another_tolerance_judges_anew_and_locks_the_failure_anew():
     ctx = context({"tolerance": "0.25"})
-    assert ctx.problem["tolerance"] == {"": 0.25}
+    assert ctx.problem.tolerance == {"": 0.25}
     assert ctx.findings.criterion.tolerance == 0.25
     assert ctx.findings.signature is None
     assert ctx.findings.inputs == "i"
     assert context({"metric": "cosine"}).findings.criterion.metric == "cosine"
     assert context({"tolerance": ""}).findings == FOUND
-    assert context({"tolerance": "much"}).problem.get("tolerance", {}) == {}
+    assert context({"tolerance": "much"}).problem.tolerance == {}
 
 
 def test_another_seed_makes_the_inputs_anew():
@@ -80,7 +80,7 @@ def test_settings_hold_for_later_steps_but_change_the_findings_once():
     early = Visit("third", answer="again", settings={"tolerance": "0.25"}, findings=FOUND)
     late = Visit("second", answer="yes", findings=msgspec.structs.replace(FOUND, sample="real:1"))
     ctx = step_context(PROBLEM, flow(), SPEC, State(route=(early, late)), node="third", visit=2, params={})
-    assert ctx.problem["tolerance"] == {"": 0.25}
+    assert ctx.problem.tolerance == {"": 0.25}
     assert ctx.findings == late.findings
 
 
