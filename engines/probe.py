@@ -143,6 +143,9 @@ class Measure(Probe, frozen=True, tag="measure"):
                 be followed is listed in facts["build"]["refused"].
     ``nudge``   ``inputs`` or ``weights``: each float of them moved by one unit in the last place, another draw in each run; what
                 they are held against is not moved.
+    ``vary``    the same samples in another way (``engines.workers.variation``), scored against the engine's own answer to them as
+                they are: no reference is run. facts["follows"]: of ``stale``, whether the answer follows what was in memory.
+                ``unsupported`` where the samples cannot be fed so.
     ``save``    keep what was built (model.onnx, engine.onnx, inputs, expected, actual) under this name: artifacts.
     ``postprocess`` what is done to the model's own outputs before they are scored (the whole model, and ``effect``): one
                 ``SCRIPT.py[:FUNCTION]``, whose digest is ``postprocess_digest`` and which runs in ``folder``, or several
@@ -165,6 +168,7 @@ class Measure(Probe, frozen=True, tag="measure"):
     force: dict[str, str] = {}
     forbid: dict[str, tuple[str, ...]] = {}
     nudge: Literal["", "inputs", "weights"] = ""
+    vary: Literal["", "permuted", "twice", "alone", "stale"] = ""
     save: str = ""
     timeout: float = 0.0  # seconds; 0: the pool's rule
     postprocess: tuple[str, ...] = ()

@@ -51,7 +51,8 @@ def refuse_unmeasured(m: Measurement, samples: Iterable[SampleInfo]) -> None:
     if m.status == "reference-failed":
         blind = "while it ran" in m.message and not any(s.id.startswith("real:") for s in samples)
         hint = " The inputs were random ones; if the model needs others, give them with --inputs." if blind else ""
-        raise StepRefused(f"{m.message}{hint}", code=_MISSING)
+        alone = " Whether the engine agrees with itself is seen without any: --flow consistency."
+        raise StepRefused(f"{m.message}{hint}{alone}", code=_MISSING)
 
 
 def refuse_unresolved(m: Measurement, rule: Criterion, *, check: bool) -> None:

@@ -21,7 +21,7 @@ from engines.graph.ranges import ALL, decode, encode
 from engines.probe import HUGE, Candidate, Measure, Measurement, SampleResult, Score
 from engines.sources import POSTPROCESSING
 from engines.store.content import Store
-from engines.workers import captures, files
+from engines.workers import captures, files, variation
 from engines.workers.nudge import nudged_feeds, nudged_weights
 from engines.workers.part import Array, Feed, Part, Say, by_id, named
 from engines.workers.values import values
@@ -116,7 +116,11 @@ class _Measuring:
             feed = self.part.feed(sample)
             if self.probe.feed == "stored":
                 self._store(feed)
-            expected = self.part.expected(sample, feed, (*self.part.judged, *self.marks)) if count else {}
+            expected = (
+                self.part.expected(sample, feed, (*self.part.judged, *self.marks))
+                if count and not self.probe.vary
+                else {}
+            )
             try:
                 ready = self._build(feed, self._span(sample))
             except EngineFault as fault:
@@ -127,6 +131,11 @@ class _Measuring:
             nodes = sum(n >= 0 for n in ready.part.node_ids)
             if self.probe.record or self.probe.runs == 0 or (self.probe.keep and self.probe.save):
                 facts["build"] = dict(ready.built.facts)
+            if self.probe.vary:
+                varied = self._vary(ready, sample, feed)
+                facts["follows"] = facts.get("follows", False) or varied.follows
+                results[0].extend(self._compare(sample, varied.second, varied.first, feed))
+                continue
             first: dict[int, Array] = {}
             compared: list[SampleResult] = []
             for run in range(count):
@@ -249,6 +258,22 @@ class _Measuring:
         got = ready.built.run(named(ready.part, arrays))
         self.run_seconds += time.monotonic() - begun
         return by_id(ready.part, got)
+
+    def _vary(self, ready: _Ready, sample: str, feed: Feed) -> variation.Varied:
+        assert self.probe.vary
+        rows = samples.rows(self.store, self.probe.inputs, sample)
+        alone = samples.rows_alone(self.store, self.probe.inputs, sample)
+        self.progress("running in two ways")
+        found = variation.vary(
+            self.probe.vary,
+            lambda arrays: by_id(ready.part, ready.built.run(named(ready.part, arrays))),
+            feed.arrays,
+            rows or alone,
+            alone > 0,
+        )
+        if found is None:
+            raise EngineFault("unsupported", f"The rows of '{sample}' cannot be fed in another way.")
+        return found
 
     # -- what comes out -------------------------------------------------------------------------------------------------
 

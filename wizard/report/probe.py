@@ -62,7 +62,7 @@ def size(probe: AnyProbe | None) -> int:
 
 def _manner(probe: Measure) -> list[str]:
     """What is done to the part beside running it."""
-    candidate, said = probe.candidate, []
+    candidate, said = probe.candidate, [f"asked again, {probe.vary}"] if probe.vary else []
     if off := parse(probe.engine).get("disabled_optimizers"):
         said.append(f"{count(len(off.split('+')), 'optimizer')} off")
     if candidate.edits:

@@ -15,7 +15,7 @@ DECLARATION = Declaration(
             "fault", "str", "none", "What goes wrong.",
             (
                 "none", "wrong", "shifted", "crash", "abort", "exit", "hang", "memory", "out-of-memory", "build-failed",
-                "invalid-model", "error",
+                "invalid-model", "error", "stale", "rows",
             ),
         ),
         Option("at", "str", "run", "When it goes wrong.", ("build", "run")),

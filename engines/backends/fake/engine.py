@@ -2,7 +2,8 @@
 
 Where a build holds a node of every operator in ``ops`` and every name in ``nodes``, and its draw comes up (``rate``), the fault
 happens. ``wrong`` multiplies the float results of the last of those nodes by 1 + ``size``, so that the error travels as a real
-one would; ``shifted`` adds ``size`` to them, as a converter does that changes an epsilon.
+one would; ``shifted`` adds ``size`` to them, as a converter does that changes an epsilon. ``stale`` leaves the last row of an
+output as the run before left it; ``rows`` multiplies all rows but the first by 1 + ``size``.
 """
 
 import hashlib
@@ -94,6 +95,7 @@ class Faulty:
         self.model = with_outputs(request.model, request.marks)
         self.facts: Mapping[str, Any] = {}
         self._fault, self._attempt, self._runs = fault, request.attempt, 0
+        self._left: dict[str, Array] = {}  # what the last run computed
         place = fault.place(self.model.graph)
         self._armed = fault.fault != "none" and place >= 0 and not (fault.marks == "cure" and request.marks)
         if fault.tactics:
@@ -114,7 +116,18 @@ class Faulty:
         self._runs += 1
         if hit:
             strike(self._fault)
-        return (self._wrong if hit else self._right).run(feeds, outputs)
+        given = (self._wrong if hit else self._right).run(feeds, outputs)
+        return self._spoil(given) if hit and self._fault.fault in ("stale", "rows") else given
+
+    def _spoil(self, given: dict[str, Array]) -> dict[str, Array]:
+        left, self._left = self._left, given
+        spoilt = {name: np.array(value) for name, value in given.items()}
+        for name, value in spoilt.items():
+            if self._fault.fault == "rows" and value.ndim:
+                value[1:] *= 1 + self._fault.size
+            elif name in left and left[name].shape == value.shape:
+                value[-1:] = left[name][-1:]
+        return spoilt
 
     def close(self) -> None:
         self._right.close()

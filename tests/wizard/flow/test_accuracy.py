@@ -30,6 +30,7 @@ FLOW = LOADED.flow
 # CONTRACTS: the answer ids that an answers file may name.
 ANSWERS = {
     "reproduce": "yes no noise reference refused",
+    "consistency": "yes no",
     "sanitize": "yes no stuck",
     "real-inputs": "yes no only-real none",
     "intermittent": "yes no foretold same-engine",
@@ -71,7 +72,11 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
     [
         ("reproduce", {"verdict": "fails"}, "yes", "sanitize"),
         ("reproduce", {"verdict": "passes"}, "no", "not-reproduced"),
-        ("reproduce", {"verdict": "reference"}, "reference", "reference-suspect"),
+        ("reproduce", {"verdict": "reference"}, "reference", "consistency"),
+        ("consistency", {"verdict": "contradicts"}, "yes", "contradicts"),
+        ("consistency", {"verdict": "stale"}, "yes", "contradicts"),
+        ("consistency", {"verdict": "consistent"}, "no", "reference-suspect"),
+        ("consistency", {"verdict": "unresolved"}, "no", "reference-suspect"),
         ("reproduce", {"verdict": "noise"}, "noise", "not-determined"),
         ("reproduce", {"verdict": "unresolved"}, "no", "unresolved"),
         ("sanitize", {"verdict": "fails"}, "yes", "real-inputs"),

@@ -1,0 +1,97 @@
+"""The same question asked of an engine in two ways that must have one answer: no reference is needed to see that it contradicts
+itself."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Run = Callable[[Mapping[int, Array]], dict[int, Array]]
+How = Literal["permuted", "twice", "alone", "stale"]
+
+MOST_ALONE = 8  # rows that are fed one by one
+REPEATS = 3  # of each pattern: an answer that follows the pattern three times of three does so by more than chance
+# Bytes of blocks that are filled and freed, so that what is allocated next holds their pattern.
+_BLOCKS = tuple(1 << n for n in range(6, 23))
+_OF_EACH = 8
+_PATTERNS = (0xFF, 0x00)  # NaN in every float type, and zeros
+
+
+class Varied(NamedTuple):
+    """``first`` and ``second``: what the engine gave, by tensor id, row for row the answer to the same question. ``follows``: of
+    ``stale``, whether the answer depends on what was in memory, the same for the same pattern."""
+
+    first: dict[int, Array]
+    second: dict[int, Array]
+    follows: bool = False
+
+
+def vary(how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: bool) -> Varied | None:
+    """Ask in two ways. None where that cannot be asked: too few rows, or no output that has them.
+
+    ``rows``: the size of dimension 0 of what is fed, 0 where that is no batch. ``alone``: whether it may be of another size.
+    ``permuted``: the rows in reverse. ``twice``: the batch doubled, or, of a fixed size, one row in all places. ``alone``: the
+    first rows one by one. ``stale``: after runs on other values, freed memory filled with a pattern. Raises ``EngineFault``.
+    """
+    if how == "stale":
+        return _after_others(run, arrays)
+    batched = {t for t, a in arrays.items() if rows and a.ndim and a.shape[0] == rows}
+    if not batched or (rows < 2 and not (how == "twice" and alone)) or (how == "alone" and not alone):
+        return None
+
+    def fed(change: Callable[[Array], Array]) -> dict[int, Array]:
+        return run({t: np.ascontiguousarray(change(a)) if t in batched else a for t, a in arrays.items()})
+
+    if how == "twice" and not alone:
+        same = fed(lambda a: np.repeat(a[:1], rows, axis=0))
+        return _rows_of({t: a[:1].repeat(rows, axis=0) if a.ndim else a for t, a in same.items()}, same, rows)
+    first = run(dict(arrays))
+    if how == "permuted":
+        return _rows_of(first, {t: a[::-1] for t, a in fed(lambda a: a[::-1]).items() if a.ndim}, rows)
+    if how == "twice":
+        return _rows_of(first, {t: a[rows:] for t, a in fed(lambda a: np.concatenate((a, a))).items() if a.ndim}, rows)
+    count = min(rows, MOST_ALONE)
+    single = [fed(lambda a, i=i: a[i : i + 1]) for i in range(count)]  # type: ignore[misc]
+    joined = {t: np.concatenate([s[t] for s in single]) for t in single[0] if single[0][t].ndim}
+    return _rows_of({t: a[:count] if a.ndim and a.shape[0] == rows else a for t, a in first.items()}, joined, count)
+
+
+def _rows_of(first: dict[int, Array], second: dict[int, Array], rows: int) -> Varied | None:
+    """The two answers; an output that has no such rows is left as it is. None where none has."""
+    fit = {t for t, a in first.items() if a.ndim and a.shape[0] == rows and t in second and second[t].shape == a.shape}
+    return (
+        Varied(first, {t: np.ascontiguousarray(second[t]) if t in fit else a for t, a in first.items()})
+        if fit
+        else None
+    )
+
+
+def _after_others(run: Run, arrays: Mapping[int, Array]) -> Varied:
+    """The same feed after each of two patterns, in turn: outputs and scratch hold what a run on other values left, freed memory
+    the bytes of the pattern."""
+    given: dict[int, list[dict[int, Array]]] = {pattern: [] for pattern in _PATTERNS}
+    for _ in range(REPEATS):
+        for pattern in _PATTERNS:
+            run({t: _other_values(a, pattern) for t, a in arrays.items()})
+            _fill_freed_memory(pattern)
+            given[pattern].append({t: np.array(a) for t, a in run(dict(arrays)).items()})
+    one, other = (given[pattern] for pattern in _PATTERNS)
+    steady = all(_equal(answers[0], answer) for answers in (one, other) for answer in answers)
+    return Varied(one[0], other[0], follows=steady and not _equal(one[0], other[0]))
+
+
+def _other_values(value: Array, pattern: int) -> Array:
+    """Values of the same shape and type: other floats, by the pattern; the same integers in another order, which stay valid."""
+    if value.dtype.kind == "f" or value.dtype.name.startswith(("bfloat", "float")):
+        return (value * value.dtype.type(-7) + value.dtype.type(3)) if pattern else np.zeros_like(value)
+    return np.ascontiguousarray(value.reshape(-1)[::-1].reshape(value.shape)) if pattern else value
+
+
+def _fill_freed_memory(pattern: int) -> None:
+    blocks = [np.full(size, pattern, np.uint8) for size in _BLOCKS for _ in range(_OF_EACH)]
+    del blocks
+
+
+def _equal(a: Mapping[int, Array], b: Mapping[int, Array]) -> bool:
+    return all(np.array_equal(a[t], b[t], equal_nan=a[t].dtype.kind == "f") for t in a)
