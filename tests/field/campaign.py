@@ -188,6 +188,7 @@ def verify(
     """What is found of each claim: of the culprits, on the samples they were found on; of the workaround, on unseen ones."""
     checks: dict[str, Any] = {"culprits": []}
     if truth.voice is None:
+        checks["culprits"] = [{"nodes": c["nodes"], **truth.refusals(c["nodes"], given[0])} for c in said["culprits"]]
         return checks
     workaround = said.get("workaround")
     if original is not None:

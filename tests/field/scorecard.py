@@ -24,6 +24,8 @@ def score(truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
         return "cannot tell", f"the truth is not known: {truth.get('why', '')}"
     if verdict == "build-failure" or said.get("end") == "build-failure":
         return ("right", "the engine refuses it") if state == "refused" else ("wrong", "the engine takes this model")
+    if state == "refused" and any(c.get("cause") == "build-failure" for c in said.get("culprits") or ()):
+        return _refused(checks)
     if state == "refused":
         silent = not verdict or verdict == "unresolved" or said.get("exit") in (2, 4, 6)
         return (
@@ -75,6 +77,17 @@ def _judged(state: str, verdict: str, truth: Facts, said: Facts, checks: Facts) 
             return "right", "the cleaned model passes"
         return "wrong", "the cleaned model does not pass"
     return "wrong", f"it fails, and {verdict} was said"
+
+
+def _refused(checks: Facts) -> tuple[str, str]:
+    culprits = checks.get("culprits", [])
+    if any(c["true"] is False for c in culprits):
+        return "wrong", "the engine refuses the model, and takes the named node"
+    if not culprits or any(c["true"] is None for c in culprits):
+        return "partly", "the engine refuses it; the named node could not be checked"
+    if all(c["others"] and c["others_refused"] == c["others"] for c in culprits):
+        return "partly", "the engine refuses it, every other node as well as the named one"
+    return "right", "the engine refuses it, and the named node by itself"
 
 
 def _found(said: Facts, checks: Facts) -> tuple[str, str]:

@@ -82,6 +82,15 @@ def test_saying_that_it_cannot_tell_is_neither_right_nor_wrong() -> None:
     assert score(FAILS, said(stopped=True, verdict=None), {"culprits": []})[0] == "cannot tell"
 
 
+def test_a_refusal_is_right_where_the_named_node_is_refused_and_others_are_not() -> None:
+    refused = said(verdict="minimal-case", culprits=[{"nodes": ["a"], "cause": "build-failure"}])
+    state = {"state": "refused", "tolerance": 0.01}
+    assert score(state, refused, {"culprits": [{"true": True, "others": 9, "others_refused": 1}]})[0] == "right"
+    assert score(state, refused, {"culprits": [{"true": True, "others": 9, "others_refused": 9}]})[0] == "partly"
+    assert score(state, refused, {"culprits": [{"true": False, "others": 9, "others_refused": 0}]})[0] == "wrong"
+    assert score(FAILS, refused, {"culprits": [{"nodes": ["a"], "true": False}]})[0] == "wrong"
+
+
 def test_a_program_that_breaks_is_wrong_whatever_it_said() -> None:
     assert score(FAILS, said(exit=70), HOLDS)[0] == "wrong"
     assert score(FAILS, said(traceback=True), HOLDS)[0] == "wrong"

