@@ -6,6 +6,7 @@ from typing import Any
 
 GRADES = ("right", "partly", "wrong", "cannot tell")
 HELD = 0.95  # of the samples that a workaround has not seen; the product's own aim
+MOST, SOME = 0.5, 6  # of the model's nodes: a case of more than this share, and of more nodes, accuses nobody
 SAID = 0.1  # how far what was promised of unseen samples may be above what came
 FOUND = ("minimal-case", "worked-around")
 Facts = Mapping[str, Any]
@@ -98,6 +99,9 @@ def _found(said: Facts, checks: Facts) -> tuple[str, str]:
     if not culprits or any(c["true"] is None for c in culprits):
         why = next((c.get("why", "") for c in culprits if c["true"] is None), "none was named")
         return "partly", f"the culprit could not be checked: {why}"
+    wide = next((c for c in culprits if c.get("share", 0) > MOST and len(c["nodes"]) > SOME), None)
+    if wide:
+        return "partly", f"{len(wide['nodes'])} nodes are accused, most of the model"
     return _workaround(said, checks)
 
 

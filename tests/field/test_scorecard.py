@@ -68,6 +68,14 @@ def test_a_workaround_is_wrong_where_it_promised_more_than_came_and_right_where_
     assert score(FAILS, said(workaround=None), HOLDS)[0] == "partly"
 
 
+def test_accusing_most_of_the_model_is_not_right() -> None:
+    all_of_it = {"nodes": [f"n{i}" for i in range(20)], "true": True, "share": 0.9}
+    assert score(FAILS, HONEST, {**HOLDS, "culprits": [all_of_it]})[0] == "partly"
+    assert (
+        score(FAILS, HONEST, {**HOLDS, "culprits": [{**all_of_it, "nodes": ["a", "b"]}]})[0] == "right"
+    )  # a model of two
+
+
 def test_what_could_not_be_checked_is_never_right() -> None:
     unknown = {"nodes": ["c"], "true": None, "why": "within a body"}
     assert score(FAILS, HONEST, {**HOLDS, "culprits": [unknown]})[0] == "partly"

@@ -129,7 +129,8 @@ class Case:
                 found = self._part(interpreter, sorted(places.values()), feeds, expected)
         except (NotInterpreted, Refused) as error:
             return {"true": None, "why": str(error)}
-        return {**found, "missing": missing}
+        computing = sum(p.node.op_type != "Constant" for p in interpreter.places if len(p.where) == 1)
+        return {**found, "missing": missing, "share": len(places) / max(1, computing)}
 
     def _part(
         self, interpreter: Interpreter, places: Sequence[Where], feeds: Feeds, expected: Mapping[str, Array]
