@@ -29,6 +29,8 @@ RECENT = 8
 SCORED = 1.25
 # Bytes that a probe leaves in the journal, in its log and among the artifacts, at most: 3 to 10 KiB came (docs/estimates.md).
 LINE = 8 << 10
+# Seconds of an engine's first build from which it is taken to have paid for later ones.
+DEAR = 20.0
 # Where none of a kind has been measured: about so many times what the first of these takes that was, one row at a time. Seen on
 # magika, sort, shapes, a quantized network and ResNet-50, beside the whole model: watched 2 to 6, alone 2 to 8, a part 0.1 to
 # 0.4, an effect 0.2 to 0.7, other 0.3 to 4.
@@ -102,7 +104,8 @@ class Size(msgspec.Struct, frozen=True):
 
 class Seen(msgspec.Struct, frozen=True):
     """A probe that was measured: what it took, and for what. ``cold``: the reference was run for it too, for the first time;
-    ``build_seconds`` and ``run_seconds`` are the engine's own."""
+    ``build_seconds`` and ``run_seconds`` are the engine's own. ``first``: the engine's first build of its kind, and a dear one:
+    it paid for what later ones find done."""
 
     kind: Kind
     rows: int
@@ -111,6 +114,7 @@ class Seen(msgspec.Struct, frozen=True):
     run_seconds: float = 0.0
     build_seconds: float = 0.0
     cold: bool = False
+    first: bool = False
 
     @property
     def again(self) -> float:
@@ -121,13 +125,15 @@ class Seen(msgspec.Struct, frozen=True):
 
 class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a step is expected to take; -1: unknown. ``probes`` are those whose answers are not known already; ``runs`` counts
-    each feed; ``disk``: bytes at most."""
+    each feed; ``disk``: bytes at most; ``unit``: seconds of the engine's first build, where no later one has told what it
+    takes."""
 
     probes: int = -1
     builds: int = -1
     runs: int = -1
     seconds: float = -1.0
     disk: int = -1
+    unit: float = -1.0
 
 
 def price_plan(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
@@ -137,17 +143,21 @@ def price_plan(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
     parts = [(w, price_work(w, seen)) for w in plan.works if w.probes]
     faster = 1 + math.log2(max(1, slots)) / 5
     known = [seconds / (faster if w.ahead else 1.0) for w, seconds in parts if seconds is not None]
+    firsts = [s.build_seconds for s in seen if s.first] if len(known) < len(parts) else []
     return Cost(
         probes=plan.probes,
         builds=sum(w.probes for w in built),
         runs=sum(w.probes * w.runs * max(1, w.rows) for w in built),
         seconds=round(sum(known), 3) if len(known) == len(parts) else -1.0,
         disk=plan.disk + LINE * plan.probes if plan.disk >= 0 else -1,
+        unit=round(max(firsts, default=-1.0), 1),
     )
 
 
 def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
-    """Seconds of all its probes; None where nothing like it was measured."""
+    """Seconds of all its probes; None where nothing like it was measured. A first build that was dear says nothing of later ones:
+    on TensorRT those took a ninth of it (docs/tensorrt.md)."""
+    seen = [s for s in seen if not s.first]
     each = _seconds_of_one(work, [s for s in seen if s.kind == work.kind])
     for beside, times in BESIDE.get(work.kind, ()) if each is None else ():
         each = _seconds_of_one(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == beside])
@@ -227,7 +237,7 @@ def collect_seen(
     met: set[tuple[str, str, str]] | None = None,
 ) -> tuple[Seen, ...]:
     """What the probes of a session took, those that worked. ``measured``: probe, answer, seconds on the wall. ``met``: model,
-    sample and reference of those before; more are added."""
+    sample and reference of those before, and the engines that have built; more are added."""
     met = set() if met is None else met
     found = []
     for probe, m, seconds in measured:
@@ -238,6 +248,11 @@ def collect_seen(
         asked = {(probe.model, sample, probe.reference) for sample in fed} if isinstance(probe, Measure) else set()
         cold = what == "whole" and not asked <= met
         met |= asked
+        # Repeated builds share nothing with others, so the first of them pays anew.
+        built = ("built", getattr(probe, "engine", ""), "afresh" if getattr(probe, "attempt", 0) else "")
+        first = built not in met and m.build_seconds >= DEAR
+        if m.build_seconds > 0:
+            met.add(built)
         fed_rows, runs = count_rows(fed, infos) if fed else 1, max(1, getattr(probe, "runs", 1))
-        found.append(Seen(what, fed_rows, runs, seconds, m.run_seconds, m.build_seconds, cold))
+        found.append(Seen(what, fed_rows, runs, seconds, m.run_seconds, m.build_seconds, cold, first))
     return tuple(found)

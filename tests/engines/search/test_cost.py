@@ -263,3 +263,32 @@ def test_nodes_alone_in_many_builds_share_the_model() -> None:
     assert [w.probes for w in alone] == [2, 50]
     assert price_work(alone[0], found) == pytest.approx(price_work(alone[1], found))
     assert price_work(alone[1], [*found, Seen("alone", 1, 1, 2.0)]) == pytest.approx(50 * 2.0)
+
+
+def built(seconds: float, **rest: object) -> tuple[Measure, Measurement, float]:
+    probe = Measure(model="m", inputs="i", samples=("real:0",), engine="tensorrt", reference="onnxruntime")
+    return msgspec.structs.replace(probe, **rest), Measurement(build_seconds=seconds), seconds + 1
+
+
+def test_a_dear_first_build_does_not_price_the_later_ones() -> None:
+    """84 s, then 9 s each: five more are 45 s, not seven minutes; while none was seen, nobody knows."""
+    plan = Plan((Work("whole", 5, 1),))
+    first = collect_seen([built(84.0)], "tensorrt", "onnxruntime", (), 9)
+    told = price_plan(plan, first)
+    assert (told.seconds, told.unit) == (-1.0, 84.0)
+    later = collect_seen([built(84.0), built(9.0), built(9.0)], "tensorrt", "onnxruntime", (), 9)
+    told = price_plan(plan, later)
+    assert told.seconds == pytest.approx(50, rel=0.2)
+    assert told.unit == -1
+
+
+def test_repeated_builds_pay_a_first_one_of_their_own() -> None:
+    seen = collect_seen(
+        [built(84.0), built(9.0), built(80.0, attempt=1), built(8.0, attempt=2)], "tensorrt", "onnxruntime", (), 9
+    )
+    assert [s.first for s in seen] == [True, False, True, False]
+
+
+def test_a_quick_first_build_prices_the_others() -> None:
+    seen = collect_seen([built(3.0)], "tensorrt", "onnxruntime", (), 9)
+    assert price_plan(Plan((Work("whole", 5, 1),)), seen).seconds == pytest.approx(20, rel=0.3)

@@ -13,7 +13,8 @@ from engines.asking import Note, StepContext
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import Measure, Measurement
-from engines.search.twin import CHEAPER, DEAR, find_twin, list_twins
+from engines.search.cost import DEAR
+from engines.search.twin import CHEAPER, find_twin, list_twins
 from engines.views import view_engine
 
 from .conftest import walk
