@@ -43,6 +43,10 @@ KINDS: tuple[CauseKind, ...] = (
         "infinite where the reference holds 1e8 or more, past the end of the storage type", "overflow", unfit=True,
     ),
     CauseKind(
+        "weight-overflow", "a weight is larger than the largest number of this precision",
+        "a weight that the case reads lies past the end of the storage type", "overflow",
+    ),
+    CauseKind(
         "overflow", "values grow past the largest number of this precision",
         "infinite or NaN where the reference lies past the end of the storage type", "overflow", unfit=True,
     ),
@@ -50,6 +54,11 @@ KINDS: tuple[CauseKind, ...] = (
         "epsilon-underflow", "a tiny constant that guards a division becomes 0",
         "0 where the reference is not, below the smallest number of the storage type, and nothing else wrong or a division by it",
         "epsilon", unfit=True,
+    ),
+    CauseKind(
+        "underflow", "values are so small that this precision keeps few of their digits, or none",
+        "all values of a tensor lie below the smallest normal number of the storage type, and it is off by more than four "
+        "roundings; or all became 0 although the type holds them",
     ),
     CauseKind(
         "accumulation", "many small rounding errors add up",

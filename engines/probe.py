@@ -132,6 +132,7 @@ class Measure(Probe, frozen=True, tag="measure"):
 
     ``keep``    node ids kept in higher precision (FP32); the engine says how (casts, layer precisions).
     ``marks``   tensor ids observed beside the outputs; compared, not judged. A cut tensor is scored as it was fed.
+                Of a part: facts["weights"], the largest magnitude of each float weight that it reads.
     ``effect``  also transplant the engine's output values into the reference run of the whole model and score O.
                 ``effect_on``: tensor ids of O ("" = all the model's outputs).
     ``runs``    runs of the one build; each run's scores are kept. 0: the candidate is built and not run, so that no engine but

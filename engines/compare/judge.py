@@ -65,7 +65,7 @@ def margin(criterion: Criterion, error: float, output: str = "") -> float:
 
 
 def over(score: Score, criterion: Criterion) -> bool:
-    return badness(score, criterion) > limit(criterion, score.name)
+    return not badness(score, criterion) <= limit(criterion, score.name)  # a NaN is over any limit
 
 
 def exceed(results: Iterable[SampleResult], criterion: Criterion) -> bool:

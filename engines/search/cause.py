@@ -1,7 +1,8 @@
 """What makes a minimal case fail, named from what was measured, or ``unknown`` honestly. Pure rules over scores."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -61,6 +62,9 @@ FAULTLESS = 10.0
 SUMMED, STALLED = 0.5, 1.0
 
 
+MOST_NAMED = 8  # nodes of a fused case that are named in its evidence
+
+
 class Cause(msgspec.Struct, frozen=True):
     """``name``: one of ``engines.causes``. ``beyond``: the node whose true values the storage type cannot hold, by its name;
     empty for any other cause."""
@@ -88,9 +92,11 @@ def name_cause(
     suspect: Suspect | None,
     watched: float | None = None,
     said: str = "",
+    weights: Mapping[str, float] = MappingProxyType({}),
 ) -> Cause:
     """``inner``: every tensor that the case is fed, then every one made inside it, topological; none where watching them cures
-    the case, which is then off by ``watched`` only. The first rule that has numbers to show wins."""
+    the case, which is then off by ``watched`` only. ``weights``: the largest magnitude of each weight that it reads, where that
+    was looked at. The first rule that has numbers to show wins."""
     if findings.optimizers:
         guilty = ", ".join(findings.optimizers)
         return Cause("optimizer", f"Switching {guilty} off makes the model pass; switching only it on makes it fail.")
@@ -118,7 +124,7 @@ def name_cause(
         return Cause(
             "fusion",
             f"With its inner tensors watched the case is off by {_say_error(watched)} instead of {_say_error(case.own)}: what "
-            f"the engine does between these {len(case.ops)} nodes, joined, is at fault, and no inner number can say more.",
+            f"the engine makes of {_list_nodes(case)}, joined, is at fault, and no inner number can say more.",
         )
     made = [i for i in inner if i.op]
     scores = {i.score.name: i.score for i in inner}
@@ -127,6 +133,9 @@ def name_cause(
         jump = _explain_by_jump([odd], scores)
         what = "no output" if odd.score.problem == "missing" else "an output of another shape than the reference's"
         return jump or Cause("kernel", f"{odd.node} ({odd.op}) gives {what}.")
+    beyond = _explain_by_weight(made, weights, storage)
+    if beyond is not None:
+        return beyond
     broken = next((i for i in made if i.score.new_nonfinite), None)
     if broken is not None:
         return _explain_nonfinite(broken, scores, storage)
@@ -136,6 +145,7 @@ def name_cause(
     amplified = _explain_by_amplifying(case, suspect, storage, made, scores)
     found = (
         _explain_by_vanishing(made, case, storage)
+        or _explain_by_underflow(made, scores, storage)
         or _explain_by_jump(made, scores)
         or _explain_by_cancellation(made, scores, storage)
         or amplified
@@ -192,7 +202,7 @@ def _explain_by_amplifying(
     """Right when fed exactly, wrong when fed what the engine would have stored."""
     exact = suspect.added_exact if suspect is not None else None
     if suspect is not None and exact is not None and suspect.added > FAULTLESS * max(exact, 1e-12):
-        said = f"{suspect.name} fed exact inputs is off by {exact:.2g}"
+        said = f"{suspect.name} fed exact inputs is off by {_say_error(exact)}"
         said += f", fed inputs rounded to {storage} by {_say_error(suspect.added)}"
         node = next((i for i in made if i.node == suspect.name), None)
     elif case.needs_higher_inputs:
@@ -223,12 +233,50 @@ def _explain_by_vanishing(made: Sequence[Inner], case: Case, storage: str) -> Ca
     for i in made:
         s = i.score
         lost = 0 < s.vanished_max < _smallest_normal(storage)
+        kept = s.vanished_max >= _smallest_subnormal(storage)  # the type has it: it is flushed, not rounded to 0
+        if lost and kept and s.actual_absmax == 0 and (case.effect is None or case.effect < HUGE):
+            return Cause(
+                "underflow",
+                f"{i.node} ({i.op}) gives 0 for values up to {s.vanished_max:.2g} ({s.vanished} of them), which {storage} still "
+                f"holds, as subnormals: the engine makes 0 of what is below {_smallest_normal(storage):.1g}.",
+            )
         if lost and (s.actual_absmax == 0 or (case.effect is not None and case.effect >= HUGE)):
             return Cause(
                 "epsilon-underflow",
                 f"{i.node} ({i.op}) gives 0 for values up to {s.vanished_max:.2g} ({s.vanished} of them), "
                 f"{_say_flush_limit(storage)}",
             )
+    return None
+
+
+def _explain_by_underflow(made: Sequence[Inner], scores: dict[str, Score], storage: str) -> Cause | None:
+    """Values all of which are below the smallest normal number of the storage type: there its steps are of one size, so that
+    small values keep few digits or none."""
+    normal = _smallest_normal(storage)
+    for i in made:
+        touched = [("reads", scores[name]) for name in i.reads if name in scores]
+        for does, s in (*touched, ("gives", i.score)):
+            if 0 < s.absmax < normal and not s.exact and s.rel_l2 > ROUNDINGS * UNIT.get(storage, 1.0):
+                return Cause(
+                    "underflow",
+                    f"{i.node} ({i.op}) {does} values of {s.absmax:.2g} at most; below {normal:.1g} {storage} has steps of "
+                    f"{_smallest_subnormal(storage):.1g}, so that they are off by {_say_error(s.rel_l2)}.",
+                )
+    return None
+
+
+def _explain_by_weight(made: Sequence[Inner], weights: Mapping[str, float], storage: str) -> Cause | None:
+    """A weight that the storage type cannot hold. The huge constant of a mask has a rule of its own."""
+    largest = largest_finite(storage)
+    for i in made:
+        for name in i.reads:
+            reached = weights.get(name, 0.0)
+            if reached > largest and not (reached >= MASK_MAGNITUDE and i.op in MASKERS):
+                return Cause(
+                    "weight-overflow",
+                    f"{i.node} ({i.op}) reads the weight {name}, which reaches {_say_number(reached)}; {storage} ends at "
+                    f"{_say_number(largest)}, so it is infinite there.",
+                )
     return None
 
 
@@ -244,7 +292,7 @@ def _explain_by_jump(made: Sequence[Inner], scores: dict[str, Score]) -> Cause |
             other = (
                 "a result of another shape" if i.score.problem
                 else f"{100 * i.score.mismatched:.3g} % other results" if i.score.exact
-                else f"results off by {i.score.rel_l2:.2g}"
+                else f"results off by {_say_error(i.score.rel_l2)}"
             )  # fmt: skip
             return Cause(
                 "rounding", f"{i.node} ({i.op}) makes {other} of values that are off by {small:.1g}: it jumps."
@@ -271,7 +319,7 @@ def _explain_by_cancellation(made: Sequence[Inner], scores: dict[str, Score], st
             return Cause(
                 "cancellation",
                 f"{i.node} ({i.op}) takes the difference of values up to {largest.absmax:.3g}, which {errors}, and leaves at "
-                f"most {i.score.absmax:.3g}, off by {i.score.rel_l2:.2g}.",
+                f"most {i.score.absmax:.3g}, off by {_say_error(i.score.rel_l2)}.",
             )
     return None
 
@@ -305,21 +353,22 @@ def _explain_integers(made: Sequence[Inner], scores: dict[str, Score]) -> Cause 
     if wide:
         return Cause(
             "integer-narrowing",
-            f"{wrong.node} ({wrong.op}) computes with {wide[0].dtype} up to {wide[0].absmax:,.0f}; 32 bits end at {INT32:,}, and "
-            f"the engine's result, at most {wrong.score.actual_absmax:,.0f}, is what is left of it.",
+            f"{wrong.node} ({wrong.op}) computes with {wide[0].dtype} up to {_say_number(wide[0].absmax)}; "
+            f"32 bits end at {INT32:,}, and the engine's result, at most "
+            f"{_say_number(wrong.score.actual_absmax)}, is what is left of it.",
         )
     largest = max((s.absmax for s in (*read, wrong.score)), default=0.0)
     if largest > WHOLE32 and wrong.score.max_abs <= largest * ROUNDING32:
         return Cause(
             "integer-narrowing",
-            f"{wrong.node} ({wrong.op}) computes with integers up to {largest:,.0f} and is off by up to "
-            f"{wrong.score.max_abs:,.0f}, as their rounding to float32 would be, which holds every whole number up to "
+            f"{wrong.node} ({wrong.op}) computes with integers up to {_say_number(largest)} and is off by up to "
+            f"{_say_number(wrong.score.max_abs)}, as their rounding to float32 would be, which holds every whole number up to "
             f"{WHOLE32:,} only.",
         )
     return Cause(
         "kernel",
         f"{wrong.node} ({wrong.op}) gives other integers than the reference from the same inputs: off by up to "
-        f"{wrong.score.max_abs:,.0f}, where the largest is {wrong.score.absmax:,.0f}.",
+        f"{_say_number(wrong.score.max_abs)}, where the largest is {_say_number(wrong.score.absmax)}.",
     )
 
 
@@ -359,14 +408,15 @@ def _explain_nonfinite(broken: Inner, scores: dict[str, Score], storage: str) ->
     if reached > largest and reached >= MASK_MAGNITUDE and broken.op in MASKERS:
         return Cause(
             "mask-constant",
-            f"{broken.node} ({broken.op}) holds a constant of {reached:.3g}; {storage} ends at {largest:,.0f}, "
+            f"{broken.node} ({broken.op}) holds a constant of {reached:.3g}; {storage} ends at {_say_number(largest)}, "
             "so it is infinite there.",
             broken.node,
         )
     if reached > largest:
         return Cause(
             "overflow",
-            f"{broken.node} ({broken.op}) reaches {reached:,.0f} in the reference; {storage} ends at {largest:,.0f}.",
+            f"{broken.node} ({broken.op}) reaches {_say_number(reached)} in the reference; {storage} ends at "
+            f"{_say_number(largest)}.",
             broken.node,
         )
     if broken.op in DIVIDERS:
@@ -389,6 +439,26 @@ def _explain_nonfinite(broken: Inner, scores: dict[str, Score], storage: str) ->
 
 def _smallest_normal(storage: str) -> float:
     return SMALLEST.get(storage, SMALLEST["float32"])[0]
+
+
+def _smallest_subnormal(storage: str) -> float:
+    return SMALLEST.get(storage, SMALLEST["float32"])[1]
+
+
+def _list_nodes(case: Case) -> str:
+    """The nodes of a case with their operators, the first few of many."""
+    named = [f"{name} ({op})" for name, op in zip(case.nodes, case.ops, strict=False)]
+    more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
+    return (
+        " and ".join((", ".join(named[:MOST_NAMED]), *more))
+        if more
+        else " and ".join(part for part in (", ".join(named[:-1]), *named[-1:]) if part)
+    )
+
+
+def _say_number(value: float) -> str:
+    """A magnitude with all its digits where there are few."""
+    return f"{value:,.0f}" if abs(value) < 1e12 else f"{value:.3g}"
 
 
 def _say_flush_limit(storage: str) -> str:

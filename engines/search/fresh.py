@@ -24,10 +24,10 @@ class Seen(msgspec.Struct, frozen=True):
 
 def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]:
     """The case in ``repeats`` fresh builds (``Seen``), and once with its inside watched."""
-    failures, saved, inner, watched, said = yield from _build_afresh(ask, case, repeats)
+    failures, saved, inner, watched, said, weights = yield from _build_afresh(ask, case, repeats)
     findings, storage = ask.findings, ask.ctx.storage
     suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
-    cause = name_cause(findings, case, inner, storage, suspect, watched, said)
+    cause = name_cause(findings, case, inner, storage, suspect, watched, said, weights)
     return Seen(msgspec.structs.replace(case, verified=f"{failures}/{repeats}"), cause, failures, saved)
 
 
@@ -39,10 +39,10 @@ def probe_case(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tu
 
 def _build_afresh(
     ask: Inquiry, case: Case, repeats: int
-) -> Sub[tuple[int, dict[str, str], list[Inner], float | None, str]]:
-    """(failures, saved files, inner tensors, own error when watched, what the engine said): the case in ``repeats`` fresh builds,
-    the first kept, then once with its inside watched. Where watching cures it the inner tensors say nothing and are left out;
-    else the error is None."""
+) -> Sub[tuple[int, dict[str, str], list[Inner], float | None, str, dict[str, float]]]:
+    """(failures, saved files, inner tensors, own error when watched, what the engine said, the largest of each
+    weight): the case in ``repeats`` fresh builds, the first kept, then once with its inside watched. Where watching cures it the
+    inner tensors say nothing and are left out; else the error is None."""
     failures, saved, said = 0, dict[str, str](), ""
     for attempt in range(repeats):
         yield Note(f"building the case afresh, {attempt + 1} of {repeats}")
@@ -51,6 +51,7 @@ def _build_afresh(
         saved = saved or dict(m.artifacts)
         said = said or (m.message if m.status != "ok" else "")
     inner: list[Inner] = []
+    weights: dict[str, float] = {}
     if not ask.ctx.check and ask.signature.kind != "build":
         nodes = ranges.decode(case.node_ids)
         made = tuple(t for n in nodes for t in ask.index.nodes[n].outputs if t >= 0 and ask.index.tensors[t].name)
@@ -61,7 +62,8 @@ def _build_afresh(
         watched = yield from asked(probe_case(ask, cut, 0, marks=(*made, *cut_at)))
         verdict = ask.verdict(watched)
         if watched.status == "ok" and failures and len(nodes) > 1 and ask.findings.looks == 1 and not verdict.failed:
-            return failures, saved, [], verdict.own, said
+            return failures, saved, [], verdict.own, said, weights
+        weights = dict(watched.facts.get("weights", {}))
         if watched.status == "ok" and watched.results:
             row = ask.row(watched)
             scores = {s.name: s for s in (*row.outputs, *row.marks)}
@@ -73,7 +75,7 @@ def _build_afresh(
                 if node is not None and ask.index.tensors[t].name in scores:
                     reads = tuple(ask.index.tensors[r].name for r in node.reads)
                     inner.append(Inner(node.op, ask.names([node.id])[0], scores[ask.index.tensors[t].name], reads))
-    return failures, saved, inner, None, said
+    return failures, saved, inner, None, said, weights
 
 
 def _case_fails(ask: Inquiry, case: Case, m: Measurement) -> bool:

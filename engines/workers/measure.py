@@ -31,6 +31,7 @@ _KEPT_BUILDS = 4
 # gains nothing by a second one.
 _HEAVIEST = 128 << 20
 _Pair: TypeAlias = tuple[Array | None, Array]  # what the engine gave, what the reference gave
+_LOOKED_AT = 64 << 20  # bytes of a weight that is looked at for its largest value
 _CHUNK = 1 << 20  # elements at a time where float64 copies are made
 
 
@@ -129,6 +130,8 @@ class _Measuring:
                 # What an engine refuses is a case too: the model and what it would have been fed.
                 return self._refused(fault, feed, expected)
             nodes = sum(n >= 0 for n in ready.part.node_ids)
+            if self.probe.marks and self.probe.candidate.nodes != ALL:
+                facts["weights"] = self._largest_weights()
             if self.probe.record or self.probe.runs == 0 or (self.probe.keep and self.probe.save):
                 facts["build"] = dict(ready.built.facts)
             if self.probe.vary:
@@ -168,6 +171,15 @@ class _Measuring:
         """Of the engine's message, the model's own names left out."""
         names = {t.name for t in self.index.tensors} | {n.name for n in self.index.nodes}
         return refusal.words(str(fault), names.union(self.model.engine_names))
+
+    def _largest_weights(self) -> dict[str, float]:
+        """The largest finite magnitude of each float weight that the part reads, by name; those too large to be looked at left
+        out."""
+        read = {t for n in self.part.nodes for t in self.index.nodes[n].reads}
+        kinds = [self.index.tensors[t] for t in sorted(read)]
+        looked = [t for t in kinds if t.kind == "weight" and t.floating and 0 < t.bytes <= _LOOKED_AT]
+        values = {t.name: np.abs(load.weight(self.model, t.id).astype(np.float64)) for t in looked}
+        return {name: float(a[np.isfinite(a)].max(initial=0.0)) for name, a in values.items()}
 
     def _marks(self) -> tuple[int, ...]:
         if not self.probe.marks:

@@ -355,6 +355,34 @@ def log_sum(op: str) -> Callable[[Path, ModuleType], Made]:
     return build
 
 
+def variance(folder: Path, tiny: ModuleType) -> Made:
+    """A BatchNormalization whose channel 1 varied by 9.8e7 when it was trained: Paddle models have such."""
+    weights = {
+        "scale": np.array([1, 9000, 1], np.float32),
+        "bias": np.zeros(3, np.float32),
+        "mean": np.zeros(3, np.float32),
+        "variance": np.array([1, 9.8e7, 1], np.float32),
+    }
+    nodes = [
+        node("Relu", ["x"], ["kept"]),
+        node("BatchNormalization", ["kept", *weights], ["normed"]),
+        node("ReduceSum", ["normed", "axes"], ["y"], keepdims=1),
+    ]
+    weights["axes"] = np.array([1], np.int64)
+    model = tiny.save(folder / "m.onnx", nodes, {"x": ["n", 3, 4, 4]}, {"y": ["n", 1, 4, 4]}, weights)
+    x = np.abs(tiny.weights(2, 3, 4, 4)) + 0.1
+    x[:, 1] *= 100
+    return model, tiny.feeds(folder / "in.npz", x=x)
+
+
+def small(folder: Path, tiny: ModuleType) -> Made:
+    """Values around 1e-6, scaled up again behind."""
+    nodes = [node("Tanh", ["x"], ["t"]), node("Mul", ["t", "tiny"], ["faint"]), node("Mul", ["faint", "large"], ["y"])]
+    weights = {"tiny": np.float32(1e-3), "large": np.float32(6e4)}
+    model = tiny.save(folder / "m.onnx", nodes, {"x": ["n", 16]}, {"y": ["n", 16]}, weights)
+    return model, tiny.feeds(folder / "in.npz", x=1e-3 * tiny.weights(4, 16))
+
+
 UNDERFLOW = "float16 makes 0 of what is below 3e-08"
 TABLE = (
     Failure("LayerNorm, RMSNorm or L2 norm: the square overflows", FP16, "overflow", r"/sum \(ReduceSum\) reaches [\d,]{7}",
@@ -375,6 +403,10 @@ TABLE = (
             epsilon(1e-12), "/safe"),
     Failure("an epsilon of 1e-8, one row of a batch that is fixed", FP16, "epsilon-underflow", rf"up to 1e-08 .*{UNDERFLOW}",
             epsilon(1e-8, fixed=True), "/safe"),
+    Failure("a BatchNormalization variance of 9.8e7", FP16, "weight-overflow",
+            "reads the weight variance, which reaches 98,000,000; float16 ends at 65,504, so it is infinite there",
+            variance, "/normed"),
+    Failure("values of 1e-6", FP16, "underflow", "at most; below 6e-05 float16 has steps of 6e-08", small, "/faint"),
     Failure("positions beyond 2048", FP16, "rounding", r"reads values up to 2,048, which are rounded by up to 0\.5",
             positions(4096), "/angle, /wave"),
     Failure("positions beyond 256", BF16, "rounding", r"reads values up to 256, which are rounded by up to 0\.5", positions(512),

@@ -11,10 +11,13 @@ import pytest
 
 import flows
 from engines.causes import KINDS
+from engines.findings import Case, Findings
+from engines.probe import HUGE, Candidate, Score
 from engines.search import cause
 
 Open = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
+CASE = Case(Candidate(), "real:0", nodes=("/y",), ops=("Exp",), own=1.0)
 
 
 def beside(path: Path) -> ModuleType:
@@ -92,3 +95,49 @@ def test_the_document_holds_the_table() -> None:
         assert list(ROOT.glob(failure.check if "/" in failure.check else f"tests/engines/*/{failure.check}")), (
             failure.check
         )
+
+
+def test_numbers_are_said_as_people_say_them() -> None:
+    """Neither 1e+300, which stands for infinity, nor forty digits."""
+    huge = Score("y", new_nonfinite=1, absmax=3.4e38)
+    inner = [cause.Inner("Exp", "/y", huge, ("x",))]
+    said = cause.name_cause(Findings(), CASE, inner, "float16", None).evidence
+    assert "reaches 3.4e+38 in the reference" in said
+    zeros = Score("y", rel_l2=HUGE, absmax=1e-7, max_abs=1.0, sqnr_db=-300)
+    said = cause.name_cause(Findings(), CASE, [cause.Inner("Exp", "/y", zeros, ())], "float16", None).evidence
+    assert "an infinite amount" in said
+    assert "e+300" not in said
+
+
+def test_a_fusion_names_the_nodes_that_were_joined() -> None:
+    case = Case(Candidate(), "real:0", nodes=("/pad", "/pool"), ops=("Pad", "MaxPool"), own=0.5)
+    found = cause.name_cause(Findings(), case, [], "float32", None, watched=0.0)
+    assert (found.name, "/pad (Pad) and /pool (MaxPool)" in found.evidence) == ("fusion", True)
+    many = Case(Candidate(), "real:0", nodes=tuple(f"/n{i}" for i in range(12)), ops=("Add",) * 12, own=0.5)
+    assert "/n7 (Add) and 4 more" in cause.name_cause(Findings(), many, [], "float32", None, watched=0.0).evidence
+
+
+def test_what_an_engine_flushes_is_told_from_what_no_type_holds() -> None:
+    flushed = Score("y", vanished=3, vanished_max=1e-6, absmax=1e-6, rel_l2=1.0)
+    said = cause.name_cause(Findings(), CASE, [cause.Inner("Mul", "/y", flushed, ())], "float16", None)
+    assert (said.name, "still holds, as subnormals" in said.evidence) == ("underflow", True)
+    gone = Score("y", vanished=3, vanished_max=1e-8, absmax=1e-8, rel_l2=1.0)
+    assert cause.name_cause(Findings(), CASE, [cause.Inner("Mul", "/y", gone, ())], "float16", None).name == (
+        "epsilon-underflow"
+    )
+
+
+@pytest.mark.parametrize(
+    ("op", "reached", "storage", "named"),
+    [
+        ("Mul", 7e4, "float16", True),
+        ("BatchNormalization", 9.8e7, "float16", True),
+        ("BatchNormalization", 9.8e7, "bfloat16", False),
+        ("BatchNormalization", 6.5e4, "float16", False),
+        ("Add", 1e9, "float16", False),  # a mask has a rule of its own
+    ],
+)
+def test_a_weight_beyond_the_storage_type(op: str, reached: float, storage: str, named: bool) -> None:
+    inner = [cause.Inner(op, "/y", Score("y", rel_l2=1.0, absmax=1.0, max_abs=1.0), ("x", "w"))]
+    found = cause.name_cause(Findings(), CASE, inner, storage, None, weights={"w": reached})
+    assert (found.name == "weight-overflow") is named

@@ -315,3 +315,22 @@ def test_a_calibration_cache_is_asked_for_and_used(tmp_path: Path) -> None:
     (folder / "calibration.cache").write_bytes(b"TRT-100600-EntropyCalibration2\nx: 3c")
     ran = run(folder, PYTHONPATH=str(folder))
     assert "built with ['INT8'] b'TRT-100600" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_what_cannot_be_measured_does_not_pass(tmp_path: Path) -> None:
+    """Doubles of 1e200: their norms are infinite, and infinite over infinite is NaN, which is under no limit."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.DOUBLE),
+        helper.make_node("Mul", ["wide", "much"], ["y"], name="Square"),
+    ]
+    ends = [helper.make_tensor_value_info("x", 1, [4]), helper.make_tensor_value_info("y", TensorProto.DOUBLE, [4])]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [helper.make_tensor("much", 11, [], [1e200])])
+    for name in ("model.onnx", "engine.onnx"):
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), tmp_path / name)
+    x = np.array([1, 2, 3, 4], np.float32)
+    np.savez(tmp_path / "inputs.npz", x=x)
+    np.savez(tmp_path / "expected.npz", y=3e200 * x.astype(np.float64))
+    (tmp_path / "check.py").write_text(script(culprit(), asked("onnxruntime")), encoding="utf-8")
+    done = run(tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "FAILS " in done.stdout
