@@ -16,13 +16,15 @@ from engines.compare.criterion import Verdict
 Item = TypeVar("Item", bound=Hashable)
 
 
-def ddmin(items: Sequence[Item], test: Callable[[tuple[Item, ...]], Sub[Verdict]]) -> Sub[tuple[Item, ...]]:
+def ddmin(
+    items: Sequence[Item], test: Callable[[tuple[Item, ...]], Sub[Verdict]], parts: int = 2
+) -> Sub[tuple[Item, ...]]:
     """A small failing subset of ``items``, in their order. ``items`` themselves are taken to fail; early items are dropped first.
+    ``parts``: into how many it is divided at first; as many as there are items where most are likely to be needed.
 
     ``test`` is a sub-generator that returns a Verdict. Ends after O(n^2) questions whatever the answers are.
     """
     failing = tuple(items)
-    parts = 2
     while len(failing) > 1:
         single = parts >= len(failing)
         chunks = _split(failing, parts)

@@ -87,6 +87,14 @@ def as_workaround(ask: Inquiry, remedy: Remedy) -> Workaround:
     )
 
 
+def list_cured(findings: Findings) -> tuple[int, ...]:
+    """The nodes that were seen to cure the whole model in FP32, while no culprit is cured otherwise; none where nothing did."""
+    known = findings.workaround
+    if known is None or known.kind != "precision" or findings.patches or findings.keep:
+        return ()
+    return ranges.decode(known.keep)
+
+
 def say_remedy(ask: Inquiry, remedy: Remedy) -> str:
     """What was foretold and what came of it, in sentences."""
     most = max(remedy.places, key=lambda p: p.reached)

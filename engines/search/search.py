@@ -6,7 +6,7 @@ come first (two times log2 n probes, like a bisection), then few nodes that need
 each), then delta debugging over arbitrary subsets, where a removed producer's tensor is fed with its captured reference value.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -122,10 +122,10 @@ def find_apart(trials: Trials, failing: tuple[int, ...]) -> Sub[tuple[int, ...]]
     return failing
 
 
-def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True) -> Sub[NodeIds]:
+def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True, likely: Collection[int] = ()) -> Sub[NodeIds]:
     """From a failing node set to a small one that was measured to fail; with ``cuts`` by the node order first. 1-minimal unless
-    removals were unresolved for the engine's own reasons."""
-    failing = tuple(sorted(nodes))
+    removals were unresolved for the engine's own reasons. ``likely``: nodes that are dropped last."""
+    failing = tuple(sorted(nodes, key=lambda n: (n in likely, n)))
     if cuts:
         failing = yield from find_shortest(trials, failing, from_end=False)
         failing = yield from find_shortest(trials, failing, from_end=True)

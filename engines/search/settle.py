@@ -9,7 +9,7 @@ import msgspec
 from engines.asking import Note, Sub, asked
 from engines.compare.criterion import Signature, Verdict
 from engines.compare.judge import SHARE, badness, over
-from engines.findings import Case
+from engines.findings import Case, Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.graph.shapelike import deciding
@@ -24,6 +24,8 @@ SIMPLE = (1.0, -1.0, 300.0)
 # Edits that are tried on what is left of a case, unless told: a bound for cases that hold many shapes and attributes. Seven are
 # usual (``works.SHRINKS``).
 SHRINK_PROBES = 32
+# The same on an engine whose builds are dear (``engines.search.twin``): 2 to 5 s each on an H200.
+SHRINK_DEAR = 8
 # A shrunk case fails like itself with a tenth of its own error and more, as a candidate does (``engines.compare.judge.SHARE``);
 # of an error beyond 1, of 1: how far beyond is a matter of the values that were made simple.
 OWN = 1.0
@@ -42,6 +44,11 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     files: dict[str, str]
     culprit: int = 0
     case: str = ""
+
+
+def shrinks_for(findings: Findings) -> int:
+    """How many edits are tried on a case: few where builds are dear, as what they simplify is no node less."""
+    return SHRINK_DEAR if findings.twin else SHRINK_PROBES
 
 
 def settle_case(

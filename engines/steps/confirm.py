@@ -15,6 +15,7 @@ from engines.search.alike import make_culprits as alike_culprits
 from engines.search.cost import Plan, Size, Work
 from engines.search.fresh import Seen, confirm_in_fresh_builds, probe_case
 from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.remedy import list_cured
 from engines.search.settle import Saved
 from engines.search.statistics import binomial_interval
 from engines.search.whole import choose_feed, list_feeds, sign_failure
@@ -185,10 +186,7 @@ def _describe_rest(ask: Inquiry, case: Case) -> Sub[str]:
 
 def _remedy(findings: Findings, case: Case) -> tuple[int, ...]:
     """The nodes that were seen to cure the whole model in FP32, where one of the case is among them; else none."""
-    known = findings.workaround
-    if known is None or known.kind != "precision" or findings.patches or findings.keep:
-        return ()
-    kept = ranges.decode(known.keep)
+    kept = list_cured(findings)
     return kept if set(kept).intersection(ranges.decode(case.node_ids)) else ()
 
 

@@ -16,7 +16,7 @@ from engines.search.cost import Plan, Size, Work
 from engines.search.foretold import Place, foretell_places
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.search import NodeIds, Trials, minimise, prove_one_minimal
-from engines.search.settle import settle_case
+from engines.search.settle import settle_case, shrinks_for
 from engines.search.twin import as_given, asking_twin, without_twin
 from engines.steps.base import End, Finish, Steps, StepSpec, Told, case_names
 from engines.steps.layerwise import layerwise
@@ -79,12 +79,13 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         places: tuple[Place, ...] = yield from foretell_places(ask)
         done = {s.node for s, _ in accused} | set(ranges.decode(findings.keep))
         places = tuple(sorted((p for p in places if p.node not in done), key=lambda p: (-p.reached, p.node)))
-        growth = params.most_growth if told else params.place_growth
-        tries = [(_suspect_place(ask, p), growth) for p in places[: 1 if told else params.most_places]]
-        other = yield from _find_first(ask, tries, params, found)
+        tries = [(_suspect_place(ask, p), params.place_growth) for p in places[: 1 if told else params.most_places]]
+        other = yield from _find_first(ask, tries, params, found, surely=not told)
         if not isinstance(other, str):
             alone = "" if told else "; what layerwise accused is right alone"
             found, instead = other, f" It is beyond the storage type in the reference{alone}."
+        elif told:
+            found = f"{other}; so it takes company that a search of the whole model finds"
     if isinstance(found, str):
         return Finish(
             ExtractOutcome(reason=found, message=f"No isolated part reproduces the failure: {found}."),
@@ -93,7 +94,13 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     trials, nodes, grown = found
     minimal = yield from prove_one_minimal(trials, nodes)
     case, files, _ = yield from settle_case(
-        trials.ask, trials, nodes, minimal, found_by="extract", verify=params.verify
+        trials.ask,
+        trials,
+        nodes,
+        minimal,
+        found_by="extract",
+        verify=params.verify,
+        shrink_probes=shrinks_for(findings),
     )
     return Finish(
         _outcome(case, grown, ask, instead),
@@ -104,11 +111,12 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
 
 
 def _find_first(
-    given: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str
+    given: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str, *, surely: bool = True
 ) -> Sub[Isolated]:
-    """What ``_isolate`` gives for the first suspect that fails alone on the engine as it was given, else the last phrase."""
+    """What ``_isolate`` gives for the first suspect that fails alone on the engine as it was given, else the last phrase.
+    ``surely``: where a twin shows none, the engine as it was given is asked too."""
     found = yield from _find_first_alone(asking_twin(given), tries, params, reason)
-    if isinstance(found, str) and not given.findings.twin:
+    if isinstance(found, str) and not (given.findings.twin and surely):
         return found
     if not isinstance(found, str):
         trials, nodes, grown = found

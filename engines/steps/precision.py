@@ -22,6 +22,7 @@ from engines.search.foretold import Place, foretell_places
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.latency import measure_latency
 from engines.search.ranking import Ranked, list_prefixes, rank_layers
+from engines.search.remedy import list_cured
 from engines.search.settle import Saved
 from engines.search.whole import list_feeds
 from engines.spec import unquantized
@@ -202,7 +203,9 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         if len(start) > COARSE:
             groups: tuple[tuple[int, ...], ...] = yield from ddmin(_group_by_module(ask.index, start), needed_groups)
             start = tuple(sorted(n for group in groups for n in group))
-        smallest = tuple(sorted((yield from ddmin(_likely_last(start, likely), needed))))
+        # What the reference foretold is mostly needed, each node of it.
+        parts = len(start) if start == list_cured(ask.findings) else 2
+        smallest = tuple(sorted((yield from ddmin(_likely_last(start, likely), needed, parts))))
         final: Measurement = yield from measure(smallest, everywhere, save="workaround")
         holds = judge_whole(final, ask.criterion).passed
         # A set that passes everywhere is kept; one with the margin everywhere ends the search.

@@ -20,7 +20,7 @@ CURED = {
     "precision": lambda o: o.get("outcome") == "found" and f"{o.get('keep')} nodes in FP32",
 }
 CASE = {"confirm": lambda o: o.get("confirmed") and f"{o.get('nodes')} nodes: {o.get('names')}"}
-MILESTONES = {"named": NAMED, "workaround": CURED, "case": CASE}
+MILESTONES = {"named": NAMED, "cured": CURED, "minimal": CASE}
 
 
 class Story:

@@ -42,13 +42,13 @@ def test_milestones_are_told_once_in_seconds_and_in_b(tmp_path: Path) -> None:
     first = story.look()
     assert first[0] == "B = 40.0 s (compare)"
     assert [line for line in first if "FIRST" in line] == [
-        "60.0 s = 1.50 B: FIRST NAMED: Pow", "60.0 s = 1.50 B: FIRST WORKAROUND: 3 nodes in FP32",
+        "60.0 s = 1.50 B: FIRST NAMED: Pow", "60.0 s = 1.50 B: FIRST CURED: 3 nodes in FP32",
     ]  # fmt: skip
     assert story.look() == []
     path.write_text(text)
-    assert any("100.0 s = 2.50 B: FIRST CASE: 1 nodes: Pow" in line for line in story.look())
+    assert any("100.0 s = 2.50 B: FIRST MINIMAL: 1 nodes: Pow" in line for line in story.look())
     facts = story.facts()
-    assert (facts["B"], facts["named_B"], facts["workaround_B"], facts["case_B"]) == (40.0, 1.5, 1.5, 2.5)
+    assert (facts["B"], facts["named_B"], facts["cured_B"], facts["minimal_B"]) == (40.0, 1.5, 1.5, 2.5)
     assert facts["steps"] == "compare 5 repeat 5 confirm 5"
     assert [b["keep"] for b in story.builds] == [False, True]
 

@@ -1,16 +1,23 @@
 """What the reference foretells is tried first on engines whose fresh builds are dear: cause and workaround, then a case."""
 
+import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
-from engines.graph.ranges import decode
-from engines.probe import Measure
+from engines.findings import Workaround
+from engines.graph.ranges import decode, encode
+from engines.probe import Measure, Score
 from tests.gpu import models
 
-from .conftest import Session
+from .conftest import Session, walk
+from .simulated import Simulated, random_graph
 
 FP16 = "emulate:precision=fp16"
 
@@ -92,3 +99,46 @@ def _elsewhere(ask: Any, op: str = "") -> Any:
 
     return (Place(21, 1e6, (21,)),)
     yield
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(4, 40), st.integers(0, 2**16))
+def test_where_what_is_foretold_hides_alone_the_search_leaves_out_any_nodes(n: int, seed: int) -> None:
+    """The smallest part is the same, though no beginning or end of the model is looked for."""
+    rng = random.Random(seed)
+    index, guilty = random_graph(n, rng), rng.randrange(n)
+    engine = Simulated.single(index, {guilty: 0.5}, seed=seed)
+    assume(engine.findings().signature is not None)
+    cure = Workaround(kind="precision", engine="e", keep=encode((guilty,)), samples_ok=1, samples_n=1)
+    told = msgspec.structs.replace(engine.findings(), workaround=cure)
+    done = walk("reduce", engine.context(findings=told), engine)
+    assert done.finish.findings.case.node_ids == encode((guilty,))
+    assert done.finish.outcome.minimal
+    tried = [p for p in done.probes if isinstance(p, Measure) and p.engine == "e"]
+    assert len(tried) <= 4 * math.log2(n) + 16
+
+
+def test_a_place_that_is_right_alone_is_left_to_a_search_of_the_whole_model(
+    tmp_path: Path, rebuilds: Callable[..., Session]
+) -> None:
+    """Cut alone it passes, as weakly typed TensorRT computes it in FP32 then."""
+    s = rebuilds(models.layernorm(tmp_path))
+    s.step("repeat")
+    answered = s.ask
+
+    def hiding(probe: Any) -> Any:
+        m = answered(probe)
+        if isinstance(probe, Measure) and probe.engine == FP16 and probe.candidate.nodes != "*":
+            right = tuple(
+                msgspec.structs.replace(
+                    r, outputs=tuple(Score(x.name) for x in r.outputs), effect=tuple(Score(x.name) for x in r.effect)
+                )
+                for r in m.results
+            )
+            return msgspec.structs.replace(m, results=right)
+        return m
+
+    done = walk("extract", s.context(), hiding)
+    assert not done.finish.outcome.reproduced
+    assert "a search of the whole model finds" in done.finish.outcome.reason
+    assert done.finish.findings.workaround is not None, "what was verified stands"
