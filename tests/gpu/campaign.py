@@ -439,6 +439,9 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
     searched = step("precision", sort, sort_in, weak, "--with", "budget=70", seconds=250)
     long = [
         Case("sort-weak", "sort_tf_massive_m4, weakly typed FP16", flow(sort, sort_in, weak, seconds=1060)),
+        Case(
+            "sort-weak-4", "the same, four probes at a time on the GPU", flow(sort, sort_in, weak, "--jobs", "4", seconds=1060)
+        ),
         Case("sort-strong", "sort_tf_massive_m4, strongly typed FP16", flow(sort, sort_in, strong, seconds=800)),
         Case(
             "peer-sort", "polygraphy debug reduce on sort_tf_massive_m4, weakly typed FP16, as its documentation advises",
