@@ -145,7 +145,7 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
         write_case(place, culprit, paths, asked)
         if (reading.folder / journal.NAME).is_file():
             with (place / journal.NAME).open("wb") as record:
-                record.writelines(journal.rewritten(reading.folder / journal.NAME, found.cleaned))
+                record.writelines(journal.rewritten(reading.folder / journal.NAME, found.cleaned, found.touches))
         places[place] = culprit
     whole = [place for place in places if (place / "model.onnx").is_file()]
     held: dict[Path, int] = {}

@@ -31,6 +31,7 @@ from wizard.runner.options import Options, Policy
 from wizard.session import folder as folders
 from wizard.session import lock
 from wizard.session.problems import of_system
+from wizard.session.state import State
 from wizard.words import listing
 
 
@@ -55,22 +56,23 @@ def resume(arguments: argparse.Namespace) -> int:
         print(f"narrowdown: damaged: {listing(damaged)}", file=sys.stderr)
     about = folders.describe(place)
     consent = trust.admit(about.problem, arguments.yes_run_scripts)
-    person = not arguments.answers and guided(place, display_name(arguments, person=True))
+    before = folders.load(place, brief=True)
+    person = not arguments.answers and guided(before, display_name(arguments, person=True))
     flow = flow_of(place)
-    if not folders.load(place).seq and any((place / "models").glob("*.onnx")):
+    if not before.seq and any((place / "models").glob("*.onnx")):
         print(
             f"narrowdown: the journal of '{place}' is gone or empty, so the session begins anew; its models are still there.",
             file=sys.stderr,
         )
-    return walk(place, flow, arguments, scripted(arguments, flow), consent, person=person)
+    return walk(place, flow, arguments, scripted(arguments, flow), consent, person=person, before=before)
 
 
-def guided(place: Path, name: str) -> bool:
+def guided(state: State, name: str) -> bool:
     """Whether a person, or a program in place of one, answers from here on: in the terminal UI always; on a text display at a
     terminal, unless the answers so far were recommended or scripted ones; as JSON where they were not."""
     if name == "tui":
         return True
-    answered = [visit.by for visit in folders.load(place).route if visit.by]
+    answered = [visit.by for visit in state.route if visit.by]
     if name == "json":
         return "person" in answered
     return name in ("plain", "rich") and sys.stdin.isatty() and (not answered or "person" in answered)
@@ -147,9 +149,17 @@ def scripted(arguments: argparse.Namespace, flow: Flow) -> Script:
 
 
 def walk(
-    place: Path, flow: Flow, arguments: argparse.Namespace, script: Script, consent: Consent, *, person: bool
+    place: Path,
+    flow: Flow,
+    arguments: argparse.Namespace,
+    script: Script,
+    consent: Consent,
+    *,
+    person: bool,
+    before: State | None = None,
 ) -> int:
-    """Start the runner, or attach to the one at work, and follow it to its end; then write what is handed on."""
+    """Start the runner, or attach to the one at work, and follow it to its end; then write what is handed on. ``before``: what
+    the session was, where that is known already; its probes are of no matter."""
     name = display_name(arguments, person=person)
     where = executor(arguments)
     passed = handed.chosen(place, arguments.pass_env, where)
@@ -176,8 +186,8 @@ def walk(
         return screens(place, arguments)
     if person and terminal.there() and arguments.display == "auto" and (excuse := terminal.excuse()):
         print(f"narrowdown: {excuse}", file=sys.stderr)
-    before = folders.load(place)
-    client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}")
+    since = (before or folders.load(place, brief=True)).seq
+    client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}", brief=since)
     try:
         if arguments.detach:
             said = f"{place.name} runs on its own: 'narrowdown watch {place}' looks at it."
@@ -185,7 +195,7 @@ def walk(
             return FOUND
         shown = display(name, flow)
         prompt = (JsonPrompt() if name == "json" else Prompt(flow)) if person else None
-        follower = Follower(client, shown, prompt=prompt, since=before.seq, name=folders.spoken(place))
+        follower = Follower(client, shown, prompt=prompt, since=since, name=folders.spoken(place))
         code = follower.run()
     finally:
         client.close()
@@ -202,7 +212,7 @@ def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
     from wizard.runner.control import find_anchor
 
     try:
-        return (requests.encode(requests.Rewind(find_anchor(folders.load(place), to))),)
+        return (requests.encode(requests.Rewind(find_anchor(folders.load(place, brief=True), to))),)
     except LookupError as error:
         raise Refusal(BAD_USAGE, f"--rewind: {error.args[0]}") from None
 

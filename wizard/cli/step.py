@@ -46,7 +46,7 @@ def step(arguments: argparse.Namespace) -> int:
     place = run.session_folder(problem, text, arguments.session)
     consent = run.agreed(problem)
     flow = run.flow_of(place)
-    since = folders.load(place).seq
+    since = folders.load(place, brief=True).seq
     where = run.executor(arguments)
     options = Options(
         jobs=arguments.jobs,
@@ -55,7 +55,7 @@ def step(arguments: argparse.Namespace) -> int:
         any_room=arguments.no_disk_check,
         consent=consent,
     )
-    client = Client.open(place, options, name=f"narrowdown step {arguments.name}")
+    client = Client.open(place, options, name=f"narrowdown step {arguments.name}", brief=since)
     try:
         code = Follower(client, _display(arguments, flow), since=since, name=folders.spoken(place)).run()
     finally:

@@ -5,6 +5,7 @@ its look. What cannot be told, such as a name inside a model, is looked for at t
 """
 
 import contextlib
+import functools
 import getpass
 import os
 import re
@@ -35,7 +36,7 @@ _HOMES = re.compile(r"(?<![\w.-])/(?:home|Users)/[^/\s'\"`:;,()<>\[\]{}\\]+")
 _BLOCK = 1 << 20
 
 
-class Traces(msgspec.Struct, frozen=True):
+class Traces(msgspec.Struct, frozen=True, dict=True):
     """What of a session tells whose it is. ``files``: absolute path -> name; ``folders``: absolute path -> what stands for it;
     ``names``: of hosts and users."""
 
@@ -66,6 +67,16 @@ class Traces(msgspec.Struct, frozen=True):
         if isinstance(value, list | tuple):
             return [self.cleaned(inner) for inner in value]
         return self.clean(value) if isinstance(value, str) else value
+
+    def touches(self, line: bytes) -> bool:
+        """Whether ``cleaned`` may change the data of this JSON: most lines of a journal hold none of it."""
+        return any(word in line for word in self._words)
+
+    @functools.cached_property
+    def _words(self) -> tuple[bytes, ...]:
+        """What stands in JSON wherever ``clean`` or ``cleaned`` has something to do."""
+        texts = (*self.files, *self.folders, *self.names, "/home/", "/Users/")
+        return (b'"host":', *(msgspec.json.encode(text)[1:-1] for text in texts))
 
     def spec(self, text: str) -> str:
         """An engine spec with files by name."""

@@ -25,7 +25,7 @@ from wizard.runner.options import Options
 from wizard.session import lock
 from wizard.session.events import AnyEvent, SessionClosed
 from wizard.session.folder import FLOW, describe
-from wizard.session.journal import NAME, Tail, read
+from wizard.session.journal import NAME, Tail, verify
 from wizard.session.problems import SessionProblem, of_system
 
 _REPLY = 30.0  # seconds that a reply may take; an export takes longest
@@ -38,16 +38,16 @@ class Client:
     """One session, watched and steered.
 
     ``role``: ``controller`` for the one client whose requests change something. ``holder``: the controller's name, when
-    it is, or was, another.
+    it is, or was, another. ``brief``: the number of an event; probes up to that are not given.
     """
 
-    def __init__(self, folder: Path, *, name: str = "") -> None:
+    def __init__(self, folder: Path, *, name: str = "", brief: int = 0) -> None:
         self.folder = folder.absolute()
         self.name = name or f"process {os.getpid()}"
         self.role: Role = "watch"
         self.holder = ""
         self._wanted: Role = "controller"
-        self._tail = Tail(self.folder / NAME)
+        self._tail = Tail(self.folder / NAME, brief=brief)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -55,16 +55,16 @@ class Client:
         self._closed: SessionClosed | None = None
 
     @classmethod
-    def start(cls, folder: Path, options: Options | None = None, *, name: str = "") -> "Client":
+    def start(cls, folder: Path, options: Options | None = None, *, name: str = "", brief: int = 0) -> "Client":
         """Start a runner for the session and control it. Returns at once; the runner takes a moment to listen.
 
         Raises DamagedJournal, NewerSession and other SessionProblem before anything is started, Held where a runner is
         at work already.
         """
-        client = cls(folder, name=name)
+        client = cls(folder, name=name, brief=brief)
         describe(client.folder)
         if (client.folder / NAME).exists():
-            read(client.folder / NAME)
+            verify(client.folder / NAME)
         if (held := lock.holder(client.folder)) is not None:
             from wizard.session.problems import Held
 
@@ -73,9 +73,9 @@ class Client:
         return client
 
     @classmethod
-    def attach(cls, folder: Path, role: Role = "controller", *, name: str = "") -> "Client":
+    def attach(cls, folder: Path, role: Role = "controller", *, name: str = "", brief: int = 0) -> "Client":
         """Look at a session, and control it where a runner is at work that nobody else controls; with ``watch`` never."""
-        client = cls(folder, name=name)
+        client = cls(folder, name=name, brief=brief)
         client._wanted = role
         describe(client.folder)
         if client.alive():
@@ -84,14 +84,14 @@ class Client:
         return client
 
     @classmethod
-    def open(cls, folder: Path, options: Options | None = None, *, name: str = "") -> "Client":
+    def open(cls, folder: Path, options: Options | None = None, *, name: str = "", brief: int = 0) -> "Client":
         """Attach to the session's runner where there is one and send it the options' first requests, else start one.
 
         A runner that is about to end, because the program that it worked for is gone, is waited for and followed by a new one.
         Raises SessionProblem where a first request is refused.
         """
         if lock.holder(folder) is not None:
-            client = cls.attach(folder, name=name)
+            client = cls.attach(folder, name=name, brief=brief)
             status = client.send(requests.encode(requests.Status())) if client._socket is not None else {"ok": False}
             ending = not status["ok"] or (bool(status.get("stopping")) and client.role == "controller")
             if not ending:
@@ -105,7 +105,7 @@ class Client:
             end = time.monotonic() + _START
             while lock.holder(folder) is not None and time.monotonic() < end:
                 time.sleep(0.02)
-        return cls.start(folder, options, name=name)
+        return cls.start(folder, options, name=name, brief=brief)
 
     @cached_property
     def flow(self) -> Flow:

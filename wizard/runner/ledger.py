@@ -8,23 +8,16 @@ from engines.store import decoding
 from engines.store.content import Store
 from wizard.session.events import AnyEvent, NoteAdded
 from wizard.session.journal import Journal
-from wizard.session.problems import SessionProblem
-from wizard.session.state import State, advance, fold
+from wizard.session.state import State, advance
 
 
 class Ledger:
-    """One session's journal, state and files. The only way to change the state is to write an event.
-
-    Raises SessionProblem for a journal that this version cannot fold."""
+    """One session's journal, state and files. The only way to change the state is to write an event."""
 
     def __init__(self, journal: Journal, store: Store) -> None:
         self.journal = journal
         self.store = store
-        try:
-            self.state: State = fold(journal.events)
-        except ValueError as error:
-            raise SessionProblem(f"The session's journal cannot be taken up: {error}") from None
-        journal.events = ()  # the state holds what they say, packed
+        self.state: State = journal.state
 
     def emit(self, event: AnyEvent) -> AnyEvent:
         """Write the event and take it in. Raises OSError where the disk says no."""

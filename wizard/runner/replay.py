@@ -34,9 +34,9 @@ from wizard.runner.table import FINE, Compared, Expect, Outcome, Replay, Row, St
 from wizard.session import folder as folders
 from wizard.session.decide import Ask, decide
 from wizard.session.events import QuestionAnswered, QuestionAsked, StepFinished, StepStarted
-from wizard.session.journal import NAME, Journal, read
+from wizard.session.journal import NAME, Journal, events
 from wizard.session.problems import MENDING, SessionProblem
-from wizard.session.state import State, Visit, advance, fold
+from wizard.session.state import State, Visit, advance
 
 SCRATCH = "narrowdown-replay-"  # a session's model is copied there
 
@@ -74,27 +74,24 @@ class Recording(msgspec.Struct, frozen=True):
 def recording(folder: Path) -> Recording:
     """Read a session. Raises SessionProblem, FlowProblem."""
     about = folders.describe(folder)
-    events = read(folder / NAME) if (folder / NAME).exists() else ()
-    try:
-        final = fold(events)
-    except ValueError as error:
-        raise SessionProblem(f"The session in {folder} cannot be replayed: {error}") from None
-    runs = {v.run for v in final.route if v.stepped}
-    asked = {v.question.seq for v in final.route if v.question is not None}
+    path = folder / NAME
     before: dict[int, State] = {}
     after: dict[int, State] = {}
     questions: dict[int, State] = {}
     state = State()
-    for event in events:
-        if isinstance(event, QuestionAsked) and event.seq in asked:
-            questions[event.seq] = state
-        if isinstance(event, StepFinished) and event.run in runs:
-            after[event.run] = state
-        state = advance(state, event)
-        if isinstance(event, StepStarted) and event.run in runs:
-            before[event.run] = state
+    try:
+        for event in events(path) if path.exists() else ():
+            if isinstance(event, QuestionAsked):
+                questions[event.seq] = state
+            if isinstance(event, StepFinished):
+                after[event.run] = state
+            state = advance(state, event)
+            if isinstance(event, StepStarted):
+                before[event.run] = state
+    except ValueError as error:
+        raise SessionProblem(f"The session in {folder} cannot be replayed: {error}") from None
     flow = load_flow(folder / folders.FLOW).flow
-    return Recording(folder, flow, about.problem, final, before, after, questions)
+    return Recording(folder, flow, about.problem, state, before, after, questions)
 
 
 # -- dry: the journal alone -------------------------------------------------------------------------------------------

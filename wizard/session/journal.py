@@ -8,13 +8,16 @@ The file is written by one process (the runner, which holds the session's lock) 
 follows it.
 """
 
+import contextlib
 import errno
+import io
 import os
+import re
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -30,14 +33,17 @@ from wizard.session.events import (
     StepStarted,
     WorkerDied,
 )
-from wizard.session.outcomes import check_outcomes, outcome_fault
-from wizard.session.problems import MENDING, DamagedJournal, LostPart, NewerSession
+from wizard.session.outcomes import checked, outcome_fault
+from wizard.session.problems import MENDING, DamagedJournal, LostPart, NewerSession, SessionProblem
+from wizard.session.state import State, fold
 
 LINE_LIMIT = 64 << 10  # bytes of one line, its newline included
 LARGEST = 1 << 30  # bytes of a journal that is read: some hundred thousand probes
 NAME = "journal.jsonl"
 
 _CRC = len(',"crc":"00000000"}')
+_OURS = b'{"v":%d,"seq":' % VERSION
+_PROBE = re.compile(rb'\{"v":%d,"seq":([0-9]{1,18}),"ts":[0-9.]+,"kind":"probe\.' % VERSION)
 _KEPT = 4 << 10  # a field of this size or more moves to an artifact when its line is too large
 # msgspec leaves a default out where it is that very object, so this float and no other.
 _UNSTAMPED = NoteAdded(text="").ts
@@ -66,8 +72,7 @@ def _whole(line: bytes) -> bool:
 def decode(line: bytes, number: int, path: Path) -> AnyEvent:
     """A line whose checksum holds, as an event. Raises NewerSession, DamagedJournal."""
     try:
-        head = decoding.decode(line, _Head)
-        if head.v > VERSION:
+        if not line.startswith(_OURS) and (head := decoding.decode(line, _Head)).v > VERSION:
             raise NewerSession(path, head.v, VERSION)
         event: AnyEvent = decoding.decode(line, AnyEvent)
     except ValueError as error:
@@ -75,40 +80,75 @@ def decode(line: bytes, number: int, path: Path) -> AnyEvent:
     return event
 
 
-class Contents(msgspec.Struct, frozen=True):
-    """A journal's events and how far they reach: ``good`` bytes are whole lines; what follows is a torn tail."""
+class Scan:
+    """The events of a journal, one by one as its lines come in. ``seq``: the number of the last one that was read; ``good``:
+    bytes of whole lines so far. What follows them is a torn tail.
 
-    events: tuple[AnyEvent, ...]
-    good: int
-    torn: int = 0
+    ``seq``   of the event before the first line.
+    ``brief`` probes and their measurements up to this event are counted and left out: most of a long journal, and of no use to
+              who has seen them.
 
-
-def scan(data: bytes, path: Path = Path(NAME)) -> Contents:
-    """All events in the bytes of a journal.
-
-    Raises DamagedJournal for a bad line that a good one follows, and for a line that is missing; NewerSession.
+    Going through it raises DamagedJournal for a bad line that a good one follows, and for a line that is missing; NewerSession.
     """
-    events: list[AnyEvent] = []
-    good, bad = 0, 0
-    for number, start, line in _lines(data):
-        if not line.endswith(b"\n") or not _whole(line[:-1]):
-            bad = bad or number
+
+    def __init__(self, lines: Iterable[bytes], path: Path = Path(NAME), *, seq: int = 0, brief: int = 0) -> None:
+        self._lines, self._path, self._brief = lines, path, brief
+        self.seq, self.good = seq, 0
+
+    def __iter__(self) -> Iterator[AnyEvent]:
+        start, bad = self.good, 0
+        for line in self._lines:
+            start, number = start + len(line), self.seq + 1
+            if not line.endswith(b"\n") or not _whole(line[:-1]):
+                bad = bad or number
+                continue
+            if bad:
+                raise DamagedJournal(self._path, bad, "its checksum does not match")
+            event = None
+            probe = _PROBE.match(line) if number <= self._brief else None
+            if probe is None:
+                event = decode(line[:-1], number, self._path)
+            if (event.seq if event is not None else int(probe[1])) != number:  # type: ignore[index]
+                raise DamagedJournal(self._path, number, f"event {number} is missing before it")
+            self.seq, self.good = number, start
+            if event is not None:
+                yield event
+
+
+EVERY = 1 << 62  # as ``brief``: all probes are left out
+
+
+@contextlib.contextmanager
+def scanned(path: Path, *, brief: int = 0) -> Iterator[Scan]:
+    """A journal's events from its file, which is read as they are wanted. Raises OSError, of which ``regular.Unfit`` for what is
+    no regular file or too large."""
+    with regular.opened(path, LARGEST, links=False) as file:
+        yield Scan(_up_to_now(file), path, brief=brief)
+
+
+def scan(data: bytes, path: Path = Path(NAME)) -> tuple[AnyEvent, ...]:
+    """All events in the bytes of a journal. Raises as a ``Scan``."""
+    return tuple(Scan(io.BytesIO(data), path))
+
+
+def _up_to_now(file: BinaryIO) -> Iterator[bytes]:
+    """The lines that a file has now: whoever writes to it may be at work."""
+    left = os.fstat(file.fileno()).st_size - file.tell()
+    while left > 0 and (line := file.readline(left)):
+        left -= len(line)
+        yield line
+
+
+def rewritten(path: Path, change: Callable[[Any], Any], touches: Callable[[bytes], bool]) -> Iterator[bytes]:
+    """The lines of a journal with ``change`` made to the fields of each that it ``touches``, under checksums of their own. A torn
+    end is left out. Raises OSError, DamagedJournal."""
+    data, last = whole(path), verify(path)
+    for number, _, line in _lines(data):
+        if number > last:
+            return
+        if not touches(line):
+            yield line
             continue
-        if bad:
-            raise DamagedJournal(path, bad, "its checksum does not match")
-        event = decode(line[:-1], number, path)
-        if event.seq != len(events) + 1:
-            raise DamagedJournal(path, number, f"event {len(events) + 1} is missing before it")
-        events.append(event)
-        good = start + len(line)
-    return Contents(tuple(events), good, len(data) - good)
-
-
-def rewritten(path: Path, change: Callable[[Any], Any]) -> Iterator[bytes]:
-    """The lines of a journal with ``change`` made to the fields of each, under checksums of their own. A torn end is left out.
-    Raises OSError, DamagedJournal."""
-    data = whole(path)
-    for number, _, line in _lines(data[: scan(data, path).good]):
         fields = decoding.decode(line[:-1])
         if not isinstance(fields, dict):
             raise DamagedJournal(path, number, "it is no event")
@@ -132,24 +172,38 @@ def whole(path: Path) -> bytes:
     return regular.read(path, LARGEST, links=False)
 
 
-def read(path: Path) -> tuple[AnyEvent, ...]:
-    """The events of a journal; a torn tail is left alone and ignored. Raises OSError, LostPart and what ``scan`` raises."""
-    return _resolved(scan(whole(path), path).events, path)
+def events(path: Path) -> Iterator[AnyEvent]:
+    """The events of a journal, one by one; a torn tail is left alone and ignored. Raises OSError, LostPart and what a ``Scan``
+    raises."""
+    with scanned(path) as scan:
+        yield from resolved(scan, path)
 
 
-def _resolved(events: tuple[AnyEvent, ...], path: Path) -> tuple[AnyEvent, ...]:
-    """The events with what lies in artifacts put back. Raises LostPart, DamagedJournal."""
+def resolved(scan: Iterable[AnyEvent], path: Path) -> Iterator[AnyEvent]:
+    """The events of a journal with what lies in artifacts put back. Raises LostPart, DamagedJournal."""
     store = Store(path.parent)
-    found = tuple(resolve(event, store) for event in events)
-    check_outcomes(found, path)
-    return found
+    yield from checked((resolve(event, store) for event in scan), path)
 
 
-def outline(path: Path) -> tuple[AnyEvent, ...]:
+def read(path: Path) -> tuple[AnyEvent, ...]:
+    """All of them at once."""
+    return tuple(events(path))
+
+
+def verify(path: Path) -> int:
+    """The number of the last event, once no line is damaged or missing. Probes are not decoded. Raises as ``events``."""
+    with scanned(path, brief=EVERY) as scan:
+        for _ in scan:
+            pass
+        return scan.seq
+
+
+def outline(path: Path) -> Iterator[AnyEvent]:
     """The events that are no probes, for lists of sessions: much less to decode. Damaged lines are passed over."""
-    data = whole(path)
-    lines = (line[:-1] for _, _, line in _lines(data) if b'"kind":"probe.' not in line[:120])
-    return tuple(decode(line, 0, path) for line in lines if _whole(line))
+    with regular.opened(path, LARGEST, links=False) as file:
+        for line in _up_to_now(file):
+            if b'"kind":"probe.' not in line[:120] and _whole(line.removesuffix(b"\n")):
+                yield decode(line.removesuffix(b"\n"), 0, path)
 
 
 def resolve(event: AnyEvent, store: Store) -> AnyEvent:
@@ -187,23 +241,29 @@ def fit(event: AnyEvent, store: Store) -> AnyEvent:
 class Journal:
     """The journal open for appending. Only the holder of the session's lock may have one.
 
-    ``events``: what it held when it was opened. ``torn``: where a torn tail was moved to, None where there was none.
+    ``state``: what its events came to when it was opened. ``torn``: where a torn tail was moved to, None where there was none.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Open, or begin, a journal. Raises OSError, DamagedJournal, LostPart, NewerSession."""
+        """Open, or begin, a journal. Raises OSError, DamagedJournal, LostPart, NewerSession; SessionProblem where this version
+        cannot fold it."""
         self._path, self._clock, self._store = path, clock, Store(path.parent)
-        contents = Contents((), 0)
         self.torn: Path | None = None
+        self.state, good = State(), 0
         if os.path.lexists(path):
-            data = whole(path)
-            contents = scan(data, path)
-            if contents.torn:
-                self.torn = _set_aside(path, data[contents.good :])
-        self.events = _resolved(contents.events, path)
-        self._seq = len(contents.events)
+            with scanned(path) as scan:
+                try:
+                    self.state = fold(resolved(scan, path))
+                except ValueError as error:
+                    raise SessionProblem(f"The session's journal cannot be taken up: {error}") from None
+            good = scan.good
+            with regular.opened(path, LARGEST, links=False) as file:
+                file.seek(good)
+                if tail := file.read():
+                    self.torn = _set_aside(path, tail)
+        self._seq = self.state.seq
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        os.ftruncate(self._fd, contents.good)
+        os.ftruncate(self._fd, good)
         _sync_folder(path.parent)
 
     def append(self, event: AnyEvent) -> AnyEvent:
@@ -263,8 +323,9 @@ def _sync_folder(folder: Path) -> None:
 class Tail:
     """Follows a journal that another process writes. Each whole line is given once, in order."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._store = path, Store(path.parent)
+    def __init__(self, path: Path, *, brief: int = 0) -> None:
+        """``brief``: as a ``Scan``'s."""
+        self._path, self._store, self._brief = path, Store(path.parent), brief
         self._offset = self._seq = 0
 
     def poll(self) -> tuple[AnyEvent, ...]:
@@ -275,26 +336,12 @@ class Tail:
         try:
             with regular.opened(self._path, LARGEST, links=False) as file:
                 file.seek(self._offset)
-                data = file.read()
+                scan = Scan(_up_to_now(file), self._path, seq=self._seq, brief=self._brief)
+                found = tuple(resolve(event, self._store) for event in scan)
         except FileNotFoundError:
             return ()
-        events: list[AnyEvent] = []
-        bad = 0
-        for number, _, line in _lines(data):
-            if not line.endswith(b"\n") or not _whole(line[:-1]):
-                bad = bad or self._seq + 1
-                continue
-            if bad:
-                raise DamagedJournal(self._path, bad, "its checksum does not match")
-            event = decode(line[:-1], self._seq + 1, self._path)
-            if event.seq != self._seq + 1:
-                raise DamagedJournal(
-                    self._path, self._seq + 1, f"event {self._seq + 1} is missing (line {number} read)"
-                )
-            self._offset += len(line)
-            self._seq += 1
-            events.append(resolve(event, self._store))
-        return tuple(events)
+        self._offset, self._seq = self._offset + scan.good, scan.seq
+        return found
 
 
 def repair(data: bytes, path: Path) -> tuple[bytes, bytes]:

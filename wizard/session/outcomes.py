@@ -1,6 +1,6 @@
 """What steps answered, as a journal has it: of the form that each step declares, before anybody reads a field of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -10,14 +10,16 @@ from wizard.session.events import AnyEvent, StepFinished, StepStarted
 from wizard.session.problems import DamagedJournal
 
 
-def check_outcomes(events: Iterable[AnyEvent], path: Path) -> None:
-    """Raises DamagedJournal for an event of a step that did not end so. ``events``: all of a journal, artifacts put back."""
+def checked(events: Iterable[AnyEvent], path: Path) -> Iterator[AnyEvent]:
+    """The same events, from the first of a journal on, artifacts put back. Raises DamagedJournal at one of a step that did not
+    end so."""
     steps: dict[int, str] = {}
     for event in events:
         if isinstance(event, StepStarted):
             steps[event.run] = event.step
         elif isinstance(event, StepFinished) and (fault := outcome_fault(event, steps.get(event.run, ""))):
             raise DamagedJournal(path, event.seq, fault)
+        yield event
 
 
 def outcome_fault(event: StepFinished, step: str) -> str:

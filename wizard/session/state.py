@@ -29,8 +29,13 @@ from wizard.session.events import (
     StepStarted,
     WorkerDied,
 )
+from wizard.session.growing import Growing
 
 Phase = Literal["start", "stepping", "asking", "ended"]
+
+_LONG = 2 << 10  # bytes from which on a measurement is kept compressed
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Measurement)
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -102,8 +107,8 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Known(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A measurement by its probe's key, ``packed`` (compressed JSON) so that thousands of them take a few MiB; ``b""`` where it
-    lies in the artifact ``blob`` (only whole answers are that large)."""
+    """A measurement by its probe's key, ``packed`` (JSON, compressed where it is long) so that thousands of them take a few MiB;
+    ``b""`` where it lies in the artifact ``blob`` (only whole answers are that large)."""
 
     packed: bytes = b""
     resolved: bool = True
@@ -116,7 +121,8 @@ class Known(msgspec.Struct, frozen=True, omit_defaults=True):
     def of(
         cls, measurement: Measurement | None, blob: str = "", run: int = 0, seq: int = 0, seconds: float = 0.0
     ) -> "Known":
-        packed = b"" if measurement is None else zlib.compress(msgspec.json.encode(measurement), 1)
+        packed = b"" if measurement is None else _encoder.encode(measurement)
+        packed = packed if len(packed) < _LONG else zlib.compress(packed, 1)
         return cls(packed, measurement is None or measurement.status == "ok", blob, run, seq, seconds)
 
     @property
@@ -127,7 +133,8 @@ class Known(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @functools.lru_cache(maxsize=64)
 def _unpacked(packed: bytes) -> Measurement:
-    return msgspec.json.decode(zlib.decompress(packed), type=Measurement)
+    measurement: Measurement = _decoder.decode(packed if packed.startswith(b"{") else zlib.decompress(packed))
+    return measurement
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -141,8 +148,8 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     versions: dict[str, str] = {}
     runs: int = 0
     route: tuple[Visit, ...] = ()
-    asked: Mapping[str, Asked] = {}
-    known: Mapping[str, Known] = {}
+    asked: Growing[str, Asked] = Growing()
+    known: Growing[str, Known] = Growing()
     fingerprints: dict[str, str] = {}
     engines: dict[str, dict[str, Any]] = {}
     notes: tuple[NoteAdded, ...] = ()
@@ -203,26 +210,13 @@ def described(state: State, model: str) -> str:
 def fold(events: Iterable[AnyEvent], state: State | None = None) -> State:
     """The state after these events. Raises ``ValueError`` for findings that this version cannot read."""
     result = state or State()
-    # The two mappings are copied once here, not once an event.
-    asked, known = dict(result.asked), dict(result.known)
-    result = msgspec.structs.replace(result, asked=asked, known=known)
     for event in events:
-        result = _advance(result, event, asked, known)
-        asked, known = result.asked, result.known  # type: ignore[assignment]
+        result = advance(result, event)
     return result
 
 
 def advance(state: State, event: AnyEvent) -> State:
     """The state after one event more."""
-    if isinstance(event, ProbeStarted):
-        return _advance(state, event, dict(state.asked), {})
-    if isinstance(event, ProbeFinished):
-        return _advance(state, event, {}, dict(state.known))
-    return _advance(state, event, {}, {})
-
-
-def _advance(state: State, event: AnyEvent, asked: dict[str, Asked], known: dict[str, Known]) -> State:
-    """``asked`` and ``known`` are copies that may be written to, where the event is about a probe."""
     changes: dict[str, Any] = {}
     match event:
         case SessionOpened():
@@ -236,11 +230,11 @@ def _advance(state: State, event: AnyEvent, asked: dict[str, Asked], known: dict
         case ProbeStarted():
             before = state.asked.get(event.key)
             speculative = event.speculative and (before is None or before.speculative)
-            asked[event.key] = Asked(event.probe, event.blob, event.run, event.seq, speculative)
-            changes["asked"] = asked
+            asked = Asked(event.probe, event.blob, event.run, event.seq, speculative)
+            changes["asked"] = state.asked.plus(event.key, asked)
         case ProbeFinished():
-            known[event.key] = Known.of(event.measurement, event.blob, event.run, event.seq, event.seconds)
-            changes = {"known": known, **_learnt(state, event)}
+            known = Known.of(event.measurement, event.blob, event.run, event.seq, event.seconds)
+            changes = {"known": state.known.plus(event.key, known), **_learnt(state, event)}
         case WorkerDied():
             changes["deaths"] = (*state.deaths, event)
         case QuestionAsked():
@@ -261,7 +255,8 @@ def _advance(state: State, event: AnyEvent, asked: dict[str, Asked], known: dict
 def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
     """A model or inputs that could not be read, and a step that closed the session, are tried again by each runner: the
     user may have mended what was wrong."""
-    known, route = state.known, state.route
+    known: Mapping[str, Known] = state.known
+    route = state.route
     here = state.here
     if here is not None and here.status in ("refused", "failed") and here.question is None:
         route = (*route[:-1], msgspec.structs.replace(here, status="cancelled"))
@@ -274,7 +269,7 @@ def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
         "id": event.id,
         "opened": state.opened or event.ts,
         "versions": event.versions or state.versions,
-        "known": known,
+        "known": known if known is state.known else Growing(known),
         "route": route,
         "closed": None,
     }
@@ -406,7 +401,7 @@ def _rewound(state: State, event: Rewound) -> dict[str, Any]:
     return {
         "route": state.anchors.get(event.to, ()),
         "anchors": {seq: route for seq, route in state.anchors.items() if seq <= event.to},
-        "known": {key: k for key, k in state.known.items() if k.resolved or k.seq <= event.to},
+        "known": Growing({key: k for key, k in state.known.items() if k.resolved or k.seq <= event.to}),
         "rewinds": state.rewinds + 1,
         "closed": None,
     }

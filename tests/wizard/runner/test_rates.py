@@ -40,7 +40,7 @@ def says_differs(how: Rule, p: float) -> float:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wizard.runner.rates.chance", functools.lru_cache(maxsize=None)(fisher_exact))
+    monkeypatch.setattr("wizard.runner.rates.fisher_exact", functools.lru_cache(maxsize=None)(fisher_exact))
 
 
 @pytest.mark.parametrize("recorded", [1, 2, 5, 8, 20])

@@ -1,5 +1,6 @@
 """The journal: what is written is read, what is torn is set aside, what is damaged is named."""
 
+import io
 import json
 import zlib
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from engines.probe import Inspect, Measurement
 from engines.store.content import Store
 from wizard.session import events as e
-from wizard.session.journal import LINE_LIMIT, Journal, Tail, encode, outline, read, repair, scan
+from wizard.session.journal import LINE_LIMIT, Journal, Scan, Tail, encode, outline, read, repair, scan, verify
 from wizard.session.problems import DamagedJournal, NewerSession
 
 EVENTS: list[e.AnyEvent] = [
@@ -64,10 +65,9 @@ def test_every_line_carries_the_public_fields_and_a_checksum_that_anyone_can_che
 @given(st.integers(0, len(lines())))
 def test_a_tail_torn_at_any_byte_keeps_every_whole_line(cut):
     data = lines()[:cut]
-    contents = scan(data)
-    whole = data.count(b"\n")
-    assert len(contents.events) == whole
-    assert contents.good + contents.torn == cut
+    scan = Scan(io.BytesIO(data))
+    assert len(tuple(scan)) == scan.seq == data.count(b"\n")
+    assert scan.good == data.rfind(b"\n") + 1
 
 
 @given(st.integers(0, len(lines()) - 1), st.integers(1, 255))
@@ -80,7 +80,7 @@ def test_a_changed_byte_is_named_by_its_line_or_is_the_tail(at, flip):
     # Losing the newline of the line before the last one takes the last one with it: all that follows is a tail.
     tail = number == last or (number == last - 1 and lines()[at : at + 1] == b"\n")
     if tail:
-        assert len(scan(bytes(data)).events) == number - 1
+        assert len(scan(bytes(data))) == number - 1
         return
     with pytest.raises(DamagedJournal) as caught:
         scan(bytes(data))
@@ -102,7 +102,7 @@ def test_opening_moves_a_torn_tail_aside_once_and_goes_on(tmp_path):
     journal = Journal(path)
     assert journal.torn == tmp_path / "journal.torn-1"
     assert journal.torn.read_bytes().startswith(b'{"v":1,"seq":7')
-    assert len(journal.events) == 6
+    assert journal.state.seq == 6
     assert journal.append(EVENTS[-1]).seq == 7
     journal.close()
     assert Journal(path).torn is None
@@ -173,12 +173,52 @@ def test_a_tail_gives_each_event_once_however_the_bytes_arrive(sizes):
                 file.write(data[done : done + size])
             done += size
             found.extend(tail.poll())
-        assert tuple(found) == scan(data).events
+        assert tuple(found) == scan(data)
 
 
 def test_the_outline_leaves_probes_out(tmp_path):
     written(tmp_path / "journal.jsonl")
     assert [event.seq for event in outline(tmp_path / "journal.jsonl")] == [1, 2, 5, 6, 7]
+
+
+@given(st.integers(0, len(EVENTS) + 1), st.integers(0, len(lines())))
+def test_what_is_left_out_of_a_brief_scan_is_probes_alone(brief, cut):
+    data = lines()[:cut]
+    whole, short = Scan(io.BytesIO(data)), Scan(io.BytesIO(data), brief=brief)
+    probes = e.ProbeStarted | e.ProbeFinished
+    assert tuple(short) == tuple(ev for ev in whole if ev.seq > brief or not isinstance(ev, probes))
+    assert (short.seq, short.good) == (whole.seq, whole.good)
+
+
+@given(st.integers(0, len(lines()) - 1), st.integers(1, 255))
+def test_a_brief_scan_finds_the_same_damage(at, flip):
+    data = bytearray(lines())
+    data[at] ^= flip
+
+    def found(**how):
+        try:
+            return len(tuple(Scan(io.BytesIO(bytes(data)), **how))) * 0
+        except DamagedJournal as damage:
+            return damage.line
+
+    assert found(brief=99) == found()
+
+
+def test_a_missing_probe_is_found_without_decoding_any(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    written(path)
+    assert verify(path) == 7
+    path.write_bytes(b"".join(line for n, line in enumerate(lines().splitlines(keepends=True)) if n != 2))
+    with pytest.raises(DamagedJournal, match="event 3 is missing"):
+        verify(path)
+
+
+def test_a_tail_may_begin_behind_what_is_known(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    written(path)
+    tail = Tail(path, brief=3)
+    assert [event.seq for event in tail.poll()] == [1, 2, 4, 5, 6, 7]
+    assert tail.poll() == ()
 
 
 def test_repair_keeps_what_was_before_and_what_was_measured_after(tmp_path):
@@ -192,7 +232,7 @@ def test_repair_keeps_what_was_before_and_what_was_measured_after(tmp_path):
     at = data.index(b'"seq":5')
     data[at + 9] ^= 1
     kept, lost = repair(bytes(data), tmp_path)
-    events = scan(kept).events
+    events = scan(kept)
     assert [type(event) for event in events] == [type(event) for event in EVENTS[:4]] + [e.ProbeFinished]
     assert [event.seq for event in events] == [1, 2, 3, 4, 5]
     assert lost.count(b"\n") == 2
