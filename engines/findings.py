@@ -112,6 +112,7 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     notes: tuple[str, ...] = ()  # sentences for the report
     replaced: Replaced | None = None  # the reference, where two independent engines agree against the given one
     alike: bool = False  # reference and engine under test are wrong in the same way
+    random: tuple[str, ...] = ()  # nodes of the model as it was given that draw random numbers
     bodies: int = 0  # If, Loop and Scan nodes of the model as it was given
     opened: bool = False  # whether it was tried to put plain nodes in their place (``engines.search.bodies``)
     twin: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.search.twin``)

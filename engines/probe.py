@@ -77,8 +77,9 @@ class Inspect(Probe, frozen=True, tag="inspect"):
 
 class Import(Probe, frozen=True, tag="import"):
     """Take a model file into the session: lift Constant nodes to weights, split weights off. -> facts: model digest,
-    nodes, notes, names of its ``outputs``, ``bodies`` (If, Loop and Scan nodes), ``warnings`` that its owner must be told.
-    ``path`` is absolute; ``digest`` the sha256 of the file (with its external data) when it was opened."""
+    nodes, notes, names of its ``outputs``, ``bodies`` (If, Loop and Scan nodes), ``random`` (nodes that draw numbers),
+    ``warnings`` that its owner must be told. ``path`` is absolute; ``digest`` the sha256 of the file (with
+    its external data) when it was opened."""
 
     path: str
     digest: str

@@ -26,6 +26,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper, s
 from engines.graph import constants, dimensions, external, filekind, functions, names, schema, unroll, versions, wire
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.model_problem import ModelProblem
+from engines.graph.randomness import list_random
 from engines.graph.shapelike import is_sink, shape_like
 from engines.store import regular
 from engines.store.content import Damaged, Store, keep
@@ -50,6 +51,7 @@ class Imported(msgspec.Struct, frozen=True):
     outputs: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     bodies: int = 0  # If, Loop and Scan nodes of the main graph
+    random: tuple[str, ...] = ()  # nodes that draw random numbers (``engines.graph.randomness``)
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,8 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None, *, co
     if complaint:
         notes.append(f"ONNX's own checker objects: {complaint}")
     outputs = tuple(o.name for o in graph.output)
-    return Imported(digest, len(graph.node), tuple(notes), outputs, warnings, len(unroll.holders(graph)))
+    random = list_random(graph)
+    return Imported(digest, len(graph.node), tuple(notes), outputs, warnings, len(unroll.holders(graph)), random)
 
 
 def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:

@@ -16,6 +16,7 @@ from engines.search.cause import FAULTLESS
 from engines.search.controls import Controls, can_pass
 from engines.search.cost import Plan, Size
 from engines.search.looks import Looks, look_again
+from engines.search.randomness import measure_random, say_random
 from engines.search.statistics import binomial_interval, looks_to_settle, say_ruled_out
 from engines.search.twin import find_twin
 from engines.search.whole import lock_failure, probe_whole
@@ -95,6 +96,9 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         return _finish_without_outputs(findings, m, rule)
     if m.facts.get("build") is not None and not m.results:
         return _finish_built_only(ctx, findings, rule)
+    drawn = yield from measure_random(ctx, findings, rule)
+    if drawn is not None:
+        return _finish_random(findings, m, rule, drawn)
     tried = yield from _try_reference(ctx, findings, params, m)
     ctx, findings, m = tried.ctx, tried.findings, tried.measurement
     emulated = yield from _measure_emulated(ctx, findings, rule)
@@ -284,6 +288,27 @@ def _finish_without_outputs(findings: Findings, m: Measurement, rule: Criterion)
         ),
         findings,
     )
+
+
+def _finish_random(findings: Findings, m: Measurement, rule: Criterion, drawn: float) -> Finish[CompareOutcome]:
+    """The model's outputs are drawn anew in each run, so nothing can be said of an engine's."""
+    sample, output, error = worst(m.results, rule)
+    outcome = CompareOutcome(
+        verdict="noise",
+        failure=findings.signature.kind if findings.signature else "none",
+        error=error,
+        tolerance=rule.tolerance,
+        metric=rule.metric,
+        precision=rule.precision,
+        worst_output=output,
+        worst_sample=sample,
+        samples=len(m.results),
+        reference_steady=False,
+        moved_error=drawn,
+        looks=1,
+        message=say_random(findings, _say_amount(drawn, rule)),
+    )
+    return Finish(outcome, findings, tables={"outputs": _list_scores(m.results, rule)})
 
 
 def _finish_built_only(ctx: StepContext, findings: Findings, rule: Criterion) -> Finish[CompareOutcome]:

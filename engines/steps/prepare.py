@@ -35,6 +35,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             findings,
             model=taken.facts["model"],
             original=taken.facts["model"],
+            random=tuple(taken.facts.get("random", ())),
             bodies=int(taken.facts.get("bodies", 0)),
             notes=(*findings.notes, *taken.facts.get("warnings", ())),
         )

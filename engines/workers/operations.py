@@ -168,6 +168,7 @@ def _import(probe: Import, store: Store) -> Measurement:
         "outputs": list(imported.outputs),
         "bodies": imported.bodies,
         "warnings": list(imported.warnings),
+        **({"random": list(imported.random)} if imported.random else {}),
     }
     return Measurement(facts=facts, nodes=imported.nodes)
 

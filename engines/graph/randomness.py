@@ -1,0 +1,47 @@
+"""Which nodes of a model draw random numbers that its outputs depend on."""
+
+from collections.abc import Iterator, Mapping
+
+from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
+
+from engines.graph import names
+
+DRAWS = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
+)
+
+
+def list_random(graph: GraphProto) -> tuple[str, ...]:
+    """``name (Operator)`` of each, in the order of the graph; of a body the node that holds it."""
+    weights = {t.name: t for t in graph.initializer}
+    wanted = {o.name for o in graph.output}
+    found: list[str] = []
+    for node in reversed(graph.node):  # they are in topological order
+        if not wanted.intersection(node.output):
+            continue
+        wanted.update(node.input)
+        for body in names.bodies(node):
+            wanted.update(name for inner in _all_nodes(body) for name in inner.input)
+        random = next((n for n in _with_bodies(node) if _draws(n, weights)), None)
+        if random is not None:
+            found.append(f"{node.name or node.output[0]} ({random.op_type})")
+    return tuple(reversed(found))
+
+
+def _draws(node: NodeProto, weights: Mapping[str, TensorProto]) -> bool:
+    if node.domain not in ("", "ai.onnx"):
+        return False
+    if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] in weights:
+        return bool(numpy_helper.to_array(weights[node.input[2]]).any())
+    return node.op_type in DRAWS
+
+
+def _with_bodies(node: NodeProto) -> Iterator[NodeProto]:
+    yield node
+    for body in names.bodies(node):
+        yield from _all_nodes(body)
+
+
+def _all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    for node in graph.node:
+        yield from _with_bodies(node)
