@@ -35,6 +35,7 @@ class StepContext(msgspec.Struct, frozen=True, dict=True):
     findings: Findings
     params: Mapping[str, object] = {}
     engine_info: EngineView = EngineView()
+    reference_info: EngineView = EngineView()
     check: str = ""  # the external check command, "" when outputs are compared
     seed: int = 1
     visit: int = 1  # how many times this node was entered

@@ -10,7 +10,7 @@ from engines.spec import EngineSpec
 
 class Option(msgspec.Struct, frozen=True):
     """One key of an engine spec. ``type``: what a value must be; ``choices`` empty = free; ``least`` and ``most`` bound numbers.
-    ``file`` is the path of one file that is read, ``library`` a list of paths whose code the engine loads: both are asked about
+    ``file`` is the path of one file that is read, ``library`` a list of paths that the engine loads: both are asked about
     before they are opened (``engines.options.loaded``, ``engines.data.held``), and ``what`` says what such a file is.
     ``default`` None: it follows from the other options, as ``help`` says. ``plain``: the value that leaves the engine the least
     freedom, where any other one may be what breaks a model; types and shapes are not such a choice. ``twin``: of a number, a
@@ -92,6 +92,8 @@ class Declaration(msgspec.Struct, frozen=True):
     about another. ``guests``: (option, value, family) where a value brings in the code of a further family.
     ``lists``: for options of type ``list``, by name, what makes a value canonical; raises ``ValueError`` with a sentence.
     ``emulation``: it stands for engines of a precision and is none that anybody deploys, so a model mended for it is of no use.
+    ``bare``: the option that ``NAME:VALUE`` sets. ``recorded``: it computes nothing and gives what was recorded, so that it is a
+    reference and never the engine under test.
     ``title``: its name as people write it. ``check_part``: what check.py takes to run it, which cannot tell without it.
     """
 
@@ -109,6 +111,8 @@ class Declaration(msgspec.Struct, frozen=True):
     guests: tuple[tuple[str, str, str], ...] = ()
     lists: Mapping[str, Callable[[tuple[str, ...]], tuple[str, ...]]] = {}
     emulation: bool = False
+    bare: str = ""
+    recorded: bool = False
     title: str = ""
     check_part: Callable[[Found], CheckPart] | None = None
     by_hand: ByHand = ByHand()

@@ -27,6 +27,7 @@ OURS: Mapping[str, str] = {
     "openvino": "engines.backends.openvino:DECLARATION",
     "tensorrt": "engines.backends.tensorrt:DECLARATION",
     "tensorrt_rtx": "engines.backends.tensorrt:RTX",
+    "golden": "engines.backends.golden:DECLARATION",
     "command": "engines.checker:DECLARATION",
     "fake": "engines.backends.fake:DECLARATION",
 }

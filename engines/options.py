@@ -23,7 +23,7 @@ def check(text: str | EngineSpec) -> EngineSpec:
     Raises ``ValueError`` with a sentence, and the nearest name where there is one, for an unknown engine, key or value. Says
     nothing about whether the engine is installed.
     """
-    spec = parse(text) if isinstance(text, str) else text
+    spec = parse(_keyed(text)) if isinstance(text, str) else text
     declared = declared_as(spec.name)
     if declared.refusal:
         raise ValueError(f"{declared.refusal}.")
@@ -36,6 +36,20 @@ def check(text: str | EngineSpec) -> EngineSpec:
         if value != "":
             canonical.append((key, _text(_value(declared, options[key], value))))
     return EngineSpec(spec.name, tuple(sorted((k, v) for k, v in canonical if v != "")))
+
+
+def _keyed(text: str) -> str:
+    """``golden:out.npz`` as ``golden:files=out.npz``: a value alone is that of the option that the engine declares for it."""
+    name, colon, rest = text.strip().partition(":")
+    declared = discovery.find(name) if colon else None
+    if declared is None or not declared.bare or rest.startswith(tuple(f"{o.name}=" for o in declared.options)):
+        return text
+    return f"{name}:{declared.bare}={rest}"
+
+
+def recorded(text: str) -> bool:
+    """Whether the engine of this spec gives what was recorded and computes nothing. Raises ``ValueError``."""
+    return declared_as(parse(text).name).recorded
 
 
 def values(spec: EngineSpec) -> dict[str, Any]:

@@ -15,6 +15,13 @@ class Capability(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class Recorded(msgspec.Struct, frozen=True):
+    """What was recorded in place of being computed: how many samples, and the shape of each tensor of the first by its name."""
+
+    samples: int
+    shapes: dict[str, tuple[int, ...]]
+
+
 class OptionView(msgspec.Struct, frozen=True):
     """An option of an engine (``engines.declaration.Option``): its value where none is given, the plainest one, the twin's."""
 
@@ -41,6 +48,7 @@ class EngineView(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     slots: int = 1
     gpus: int = 0
+    recorded: Recorded | None = None
 
     def can(self, what: str, *, untold: bool = False) -> bool:
         """Whether it has a capability; ``untold``: what an engine that says nothing of it is taken for."""

@@ -12,6 +12,7 @@ NOT_REPRODUCED: Final = 10
 INPUT_SENSITIVE: Final = 11
 FIXED_BY_SANITIZING: Final = 12
 REFERENCE_SUSPECT: Final = 13
+EXPORT_AT_FAULT: Final = 14
 NOT_DETERMINED: Final = 15
 OUR_FAULT: Final = 70
 STOPPED: Final = 130
@@ -23,6 +24,7 @@ BY_VERDICT: Final[dict[str, int]] = {
     "input-sensitive": INPUT_SENSITIVE,
     "fixed-by-sanitizing": FIXED_BY_SANITIZING,
     "reference-suspect": REFERENCE_SUSPECT,
+    "export-at-fault": EXPORT_AT_FAULT,
     "not-determined": NOT_DETERMINED,
     "unresolved": UNRESOLVED,
 }

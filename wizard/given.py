@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from engines import installed, options
 from engines.compare.criterion import METRICS
+from engines.data import golden_files
+from engines.data.input_problem import InputProblem
 from engines.graph import filekind
 from engines.nearest import suggestion
 from engines.sources import paths, postprocess_script, split_function, top_k
@@ -28,7 +30,7 @@ DEBUG_MODEL = (
 _INTERPRETERS = ("python", "pypy", "sh", "bash", "dash", "zsh", "ruby", "perl", "node")
 _COMPARED = ("tolerance", "atol", "rtol", "metric", "postprocess")  # options of the comparison
 _EACH_ITS_OWN = ("/dev/fd/", "/dev/std", "/proc/")
-INPUT_KINDS = (".json", ".npz", ".npy", ".py", ".png", ".jpg", ".jpeg")
+INPUT_KINDS = (".json", ".npz", ".npy", ".pb", ".py", ".png", ".jpg", ".jpeg")
 
 
 def problem_from(arguments: argparse.Namespace) -> Problem:
@@ -190,6 +192,11 @@ def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
 def engine_under_test(text: str) -> str:
     """The spec of ``--engine``, with what its declaration says of an engine under test unless told otherwise."""
     spec = parse(engine_spec(text, "--engine"))
+    if options.declared_as(spec.name).recorded:
+        raise Refusal(
+            BAD_USAGE,
+            f"--engine: {spec.name} computes nothing; it is a reference: --reference {text}, with an engine here.",
+        )
     for option, value in options.declared_as(spec.name).under_test:
         if not spec.get(option):
             spec = spec.with_option(option, value)
@@ -221,10 +228,29 @@ def engine_spec(text: str, option: str) -> str:
     for chosen in options.file_options(spec.name):
         if chosen.type == "library":  # a worker runs in a folder of its own
             paths = [Path(path).expanduser().resolve() for path in filter(None, spec.get(chosen.name).split("+"))]
+            if declared.recorded:
+                paths = [file for path in paths for file in recorded_files(path, option)]
             for path in paths:
                 refuse_strange(path, f"{option}: ")
             spec = spec.with_option(chosen.name, "+".join(map(str, paths)))
     return str(spec)
+
+
+def recorded_files(path: Path, option: str) -> list[Path]:
+    """The files of golden outputs that a path stands for. Raises Refusal (exit 2)."""
+    refuse_strange(path, f"{option}: ")
+    if not path.exists():
+        raise Refusal(BAD_USAGE, f"{option}: there is no file '{path}'.{_near(path, '*')}")
+    try:
+        found = golden_files.expand(path)
+    except (InputProblem, OSError) as problem:
+        raise Refusal(BAD_USAGE, f"{option}: {problem}") from None
+    if wrong := next((file for file in found if file.suffix.lower() not in golden_files.KINDS), None):
+        kinds = ", ".join(golden_files.KINDS)
+        raise Refusal(
+            BAD_USAGE, f"{option}: '{wrong.name}' is no file of outputs that can be read; give one of {kinds}."
+        )
+    return [file.resolve() for file in found]
 
 
 def spec_files(spec: EngineSpec) -> list[str]:

@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 
 from engines.declaration import Option
-from engines.views import Capability
+from engines.views import Capability, Recorded
 
 __all__ = [
-    "BuildRequest", "Built", "Capability", "Engine", "EngineFault", "EngineInfo", "EngineMissing", "Option",
+    "BuildRequest", "Built", "Capability", "Engine", "EngineFault", "EngineInfo", "EngineMissing", "Option", "Recorded",
 ]  # fmt: skip
 
 
@@ -44,6 +44,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     spans: bool = False  # one build serves every number of rows from ``least_shapes`` to ``feed_shapes``
     copies: float = 2.0  # of a model's weights that a build holds in memory at the worst, beside the mapped file
     notes: tuple[str, ...] = ()
+    recorded: Recorded | None = None  # of one that computes nothing
 
 
 class EngineFault(Exception):
@@ -72,7 +73,8 @@ class BuildRequest(msgspec.Struct, frozen=True):
     ``part``: a piece of the user's model, or an edited copy of it, which may lack what its options are about.
 
     Engines that choose kernels by timing: with ``record`` the build's ``facts`` hold its choices by layer; ``force`` makes the
-    choice of a layer, ``forbid`` names choices that it may not make. ``say`` is told how far a long build is.
+    choice of a layer, ``forbid`` names choices that it may not make. ``say`` is told how far a long build is. ``sample``: whose
+    values are wanted of an engine that has recorded them.
     """
 
     model: onnx.ModelProto
@@ -87,6 +89,7 @@ class BuildRequest(msgspec.Struct, frozen=True):
     force: Mapping[str, str] = {}
     forbid: Mapping[str, tuple[str, ...]] = {}
     say: Callable[[str], None] | None = None
+    sample: str = ""
 
 
 class Built(Protocol):

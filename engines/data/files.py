@@ -1,25 +1,28 @@
 """Input files of every kind, read one feed at a time. What a file holds is not yet matched with the model: see ``samples``.
 
-Sources are paths: Polygraphy's JSON (or a folder of it), ``.npz`` (arrays by input name, one feed), ``.npy`` and images (one
-input each, ``NAME=path`` names it), and data loader scripts ``path.py[:function]`` that yield feeds.
+Sources are paths: Polygraphy's JSON (or a folder of it), ``.npz`` (arrays by input name, one feed), ``.npy``, ``.pb`` and
+images (one input each, ``NAME=path`` names it), ONNX's test data (folders ``test_data_set_0`` with ``input_0.pb``, or one that
+holds such folders; one feed each), and data loader scripts ``path.py[:function]`` that yield feeds.
 """
 
 import contextlib
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from engines.data import packed, polygraphy, scripting
+from engines.data import packed, polygraphy, scripting, tensorproto
+from engines.data.golden_files import data_sets
 from engines.data.input_problem import InputProblem
 from engines.nearest import suggestion
 from engines.sources import split_function
 from engines.store import regular
 
 IMAGES = (".png", ".jpg", ".jpeg")
-KINDS = (".json", ".npz", ".npy", ".py", *IMAGES)
+KINDS = (".json", ".npz", ".npy", ".pb", ".py", *IMAGES)
 # Of one script: a loader without an end must neither fill the disk nor keep every probe busy for hours.
 _MOST_FEEDS = 1_000
 _MOST_BYTES = 4 << 30
@@ -57,16 +60,22 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
             raise InputProblem(f"The model has no input '{wrong}'.{hint}")
         raise InputProblem(f"There is no inputs file '{path}'.")
     if kind == ".py":
-        yield from _from_script(
+        yield from from_script(
             file, function or "load_data", folder if folder and Path(folder).is_dir() else str(file.absolute().parent)
         )
+    elif file.is_dir() and (sets := data_sets(file)):
+        for place in sets:
+            yield Given(place.name, dict(_pb(tensor, known) for tensor in place.glob("input_*.pb")))
+    elif kind == ".pb":
+        found, array = _pb(file, known)
+        yield Given(file.name, {name or (found if found in known else ""): array}, alone=True)
     elif file.is_dir() or kind == ".json":
         for feed in polygraphy.read_inputs(file):
             yield Given(file.name, feed)
     elif kind == ".npz":
-        yield Given(file.name, _npz(file))
+        yield Given(file.name, npz(file))
     elif kind == ".npy":
-        yield Given(file.name, {name or (file.stem if file.stem in known else ""): _npy(file)}, alone=True)
+        yield Given(file.name, {name or (file.stem if file.stem in known else ""): npy(file)}, alone=True)
     elif kind in IMAGES:
         yield Given(
             file.name, {name or (file.stem if file.stem in known else ""): _image(file)}, alone=True, image=True
@@ -83,7 +92,16 @@ def _named(source: str, known: tuple[str, ...]) -> tuple[str, str]:
     return (name, path) if equals and name in known and not name.startswith("/") else ("", source)
 
 
-def _npy(file: Path) -> Array:
+def _pb(file: Path, known: tuple[str, ...]) -> tuple[str, Array]:
+    """(input, value) of a TensorProto: the name in it, else the input at the place that the file's name tells, else ""."""
+    name, value = tensorproto.read(file)
+    place = re.fullmatch(r"input_(\d{1,4})", file.stem)
+    if name in known or not place or int(place[1]) >= len(known):
+        return name, value
+    return known[int(place[1])], value
+
+
+def npy(file: Path) -> Array:
     try:
         loaded = np.load(file, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # numpy's header goes through Python's tokenizer, which has exceptions of its own
@@ -93,7 +111,7 @@ def _npy(file: Path) -> Array:
     return loaded
 
 
-def _npz(file: Path) -> dict[str, Array]:
+def npz(file: Path) -> dict[str, Array]:
     try:
         loaded = np.load(file, allow_pickle=False)
         if not isinstance(loaded, np.ndarray):
@@ -147,7 +165,7 @@ def _image(file: Path) -> Array:
     return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
-def _from_script(file: Path, function: str, folder: str) -> Iterator[Given]:
+def from_script(file: Path, function: str, folder: str) -> Iterator[Given]:
     """Feeds of a data loader script."""
     with scripting.opened(_KIND, file, function, folder) as loader:
         yield from _iterate(file, function, loader, folder)

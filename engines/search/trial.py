@@ -15,6 +15,7 @@ from engines.compare.criterion import Criterion
 from engines.compare.judge import limit, worst
 from engines.findings import Findings, Replaced
 from engines.probe import Measurement
+from engines.search.golden import Trial
 from engines.search.noise import Moved, move_last_place
 from engines.search.voices import CLEARLY, CONFIRMED, Bounds, Heard, hear_voices, name_voice
 from engines.search.whole import choose_feed, list_failing, lock_failure, probe_whole, sign_failure
@@ -33,7 +34,8 @@ class Tried(msgspec.Struct, frozen=True):
 
     ``verdict``: "" where the trial decides nothing; ``reference``: the reference is wrong or unsteady, and the engine may be
     right; ``unresolved``: there are two sides and nobody to settle it. ``moves``: the second run of the reference against its
-    first. ``sides``: the engine under test agrees with the one voice that differs from the reference.
+    first. ``sides``: the engine under test agrees with the one voice that differs from the reference. ``export``: the model is
+    not what the golden outputs were recorded of; ``golden``: what was found with golden outputs.
     """
 
     ctx: StepContext
@@ -42,11 +44,21 @@ class Tried(msgspec.Struct, frozen=True):
     given: str = ""
     heard: Heard = Heard()
     moved: Moved = Moved()
-    verdict: Literal["", "reference", "unresolved"] = ""
+    verdict: Literal["", "reference", "unresolved", "export"] = ""
     steady: bool = True
     moves: float = 0.0
     sides: bool = False
     why: str = ""  # why a reference that is wrong could not be replaced
+    golden: Trial | None = None
+
+
+def by_golden(given: str, told: Trial) -> Tried:
+    """The trial where golden outputs are the reference: it is the model that stood on trial."""
+    verdicts: dict[str, Literal["", "unresolved", "export"]] = {
+        "export": "export", "unclear": "unresolved", "unheard": "unresolved",
+    }  # fmt: skip
+    verdict = verdicts.get(told.standing, "")
+    return Tried(told.ctx, told.findings, told.measurement, given=given, verdict=verdict, golden=told)
 
 
 def try_reference(ctx: StepContext, findings: Findings, m: Measurement, bounds: Bounds) -> Sub[Tried]:

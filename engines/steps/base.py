@@ -73,7 +73,7 @@ class End(msgspec.Struct, frozen=True):
 
     field: str
     value: str | int | bool
-    end: Literal["not-reproduced", "reference-suspect", "not-determined", "unresolved"]
+    end: Literal["not-reproduced", "reference-suspect", "not-determined", "export-at-fault", "unresolved"]
 
 
 class Told(msgspec.Struct, frozen=True):

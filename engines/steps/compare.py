@@ -10,8 +10,9 @@ from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import badness, judge_check, judge_whole, margin, worst
 from engines.findings import Findings
+from engines.options import recorded
 from engines.probe import HUGE, Measurement, SampleResult, Score
-from engines.search import noise, trial, voices, works
+from engines.search import golden, noise, trial, voices, works
 from engines.search.cause import FAULTLESS
 from engines.search.controls import Controls, can_pass
 from engines.search.cost import Plan, Size
@@ -35,14 +36,15 @@ JUDGED = 2 << 30
 TELLING = 1000  # a margin beyond this is said as "more than": its digits are those of rounding
 
 
-Verdict = Literal["fails", "passes", "refused", "reference", "noise", "built", "unresolved"]
+Verdict = Literal["fails", "passes", "refused", "reference", "noise", "export", "built", "unresolved"]
 
 
 class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """compare: the whole model on every sample (node ``reproduce``)."""
 
     # refused: the engine does not take the model, so nothing is right or wrong; reference: the reference itself is suspect;
-    # noise: rounding moves the outputs as much; built: it builds and cannot run here
+    # noise: rounding moves the outputs as much; export: the model is not what the golden outputs were recorded of; built: it
+    # builds and cannot run here
     verdict: Verdict = "unresolved"
     failure: Literal["accuracy", "crash", "build", "check", "none"] = "none"  # how it fails
     error: float | None = None
@@ -63,6 +65,10 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     reference_steady: bool = True  # its second run gave the same as its first
     reference_replaced: str = ""  # what stands in for the reference, where two independent engines agree against it
     alike: bool = False  # reference and engine are wrong in the same way
+    model_error: float | None = None  # how far the model in FP32 is from the golden outputs
+    model_voice: str = ""  # what computed it
+    departs: str = ""  # the first recorded inner tensor at which it is off
+    departs_node: str = ""  # the node that makes it
     moved_error: float | None = None  # how far one unit in the last place of the inputs or weights moves the outputs
     looks: int = 0  # runs or builds looked at
     failures: int = 0  # of them
@@ -140,6 +146,10 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         reference_steady=tried.steady,
         reference_replaced=findings.replaced.to if findings.replaced else "",
         alike=findings.alike,
+        model_error=tried.golden.off if tried.golden and tried.golden.voice else None,
+        model_voice=tried.golden.voice if tried.golden else "",
+        departs=tried.golden.departs if tried.golden else "",
+        departs_node=tried.golden.node if tried.golden else "",
         moved_error=max(moved.outputs.values(), default=None),
         looks=looks,
         failures=failures,
@@ -191,6 +201,9 @@ def _try_reference(ctx: StepContext, findings: Findings, params: CompareParams, 
     if not params.judge_reference:
         return trial.Tried(ctx, findings, m)
     bounds = voices.Bounds(params.judge_nodes, params.judge_seconds)
+    if recorded(ctx.reference):
+        told = yield from golden.try_golden(ctx, findings, m, bounds)
+        return trial.by_golden(ctx.reference, told)
     return (yield from trial.try_reference(ctx, findings, m, bounds))
 
 
@@ -355,7 +368,7 @@ def _message(
     problem: str = "",
 ) -> str:
     said = _say_reference(tried, rule)
-    if verdict == "reference":
+    if verdict in ("reference", "export"):
         return said
     if verdict == "noise":
         return _say_noise(error, output, sample, rule, moved)
@@ -384,9 +397,52 @@ def _find_problem(results: tuple[SampleResult, ...], output: str) -> str:
     return next((s.problem for r in results for s in r.outputs if s.name == output and s.problem), "")
 
 
+def _say_golden(told: golden.Trial, rule: Criterion) -> str:
+    """What the golden outputs say of the model and of the engine; "" where the engine agrees with them."""
+    voice, off = voices.name_voice(told.voice) if told.voice else "", _say_amount(told.off, rule)
+    too = f" {voices.name_voice(told.second)} computes the same as {voice}." if told.second else ""
+    where = (
+        f" The first recorded tensor that differs is {told.departs}, which {told.node} makes." if told.departs else ""
+    )
+    if not where and told.looked:
+        where = f" None of the {told.looked} recorded inner tensors differs, so it is behind the last of them."
+    match told.standing:
+        case "right":
+            right = f"The model itself is right: {voice} in FP32 is {off} from the golden outputs."
+            return f"{right} The search goes on against it."
+        case "export":
+            return (
+                f"The model is not what the golden outputs were recorded of: {voice} in FP32 is {off} from them, and the "
+                f"engine computes the model as {voice} does ({_say_distance(told.engine_off, rule)} apart).{too}{where} "
+                "Export it again, or look at what preprocessing and weights the recording used."
+            )
+        case "both":
+            return (
+                f"The model is off from the golden outputs as well: {voice} in FP32 is {off}.{too}{where} That is the export's "
+                f"fault; what the engine does beside it is searched for against {voice}."
+            )
+        case "unclear" if told.second:
+            return (
+                f"{voice} and {voices.name_voice(told.second)} in FP32 both differ from the golden outputs, and from each other: "
+                "whose fault it is cannot be told."
+            )
+        case "unclear":
+            return (
+                f"The engine is within the tolerance of {voice} in FP32, which is {off} from the golden outputs: what is missing "
+                f"lies between the two, and whose fault it is cannot be told.{f' {told.why}' if told.why else ''}"
+            )
+        case "unheard":
+            return (
+                f"Nothing independent of the engine runs the model here: {told.why or 'every engine shares its code.'}"
+            )
+    return ""
+
+
 def _say_reference(tried: trial.Tried, rule: Criterion) -> str:
     """What is wrong with the reference or with who judged it, and what to do about it; "" where it was confirmed by all."""
     heard = tried.heard
+    if tried.golden is not None:
+        return _say_golden(tried.golden, rule)
     if not tried.steady:
         return (
             f"The reference itself is not steady: its second run is {_say_amount(tried.moves, rule)} against its first. "
@@ -521,6 +577,7 @@ SPEC = StepSpec(
         End("verdict", "reference", "reference-suspect"),
         End("verdict", "noise", "not-determined"),
         End("verdict", "refused", "unresolved"),
+        End("verdict", "export", "export-at-fault"),
         End("verdict", "unresolved", "unresolved"),
     ),
     labels={
@@ -534,6 +591,10 @@ SPEC = StepSpec(
         "reference_steady": "the reference repeats itself",
         "reference_replaced": "the reference that stands in",
         "alike": "the reference is wrong in the same way",
+        "model_error": "the model in FP32 is off the golden outputs by",
+        "model_voice": "the model was computed by",
+        "departs": "the first recorded tensor that differs",
+        "departs_node": "the node that makes it",
         "moved_error": "the last place moves it by",
     },
     json=_json,

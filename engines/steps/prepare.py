@@ -5,12 +5,14 @@ Probes are content-keyed, so asking again what an earlier step has asked costs n
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
+from engines.asking import Note, StepContext, StepRefused, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_whole, worst
 from engines.compare.tolerance import criterion
 from engines.findings import Findings
+from engines.options import recorded
 from engines.probe import Candidate, Import, LoadInputs, Measurement, SampleInfo
+from engines.search import golden
 from engines.search.bodies import open_bodies
 from engines.search.controls import can_pass
 from engines.search.twin import find_twin
@@ -51,6 +53,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
                 seed=problem.seed,
                 shapes=problem.input_shapes,
                 ranges=problem.val_range,
+                random=not recorded(ctx.reference),  # of made-up inputs nothing was recorded
             )
         )
         if made.status != "ok":
@@ -61,6 +64,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
         findings = msgspec.structs.replace(
             findings, inputs=made.facts["inputs"], samples=samples, notes=(*findings.notes, *said)
         )
+        yield from golden.refuse_unfit(ctx, findings)
     if findings.criterion is None:
         findings = msgspec.structs.replace(
             findings, criterion=criterion(problem, "int8" if quantized else ctx.engine_info.precision)
@@ -74,6 +78,11 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
 
     On the sample that an answer has chosen, if one has; else on the worst one.
     """
+    if recorded(ctx.reference):
+        raise StepRefused(
+            "Golden outputs compute nothing, so a part of the model cannot be held against them: run the whole flow (narrowdown "
+            "run), which confirms an engine by them and goes on against that, or name an engine with --reference."
+        )
     findings: Findings = yield from load_findings(ctx)
     if findings.signature is not None:
         return (yield from open_bodies(ctx, findings))

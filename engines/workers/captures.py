@@ -252,13 +252,16 @@ class _Captures:
             t: (v.dtype, v.shape) for t in index.inputs if (v := self._feed.get(index.tensors[t].name)) is not None
         }
         shapes = tuple((t, str(dtype), shape) for t, (dtype, shape) in types.items())
-        key = repr((self._engine.info.spec, model.digest, tuple(marks), shapes)).encode()
+        sample = self._sample if self._engine.info.recorded else ""
+        key = repr((self._engine.info.spec, model.digest, tuple(marks), shapes, sample)).encode()
 
         def make() -> tuple[Cut, Built]:
             part = cut(model, Candidate(), {}, types, index.outputs, marks)
             part = originals.floated(self._store, model, part, self._reference)
             by_name = {name: types[t][1] for name, t in part.feeds.items()}
-            request = BuildRequest(part.model, model.weights_dir, marks=tuple(part.marks), feed_shapes=by_name)
+            request = BuildRequest(
+                part.model, model.weights_dir, marks=tuple(part.marks), feed_shapes=by_name, sample=sample
+            )
             return part, self._engine.build(request)
 
         try:

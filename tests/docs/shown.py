@@ -80,6 +80,8 @@ RULES = (
     ("docs/tensorrt.md", "python -m tests.gpu", "parsed: a GPU"),
     ("docs/tensorrt.md", "replay", "parsed: a GPU"),
     ("docs/tensorrt.md", "step", "parsed: a GPU"),
+    ("docs/golden.md", "step layerwise", "parsed: the name of a command"),
+    ("docs/golden.md", "narrowdown run", "parsed: TensorRT; tests/e2e/test_golden.py walks every row of the page without it"),
     ("docs/clusters.md", "pip install", "parsed: the network"),
     ("docs/clusters.md", "sh docs/cluster-tls.sh", "parsed: tests/engines/cluster/test_unreached.py runs it"),
     ("docs/clusters.md", "dask ", "parsed: runs until it is stopped; tests/engines/cluster starts both"),

@@ -24,7 +24,6 @@ import pytest
 from packaging.requirements import Requirement
 
 from engines import discovery, options
-from engines.spec import parse as parse_spec
 from tests.wizard.schemas.conforms import against
 from wizard.cli.arguments import parse
 from wizard.runner.progress import Snapshot
@@ -167,7 +166,7 @@ def test_every_engine_that_is_spelt_out_is_one() -> None:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for spec in re.findall(rf"(?:`|--(?:engine|reference) )((?:{names}):[\w=+,.:/-]+)", text):
-            options.values(parse_spec(spec.rstrip(".:,")))
+            options.values(options.check(spec.rstrip(".:,")))
 
 
 def test_every_variable_of_the_environment_is_read_somewhere() -> None:

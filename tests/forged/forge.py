@@ -110,9 +110,11 @@ PAYLOADS: dict[str, Payload] = {
     "library of custom operators": Payload(".so", library, option("reference", "onnxruntime:custom_ops")),
     "library of plugins": Payload(".so", library, option("engine", "tensorrt:plugins"), code=False),
     "float original": Payload(".onnx", model, option("reference", "onnxruntime:model"), code=False),
+    "golden outputs": Payload(".py", script, option("reference", "golden:files")),
+    "timing cache": Payload(".cache", cache, option("engine", "tensorrt:timings"), code=False),
     "calibration cache": Payload(".cache", cache, option("engine", "tensorrt:calibration"), code=False),
 }
-LISTS = ("library of custom operators", "library of plugins")
+LISTS = ("library of custom operators", "library of plugins", "golden outputs")
 RUN = ("data loader script", "postprocess script", "check command")
 
 

@@ -435,14 +435,16 @@ def _problem(made: Parser) -> None:
         "--engine", metavar="ENGINE", help="engine under test: NAME[:key=value,...], lists joined with +"
     )
     problem.add_argument(
-        "--reference", metavar="ENGINE", help="default: onnxruntime, FP32, no optimizations, one thread"
+        "--reference",
+        metavar="ENGINE",
+        help="or golden:FILE, what it gave where it is right; default: onnxruntime, FP32, no optimizations, one thread",
     )
     problem.add_argument(
         "--inputs",
         metavar="FILE|SCRIPT.py[:func]",
         action="append",
         default=[],
-        help=".npz, .npy, Polygraphy's JSON, or a loader script (repeatable); default: random data",
+        help=".npz, .npy, .pb, images, Polygraphy's JSON, ONNX's test data, or a loader script (repeatable); default: random",
     )
     problem.add_argument("--seed", type=_seed, default=1, metavar="N", help="of the random inputs; default: 1")
     problem.add_argument(

@@ -11,7 +11,7 @@ from wizard.words import LONGEST, bounded, elide
 
 Verdict = Literal[
     "minimal-case", "worked-around", "not-reproduced", "fixed-by-sanitizing", "input-sensitive", "reference-suspect",
-    "not-determined", "unresolved",
+    "not-determined", "export-at-fault", "unresolved",
 ]  # fmt: skip
 
 

@@ -44,6 +44,7 @@ def step_context(
         findings=applied(_findings(route), latest, asked, info),
         params=_typed({k: v for k, v in chosen.items() if k in declared}, spec.params),
         engine_info=info,
+        reference_info=view_engine(state.engines.get(reference, {})),
         check=problem.check,
         seed=asked.seed,
         visit=visit,

@@ -10,6 +10,7 @@ _TITLES: Final = {
     "done": "The step is done",
     "not-reproduced": "No failure was seen",
     "reference-suspect": "The reference itself is suspect",
+    "export-at-fault": "The export is at fault",
     "not-determined": "Not determined to this tolerance",
     "unresolved": "The step came to no answer",
 }

@@ -80,6 +80,10 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
         )
     if verdict == "reference-suspect":
         made.append(Todo("Start again with a reference that can be trusted (--reference), before blaming the engine."))
+    if verdict == "export-at-fault":
+        made.append(
+            Todo("Export the model again; then compare the new one with the same golden outputs (--reference).")
+        )
     if verdict == "not-determined":
         made.append(
             Todo("Start again with another measure of what is wrong: --tolerance, --metric max_abs, or other --inputs.")

@@ -25,7 +25,8 @@ def context(findings: Findings = READY, *, capabilities: dict[str, Any] | None =
     info = {"precision": "fp16", "storage": "float16", "capabilities": capabilities or {}, **rest.pop("info", {})}
     engine = rest.pop("engine", "tensorrt")
     rest["problem"] = view_problem(rest.get("problem", {}))
-    return StepContext(engine=engine, reference="onnxruntime", findings=findings, engine_info=view_engine(info), **rest)
+    rest = {"reference": "onnxruntime", "reference_info": view_engine(rest.pop("reference_info", {})), **rest}
+    return StepContext(engine=engine, findings=findings, engine_info=view_engine(info), **rest)
 
 
 def opening(probe: Any) -> Measurement | None:

@@ -1,0 +1,34 @@
+"""Golden outputs: what is known of them without opening them."""
+
+from engines.declaration import Declaration, Option
+
+
+def _renamed(pairs: tuple[str, ...]) -> tuple[str, ...]:
+    """Each ``RECORDED=TENSOR``. Raises ``ValueError``."""
+    for pair in pairs:
+        if not all(pair.partition("=")):
+            raise ValueError(
+                f"golden: '{pair}' is not RECORDED=TENSOR; names=logits=output_0 reads 'logits' as 'output_0'."
+            )
+    return pairs
+
+
+DECLARATION = Declaration(
+    "golden",
+    "Outputs that were recorded where the model is right: in training, in another runtime, by hand. A reference only.",
+    "engines.backends.golden.engine",
+    package="numpy",
+    install="pip install numpy",
+    options=(
+        Option(
+            "files", "library", (),
+            "npz, npy, Polygraphy's or trtexec's JSON, .pb, trtexec's .raw, SCRIPT.py with load_outputs(), or folders of them.",
+            what="golden outputs",
+        ),
+        Option("names", "list", (), "RECORDED=TENSOR for each tensor that is recorded under another name than the model's."),
+    ),
+    lists={"names": _renamed},
+    bare="files",
+    recorded=True,
+    title="golden outputs",
+)  # fmt: skip

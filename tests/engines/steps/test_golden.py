@@ -1,0 +1,99 @@
+"""Golden outputs as the reference: every computation is a place on a line, the golden outputs another, an error the distance."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from engines.asking import Described, StepRefused
+from engines.findings import Findings
+from engines.graph.index import GraphIndex, Node, Tensor
+from engines.probe import Describe, LoadInputs, Measure, Measurement
+
+GOLDEN, ORT, F64, OV, TRT = (
+    "golden:files=/g.npz",
+    "onnxruntime",
+    "reference:precision=fp64",
+    "openvino:precision=f32",
+    "tensorrt",
+)
+INDEX = GraphIndex(
+    "m",
+    (Node(0, "first", "Relu", "", (0,), (1,)), Node(1, "second", "Relu", "", (1,), (2,))),
+    (
+        Tensor(0, "x", "float32", "input", -1, (1, 2)),
+        Tensor(1, "h", "float32", "node", 0, (1, 2)),
+        Tensor(2, "y", "float32", "node", 1, (-1, 2)),
+    ),
+    (0,),
+    (2,),
+)
+
+
+def tried(answers: Any, walk: Any, places: Mapping[str, float | str], **recorded: Any) -> Any:
+    """compare with golden outputs at 0. ``places``: where each engine's output lies; a text is what keeps it from running."""
+    places = {GOLDEN: 0.0, **places}
+
+    def answer(probe: Any) -> Any:
+        if isinstance(probe, LoadInputs):
+            assert not probe.random, "nothing was recorded of made-up inputs"
+            samples = [{"id": "real:0", "source": "in.npz"}]
+            return Measurement(facts={"inputs": "i", "samples": samples, "guesses": [], "warnings": []})
+        if isinstance(probe, Describe):
+            return Described(INDEX, Measurement())
+        opened = answers.opening(probe)
+        if opened is not None:
+            return opened
+        assert isinstance(probe, Measure)
+        assert probe.engine != GOLDEN, "nothing is computed from golden outputs"
+        engine, reference = (places.get(s, 0.0) for s in (probe.engine, probe.reference))
+        if isinstance(engine, str) or isinstance(reference, str):
+            return Measurement(status="unsupported", message=f"{engine} {reference}")
+        return answers.measured(*((s, abs(engine - reference)) for s in probe.samples))
+
+    shapes = recorded.pop("shapes", {"y": [1, 2]})
+    info = {"recorded": {"samples": recorded.pop("samples", 1), "shapes": shapes}}
+    ctx = answers.context(Findings(), engine=TRT, reference=GOLDEN, reference_info=info, problem={"model": "m.onnx"})
+    return walk("compare", ctx, answer)
+
+
+@pytest.mark.parametrize(
+    ("places", "verdict", "stands_in"),
+    [
+        ({TRT: 0.001}, "passes", ""),
+        ({TRT: 0.5, ORT: 0.001}, "fails", ORT),
+        ({TRT: 0.5, ORT: "no", OV: 0.001}, "fails", OV),
+        ({TRT: 0.5, ORT: 0.9, OV: 0.001}, "fails", OV),  # one voice that is wrong convicts no export
+        ({TRT: 0.5, ORT: 0.5, OV: 0.5}, "export", ""),
+        ({TRT: 0.5, ORT: 0.5, OV: "no", F64: "no"}, "export", ""),
+        ({TRT: 0.9, ORT: 0.5, OV: 0.5}, "fails", ORT),  # both are at fault
+        ({TRT: 0.5, ORT: 0.5, OV: -0.5}, "unresolved", ""),  # two voices that contradict each other
+        ({TRT: 0.5, ORT: "no", OV: "no", F64: "no"}, "unresolved", ""),
+        ({TRT: 0.0105, ORT: 0.008}, "unresolved", ""),  # between the two
+    ],
+)
+def test_three_voices(answers: Any, walk: Any, places: Mapping[str, float | str], verdict: str, stands_in: str) -> None:
+    done = tried(answers, walk, places)
+    assert (done.finish.outcome.verdict, done.finish.outcome.reference_replaced) == (verdict, stands_in)
+    assert done.finish.outcome.message
+
+
+@pytest.mark.parametrize(
+    ("recorded", "says"),
+    [
+        ({"samples": 2}, "golden outputs of 2 samples and inputs of 1"),
+        ({"shapes": {"logits": [1, 2]}}, "names=logits=y"),
+        ({"shapes": {"logits": [1, 3]}}, "names=RECORDED=OUTPUT"),
+        ({"shapes": {"a": [1, 2], "b": [1, 2]}}, "names=RECORDED=OUTPUT"),
+        ({"shapes": {"h": [1, 2]}}, "they hold no other tensor"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_never_guessed(answers: Any, walk: Any, recorded: Any, says: str) -> None:
+    with pytest.raises(StepRefused) as refused:
+        tried(answers, walk, {TRT: 0.5}, **recorded)
+    assert refused.value.code == 2
+    assert says in str(refused.value)
+
+
+def test_an_output_that_is_known_by_its_place_fits(answers: Any, walk: Any) -> None:
+    assert tried(answers, walk, {TRT: 0.0}, shapes={"#0": [1, 2]}).finish.outcome.verdict == "passes"
