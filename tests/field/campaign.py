@@ -28,6 +28,7 @@ import psutil
 
 from tests.field import interpret, models, scorecard
 from tests.field.truth import Case
+from tests.field.voices import OnnxRuntime, distance
 
 ROOT = Path(__file__).parents[2]
 NARROWDOWN = [sys.executable, "-c", "import sys; from wizard.cli import main; sys.exit(main())"]
@@ -208,10 +209,17 @@ def verify(
             checks["workaround"] = truth.switched(workaround["switched_off"], held)
         elif workaround.get("keep_higher") and truth.engine.startswith(("emulate", "reference")):
             checks["workaround"] = truth.kept(workaround["keep_higher"], held)
+        elif "precision=f32" in (workaround.get("engine") or "") and truth.engine.startswith("openvino"):
+            checks["workaround"] = truth.in_fp32(held)
         elif file and Path(file).exists():
             checks["workaround"] = truth.file(Path(file), held)
         else:
             checks["workaround"] = {"ok": None, "why": f"kind {workaround.get('kind')}"}
+    if said.get("verdict") in scorecard.FOUND and not said["culprits"]:
+        checks["spread"] = truth.spread(_worst(truth, given))
+    if said.get("verdict") in ("input-sensitive", "not-determined"):
+        made_up = random_feeds(case / "session")
+        checks["made_up"] = truth.whole(made_up) if made_up else None
     if said.get("verdict") == "fixed-by-sanitizing":
         stored = [p for p in (case / "session" / "models").glob("*.onnx") if p.read_bytes() != truth.path.read_bytes()]
         for cleaned in stored[:1]:
@@ -225,7 +233,6 @@ def _excluded(
 ) -> dict[str, Any]:  # fmt: skip
     """The layers left in float by the quantizer itself, as a user would do it; right on so many unseen samples."""
     from tests.field.truth import _held
-    from tests.field.voices import OnnxRuntime, distance
 
     mixed = case / "mixed.onnx"
     quantize(original, mixed, given, layers)
@@ -236,6 +243,22 @@ def _excluded(
     errors = [distance(voice.run(f), r) for f, r in zip(held, right, strict=True)]
     without = [distance(plain.run(f), r) for f, r in zip(held, right, strict=True)]
     return {**_held(errors, truth.tolerance), "plain_ok": _held(without, truth.tolerance)["ok"]}
+
+
+def _worst(truth: Case, given: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    assert truth.voice is not None
+    voice = truth.voice
+    return max(given, key=lambda feeds: distance(voice.run(feeds), truth.reference.run(feeds)))
+
+
+def random_feeds(session: Path) -> list[dict[str, np.ndarray]]:
+    """The samples that the session made up itself, as they lie in it."""
+    feeds = []
+    for index in (session / "inputs").glob("*/index.json"):
+        for feed in json.loads(index.read_bytes())["feeds"]:
+            if feed["info"]["id"].startswith("random"):
+                feeds.append({name: np.load(index.parent / kept["file"]) for name, kept in feed["arrays"].items()})
+    return feeds
 
 
 def _sample(name: str, given: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

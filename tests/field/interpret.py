@@ -90,14 +90,15 @@ class Interpreter:
                 raise NotInterpreted(f"{node.op_type} '{node.name}': {str(error)[:300]}") from error
             for name, value in zip(node.output, made, strict=False):
                 if name:
-                    value = _rounded(value, changes.precision) if rounded else value
+                    weight = node.op_type == "Constant"
+                    value = _rounded(value, changes.precision) if rounded and not weight else value
                     values[name] = changes.replaced.get(name, value) if not where else value
 
     def _node(
         self, node: onnx.NodeProto, where: Where, values: "_Scope", changes: Changes, rounded: bool
     ) -> list[Array]:
         if node.op_type == "Constant":
-            return [_constant(node)]
+            return [_constant(node)]  # a weight in all but its place: rounded for who reads it so
         fixed = _fixed_inputs(node, self.opsets) if rounded else frozenset()
         read: list[Array | None] = []
         for i, name in enumerate(node.input):

@@ -49,6 +49,8 @@ def score(truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
 
 def _judged(state: str, verdict: str, truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
     found = verdict in FOUND
+    if state == "passes" and verdict in ("input-sensitive", "not-determined"):
+        return _made_up(verdict, checks)
     if state == "passes":
         return (
             ("right", "it does not fail")
@@ -80,6 +82,16 @@ def _judged(state: str, verdict: str, truth: Facts, said: Facts, checks: Facts) 
     return "wrong", f"it fails, and {verdict} was said"
 
 
+def _made_up(verdict: str, checks: Facts) -> tuple[str, str]:
+    """Every given sample passes, and the product speaks of data that it made up itself."""
+    made = checks.get("made_up") or {}
+    if made.get("state") not in ("fails", "undetermined", "borderline"):
+        return "wrong", f"it does not fail, on made-up data neither, and {verdict} was said"
+    if verdict == "input-sensitive":
+        return "right", "every given sample passes, as it said; made-up data fail"
+    return "partly", "not determined on data that it made up; that every given sample passes is not said"
+
+
 def _refused(checks: Facts) -> tuple[str, str]:
     culprits = checks.get("culprits", [])
     if any(c["true"] is False for c in culprits):
@@ -96,6 +108,11 @@ def _found(said: Facts, checks: Facts) -> tuple[str, str]:
     false = [c for c in culprits if c["true"] is False]
     if false:
         return "wrong", f"{', '.join(false[0]['nodes'][:3])} is no culprit"
+    spread = checks.get("spread")
+    if not culprits and spread and spread["true"] is False:
+        return "wrong", f"it said that no single node stands for it; one by itself is off by {spread['worst']:.2g}"
+    if not culprits and spread and spread["true"]:
+        return _workaround(said, checks, f"no node of {spread['tried']} tried fails by itself")
     if not culprits or any(c["true"] is None for c in culprits):
         why = next((c.get("why", "") for c in culprits if c["true"] is None), "none was named")
         return "partly", f"the culprit could not be checked: {why}"
@@ -105,26 +122,26 @@ def _found(said: Facts, checks: Facts) -> tuple[str, str]:
     return _workaround(said, checks)
 
 
-def _workaround(said: Facts, checks: Facts) -> tuple[str, str]:
+def _workaround(said: Facts, checks: Facts, known: str = "the culprit is true") -> tuple[str, str]:
     given, held = said.get("workaround"), checks.get("workaround")
     if not given:
-        return "partly", "the culprit is true; no workaround"
+        return "partly", f"{known}; no workaround"
     if not held or held.get("ok") is None:
-        return "partly", f"the culprit is true; the workaround could not be checked: {(held or {}).get('why', '')}"
+        return "partly", f"{known}; the workaround could not be checked: {(held or {}).get('why', '')}"
     share = held["ok"] / max(1, held["n"])
     told = given.get("held_out_ok") / given["held_out_n"] if given.get("held_out_n") else None
     came = f"right on {held['ok']} of {held['n']} that it had not seen (without it {held.get('plain_ok', '?')})"
     if held.get("of") and len(given.get("keep_higher") or ()) > 0.8 * held["of"]:
-        return "partly", f"the culprit is true; nearly all nodes are kept; {came}"
+        return "partly", f"{known}; nearly all nodes are kept; {came}"
     if held.get("missing"):
-        return "partly", f"the culprit is true; {held['missing']} kept nodes are not the user's; {came}"
+        return "partly", f"{known}; {held['missing']} kept nodes are not the user's; {came}"
     if share >= HELD:
         return "right", came
     if told is not None and told <= share + SAID:
         return "right", f"{came}, as it said beforehand ({given['held_out_ok']} of {given['held_out_n']})"
     if given.get("holds") and told is not None:
         return "wrong", f"{came}; it promised {given['held_out_ok']} of {given['held_out_n']}"
-    return "partly", f"the culprit is true; {came}"
+    return "partly", f"{known}; {came}"
 
 
 def _stopped(said: Facts, checks: Facts) -> tuple[str, str]:

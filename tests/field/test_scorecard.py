@@ -38,6 +38,8 @@ def test_an_honest_answer_is_right() -> None:
         ("fails", "fixed-by-sanitizing"),  # and the cleaned model fails, too
         ("fails", "build-failure"),
         ("passes", "worked-around"),  # a fault where there is none
+        ("passes", "input-sensitive"),  # and made-up data pass, too
+        ("passes", "not-determined"),
         ("passes", "reference-suspect"),
         ("undetermined", "worked-around"),  # noise taken for a fault
         ("undetermined", "not-reproduced"),
@@ -66,6 +68,20 @@ def test_a_workaround_is_wrong_where_it_promised_more_than_came_and_right_where_
     assert score(FAILS, HONEST, held(of=1))[0] == "partly"  # all nodes kept
     assert score(FAILS, HONEST, held(missing=1))[0] == "partly"  # names that the user's model does not have
     assert score(FAILS, said(workaround=None), HOLDS)[0] == "partly"
+
+
+def test_what_it_says_of_data_that_it_made_up_is_held_to_them() -> None:
+    passes, made = {**FAILS, "state": "passes"}, {"made_up": {"state": "fails"}}
+    assert score(passes, said(verdict="input-sensitive"), made)[0] == "right"
+    assert score(passes, said(verdict="not-determined"), made)[0] == "partly"
+    assert score(passes, said(verdict="input-sensitive"), {"made_up": {"state": "passes"}})[0] == "wrong"
+
+
+def test_a_spread_error_is_one_that_no_node_makes_by_itself() -> None:
+    spread = {"culprits": [], "spread": {"true": True, "tried": 40, "worst": 0.001}, "workaround": HOLDS["workaround"]}
+    assert score(FAILS, HONEST, spread)[0] == "right"
+    assert score(FAILS, HONEST, {**spread, "spread": {"true": False, "tried": 40, "worst": 0.5}})[0] == "wrong"
+    assert score(FAILS, HONEST, {**spread, "spread": {"true": None}})[0] == "partly"
 
 
 def test_accusing_most_of_the_model_is_not_right() -> None:

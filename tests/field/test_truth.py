@@ -199,6 +199,28 @@ def test_an_interpreter_that_does_not_round_is_noticed(overflowing: Path, monkey
     assert Case(overflowing, "emulate:precision=fp16").whole([FEEDS])["state"] == "passes"
 
 
+def test_a_batch_that_fails_in_one_row_only_may_be_judged_either_way(overflowing: Path) -> None:
+    right = {"out": np.ones((4, 100))}
+    made = {"out": np.ones((4, 100))}
+    made["out"][2] += 0.015
+    assert truth.distance(made, right) < 0.01 < truth.worst_row({"x": np.ones((4, 3))}, made, right)
+    assert truth.worst_row({"x": np.ones((3, 3))}, made, right) == truth.distance(made, right)
+    assert Case(overflowing, "emulate:precision=fp16").spread(FEEDS)["true"] is False
+
+
+def test_weights_that_constants_hold_are_read_exactly_by_a_node_that_is_kept(tmp_path: Path) -> None:
+    held = numpy_helper.from_array(np.array([9.8e7], np.float32))
+    nodes = [
+        helper.make_node("Constant", [], ["variance"], "stored", value=held),
+        helper.make_node("Sqrt", ["variance"], ["deviation"], "root"),
+        helper.make_node("Div", ["x", "deviation"], ["out"], "scale"),
+    ]
+    case = Case(saved(tmp_path / "constant.onnx", nodes, ["out"]), "emulate:precision=fp16")
+    assert case.whole([FEEDS])["failing"] == 1
+    assert case.culprits(["root"], FEEDS)["true"] is True
+    assert case.kept(["root"], [FEEDS])["ok"] == 1
+
+
 def test_an_engine_that_dies_ends_one_case(overflowing: Path, tmp_path: Path) -> None:
     voice = voices.OpenVino(str(overflowing), "f32")
     assert np.allclose(voice.run(FEEDS)["out"], Interpreter(overflowing).run(FEEDS)["out"], rtol=1e-5)
