@@ -192,6 +192,9 @@ def verify(
         checks["culprits"] = [{"nodes": c["nodes"], **truth.refusals(c["nodes"], given[0])} for c in said["culprits"]]
         return checks
     workaround = said.get("workaround")
+    if said.get("verdict") in ("input-sensitive", "not-determined"):
+        made_up = random_feeds(case / "session")
+        checks["made_up"] = truth.whole(made_up) if made_up else None
     if original is not None:
         layers = list((workaround or {}).get("keep_higher") or ())
         if layers:
@@ -217,9 +220,6 @@ def verify(
             checks["workaround"] = {"ok": None, "why": f"kind {workaround.get('kind')}"}
     if said.get("verdict") in scorecard.FOUND and not said["culprits"]:
         checks["spread"] = truth.spread(_worst(truth, given))
-    if said.get("verdict") in ("input-sensitive", "not-determined"):
-        made_up = random_feeds(case / "session")
-        checks["made_up"] = truth.whole(made_up) if made_up else None
     if said.get("verdict") == "fixed-by-sanitizing":
         stored = [p for p in (case / "session" / "models").glob("*.onnx") if p.read_bytes() != truth.path.read_bytes()]
         for cleaned in stored[:1]:

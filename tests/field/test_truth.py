@@ -100,6 +100,10 @@ def test_bodies_are_run_and_rounded_as_what_is_around_them(tmp_path: Path) -> No
             interpreter.run(feeds).values(), ort.InferenceSession(str(path)).run(None, feeds), strict=True
         ):
             np.testing.assert_array_equal(mine, theirs)
+    model, inputs = truth.part(interpreter, [2], interpreter.run(FEEDS, all_values=True))
+    assert set(inputs) == {"on", "x"}  # what the branches read from around them is fed
+    assert np.array_equal(truth.OnnxRuntime(model.SerializeToString()).run(inputs)["chosen"], FEEDS["x"] ** 2)
+    assert interpret.named(interpreter, ["Cast:times"])["Cast:times"] == (3,)
     place = interpret.named(interpreter, ["in_loop"])["in_loop"]
     assert place == (4, "body", 1)
     assert interpret.named(interpreter, ["growth/body/iteration_3/in_loop"]) == {

@@ -192,8 +192,11 @@ class Case:
         others = [
             i for i, node in enumerate(interpreter.model.graph.node) if i not in chosen and node.op_type != "Constant"
         ]
-        refused = [self._refuses(interpreter, [i], values) for i in others[:: max(1, len(others) // 10)][:10]]
-        true = self._refuses(interpreter, chosen, values)
+        try:
+            refused = [self._refuses(interpreter, [i], values) for i in others[:: max(1, len(others) // 10)][:10]]
+            true = self._refuses(interpreter, chosen, values)
+        except Refused as error:
+            return {"true": None, "why": f"a part cannot be built: {error}"}
         return {"true": true, "others_refused": sum(refused), "others": len(refused)}
 
     def _refuses(self, interpreter: Interpreter, nodes: Sequence[int], values: Mapping[str, Array]) -> bool:
@@ -289,7 +292,7 @@ def part(
     chosen = [graph.node[i] for i in nodes]
     weights = {t.name: t for t in graph.initializer}
     made = {name for node in chosen for name in node.output if name}
-    read = dict.fromkeys(name for node in chosen for name in node.input if name and name not in made)
+    read = dict.fromkeys(name for node in chosen for name in _reads(node) if name not in made)
     constants = {n.output[0] for n in graph.node if n.op_type == "Constant"}
     fed = {name: values[name] for name in read if name not in weights and name not in constants}
     stored = [weights[name] for name in read if name in weights]
@@ -307,6 +310,18 @@ def part(
     )
     imports = [helper.make_opsetid(domain, version) for domain, version in interpreter.opsets.items()]
     return helper.make_model(built, opset_imports=imports, ir_version=interpreter.model.ir_version), fed
+
+
+def _reads(node: onnx.NodeProto) -> list[str]:
+    """What a node reads, its bodies' nodes from around them, too."""
+    names = [name for name in node.input if name]
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            body = attribute.g
+            own = {v.name for v in (*body.input, *body.initializer)} | {o for n in body.node for o in n.output}
+            asked = [*(o.name for o in body.output), *(name for inner in body.node for name in _reads(inner))]
+            names += [name for name in asked if name not in own]
+    return names
 
 
 def _info(name: str, value: Array) -> onnx.ValueInfoProto:
