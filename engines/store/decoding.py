@@ -23,12 +23,24 @@ def decode(data: bytes, kind: Any = Any) -> Any:
     try:
         made = _decoder(kind).decode(data)
         if _LONG in data.translate(_ZEROS):
-            msgspec.json.encode(made)  # a longer integer is read, and could never be written again
+            _refuse_long(_decoder(Any).decode(data))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    except OverflowError:
-        raise ValueError("it holds a number of more than 64 bits") from None
     return made
+
+
+def _refuse_long(data: Any) -> None:
+    """Raises ``ValueError`` for a whole number that 64 bits do not hold: one of 400 digits is read, and fails wherever it is
+    reckoned with."""
+    todo = [data]
+    while todo:
+        match todo.pop():
+            case dict() as inner:
+                todo += inner.values()
+            case list() as inner:
+                todo += inner
+            case int() as number if not -(2**63) <= number < 2**64:
+                raise ValueError("it holds a number of more than 64 bits")
 
 
 @functools.cache

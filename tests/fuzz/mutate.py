@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from hypothesis import strategies as st
 
 NUMBERS = (-1, 0, 1, 2, 7, 127, 255, -(2**31), 2**31 - 1, 2**31, 2**53, -(2**63), 2**63 - 1)
-LARGE = (10**30, -(10**25))  # whole numbers that no 64 bits hold
+LARGE = (10**30, -(10**25), 10**400)  # whole numbers that no 64 bits hold; the last one no float either
 TEXTS = (
     "", "x", "y", "\x1b[31mred", "<script>", "[/b]", "../../etc/passwd", "/etc/passwd", "a\0b", "x" * 70_000, "\u202eabc", "None",
     "\ud7ff\U0010ffff", "*", "0-999999999", "1e999",
