@@ -140,12 +140,15 @@ def _places(data: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def journal(lines: list[bytes], seed: int) -> bytes:
-    """The journal with some lines changed, dropped or repeated, or with one of its names, or another text, replaced wherever it
+    """The journal with some lines changed, dropped or repeated, or with one of its names, or numbers, replaced wherever it
     stands; signed and in most cases counted again, so that what stands in it is really looked at."""
     chance = random.Random(seed)
     made = list(lines)
-    if chance.random() < 0.4:
+    how = chance.random()
+    if how < 0.3:
         made = _renamed(made, chance)
+    elif how < 0.4:
+        made = _recounted(made, chance)
     else:
         for _ in range(chance.randint(1, 3)):
             at = chance.randrange(len(made))
@@ -176,6 +179,17 @@ def _renamed(lines: list[bytes], chance: random.Random) -> list[bytes]:
         old = chance.choice([text for text in texts if text not in digests])
         new = chance.choice((ACTING, old + ACTING, _of_its_kind(old, chance)))
     return [_signed(_replaced(event, old, new)) for event in events]
+
+
+def _recounted(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """The lines with every number of one name replaced by one odd number."""
+    events = [_unsigned(line) for line in lines]
+    counts = [p for p in _places(events) if type(_at(p)) in (int, float) and p[1] not in ("v", "seq")]
+    name, new = chance.choice(sorted({str(key) for _, key in counts})), _of_its_kind(0, chance)
+    for holder, key in counts:
+        if str(key) == name:
+            holder[key] = new
+    return [_signed(event) for event in events]
 
 
 def _replaced(data: Any, old: str, new: str) -> Any:

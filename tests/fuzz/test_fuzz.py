@@ -185,11 +185,13 @@ def session(part: str) -> Read:
                 assert "\x1b" not in page
                 page.encode()
             assert "<script>" not in to_html(report)
+            assert readable_anywhere(json.loads(to_json(report)))
         except (SessionProblem, FlowProblem) as error:
             said = sentence(error)
         for words in (["show"], ["report"]) if chance(data, 4) else (["show", "--json"],):
             ended = commands.run([words[0], str(place), *words[1:]])
             assert (ended.code != 0) == (said != "read"), (said, ended)
+            assert "--json" not in words or said != "read" or readable_anywhere(json.loads(ended.out))
         if part == journal.NAME:
             try:
                 kept, _ = journal.repair(data, place / part)
@@ -199,6 +201,18 @@ def session(part: str) -> Read:
         return said
 
     return read
+
+
+def readable_anywhere(data: Any) -> bool:
+    """Whether all whole numbers are of 64 bits: of a longer one, programs in most languages take the whole text for broken."""
+    match data:
+        case dict():
+            return all(map(readable_anywhere, data.values()))
+        case list():
+            return all(map(readable_anywhere, data))
+        case int():
+            return -(2**63) <= data < 2**64
+    return True
 
 
 def chance(data: bytes, many: int) -> bool:
