@@ -4,7 +4,6 @@ jinja2's sandbox still renders ``'a' * 10**9`` and endless loops, so only the no
 statements, calls, attributes, items, products, powers or remainders. A value that was not measured (None) shows as ``?``.
 """
 
-import re
 import shlex
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
@@ -232,8 +231,3 @@ def _quoted(value: Any) -> str:
     if any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text):
         raise TemplateProblem("A name in this command holds control characters, so no command is shown.")
     return shlex.quote(text)
-
-
-def one_line(text: str) -> str:
-    """Text with its lines joined by single spaces."""
-    return re.sub(r"\s+", " ", text).strip()

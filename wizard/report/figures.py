@@ -1,11 +1,32 @@
-"""Bars from numbers, as text: error by depth, the shrinking of a case. Pure; the widgets only place them."""
+"""What pictures show, as numbers: one set for both painters, the terminal (``wizard/tui/pictures.py``) and the report
+(``wizard/report/picture.py``). Pure."""
 
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Final
+
+from engines.probe import HUGE
+from wizard.report.document import Look
+
+# log10 of the errors that are drawn: smaller ones and 0 lie on the ground, larger ones, infinity among them, touch the top.
+FLOOR: Final = -8.0
+CEILING: Final = 2.0
 
 
-def parse(profile: str) -> tuple[float, ...]:
+def log_error(error: float) -> float:
+    """The log10 of an error, between FLOOR and CEILING."""
+    return min(CEILING, max(FLOOR, math.log10(min(error, HUGE)))) if error > 0 else FLOOR
+
+
+def log_sizes(looks: Sequence[Look], whole: int = 0) -> tuple[float, ...]:
+    """How tall each probe of a search is drawn, from 0 to 1: its part's nodes on a log scale up to ``whole`` or the largest part;
+    0 where it tried none."""
+    top = math.log(max([whole, *(look.nodes for look in looks)], default=0) + 1)
+    return tuple(math.log(look.nodes + 1) / top if top else 0.0 for look in looks)
+
+
+def parse_profile(profile: str) -> tuple[float, ...]:
     """The comma list of an outcome's ``profile``; entries that are no finite number are left out."""
     values = []
     for part in profile.split(","):
@@ -28,7 +49,9 @@ def resample(values: Sequence[float], width: int) -> tuple[float, ...]:
     return tuple(max(values[a:b]) for a, b in itertools.pairwise(edges))
 
 
-def bars(values: Sequence[float], width: int, levels: str, low: float | None = None, high: float | None = None) -> str:
+def draw_bars(
+    values: Sequence[float], width: int, levels: str, low: float | None = None, high: float | None = None
+) -> str:
     """One character a value. ``low`` and ``high`` fix the scale; equal values give the lowest bar."""
     points = resample(values, width)
     if not points:

@@ -7,7 +7,8 @@ from html import escape
 
 from engines.compare.values import Values
 from engines.probe import HUGE
-from wizard.report.document import Depth, Search
+from wizard.report.document import Depth, Look, Search
+from wizard.report.figures import CEILING, FLOOR, draw_bars, log_error, log_sizes
 from wizard.report.lost import apart, everywhere, lost
 from wizard.report.probe import WORDS
 from wizard.report.vicinity import Vicinity
@@ -15,7 +16,6 @@ from wizard.words import count, elide, number, visible
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 44, 18
 BLOCKS = "▁▂▃▄▅▆▇█"
-FLOOR, CEILING = -8.0, 2.0  # log10 of the errors drawn; what lies outside is clamped
 
 
 def error_by_depth(points: "tuple[Depth, ...]", tolerance: float | None, buckets: int = 240) -> str:
@@ -98,11 +98,11 @@ def history(search: Search, most: int = 240) -> str:
     if not looks:
         return ""
     tall, wide = 92, min(14.0, (WIDTH - LEFT) / len(looks))
-    top = math.log(max([search.whole, *(look.nodes for look in looks), 1]) + 1)
+    whole = search.whole or 1
+    tried = [Look(look.state, look.nodes or whole) for look in looks]  # no part: the whole model
     drawn = []
-    for i, look in enumerate(looks):
-        size = look.nodes or search.whole or 1
-        height = max(4.0, math.log(size + 1) / top * (tall - 24))
+    for i, (look, share) in enumerate(zip(tried, log_sizes(tried, whole), strict=True)):
+        size, height = look.nodes, max(4.0, share * (tall - 24))
         x, y, room = LEFT + i * wide, tall - 18 - height, max(wide - 2, 1.0)
         title = f"<title>{count(size, 'node')}: {_SAID[look.state]}</title>"
         if look.state in ("passes", "fails"):
@@ -272,18 +272,10 @@ def _svg(height: float, label: str, drawn: str) -> str:
 def curve(errors: Sequence[float], width: int = 60) -> str:
     """The same in one line of block characters: the worst of each of at most ``width`` stretches, log scale from the smallest to
     the largest. Errors may be 0 or HUGE; empty text for fewer than two, or where all are 0."""
-    logs = [math.log10(e) if e > 0 else FLOOR for e in errors]
-    logs = [min(max(log, FLOOR), CEILING) for log in logs]
-    if len(logs) < 2 or max(logs) == FLOOR:
-        return ""
-    n = min(width, len(logs))
-    worst = [max(logs[i * len(logs) // n : (i + 1) * len(logs) // n]) for i in range(n)]
-    low, span = min(worst), max(worst) - min(worst) or 1.0
-    return "".join(BLOCKS[round((log - low) / span * (len(BLOCKS) - 1))] for log in worst)
+    logs = [log_error(error) for error in errors]
+    return draw_bars(logs, width, BLOCKS) if len(logs) > 1 and max(logs) > FLOOR else ""
 
 
 def level(error: float) -> float:
     """The y of an error on the log scale."""
-    log = math.log10(error) if error > 0 else FLOOR
-    share = (min(max(log, FLOOR), CEILING) - FLOOR) / (CEILING - FLOOR)
-    return (HEIGHT - BOTTOM) * (1 - share)
+    return (HEIGHT - BOTTOM) * (1 - (log_error(error) - FLOOR) / (CEILING - FLOOR))

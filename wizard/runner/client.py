@@ -264,6 +264,3 @@ class Client:
                 self._lines.close()
                 self._socket.close()
         self._socket = self._lines = None
-
-
-SessionClient = Client

@@ -30,7 +30,6 @@ class Glyphs(msgspec.Struct, frozen=True):
     times: str
     between: str
     enter: str
-    updown: str
     up: str
     mark: str
     node: str
@@ -43,12 +42,12 @@ class Glyphs(msgspec.Struct, frozen=True):
 
 UNICODE = Glyphs(
     done="✓", here="▶", ahead="·", line="│", passes="✓", fails="✗", unresolved="?", running="…", caret="❯", arrow="→", dot="·",
-    ellipsis="…", full="█", empty="░", levels="▁▂▃▄▅▆▇█", times="×", between="–", enter="↵", updown="↑↓",
+    ellipsis="…", full="█", empty="░", levels="▁▂▃▄▅▆▇█", times="×", between="–", enter="↵",
     up="▲", mark="◆", node="○", across="─", cross="┼", left="├", right="┤", close="┘",
 )  # fmt: skip
 ASCII = Glyphs(
     done="+", here=">", ahead=".", line="|", passes="+", fails="x", unresolved="?", running="~", caret=">", arrow="->", dot="-",
-    ellipsis="..", full="#", empty=".", levels="_.-=+*%@", times="x", between="-", enter="Enter", updown="Up/Down",
+    ellipsis="..", full="#", empty=".", levels="_.-=+*%@", times="x", between="-", enter="Enter",
     up="^", mark="o", node="o", across="-", cross="+", left="+", right="+", close="'",
 )  # fmt: skip
 

@@ -8,27 +8,17 @@ glyphs stand for and reads without colour; in the ASCII set it is ASCII.
 import math
 from collections.abc import Mapping, Sequence
 
-import msgspec
 from rich.cells import cell_len
 from textual.content import Content
 
-from engines.probe import HUGE
+from wizard.report.document import Look
+from wizard.report.figures import CEILING, FLOOR, log_error, log_sizes, resample
 from wizard.report.vicinity import Vicinity
-from wizard.tui import chart
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import clean, elide, fit, joined
 from wizard.words import count, number
 
 Part = tuple[str, str]
-FLOOR = -8.0  # log10 of the smallest error that is drawn; smaller ones and 0 lie on the ground
-CEILING = 2.0  # larger ones, infinity among them, touch the top
-
-
-def level(error: float) -> float:
-    """The log10 of an error, between FLOOR and CEILING."""
-    if not error > 0:
-        return FLOOR
-    return min(CEILING, max(FLOOR, math.log10(min(error, HUGE))))
 
 
 def _row(parts: Sequence[Part], width: int, mark: str) -> Content:
@@ -63,8 +53,8 @@ def depth(
     wide = max(1, min(4, room // len(values)))  # cells of one value, where there are few
     values = [value for value in values for _ in range(wide)]
     here = here * wide if here >= 0 else -1
-    points = chart.resample(values, room)
-    limit = None if tolerance is None else level(tolerance)
+    points = resample(values, room)
+    limit = None if tolerance is None else log_error(tolerance)
     marks = [*points, *([] if limit is None else [limit])]
     low = math.floor(min(marks))
     step = max(1, math.ceil((max(marks) - low) / height))  # decades a row, so that every label is a power of ten
@@ -95,13 +85,6 @@ def depth(
     return rows
 
 
-class Look(msgspec.Struct, frozen=True):
-    """One probe in the history: ``state`` as in ``board.Row``; ``nodes`` 0 where it tried no part."""
-
-    state: str
-    nodes: int = 0
-
-
 def history(looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0, total: int = 0) -> list[Content]:
     """The probes of a search in order: a bar for the size of each part (log scale, from 1 node to ``whole``), its verdict
     below. The last ones where there are more than fit; ``total`` counts those of before too."""
@@ -109,13 +92,11 @@ def history(looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0, t
         return []
     room = width - 9
     shown = looks[-room:]
-    top = math.log(max([whole, *(look.nodes for look in shown)], default=1) + 1)
     marks = {"passes": glyphs.passes, "fails": glyphs.fails, "unresolved": glyphs.unresolved, "running": glyphs.running}
     marks["done"] = glyphs.dot
     styles = {"passes": "$passes", "fails": "$fails", "unresolved": "$unsure"}
     sizes = "".join(
-        glyphs.levels[round(math.log(look.nodes + 1) / top * (len(glyphs.levels) - 1))] if look.nodes and top else " "
-        for look in shown
+        glyphs.levels[round(share * (len(glyphs.levels) - 1))] if share else " " for share in log_sizes(shown, whole)
     )
     rows = []
     total = max(total, len(looks))
@@ -150,7 +131,7 @@ def bars(
 ) -> list[Content]:
     """Errors as bars on one log scale, the tolerance among them: what arrives at a node against what it adds. ``None``: "?"."""
     drawn = [*rows, *([("allowed", allowed)] if allowed else [])]
-    known = [level(value) for _, value in drawn if value is not None and value > 0]
+    known = [log_error(value) for _, value in drawn if value is not None and value > 0]
     if not known or width < 20:
         return []
     labels = min(max(cell_len(clean(label)) for label, _ in drawn), max(4, (width - 14) // 2))
@@ -159,7 +140,7 @@ def bars(
     found = []
     for label, value in drawn:
         text = number(value)
-        size = 0 if value is None or value <= 0 or room < 3 else round((level(value) - low) / (high - low) * room)
+        size = 0 if value is None or value <= 0 or room < 3 else round((log_error(value) - low) / (high - low) * room)
         over = allowed is not None and value is not None and value > allowed
         glyph, style = (
             (glyphs.between, "bold") if label == "allowed" else (glyphs.full, "$fails" if over else "$passes")

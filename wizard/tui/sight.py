@@ -11,9 +11,9 @@ import msgspec
 from engines.graph.index import GraphIndex
 from engines.store import decoding
 from engines.store.content import Store
+from wizard.report.figures import log_error
 from wizard.report.vicinity import Vicinity, at_work, ids, suspected, vicinity
 from wizard.session.state import State, described
-from wizard.tui import pictures
 
 
 class Sight(msgspec.Struct, frozen=True):
@@ -98,5 +98,5 @@ def _depth(rows: list[dict[str, Any]], culprit: str) -> tuple[tuple[float, ...],
         if isinstance(error, int | float):
             if culprit and row.get("node") == culprit and here < 0:
                 here = len(logs)
-            logs.append(pictures.level(float(error)))
+            logs.append(log_error(float(error)))
     return tuple(logs), here

@@ -14,9 +14,10 @@ from engines.compare.criterion import Criterion
 from engines.findings import Findings
 from engines.probe import Inspect, Measurement
 from wizard.exits import Refusal
+from wizard.report import figures
 from wizard.report.probe import verdict
 from wizard.session import events as e
-from wizard.tui import chart, checks, themes
+from wizard.tui import checks, themes
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Board
 from wizard.tui.client import LogTail, bundle
@@ -118,9 +119,9 @@ def test_empty_fields_take_defaults() -> None:
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=300), st.integers(0, 80))
 def test_bars_fit_and_keep_the_worst(values: list[float], width: int) -> None:
-    text = chart.bars(values, width, UNICODE.levels)
+    text = figures.draw_bars(values, width, UNICODE.levels)
     assert len(text) == min(width, len(values))
-    points = chart.resample(values, width)
+    points = figures.resample(values, width)
     if points:
         assert max(points) == max(values)
         if max(points) > min(points):
@@ -128,8 +129,8 @@ def test_bars_fit_and_keep_the_worst(values: list[float], width: int) -> None:
 
 
 def test_profile_text() -> None:
-    assert chart.parse("-6,-1.5,nan,inf,x,,2") == (-6.0, -1.5, 2.0)
-    assert chart.bars([0, 7], 2, UNICODE.levels) == "▁█"
+    assert figures.parse_profile("-6,-1.5,nan,inf,x,,2") == (-6.0, -1.5, 2.0)
+    assert figures.draw_bars([0, 7], 2, UNICODE.levels) == "▁█"
 
 
 def test_words() -> None:

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.graph.index import GraphIndex, Node, Tensor
-from wizard.report import vicinity
+from wizard.report import figures, vicinity
+from wizard.report.document import Look
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.tui import pictures
 from wizard.tui.glyphs import ASCII, UNICODE, Glyphs
-from wizard.tui.pictures import Look
 
 from .test_hostile import harmless, names
 
@@ -60,7 +60,7 @@ def text(rows: list[object]) -> str:
 def everything(glyphs: Glyphs, width: int) -> str:
     return text([
         *pictures.depth([-7, -6, -2, -1], width, glyphs, tolerance=1e-3, here=2),
-        *pictures.history([Look("fails", 9), Look("passes", 2), Look("unresolved"), Look("running")], width, glyphs, 9),
+        *pictures.history([Look("fails", 9), Look("passes", 2), Look("unresolved", 0), Look("running", 0)], width, glyphs, 9),
         *pictures.bars([("arrives", 1e-5), ("added here", 0.4), ("later", None)], width, glyphs, 0.01),
         *pictures.interval(5, 5, 0.48, 1.0, width, glyphs),
         *pictures.graph(vicinity.vicinity(diamond(), [1]), width, glyphs),
@@ -207,5 +207,5 @@ def test_looks_are_found_in_any_outcome_that_counted_them() -> None:
     }
     assert pictures.outcome_looks(same) == (2, 5, 0.1, 0.8)
     assert pictures.outcome_looks({"failures": 2}) is None
-    assert pictures.level(0.0) == pictures.level(-1.0) == pictures.FLOOR
-    assert pictures.level(math.inf) == pictures.CEILING
+    assert figures.log_error(0.0) == figures.log_error(-1.0) == figures.FLOOR
+    assert figures.log_error(math.inf) == figures.CEILING

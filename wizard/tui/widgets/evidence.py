@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 from textual.content import Content
 
-from wizard.tui import chart, pictures
+from wizard.report.document import Look
+from wizard.report.figures import parse_profile
+from wizard.tui import pictures
 from wizard.tui.board import Hunt
 from wizard.tui.glyphs import Glyphs
-from wizard.tui.pictures import Look
 from wizard.tui.sight import Sight
 from wizard.tui.widgets.lines import Lines, pairs, wrap
 from wizard.tui.words import label, shown
@@ -138,6 +139,6 @@ def history(hunt: Hunt, width: int, glyphs: Glyphs, whole: int) -> list[Content]
 
 def profile(values: str, width: int, glyphs: Glyphs, seen: Seen = Seen()) -> list[Content]:  # noqa: B008 (frozen)
     """Error by depth: tensor by tensor where the table is known, else from the outcome's own few bins."""
-    logs = seen.sight.logs or chart.parse(values)
+    logs = seen.sight.logs or parse_profile(values)
     here = seen.sight.here if seen.sight.logs else -1
     return pictures.depth(logs, width, glyphs, height=seen.height, tolerance=seen.tolerance, here=here)

@@ -9,8 +9,9 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 
+from wizard.report.figures import draw_bars
 from wizard.report.probe import WORDS
-from wizard.tui import chart, keys
+from wizard.tui import keys
 from wizard.tui.board import Hunt, Row
 from wizard.tui.literal import clean, fit
 from wizard.tui.scene import Work
@@ -178,7 +179,7 @@ class Smallest(Lines):
         top = found[0][0]
         rows = []
         for nodes, ts in found:
-            bar = chart.bars([nodes], 1, self.glyphs.levels, 0, top)
+            bar = draw_bars([nodes], 1, self.glyphs.levels, 0, top)
             many = f"{nodes:>6} {'node' if nodes == 1 else 'nodes':<5} "
             rows.append(row([(many, ""), (bar, "$fails"), (f"  {ago(max(0.0, now - ts))}", "$quiet")]))
         return rows
