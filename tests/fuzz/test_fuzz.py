@@ -204,14 +204,15 @@ def session(part: str) -> Read:
 
 
 def readable_anywhere(data: Any) -> bool:
-    """Whether all whole numbers are of 64 bits: of a longer one, programs in most languages take the whole text for broken."""
+    """Whether all whole numbers are of 64 bits, or a sum of some such: of one of 30 digits, programs in most languages take the
+    whole text for broken."""
     match data:
         case dict():
             return all(map(readable_anywhere, data.values()))
         case list():
             return all(map(readable_anywhere, data))
         case int():
-            return -(2**63) <= data < 2**64
+            return abs(data) < 2**70
     return True
 
 
