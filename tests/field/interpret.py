@@ -315,9 +315,9 @@ def named(
 ) -> dict[str, Where]:
     """Where the nodes of these names are, by name; a name that no node has is left out.
 
-    A name may be that of one of its results, with or without the operator before it (``Conv:y``), or of a node within a body as the
-    product writes it, such as ``loop/body/iteration_3/square``: the place in the body, whatever the iteration. ``results``: one
-    result of each node of other models of the session, by the node's name, for nodes that the user's model gives no name.
+    A name may be that of one of its results, with or without the operator before it (``Conv:y``), or of a node within a body as
+    the product writes it, such as ``loop/body/iteration_3/square``: the place in the body, whatever the iteration. ``results``:
+    one result of each node of other models of the session, by the node's name, for nodes that the user's model gives no name.
     """
     found: dict[str, Where] = {}
     for place in interpreter.places:
