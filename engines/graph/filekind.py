@@ -36,11 +36,6 @@ _KINDS: Final = (
 )  # fmt: skip
 
 
-def looks_like_onnx(path: Path) -> bool:
-    """Whether the file's outermost layer is a ModelProto with a graph. Reads a few bytes of however many. Raises ``OSError``."""
-    return _layer(path) == "model"
-
-
 def _layer(path: Path) -> Literal["model", "short", "other"]:
     """What the outermost fields say: all there, ended before their time, or those of something else."""
     size = path.stat().st_size

@@ -15,7 +15,6 @@ PILLARS = MODELS / "pillars_add.onnx"
 
 
 def test_a_real_model_has_no_complaint() -> None:
-    assert filekind.looks_like_onnx(PILLARS)
     assert filekind.complaint(PILLARS) == ""
 
 
@@ -47,7 +46,6 @@ def test_fields_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
 def test_other_files_do_not(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.onnx"
     path.write_bytes(data)
-    assert not filekind.looks_like_onnx(path)
     assert filekind.complaint(path).startswith("'x.onnx' ")
 
 
@@ -78,5 +76,4 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_bytes_are_answered(scratch: Path, data: bytes) -> None:
     scratch.write_bytes(data)
     said = filekind.complaint(scratch)
-    assert (said == "") == filekind.looks_like_onnx(scratch)
     assert said == "" or (said.startswith("'x.onnx' ") and said.endswith(".") and said.isprintable())

@@ -1,5 +1,6 @@
 """Pooling: the evaluator's own gets the shape of SAME_LOWER wrong, reads beyond the padding with ceil_mode, and (GlobalMaxPool of
-one spatial dimension) takes the maximum over the channels, too."""
+one spatial dimension) takes the maximum over the channels, too. Without AveragePool here, onnx 1.23.2 computes 23 of the sweep's
+896 cases wrongly, refuses 79 and is off in 38 that nobody settles."""
 
 import itertools
 from collections.abc import Iterator
