@@ -1,6 +1,6 @@
 """consistency: does the engine answer the same question alike? No reference is needed to see that it does not."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -42,6 +42,15 @@ class ConsistencyOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+class WayRow(msgspec.Struct, frozen=True):
+    """A row of the table ``ways``: how far the second answer, asked in this way, is from the first, and where."""
+
+    way: Way
+    sample: str
+    output: str
+    error: float
+
+
 class ConsistencyParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
@@ -51,7 +60,7 @@ def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
     findings: Findings = yield from load_findings(ctx)
     rule = findings.criterion or Criterion()
     base = ConsistencyOutcome(tolerance=rule.tolerance, metric=rule.metric)
-    rows: list[dict[str, Any]] = []
+    rows: list[WayRow] = []
     last = ""
     for way, said in WAYS.items():
         yield Note(f"the same samples {said}")
@@ -60,7 +69,7 @@ def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
             last = m.message
             continue
         sample, output, error = worst(m.results, rule)
-        rows.append({"way": way, "sample": sample, "output": output, "error": error})
+        rows.append(WayRow(way, sample, output, error))
         found = msgspec.structs.replace(
             base, way=way, error=error, worst_output=output, worst_sample=sample, tried=len(rows)
         )
@@ -74,17 +83,17 @@ def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
             return Finish(outcome, findings, tables={"ways": rows}, decisive=decisive)
     if not rows:
         return Finish(msgspec.structs.replace(base, message=f"It could not be asked in two ways: {last}"), findings)
-    asked_ways = ", ".join(WAYS[row["way"]] for row in rows)
-    worst_row = max(rows, key=lambda row: float(row["error"]))
+    asked_ways = ", ".join(WAYS[row.way] for row in rows)
+    worst_row = max(rows, key=lambda row: row.error)
     outcome = msgspec.structs.replace(
         base,
         verdict="consistent",
-        way=worst_row["way"],
-        error=worst_row["error"],
-        worst_output=worst_row["output"],
-        worst_sample=worst_row["sample"],
+        way=worst_row.way,
+        error=worst_row.error,
+        worst_output=worst_row.output,
+        worst_sample=worst_row.sample,
         tried=len(rows),
-        message=f"The engine agrees with itself {asked_ways}: {_say(worst_row['error'])} at most.",
+        message=f"The engine agrees with itself {asked_ways}: {_say(worst_row.error)} at most.",
     )
     return Finish(outcome, findings, tables={"ways": rows})
 
