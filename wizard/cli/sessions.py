@@ -32,11 +32,12 @@ def home(arguments: argparse.Namespace) -> int:
 def sessions(arguments: argparse.Namespace) -> int:
     """``narrowdown sessions``."""
     from wizard.session import folder
+    from wizard.session.listing import Listing
     from wizard.words import duration, elide, visible
 
     if sentence := folder.closed():
         raise Refusal(MISSING, sentence)
-    found = folder.sessions()
+    found = Listing().sessions()
     if arguments.json:
         rows = [{name: _told(value) for name, value in msgspec.to_builtins(s, enc_hook=str).items()} for s in found]
         print(msgspec.json.format(msgspec.json.encode(rows)).decode())

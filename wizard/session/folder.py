@@ -295,7 +295,7 @@ def find(name: str, root: Path | None = None) -> Path:
     if _is_session(path):
         return path.absolute()
     place = root or home()
-    entries = sorted(_folders(place)) if "/" not in name else []
+    entries = sorted(below(place)) if "/" not in name else []
     exact = [entry for entry in entries if entry.name == name]
     found = exact or [entry for entry in entries if name and entry.name.startswith(name)]
     if len(found) > 1:
@@ -325,12 +325,6 @@ def closed(root: Path | None = None) -> str:
 def spoken(folder: Path) -> str:
     """What a command line calls the session: its id where ``find`` knows it by that, else its path, quoted for a shell."""
     return folder.name if folder.parent == home() else shlex.quote(str(folder))
-
-
-def sessions(root: Path | None = None) -> list[Summary]:
-    """Every session below ``root`` (default: home()), the latest first. One that cannot be read is listed with the
-    reason."""
-    return sorted((summary(entry) for entry in _folders(root or home())), key=lambda s: (s.age, s.id))
 
 
 def summary(folder: Path) -> Summary:
@@ -428,7 +422,8 @@ def _verdict(folder: Path, end: str) -> str:
         return end
 
 
-def _folders(root: Path) -> Iterator[Path]:
+def below(root: Path) -> Iterator[Path]:
+    """The folders of sessions, in no order; none where that cannot be read."""
     try:
         yield from (entry for entry in root.iterdir() if _is_session(entry))
     except OSError:

@@ -19,6 +19,7 @@ from wizard.runner.client import Client
 from wizard.runner.options import Options
 from wizard.session import folder as folders
 from wizard.session.folder import Summary
+from wizard.session.listing import Listing
 from wizard.session.problems import SessionProblem
 from wizard.tui.client import Session
 
@@ -94,10 +95,11 @@ class Sessions:
             retry_unresolved=retry_unresolved,
         )
         self._yes, self._watch, self._first = tuple(yes), watch, tuple(first)
+        self._listing = Listing()
 
     def entries(self) -> Sequence[Summary]:
         """Below the folder where sessions live."""
-        return folders.sessions()
+        return self._listing.sessions()
 
     def create(self, problem: Problem) -> Path:
         """Pins the flow, and remembers the scripts that the user has just typed as theirs."""

@@ -19,6 +19,7 @@ from wizard.runner import progress
 from wizard.session import events as e
 from wizard.session import folder, lock
 from wizard.session.journal import NAME, Journal, read
+from wizard.session.listing import Listing
 from wizard.session.problems import (
     AmbiguousSession,
     DamagedJournal,
@@ -108,7 +109,7 @@ def test_finding_by_path_id_and_prefix(home):
 
 
 def test_the_list_bears_every_kind_of_damage(home):
-    assert folder.sessions() == []
+    assert Listing().sessions() == []
     good, torn, bad, alien, newer = (folder.create(PROBLEM, FLOW) for _ in range(5))
     walked(good, OPENED, STARTED, e.ProbeFinished(key="k", run=1, measurement=Measurement()), FINISHED,
            e.SessionClosed(end="not-reproduced", exit_code=10))  # fmt: skip
@@ -121,7 +122,7 @@ def test_the_list_bears_every_kind_of_damage(home):
     (bad / NAME).write_bytes(data)
     (alien / "session.json").write_text("no json")
     (newer / "session.json").write_text('{"format": 2}')
-    by_path = {s.path: s for s in folder.sessions()}
+    by_path = {s.path: s for s in Listing().sessions()}
     assert len(by_path) == 5
     assert (by_path[good].verdict, by_path[good].exit_code, by_path[good].node) == ("not-reproduced", 10, "reproduce")
     assert (by_path[torn].verdict, by_path[torn].exit_code) == ("off by 0.5", None)

@@ -1,5 +1,6 @@
 """The first screen: the sessions of this user, and a new one."""
 
+import time
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -8,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
+from textual.timer import Timer
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
@@ -27,6 +29,8 @@ ABOUT = (
 )
 NEW = "{new} starts a new session; {demo} tries it on a model that comes with it."
 REFRESH = 3.0  # seconds between two looks at the folder
+LONGEST = 15.0  # the same where there are many sessions
+SHARE = 0.002  # of a core, for looking while nothing happens
 
 
 def begin(text: str, width: int, mark: str) -> str:
@@ -58,7 +62,10 @@ class SessionsScreen(Hosted):
     def __init__(self) -> None:
         super().__init__()
         self._entries: tuple[Summary, ...] = ()
+        self._shown: list[Content] = []
         self._looked = False
+        self._looking = False
+        self._next: Timer | None = None
 
     def compose(self) -> ComposeResult:
         yield Text("Narrowdown", id="title")
@@ -77,7 +84,6 @@ class SessionsScreen(Hosted):
         """Look now, then now and again."""
         self.query_one(SessionList).display = False
         self.look()
-        self.set_interval(REFRESH, self.look)
 
     def on_screen_resume(self) -> None:
         """Back from a session: its line has changed, and Enter leads back to it."""
@@ -88,14 +94,31 @@ class SessionsScreen(Hosted):
             )
         self.look()
 
-    @work(thread=True, exclusive=True, group="library", exit_on_error=False)
     def look(self) -> None:
+        """Look at the sessions, unless that is being done, and again in a while, as long as this screen is in front."""
+        if not self._looking and self.is_attached:
+            self._looking = True
+            self._look()
+
+    def _look_later(self, took: float) -> None:
+        """The more there is to look at, the later."""
+        if self._next is not None:
+            self._next.stop()
+        again = min(LONGEST, max(REFRESH, took / SHARE))
+        self._next = self.set_timer(again, self.look) if self.is_current else None  # else: when it comes back
+
+    @work(thread=True, group="library", exit_on_error=False)
+    def _look(self) -> None:
         """List the sessions, in a thread."""
+        began = time.thread_time()
         try:
             entries, problem = tuple(self.host.library.entries()), ""
         except OSError as error:
             entries, problem = (), f"The sessions folder cannot be read: {error.strerror or error}."
+        finally:
+            self._looking = False
         self.app.call_from_thread(self._show, entries, problem)
+        self.app.call_from_thread(self._look_later, time.thread_time() - began)
 
     def _show(self, entries: tuple[Summary, ...], problem: str) -> None:
         if not self.is_mounted:
@@ -111,7 +134,8 @@ class SessionsScreen(Hosted):
         if same:
             self.on_resize()
         else:
-            options.set_options([Option(self._prompt(entry)) for entry in entries])
+            self._shown = [self._prompt(entry) for entry in entries]
+            options.set_options(list(map(Option, self._shown)))
             options.highlighted = next((i for i, e in enumerate(entries) if e.path == at), 0) if entries else None
             if entries:
                 options.focus()
@@ -124,10 +148,12 @@ class SessionsScreen(Hosted):
         return self._entries[index] if index is not None and index < len(self._entries) else None
 
     def on_resize(self) -> None:
-        """Columns depend on the width."""
+        """Columns depend on the width. A line that stays as it is is not drawn again."""
         options = self.query_one(SessionList)
         for index, entry in enumerate(self._entries[: options.option_count]):
-            options.replace_option_prompt_at_index(index, self._prompt(entry))
+            if (prompt := self._prompt(entry)) != self._shown[index]:
+                self._shown[index] = prompt
+                options.replace_option_prompt_at_index(index, prompt)
 
     def _prompt(self, entry: Summary) -> Content:
         """Two lines: which session of what, and how far it came."""
