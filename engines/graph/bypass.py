@@ -5,18 +5,24 @@ A pair leaves a model when what reads its DequantizeLinear reads what was quanti
 QuantizeLinear, or, for a weight whose codes are stored, the float weight that the caller gives (``originals``, by the name
 of the DequantizeLinear's output). A stored weight without one stays as it is: its DequantizeLinear gives what the codes are
 worth.
+
+Quantizers fold activations into pairs: ONNX Runtime's drops each Relu and Clip whose output it quantizes without symmetry, as
+codes end where the activation did. Such a pair is not handed through whole: what was below 0 stays 0, or its network diverges.
 """
 
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+import numpy as np
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from engines.graph import names, schema
+from engines.graph import external, names, schema
 from engines.graph.cut import Cut
 from engines.graph.quantized import DEQUANTIZE, DYNAMIC, QUANTIZE
 
 _DOMAINS = frozenset({"", "com.microsoft"})
+# The end of a range that a Clip to 0 and 6 leaves, and how near to it the last code is then: it is scale times codes, in float32.
+_SIX, _NEAR = 6.0, 1e-3
 Originals = Mapping[str, TensorProto]
 M = TypeVar("M", NodeProto, TensorProto, ValueInfoProto)
 
@@ -30,7 +36,7 @@ def twin(part: Cut, originals: Originals) -> Cut:
         if is_dequantize(node):
             graph.through(position)
     kept = graph.prune()
-    return _with(part, graph.model, tuple(part.node_ids[i] for i in kept))
+    return _with(part, graph.model, tuple(part.node_ids[i] if i >= 0 else -1 for i in kept))
 
 
 def leave_float(part: Cut, positions: Collection[int], originals: Originals) -> Cut:
@@ -46,7 +52,7 @@ def leave_float(part: Cut, positions: Collection[int], originals: Originals) -> 
         else:
             graph.redirect(position)
     kept = graph.prune()
-    return _with(part, graph.model, tuple(part.node_ids[i] for i in kept))
+    return _with(part, graph.model, tuple(part.node_ids[i] if i >= 0 else -1 for i in kept))
 
 
 def is_quantize(node: NodeProto) -> bool:
@@ -75,6 +81,7 @@ class _Graph:
         self._types = schema.element_types(self.model)
         self._fresh = names.Fresh(names.used(self.proto))
         self._added: dict[str, str] = {}
+        self._inserted: dict[int, list[NodeProto]] = {}  # nodes of ours in front of that position
 
     def through(self, position: int) -> None:
         """Make a DequantizeLinear hand on what its pair was given."""
@@ -91,6 +98,11 @@ class _Graph:
         if kind and wanted and kind != wanted:  # a pair may change the float type too
             node.op_type = "Cast"
             node.attribute.add(name="to", i=wanted, type=AttributeProto.INT)
+        elif activation := self._activation(str(node.output[0])):
+            node.op_type = activation
+            if activation == "Min":
+                node.input.append(self._constant(_SIX, kind or wanted))
+                node.input[0] = self._insert(position, "Relu", found)
 
     def redirect(self, position: int) -> None:
         """Make a node, and its bodies, read what was there before its pairs."""
@@ -100,7 +112,7 @@ class _Graph:
             found = self._float(name)
             kinds = {self._types.get(n, 0) for n in (found, name)} - {0}
             if found != name and len(kinds) < 2:
-                renamed[name] = found
+                renamed[name] = self._activated(position, name, found)
         names.rename_reads(node, renamed)
 
     def prune(self) -> list[int]:
@@ -109,13 +121,19 @@ class _Graph:
         left = list(range(len(self.proto.node)))
         while True:
             read = {name for i in left for name in _reads(self.proto.node[i])} | final
+            read |= {name for i in left for node in self._inserted.get(i, ()) for name in node.input}
             gone = {
                 i for i in left if _of_a_pair(self.proto.node[i]) and not read.intersection(self.proto.node[i].output)
             }
             if not gone:
                 break
             left = [i for i in left if i not in gone]
-        nodes = [_copied(self.proto.node[i]) for i in left]
+        placed = [
+            (j, node)
+            for i in left
+            for j, node in (*((-1, n) for n in self._inserted.get(i, ())), (i, self.proto.node[i]))
+        ]
+        nodes = [_copied(node) for _, node in placed]
         removed = set(self._makers) - {name for node in nodes for name in node.output}
         weights = [_copied(t) for t in self.proto.initializer if t.name in read]
         stated = [_copied(v) for v in self.proto.value_info if v.name not in removed]
@@ -124,7 +142,49 @@ class _Graph:
         ):  # fmt: skip
             del field[:]
             field.extend(values)
-        return left
+        return [i for i, _ in placed]
+
+    def _activated(self, position: int, name: str, found: str) -> str:
+        """``found``, which the pair of ``name`` was given, behind the activation that was folded into the pair, for the node at
+        this position to read; ``found`` itself where there was none. Pairs right behind one another are of one range."""
+        activation = self._activation(name)
+        if not activation:
+            return found
+        found = self._insert(position, "Relu", found)
+        kind = self._types.get(name, 0)
+        return self._insert(position, "Min", found, self._constant(_SIX, kind)) if activation == "Min" else found
+
+    def _activation(self, name: str) -> str:
+        """What the pair that gives ``name`` may stand for besides: ``Relu`` where its codes begin at 0, ``Min`` where they end at
+        6 as well; "" where neither, or where what it quantizes is a stored weight."""
+        pair = self._before[name]
+        if pair.input[0] not in self._makers or len(pair.input) < 3:
+            return ""
+        scale, zero = (self._value(held) for held in pair.input[1:3])
+        if scale is None or zero is None or zero.size != 1 or zero.dtype.kind not in "iu" or zero.dtype.itemsize > 2:
+            return ""
+        ends = np.iinfo(zero.dtype)
+        if int(zero.reshape(-1)[0]) != ends.min:
+            return ""
+        reached = float(scale.reshape(-1)[0]) * (ends.max - ends.min)
+        return "Min" if abs(reached - _SIX) <= _NEAR else "Relu"
+
+    def _value(self, name: str) -> np.ndarray | None:
+        held = next((t for t in self.proto.initializer if t.name == name), None)
+        return None if held is None or external.is_external(held) else numpy_helper.to_array(held)
+
+    def _constant(self, value: float, kind: int) -> str:
+        name = self._fresh("activation_end")
+        dtype = helper.tensor_dtype_to_np_dtype(kind or TensorProto.FLOAT)
+        self.proto.initializer.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+        return name
+
+    def _insert(self, position: int, op: str, *inputs: str) -> str:
+        """A node of ours in front of the one at this position; the name of what it gives."""
+        given = self._fresh(f"{inputs[0]}__{op.lower()}")
+        self._inserted.setdefault(position, []).append(helper.make_node(op, inputs, [given], given))
+        self._types[given] = self._types.get(inputs[0], 0)
+        return given
 
     def _float(self, name: str) -> str:
         """The float tensor in place of what a pair gives, through pairs right behind one another; the name itself where
