@@ -427,3 +427,13 @@ def test_which_inputs_fail(
 def test_neither_real_nor_random_inputs_fail(walk: Walk, models: Path) -> None:
     walked = side_by_side(walk, models, (0, 1), "[0,1]")
     assert (walked.ran.code, walked.answers()) == (10, [("reproduce", "no")])
+
+
+def test_noise_of_made_up_data_alone_does_not_decide(walk: Walk, models: Path) -> None:
+    model, _ = tiny.instance_norm(models)
+    real = tiny.feeds(models / "spread.npz", x=np.random.default_rng(0).normal(size=(1, 3, 32, 32)).astype(np.float32))
+    words = [model, "--engine", "reference", "--val-range", "x:[1000,1000.02]"]
+    alone = walk(*words)
+    assert (alone.ran.code, alone.reading.state.end) == (15, "not-determined"), alone.ran.out
+    given = walk(*words, "--inputs", real)
+    assert (given.ran.code, given.reading.state.end) == (11, "input-sensitive"), given.ran.out
