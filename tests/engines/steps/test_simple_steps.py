@@ -289,6 +289,12 @@ def test_repeat_until_takes_what_does_not_build_for_a_failure(answers: Any, walk
     assert [row["verdict"] for row in done.finish.tables["iterations"]] == ["pass", "fail"]
 
 
+def test_repeat_until_is_refused_where_nothing_can_be_judged(answers: Any, walk: Any) -> None:
+    never = Measurement(status="reference-failed", message="The reference cannot run it.")
+    with pytest.raises(StepRefused, match="The reference cannot run it"):
+        walk("repeat", answers.context(params={"until": "3"}), lambda _: never)
+
+
 def test_repeat_until_gives_up(answers: Any, walk: Any) -> None:
     params = {"until": "bad", "most_builds": 4}
     done = walk("repeat", answers.context(check="c", params=params), lambda p: Measurement(facts={"returncode": 0}))
