@@ -48,8 +48,9 @@ def _keyed(text: str) -> str:
 
 
 def recorded(text: str) -> bool:
-    """Whether the engine of this spec gives what was recorded and computes nothing. Raises ``ValueError``."""
-    return declared_as(parse(text).name).recorded
+    """Whether the engine of this spec gives what was recorded and computes nothing; False of one that is not known here."""
+    declared = discovery.find(parse(text).name)
+    return declared is not None and declared.recorded
 
 
 def values(spec: EngineSpec) -> dict[str, Any]:
