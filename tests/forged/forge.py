@@ -371,13 +371,24 @@ def look_alike(at: Bench, kind: str) -> tuple[str, ...]:
     return ("--yes-run-scripts", other, "--yes-run-scripts", digest.upper(), "--yes-run-scripts", "")
 
 
+def name_beside(at: Bench, kind: str) -> JSON:
+    """What a problem says that names the payload beside the journal, and a model."""
+    payload = PAYLOADS[kind]
+    named: JSON = {"model": "m"}
+    payload.name(named, str(at.session / f"evil{payload.suffix}"))
+    return named
+
+
+def plant_beside(at: Bench, kind: str) -> JSON:
+    """The same, with the payload written there."""
+    payload = PAYLOADS[kind]
+    payload.write(at.session / f"evil{payload.suffix}", at.canary)
+    return name_beside(at, kind)
+
+
 def in_the_journal(at: Bench, kind: str) -> None:
     """Only in probes of the journal; the problem is as clean as it was."""
-    payload = PAYLOADS[kind]
-    path = at.session / f"evil{payload.suffix}"
-    payload.write(path, at.canary)
-    named: JSON = {"model": "m"}
-    payload.name(named, str(path))
+    named = plant_beside(at, kind)
 
     def planted(event: JSON) -> JSON:
         probe = event.get("probe")
@@ -406,9 +417,7 @@ def in_the_journal(at: Bench, kind: str) -> None:
 def in_the_tables(at: Bench, kind: str) -> None:
     """Only in what a replay measures again: the table of decisive probes, under a digest of its own."""
     in_the_journal(at, kind)
-    payload = PAYLOADS[kind]
-    named: JSON = {"model": "m"}
-    payload.name(named, str(at.session / f"evil{payload.suffix}"))
+    named = name_beside(at, kind)
     store = at.session / "artifacts"
     renamed: dict[str, str] = {}
     for path in [p for p in store.rglob("*") if p.is_file()]:
@@ -429,11 +438,7 @@ def in_the_tables(at: Bench, kind: str) -> None:
 
 def in_the_flow(at: Bench, kind: str) -> None:
     """Only in the flow: as its reference, its parameters, and what it hands to its steps."""
-    payload = PAYLOADS[kind]
-    path = at.session / f"evil{payload.suffix}"
-    payload.write(path, at.canary)
-    named: JSON = {"model": "m"}
-    payload.name(named, str(path))
+    named = plant_beside(at, kind)
     flow = at.session / folders.FLOW
     text = flow.read_text(encoding="utf-8")
     lines = [f"reference: {json.dumps(named.get('reference', 'onnxruntime'))}"]
@@ -445,11 +450,7 @@ def in_the_flow(at: Bench, kind: str) -> None:
 
 def in_an_answer(at: Bench, kind: str) -> None:
     """Only in the settings of answers in the journal, which are worked into the problem."""
-    payload = PAYLOADS[kind]
-    path = at.session / f"evil{payload.suffix}"
-    payload.write(path, at.canary)
-    named: JSON = {"model": "m"}
-    payload.name(named, str(path))
+    named = plant_beside(at, kind)
 
     def planted(event: JSON) -> JSON:
         if event["kind"] == "question.answered":

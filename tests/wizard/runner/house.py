@@ -137,6 +137,21 @@ def node(step: str, answers: dict[str, Answer], **rest: Any) -> FlowNode:
     )
 
 
+# A flow of one question, whose step confirms.
+CONFIRMING = Flow(
+    schema=1,
+    id="confirming",
+    title="t",
+    start="only",
+    nodes={
+        "only": FlowNode(
+            title="o", explain="o", ask="o?", answers={"yes": Answer("Yes", "end")}, step=StepUse("confirm")
+        )
+    },
+    ends={"end": End("e", "e", "minimal-case")},
+)
+
+
 def flow(first: str = "look", second: str = "search", id_: str = "test") -> Flow:
     return Flow(
         schema=1,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from house import PROBLEM, STEPS, LookOutcome, Params, measure, walk
+from house import CONFIRMING, PROBLEM, STEPS, LookOutcome, Params, measure, walk
 from house import Oracle as Search
 
 from engines.asking import StepContext
@@ -16,7 +16,6 @@ from engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult
 from engines.steps.base import Finish, Steps, StepSpec
 from engines.store.content import Store, digest_file
 from wizard.flow.load import load
-from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.problem import Problem
 from wizard.runner.client import Client
 from wizard.runner.replay import dry, real, search
@@ -203,24 +202,10 @@ class Engine:
         return []
 
 
-FLOW = Flow(
-    schema=1,
-    id="confirming",
-    title="t",
-    start="only",
-    nodes={
-        "only": FlowNode(
-            title="o", explain="o", ask="o?", answers={"yes": Answer("Yes", "end")}, step=StepUse("confirm")
-        )
-    },
-    ends={"end": End("e", "e", "minimal-case")},
-)
-
-
 @pytest.fixture
 def confirmed(tmp_path) -> Path:
-    place = folders.create(PROBLEM, json.dumps(msgspec.to_builtins(FLOW)), folder=tmp_path / "s")
-    assert walk(place, Engine(), flow=FLOW, steps={"confirm": CONFIRM}) == 0
+    place = folders.create(PROBLEM, json.dumps(msgspec.to_builtins(CONFIRMING)), folder=tmp_path / "s")
+    assert walk(place, Engine(), flow=CONFIRMING, steps={"confirm": CONFIRM}) == 0
     return place
 
 
@@ -309,7 +294,7 @@ def test_a_missing_engine_is_a_sentence(confirmed):
 
 
 def test_a_session_without_measurements_is_a_sentence(tmp_path):
-    place = folders.create(PROBLEM, json.dumps(msgspec.to_builtins(FLOW)), folder=tmp_path / "empty")
+    place = folders.create(PROBLEM, json.dumps(msgspec.to_builtins(CONFIRMING)), folder=tmp_path / "empty")
     with pytest.raises(SessionProblem, match="no finished"):
         again(place)
 

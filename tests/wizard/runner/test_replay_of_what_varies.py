@@ -7,14 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from house import PROBLEM, LookOutcome, Params, measure, walk
+from house import CONFIRMING, PROBLEM, LookOutcome, Params, measure, walk
 
 from engines.compare.criterion import Criterion, Signature
 from engines.findings import Case, Culprit, Findings
 from engines.graph import ranges
 from engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult, Score
 from engines.steps.base import Finish, StepContext, Steps, StepSpec
-from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.runner import decisive
 from wizard.runner.replay import Teller, real
 from wizard.runner.table import Outcome, Replay, Row, summed
@@ -28,18 +27,6 @@ FINDINGS = Findings(
     case=CASE,
     culprits=(Culprit(case=CASE, cause="unknown"),),
     builds=8,
-)
-FLOW = Flow(
-    schema=1,
-    id="confirming",
-    title="t",
-    start="only",
-    nodes={
-        "only": FlowNode(
-            title="o", explain="o", ask="o?", answers={"yes": Answer("Yes", "end")}, step=StepUse("confirm")
-        )
-    },
-    ends={"end": End("e", "e", "minimal-case")},
 )
 
 
@@ -93,8 +80,8 @@ class Wavering:
 @pytest.fixture
 def recorded(tmp_path: Path) -> Callable[..., Path]:
     def record(seed: int, rate: float) -> Path:
-        place = folders.create(PROBLEM, json.dumps(msgspec.to_builtins(FLOW)), folder=tmp_path / f"{seed}-{rate}")
-        assert walk(place, Wavering(("then", seed), rate), flow=FLOW, steps=STEPS) == 0
+        place = folders.create(PROBLEM, json.dumps(msgspec.to_builtins(CONFIRMING)), folder=tmp_path / f"{seed}-{rate}")
+        assert walk(place, Wavering(("then", seed), rate), flow=CONFIRMING, steps=STEPS) == 0
         return place
 
     return record
