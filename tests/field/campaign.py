@@ -326,9 +326,14 @@ def main() -> int:
     parser.add_argument(
         "--one", nargs=2, metavar=("MODEL", "ENGINE"), help="one case, in this process; its line on stdout"
     )
+    parser.add_argument("--page", type=Path, help="put the tables of OUT/results.jsonl into this page, and run nothing")
     chosen = parser.parse_args()
     folder = (chosen.models or chosen.out / "models").resolve()
     out = chosen.out.resolve()
+    if chosen.page:
+        kinds = {m.name: f"{m.kind}; {m.wheel}" for m in models.MODELS}
+        scorecard.put(chosen.page, scorecard.page(read(out / "results.jsonl"), kinds))
+        return 0
     if chosen.one:
         line = run(out, folder, models.BY_NAME[chosen.one[0]], chosen.one[1], chosen.seconds)
         print("\n" + json.dumps(line, default=str))

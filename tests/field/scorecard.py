@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 GRADES = ("right", "partly", "wrong", "cannot tell")
+BEGIN, END = "<!-- generated: field -->", "<!-- end -->"
 HELD = 0.95  # of the samples that a workaround has not seen; the product's own aim
 MOST, SOME = 0.5, 6  # of the model's nodes: a case of more than this share, and of more nodes, accuses nobody
 SAID = 0.1  # how far what was promised of unseen samples may be above what came
@@ -158,9 +160,9 @@ def counts(rows: Sequence[Facts]) -> Counter[str]:
     return Counter(row["grade"] for row in rows)
 
 
-def page(rows: Sequence[Facts], kinds: Mapping[str, str]) -> str:
-    """The tables of docs/field.md, in Markdown. ``kinds``: model to what it is."""
-    rows = sorted(rows, key=lambda r: (list(kinds).index(r["model"]) if r["model"] in kinds else 999, r["engine"]))
+def page(rows: Sequence[Facts], models: Mapping[str, str]) -> str:
+    """The tables of docs/field.md, in Markdown: by engine, by model, and every case that is not right. ``models``: name to what
+    it is, in the order of the page."""
     tally = counts(rows)
     unseen = [r["checks"]["workaround"] for r in rows if (r["checks"].get("workaround") or {}).get("ok") is not None]
     ok, n = sum(w["ok"] for w in unseen), sum(w["n"] for w in unseen)
@@ -170,15 +172,47 @@ def page(rows: Sequence[Facts], kinds: Mapping[str, str]) -> str:
         f"{len(unseen)} workarounds were tried on samples that they had not seen: {ok} of {n} are right"
         + (f" ({100 * ok / n:.1f} %)." if n else "."),
         "",
-        "| model | engine | truth | it said | score | why | probes | s | MiB |",
+        "| engine | cases | right | partly | wrong | cannot tell | median s | most s | most MiB |",
         "|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
-    for r in rows:
+    engines = list(dict.fromkeys(r["engine"] for r in rows))
+    for engine in engines:
+        of = [r for r in rows if r["engine"] == engine]
+        times, by = sorted(r["said"]["seconds"] for r in of), counts(of)
+        most = max(r["said"].get("mib") or 0 for r in of)
+        grades = " | ".join(str(by[g]) for g in GRADES)
+        lines.append(
+            f"| `{engine}` | {len(of)} | {grades} | {times[len(times) // 2]:.0f} | {times[-1]:.0f} | {most:.0f} |"
+        )
+    lines += ["", "A case: its score, its seconds, its probes, its MiB.", ""]
+    lines += [
+        "| model | what it is | " + " | ".join(f"`{e}`" for e in engines) + " |",
+        "|---" * (len(engines) + 2) + "|",
+    ]
+    for model, what in models.items():
+        of_model = {r["engine"]: r for r in rows if r["model"] == model}
+        if of_model:
+            cells = (_cell(of_model[e]) if e in of_model else "" for e in engines)
+            lines.append(f"| {model} | {what} | " + " | ".join(cells) + " |")
+    lines += ["", "| not right | engine | truth | it said | score | why |", "|---|---|---|---|---|---|"]
+    for r in sorted(
+        (r for r in rows if r["grade"] != "right"), key=lambda r: (-GRADES.index(r["grade"]) % 3, r["model"])
+    ):
         said = r["said"]
         verdict = "stopped" if said.get("stopped") else said.get("verdict") or f"exit {said.get('exit')}"
-        grade = f"**{r['grade']}**" if r["grade"] == "wrong" else r["grade"]
-        why = r["why"].replace("|", "/").replace("\n", " ")[:160]
-        spent = (said.get("probes", ""), f"{said['seconds']:.0f}", f"{said.get('mib', 0):.0f}")
-        cells = (r["model"], f"`{r['engine']}`", r["truth"]["state"], verdict, grade, why, *spent)
-        lines.append("| " + " | ".join(str(c) for c in cells) + " |")
+        why = r["why"].replace("|", "/").replace("\n", " ")[:140]
+        lines.append(f"| {r['model']} | `{r['engine']}` | {r['truth']['state']} | {verdict} | {r['grade']} | {why} |")
     return "\n".join(lines) + "\n"
+
+
+def _cell(row: Facts) -> str:
+    said = row["said"]
+    grade = f"**{row['grade']}**" if row["grade"] == "wrong" else row["grade"]
+    return f"{grade} {said['seconds']:.0f} s, {said.get('probes') or 0}, {said.get('mib') or 0:.0f}"
+
+
+def put(page_path: Path, text: str) -> None:
+    """Replace what stands between the page's marks."""
+    before, _, rest = page_path.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page_path.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")

@@ -1,10 +1,11 @@
 """The score itself: planted cases, each with what a product that is right, or lies, would have said of it."""
 
 import copy
+from pathlib import Path
 
 import pytest
 
-from tests.field.scorecard import page, score
+from tests.field.scorecard import BEGIN, END, page, put, score
 
 FAILS = {"state": "fails", "tolerance": 0.01, "others": [{"openvino": 1e-6}]}
 CULPRIT = {"nodes": ["a"], "true": True}
@@ -120,14 +121,20 @@ def test_a_program_that_breaks_is_wrong_whatever_it_said() -> None:
     assert score(FAILS, said(traceback=True), HOLDS)[0] == "wrong"
 
 
-def test_the_page_counts_cases_and_unseen_samples() -> None:
+def test_the_page_counts_cases_and_unseen_samples(tmp_path: Path) -> None:
     def row(model: str, grade: str, ok: int) -> dict[str, object]:
         return {
             "model": model, "engine": "e", "grade": grade, "why": "a | b", "truth": FAILS, "said": said(probes=7, mib=90),
             "checks": held(ok=ok),
         }  # fmt: skip
 
-    text = page([row("m", "right", 24), row("n", "wrong", 12)], {"m": "", "n": ""})
+    text = page([row("m", "right", 24), row("n", "wrong", 12)], {"m": "ears", "n": "eyes"})
     assert "2 models, 2 cases: 1 right (50 %), 0 partly (0 %), 1 wrong (50 %)" in text
     assert "36 of 48 are right (75.0 %)" in text
-    assert "| n | `e` | fails | worked-around | **wrong** | a / b | 7 | 3 | 90 |" in text
+    assert "| n | `e` | fails | worked-around | wrong | a / b |" in text
+    assert "| m | ears | right 3 s, 7, 90 |" in text
+    assert "| `e` | 2 | 1 | 0 | 1 | 0 | 3 | 3 | 90 |" in text
+    path = tmp_path / "page.md"
+    path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    put(path, "new")
+    assert path.read_text() == f"before\n{BEGIN}\n\nnew\n{END}\nafter\n"
