@@ -125,6 +125,11 @@ _builds: Kept[tuple[Cut, Built]] = Kept(
 )
 
 
+def _count_open(tensor: Tensor) -> int:
+    """Dimensions of a size that is not known."""
+    return 0 if tensor.bytes >= 0 or tensor.shape is None else sum(d < 0 for d in tensor.shape)
+
+
 class _Captures:
     """The captures of one model, one sample, one reference."""
 
@@ -174,6 +179,12 @@ class _Captures:
         return [t.id for t in rest if not (self._folder / f"{t.id}.npy").exists()]
 
     @functools.cached_property
+    def _true(self) -> dict[int, float]:
+        """By how many dimensions are open: the largest part of a size worked out from them that a tensor took. With three of four
+        it is a thousand times too much."""
+        return {}
+
+    @functools.cached_property
     def _open(self) -> int:
         """What an open dimension is taken to be: the largest one of the sample's inputs."""
         inputs = (self._index.tensors[t] for t in self._index.inputs)
@@ -197,8 +208,9 @@ class _Captures:
         batch: list[int] = []
         room = _BATCH_BYTES
         for t in tensors:
-            size = self._size(self._index.tensors[t])
-            room -= size if size >= 0 else guess
+            tensor = self._index.tensors[t]
+            size = self._size(tensor)
+            room -= int(size * min(1.0, 2 * self._true.get(_count_open(tensor), 1.0))) if size >= 0 else guess
             if batch and room < 0:
                 break
             batch.append(t)
@@ -224,6 +236,11 @@ class _Captures:
             self._progress(f"reference run, {done} of {len(inner)} tensors captured")
             arrays = self._marked(batch)
             largest = max((a.nbytes for a in arrays.values()), default=0)
+            for t, value in arrays.items():
+                tensor = index.tensors[t]
+                if (size := self._size(tensor)) > 0:
+                    several = _count_open(tensor)
+                    self._true[several] = max(self._true.get(several, 0.0), value.nbytes / size)
             guess = max(guess // 4, min(largest, _BATCH_BYTES), 1)
             for t, value in arrays.items():
                 self._write(t, value)
