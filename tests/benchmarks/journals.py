@@ -24,7 +24,7 @@ def lengthen(source: Path, target: Path, probes: int) -> None:
         if isinstance(e, ProbeFinished) and e.measurement is not None and isinstance(asked[e.key].probe, Measure)
     ]
     run = getattr(events[last], "run", 0)
-    fingerprints = {spec: "0" for _, e in pairs for spec in ("",)}
+    fingerprints: dict[str, str] = {}
     more: list[AnyEvent] = []
     for number in range(probes):
         first, answer = pairs[number % len(pairs)]

@@ -43,10 +43,10 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
     created: float
     last: float
 
-    def summary(self, folder: Path) -> Summary:
+    def summary(self, folder: Path, now: float) -> Summary:
         return Summary(
             self.id, folder, self.model, self.engine, self.node, self.verdict, self.end, self.exit_code, self.created,
-            max(0.0, time.time() - self.last), _held(folder),
+            max(0.0, now - self.last), _held(folder),
         )  # fmt: skip
 
 
@@ -70,12 +70,13 @@ class Listing:
         before = self._read() if self._kept is None else self._kept
         now: dict[str, Kept] = {}
         found: list[Summary] = []
+        moment = time.time()
         for folder in folders.below(self._root):
             mark = _mark(folder)
             kept = before.get(folder.name)
             if kept is not None and mark and kept.mark == mark:
                 now[folder.name] = kept
-                found.append(kept.summary(folder))
+                found.append(kept.summary(folder, moment))
                 continue
             summary = folders.summary(folder)
             found.append(summary)
