@@ -56,6 +56,32 @@ class Suspect(msgspec.Struct, frozen=True, omit_defaults=True):
     nonfinite: bool = False
 
 
+class Unseen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a workaround does on samples that it was not made on: ``ok`` of ``n`` are right. ``given``: of these the user's own,
+    and ``given_ok``; the others were made near the user's. ``plain``: how many fail without it. ``undetermined``: made samples,
+    not counted, whose outputs rounding of the inputs moves as far. ``joined``: samples that it failed on and was then made on,
+    too."""
+
+    ok: int = 0
+    n: int = 0
+    given: int = 0
+    given_ok: int = 0
+    plain: int = 0
+    undetermined: int = 0
+    joined: int = 0
+    error: float = 0.0  # the worst
+
+
+class Point(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A set of nodes that was tried as a workaround on all that it was made on: how many nodes, the worst error, seconds of a run
+    over these samples (0: an emulation's time says nothing)."""
+
+    nodes: int
+    error: float
+    seconds: float = 0.0
+    chosen: bool = False
+
+
 class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     """What makes the model right here. ``kind``: precision (nodes kept in FP32), optimizer, threads, option, tactic."""
 
@@ -72,6 +98,14 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     minimal: bool = False
     forbid: dict[str, tuple[str, ...]] = {}  # tactics that layers may not choose
     tried: str = ""  # what casts in the model do, where the engine is free to ignore them: one sentence
+    unseen: Unseen | None = None  # None: not tried on others (an earlier version)
+    outside: tuple[str, ...] = ()  # of ``keep_names`` those that lie beyond what is accused
+    curve: tuple[Point, ...] = ()  # fewest nodes first; each has less error than those before
+
+    @property
+    def holds(self) -> bool:
+        """Right on all that it was made on, and on all else that it was tried on."""
+        return self.samples_ok == self.samples_n > 0 and (self.unseen is None or self.unseen.ok == self.unseen.n)
 
 
 class Replaced(msgspec.Struct, frozen=True, rename={"origin": "from"}):

@@ -116,7 +116,11 @@ class Unroll(Probe, frozen=True, tag="unroll", kw_only=True):
 class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     """Make the session's inputs from what the user gave and random data by role. -> facts: ``inputs`` digest,
     ``samples`` (list of SampleInfo), ``guesses``, ``warnings``. Refused (status ``refused``) with a sentence where they do
-    not fit. ``folder``: the user's folder, in which data loader scripts run."""
+    not fit. ``folder``: the user's folder, in which data loader scripts run.
+
+    ``near``: that many more feeds near those of ``base``, the digest of inputs that were made before, and nothing else:
+    ``near:START`` and so on, for which a workaround was not made. ``sources`` are then scripts alone: what they give when asked
+    once more, and did not give before, comes first. Where ``base`` has random feeds only, they are drawn by role."""
 
     model: str
     sources: tuple[str, ...] = ()  # absolute paths, "path.py:func" for scripts
@@ -126,6 +130,9 @@ class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     ranges: dict[str, tuple[int | float, int | float]] = {}  # "" is the default range
     random: bool = True  # also make one random-by-role feed
     folder: str = ""
+    base: str = ""
+    near: int = 0
+    start: int = 0
 
 
 class Measure(Probe, frozen=True, tag="measure"):
@@ -298,7 +305,7 @@ class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
 class SampleInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """One feed of the session's inputs, as a step sees it."""
 
-    id: str  # "real:0", "random:0"
+    id: str  # "real:0", "random:0", "near:0"
     source: str  # a file's name, a script, "random by role"
     rows: int = 0  # independent rows; 0: rows cannot be told apart
     shapes: dict[str, tuple[int, ...]] = {}

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from engines import sources
-from engines.data import draws, files, roles
+from engines.data import draws, files, near, roles
 from engines.data.input_problem import InputProblem
 from engines.graph.index import Tensor
 from engines.graph.load import StoredModel, np_dtype
@@ -125,13 +125,7 @@ class _Loading:
         folder = self.store.inputs / f".incoming-{os.getpid()}-{secrets.token_hex(4)}"
         folder.mkdir(parents=True)
         try:
-            feeds: list[_Feed] = []
-            first: dict[str, tuple[int, ...]] = {}
-            for source, arrays in self._given():
-                feeds.append(self._keep(folder, f"real:{len(feeds)}", source, self._fit(arrays, source)))
-                first = first or feeds[0].info.shapes
-            if self.probe.random or not feeds:
-                feeds.append(self._keep(folder, "random:0", "random by role", self._random(first)))
+            feeds = self._near(folder) if self.probe.base else self._all(folder)
             index = msgspec.json.encode(_Index(1, tuple(feeds)))
             digest = hashlib.sha256(index).hexdigest()
             _settle(folder, self.store.inputs / digest, index)
@@ -142,8 +136,71 @@ class _Loading:
             "samples": [msgspec.to_builtins(f.info) for f in feeds],
             "guesses": self.guesses,
             "warnings": list(self.warnings),
-            "quantized": any(node.op in _INT8 for node in self.index.nodes),
+            "quantized": self._quantized(),
         }
+
+    def _quantized(self) -> bool:
+        return any(node.op in _INT8 for node in self.index.nodes)
+
+    def _all(self, folder: Path) -> list[_Feed]:
+        feeds: list[_Feed] = []
+        first: dict[str, tuple[int, ...]] = {}
+        for source, arrays in self._given():
+            feeds.append(self._keep(folder, f"real:{len(feeds)}", source, self._fit(arrays, source)))
+            first = first or feeds[0].info.shapes
+        if self.probe.random or not feeds:
+            feeds.append(self._keep(folder, "random:0", "random by role", self._random(first)))
+        return feeds
+
+    # -- near those that there are
+
+    def _near(self, folder: Path) -> list[_Feed]:
+        """Feeds that ``base`` does not hold: of the user's scripts asked once more, then made from those that it holds."""
+        base = self.store.inputs / self.probe.base
+        held = _index(base).feeds
+        real = [kept for kept in held if kept.info.id.startswith("real:")]
+        feeds: list[_Feed] = []
+
+        def keep(source: str, arrays: Mapping[str, Array]) -> None:
+            feeds.append(self._keep(folder, f"near:{self.probe.start + len(feeds)}", source, arrays))
+
+        if self.probe.sources:
+            known = {tuple(sorted((n, a.sha256) for n, a in kept.arrays.items())) for kept in held}
+            for source, arrays in self._given():
+                keep(source, self._fit(arrays, source))
+                if tuple(sorted((n, a.sha256) for n, a in feeds[-1].arrays.items())) in known:
+                    for array in feeds.pop().arrays.values():
+                        (folder / array.file).unlink()
+                if len(feeds) == self.probe.near:
+                    return feeds
+        if not real:
+            shapes = held[0].info.shapes
+            for number in range(self.probe.start + len(feeds), self.probe.start + self.probe.near):
+                # The session's own draw is that of its seed: no later one may be it again.
+                keep("random by role", self._random(shapes, self.probe.seed + 1 + number))
+            return feeds
+        given = [{n: _read(base, a) for n, a in kept.arrays.items()} for kept in real]
+        parts = [_rows(arrays, kept.rows) for arrays, kept in zip(given, real, strict=True)]
+        samples = [sample for rows in parts for sample in rows]
+        what = near.kinds(self.index, samples)
+        # A quantized model is calibrated for what is usual: it has no room beyond, and steps too coarse for what is faint.
+        narrow = self._quantized()
+        firsts = [sum(map(len, parts[:i])) for i in range(len(parts))]
+        for number in range(self.probe.start + len(feeds), self.probe.start + self.probe.near):
+            which = number % len(real)
+            # A feed of rows is varied row by row, each in its own way.
+            made = [
+                near.vary(
+                    samples, firsts[which] + row, number * len(parts[which]) + row, what, self.probe.seed, narrow=narrow
+                )
+                for row in range(len(parts[which]))
+            ]
+            ways = dict.fromkeys(way for way, _ in made)
+            arrays = {
+                n: np.concatenate([a[n] for _, a in made]) if len(made) > 1 else made[0][1][n] for n in made[0][1]
+            }
+            keep(f"near {real[which].info.id}: {', '.join(ways)}", arrays)
+        return feeds
 
     # -- what the user gave
 
@@ -282,8 +339,10 @@ class _Loading:
 
     # -- random by role
 
-    def _random(self, real: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-        """A feed by role: shapes that the user gave, else those of the first real feed, else guessed ones."""
+    def _random(self, real: Mapping[str, tuple[int, ...]], seed: int | None = None) -> dict[str, Array]:
+        """A feed by role: shapes that the user gave, else those of the first real feed, else guessed ones. ``seed``: of another
+        draw than the session's."""
+        seed = self.probe.seed if seed is None else seed
         shapes: dict[str, tuple[int, ...]] = {}
         symbols: dict[str, int] = {}
         made: dict[str, Array] = self._shape_values()
@@ -319,13 +378,13 @@ class _Loading:
             for name, dtype in dtypes.items()
             if name not in made
         ]
-        made.update(draws.ranged(drawn, self.probe.seed))
+        made.update(draws.ranged(drawn, seed))
         for name, wanted in self.wanted.items():
             if name not in made:
                 role = roles.role(self.index, wanted.tensor.id)
                 self._say(self.guesses, f"'{name}': {role.because}.")
                 dtype = dtypes.get(name, np.dtype(np.str_))
-                made[name] = roles.values(role, name, dtype, shapes[name], self.probe.seed, longest)
+                made[name] = roles.values(role, name, dtype, shapes[name], seed, longest)
         return {name: made[name] for name in self.wanted}
 
     def _shape_values(self) -> dict[str, Array]:
@@ -376,6 +435,11 @@ class _Loading:
     def _say(self, where: list[str], sentence: str) -> None:
         if sentence not in where:
             where.append(sentence)
+
+
+def _rows(arrays: Mapping[str, Array], rows: int) -> list[Mapping[str, Array]]:
+    """The feed's rows, each with its dimension 0; the feed itself where its rows are not told apart."""
+    return [{n: a[k : k + 1] for n, a in arrays.items()} for k in range(rows)] if rows > 1 else [arrays]
 
 
 def batch_dimension(model: StoredModel) -> str:

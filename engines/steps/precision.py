@@ -1,7 +1,7 @@
 """precision: the smallest set of nodes to keep in higher precision so that every sample passes."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -9,8 +9,8 @@ import msgspec
 from engines import causes
 from engines.asking import Note, StepContext, StepRefused, Sub
 from engines.compare.criterion import Criterion, Verdict
-from engines.compare.judge import by_sample, exceed, judge_whole, margin, worst
-from engines.findings import Findings, Workaround
+from engines.compare.judge import by_sample, judge_whole, margin, worst
+from engines.findings import Findings, Point, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.graph.quantized import layers, leavable
@@ -24,6 +24,7 @@ from engines.search.latency import measure_latency
 from engines.search.ranking import Ranked, list_prefixes, rank_layers
 from engines.search.remedy import list_cured
 from engines.search.settle import Saved
+from engines.search.unseen import Tried, join_answers, list_failing, restrict, say_tried, set_apart, try_unseen
 from engines.search.whole import list_feeds
 from engines.spec import unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
@@ -32,6 +33,12 @@ from engines.steps.prepare import prepare_findings
 # Nodes; larger sets are searched by modules first, which takes about 2 log2 of their number where single nodes take one each.
 # Chosen, not measured: below it the modules are too small to save a build.
 COARSE = 32
+# Samples that join a search at once, the worst: each is paid for in every build that follows, and what cures the worst mostly
+# cures the rest.
+JOINING = 3
+ON_THE_WAY = 8  # sets that passed on a part of the samples and are tried on all
+POINTS = 4  # sets that the curve shows beside nothing kept, everything kept, and the one that is chosen
+EIGHTHS = 8  # stretches of the node order that are tried where what surrounds the seeds is not enough
 # Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
 # delta debugging leaves each out once or twice; else the set is grown first, and more samples join. Fitted on the demos: 49 were
 # expected and 43 came for sort, 140 and 176 for magika (docs/estimates.md).
@@ -41,8 +48,8 @@ ANYWHERE = 3
 
 
 class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # not-enough: even with every node kept it fails
-    outcome: Literal["found", "none-needed", "not-enough"] = "not-enough"
+    # not-enough: even with every node kept it fails; whole: with every node kept only, which is no workaround
+    outcome: Literal["found", "none-needed", "not-enough", "whole"] = "not-enough"
     keep: int = 0
     names: str = ""
     minimal: bool = False
@@ -50,6 +57,9 @@ class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 0
     error: float | None = None
     margin: float | None = None
+    unseen_ok: int = 0  # right, of the samples that it was not made on
+    unseen: int = 0  # samples that the set was not made on
+    holds: bool = False  # right on all that it was made on, and on all others
     builds: int = 0
     message: str = ""
 
@@ -63,6 +73,7 @@ class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: int = 400  # builds
     rounds: int = 8  # how often samples that a set does not cure are added to the search
     margin: float = 2.0  # tolerance over error that is aimed at
+    batches: int = 4  # how often other samples are made that the set is tried on; what fails joins the search
 
 
 class KeptNode(msgspec.Struct, frozen=True):
@@ -85,6 +96,8 @@ class Kept(msgspec.Struct, frozen=True):
     files: dict[str, str] = {}
     reason: str = ""
     became: dict[str, str] = {}  # node name -> what the engine made of it, where it tells
+    unseen: Unseen | None = None
+    curve: tuple[Point, ...] = ()
 
 
 def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
@@ -107,6 +120,9 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
         samples=kept.samples_n,
         error=kept.error if kept.error < HUGE else None,
         margin=workaround.margin if workaround else None,
+        unseen_ok=kept.unseen.ok if kept.unseen else 0,
+        unseen=kept.unseen.n if kept.unseen else 0,
+        holds=workaround is not None and workaround.holds,
         builds=kept.builds,
         message=say_kept(ask, kept),
     )
@@ -114,133 +130,291 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
         outcome,
         msgspec.structs.replace(findings, workaround=workaround or findings.workaround),
         tables={
-            "keep": [KeptNode(n) for n in ask.names(kept.keep)],
+            "keep": [KeptNode(n) for n in ask.names(kept.keep)] if workaround else [],
             "bundle": [Saved("workaround", kept.files)],
         },
     )
 
 
 def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ...]] = ()) -> Sub[Kept]:
-    """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search; then seeds (the
-    culprits, up to where their values fit again; without any, what the reference takes beyond the storage type), grown until all
-    samples pass; then delta debugging down, least likely nodes first. ``tries``: growing sets to begin with in place of the
-    culprits, in each the likeliest nodes first.
+    """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search. What was set apart
+    of the given samples (``engines.search.unseen``), and others that are made near them, is not searched on: the set is tried on
+    these afterwards. What it fails on there joins the search, and others are made in its place, until it holds or
+    ``params.batches`` are through. The best set on the way is never lost.
 
-    In a Q/DQ model on an engine that computes each node in its own type, what can be kept is a quantized layer; against the
-    float model those that lose the most are tried first."""
+    ``tries``: growing sets to begin with in place of the culprits, in each the likeliest nodes first. In a Q/DQ model on an
+    engine that computes each node in its own type, what can be kept is a quantized layer; against the float model those that lose
+    the most are tried first."""
     everything = list_keepable(ask)
     seeds = _list_seeds(ask.findings)
     if not tries and len(everything) < len(ask.index.nodes) and unquantized(ask.ctx.reference):
         rows: tuple[Ranked, ...] = yield from rank_layers(ask, layers(ask.index))
         tries = list_prefixes(rows)
     everywhere = list_feeds(ask.findings)
-    working = _hardest_samples(ask.findings)
-    tried: dict[tuple[tuple[str, ...], tuple[int, ...]], Measurement] = {}
-
-    def measure(keep: tuple[int, ...], samples: tuple[str, ...], save: str = "") -> Sub[Measurement]:
-        known = tried.get((samples, keep))
-        if known is None or (save and not known.artifacts):
-            yield Note(f"keeping {len(keep)} of {len(ask.index.nodes)} nodes in FP32")
-            m: Measurement = yield from ask.repeated(
-                lambda attempt: ask.whole(samples, patches=(), keep=keep, save=save, attempt=attempt),
-                lambda m: judge_whole(m, ask.criterion),
-            )
-            # What was measured stands, though it could not be built once more to be kept.
-            tried[samples, keep] = known if known is not None and m.status != "ok" else m
-        return tried[samples, keep]
-
-    def passes(keep: tuple[int, ...], criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
-        m: Measurement = yield from measure(keep, samples)
-        return judge_whole(m, criterion)
-
-    def result(outcome: str, keep: tuple[int, ...], m: Measurement, *, minimal: bool = False) -> Kept:
-        seen = by_sample(m)
-        error = worst([r for runs in seen.values() for r in runs], ask.criterion)[2] if seen else HUGE
-        good = len(seen) - len(_list_uncured(m, ask.criterion))
-        reason = "" if m.status == "ok" else m.message
-        became = dict(m.facts.get("build", {}).get("kept", {}))
-        return Kept(outcome, keep, error, minimal, len(tried), good, len(seen), dict(m.artifacts), reason, became)
-
-    if (yield from passes((), ask.criterion, everywhere)).passed:
-        return result("none-needed", (), tried[everywhere, ()])
-    if not (yield from passes(everything, ask.criterion, everywhere)).passed:
-        return result("not-enough", everything, tried[everywhere, everything])
+    search = _Search(ask, params, everything)
+    plain: Measurement = yield from search.measure((), everywhere)
+    if judge_whole(plain, ask.criterion).passed:
+        return search.result("none-needed", (), plain)
+    whole: Measurement = yield from search.measure(everything, everywhere)
+    if not judge_whole(whole, ask.criterion).passed:
+        return search.result("not-enough", everything, whole)
     if not tries and not ask.findings.culprits:
         # Nobody was found guilty: what the storage type cannot hold, the reference knows.
         places: tuple[Place, ...] = yield from foretell_places(ask)
         seeds = tuple(sorted({n for p in places for n in p.keep})) or seeds
-    likely = tuple(reversed(tries[-1])) if tries else seeds
+    held = set_apart(ask.findings, by_sample(plain))
+    search.seen = frozenset(by_sample(plain)) - held
     strict = _tighten_criterion(ask.criterion, params.margin)
-    aim = strict if (yield from passes(everything, strict, everywhere)).passed else ask.criterion
+    search.aim = strict if judge_whole(whole, strict).passed else ask.criterion
+    working = _hardest_samples(ask.findings)
+    start: tuple[int, ...] = ()
+    unseen = Unseen()
+    best: tuple[tuple[int, ...], frozenset[str], Unseen] | None = None
+    for batch in range(params.batches):
+        keep: tuple[int, ...] = yield from search.smallest(working, tries, seeds, start)
+        if len(keep) == len(everything):
+            break
+        given: Measurement = yield from search.measure(keep, everywhere)
+        tried: Tried = yield from try_unseen(
+            ask, search.elsewhere(keep), given, held - search.seen, plain, batch, unseen.joined
+        )
+        unseen = tried.unseen
+        best = keep, search.seen, unseen
+        if not tried.failing or batch + 1 == params.batches or len(search.tried) >= params.budget:
+            break
+        # What it fails on joins the search, the worst first; others take its place among the unseen.
+        fresh: tuple[str, ...] = yield from search.curable(tried)
+        if not fresh:
+            break
+        yield Note(
+            f"wrong on {len(tried.failing)} samples that it was not made on: {len(fresh)} of them join the search"
+        )
+        search.seen |= set(fresh)
+        working = tuple(dict.fromkeys((*working, *(search.fed(s) for s in fresh))))
+        start = keep
+        unseen = msgspec.structs.replace(unseen, joined=unseen.joined + len(fresh))
+    if best is None:
+        return search.result("whole", everything, whole)
+    # Where only everything cures what joined, the set before it stands, and what it does not cure counts as unseen.
+    keep, search.seen, unseen = best
+    final: Measurement = yield from search.measure(keep, search.all_seen(), save="workaround")
+    minimal = search.needs_each(keep)
+    curve: tuple[Point, ...] = yield from search.curve(keep)
+    return search.result("found", keep, final, minimal=minimal, unseen=unseen, curve=curve)
 
-    def passing(items: tuple[int, ...]) -> Sub[Verdict]:
-        """The same for every sample and the tolerance itself."""
-        if len(tried) >= params.budget:
-            return Verdict("pass")
-        verdict: Verdict = yield from passes(tuple(sorted(items)), ask.criterion, everywhere)
-        return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
 
-    smallest = everything
-    accepted: tuple[tuple[int, ...], Measurement] | None = None
-    for _ in range(params.rounds):
-        start = everything
-        known = smallest if smallest != everything else ()
-        for keep in _list_starts(ask, everything, tries or _list_growing(ask.index, seeds, params.rings, known), known):
-            if (yield from passes(keep, aim, working)).passed:
-                start = keep
+class _Search:
+    """What is known of sets of nodes so far. ``seen``: the samples that decide; ``aim``: what they are held to in the search, the
+    tolerance less the margin where that can be had; ``near``: feed -> the inputs that hold it, of samples that joined."""
+
+    def __init__(self, ask: Inquiry, params: PrecisionParams, everything: tuple[int, ...]) -> None:
+        self.ask, self.params, self.everything = ask, params, everything
+        self.everywhere = list_feeds(ask.findings)
+        self.tried: dict[tuple[tuple[str, ...], tuple[int, ...]], Measurement] = {}
+        self.near: dict[str, str] = {}
+        self.seen: frozenset[str] = frozenset()
+        self.aim = ask.criterion
+
+    def measure(self, keep: tuple[int, ...], samples: tuple[str, ...], save: str = "") -> Sub[Measurement]:
+        known = self.tried.get((samples, keep))
+        if known is None or (save and not known.artifacts):
+            yield Note(f"keeping {len(keep)} of {len(self.ask.index.nodes)} nodes in FP32")
+            answers: list[Measurement] = []
+            for inputs, part in self._by_inputs(samples).items():
+                m: Measurement = yield from self._asked(keep, inputs, part, save if not answers else "")
+                answers.append(m)
+            m = join_answers(answers)
+            # What was measured stands, though it could not be built once more to be kept.
+            self.tried[samples, keep] = known if known is not None and m.status != "ok" else m
+        return self.tried[samples, keep]
+
+    def _asked(self, keep: tuple[int, ...], inputs: str, samples: tuple[str, ...], save: str = "") -> Sub[Measurement]:
+        ask = self.ask
+        return (
+            yield from ask.repeated(
+                lambda attempt: ask.whole(samples, patches=(), keep=keep, save=save, attempt=attempt, inputs=inputs),
+                lambda m: judge_whole(m, ask.criterion),
+            )
+        )
+
+    def elsewhere(self, keep: tuple[int, ...]) -> Callable[[str, tuple[str, ...]], Sub[Measurement]]:
+        """The question about this set that ``tried_on`` asks of inputs of its own."""
+        return lambda inputs, samples: self._asked(keep, inputs, samples)
+
+    def _by_inputs(self, samples: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for s in samples:
+            inputs = self.near.get(s.partition("/")[0], self.ask.findings.inputs)
+            found[inputs] = (*found.get(inputs, ()), s)
+        return found
+
+    def judged(self, m: Measurement) -> Measurement:
+        """Of the given samples those that were not set apart, and those that joined; whatever else was fed with them."""
+        return restrict(m, self.seen) if self.seen and m.status == "ok" and not m.assumed else m
+
+    def passes(self, keep: tuple[int, ...], criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
+        m: Measurement = yield from self.measure(keep, samples)
+        return judge_whole(self.judged(m), criterion)
+
+    def fed(self, sample: str) -> str:
+        """What to feed for a sample that is scored."""
+        feed, _, row = sample.partition("/")
+        # What is made near a feed has its rows.
+        alone = any(s.rows for s in self.ask.findings.samples if s.id == feed or feed in self.near)
+        return sample if row and alone else feed
+
+    def all_seen(self) -> tuple[str, ...]:
+        """Every feed that holds a sample that decides."""
+        return (*self.everywhere, *(f for f in self.near if any(s.partition("/")[0] == f for s in self.seen)))
+
+    def curable(self, tried: Tried) -> Sub[tuple[str, ...]]:
+        """Of the samples that fail, the few worst that keeping everything cures."""
+        worst_first = tried.failing[:JOINING]
+        feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in worst_first))
+        made = tuple(f for f in feeds if f in tried.near.feeds)
+        self.near |= dict.fromkeys(made, tried.near.inputs)
+        m: Measurement = yield from self.measure(self.everything, feeds)
+        if m.status != "ok":
+            return ()
+        over = set(list_failing(m, self.ask.criterion))
+        return tuple(s for s in worst_first if s not in over)
+
+    def smallest(
+        self, working: tuple[str, ...], tries: Sequence[tuple[int, ...]], seeds: tuple[int, ...], known: tuple[int, ...]
+    ) -> Sub[tuple[int, ...]]:
+        """The smallest set found that passes on all that is seen: seeds (the culprits, up to where their values fit again;
+        without any, what the reference takes beyond the storage type), grown until the samples ``working`` pass; then delta
+        debugging down, least likely nodes first. A sample that the set does not cure joins ``working``. ``known``: what was
+        needed before."""
+        ask, params, everything = self.ask, self.params, self.everything
+        likely = tuple(reversed(tries[-1])) if tries else seeds
+        smallest = known or everything
+        holding: tuple[int, ...] | None = None
+        for _ in range(params.rounds):
+            start = everything
+            before = smallest if smallest != everything else ()
+            for keep in _list_starts(
+                ask, everything, tries or _list_growing(ask.index, seeds, params.rings, before), before
+            ):
+                if (yield from self.passes(keep, self.aim, working)).passed:
+                    start = keep
+                    break
+
+            def needed(items: tuple[int, ...], samples: tuple[str, ...] = working) -> Sub[Verdict]:
+                """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing."""
+                if len(self.tried) >= params.budget:
+                    return Verdict("pass")
+                verdict: Verdict = yield from self.passes(tuple(sorted(items)), self.aim, samples)
+                return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
+
+            def needed_groups(groups: tuple[tuple[int, ...], ...]) -> Sub[Verdict]:
+                return (yield from needed(tuple(n for group in groups for n in group)))
+
+            if len(start) > COARSE:
+                groups: tuple[tuple[int, ...], ...] = yield from ddmin(
+                    _group_by_module(ask.index, start), needed_groups
+                )
+                start = tuple(sorted(n for group in groups for n in group))
+            # What the reference foretold is mostly needed, each node of it.
+            parts = len(start) if start == list_cured(ask.findings) else 2
+            smallest = tuple(sorted((yield from ddmin(_likely_last(start, likely), needed, parts))))
+            everywhere = self.all_seen()
+            final: Measurement = self.judged((yield from self.measure(smallest, everywhere)))
+            holds = judge_whole(final, ask.criterion).passed
+            # A set that passes everywhere is kept; one with the margin everywhere ends the search.
+            tighter = holds and holding is not None
+            holding = smallest if holds else holding
+            if judge_whole(final, self.aim).passed or tighter or len(self.tried) >= params.budget:
                 break
+            # A sample that this set does not cure joins the search; the worst first, a few at a time.
+            fed = [self.fed(s) for s in list_failing(final, self.aim)[:JOINING]]
+            more = tuple(dict.fromkeys((*working, *fed)))
+            if more == working and (holding is not None or working == everywhere):
+                break
+            # Where a set cures a row alone and not among the others (engines build otherwise for other shapes), the whole feeds
+            # are searched on; never for the margin's sake.
+            working = more if more != working else everywhere
+        if holding is None:
+            holding = yield from self._met_on_the_way()
+        everywhere = self.all_seen()
+        final = self.judged((yield from self.measure(holding, everywhere)))
+        if self.aim is not ask.criterion and not judge_whole(final, self.aim).passed and holding != everything:
+            # The margin cannot be had on every sample: what stands in the set for its sake only, goes.
 
-        def needed(items: tuple[int, ...], samples: tuple[str, ...] = working) -> Sub[Verdict]:
-            """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing."""
-            if len(tried) >= params.budget:
-                return Verdict("pass")
-            verdict: Verdict = yield from passes(tuple(sorted(items)), aim, samples)
-            return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
+            def passing(items: tuple[int, ...]) -> Sub[Verdict]:
+                """The same for every sample and the tolerance itself."""
+                if len(self.tried) >= params.budget:
+                    return Verdict("pass")
+                verdict: Verdict = yield from self.passes(tuple(sorted(items)), ask.criterion, everywhere)
+                return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
 
-        def needed_groups(groups: tuple[tuple[int, ...], ...]) -> Sub[Verdict]:
-            return (yield from needed(tuple(n for group in groups for n in group)))
+            holding = tuple(sorted((yield from ddmin(_likely_last(holding, likely), passing))))
+        return holding
 
-        if len(start) > COARSE:
-            groups: tuple[tuple[int, ...], ...] = yield from ddmin(_group_by_module(ask.index, start), needed_groups)
-            start = tuple(sorted(n for group in groups for n in group))
-        # What the reference foretold is mostly needed, each node of it.
-        parts = len(start) if start == list_cured(ask.findings) else 2
-        smallest = tuple(sorted((yield from ddmin(_likely_last(start, likely), needed, parts))))
-        final: Measurement = yield from measure(smallest, everywhere, save="workaround")
-        holds = judge_whole(final, ask.criterion).passed
-        # A set that passes everywhere is kept; one with the margin everywhere ends the search.
-        tighter = holds and accepted is not None
-        accepted = (smallest, final) if holds else accepted
-        if judge_whole(final, aim).passed or tighter or len(tried) >= params.budget:
-            break
-        # A sample that this set does not cure joins the search; the worst first, and few at a time: each is paid for in every
-        # build that follows, and what cures the worst mostly cures the rest.
-        over = _list_uncured(final, aim)
-        fed = [s if _has_rows(ask.findings, s) else s.partition("/")[0] for s in over[:3]]
-        more = tuple(dict.fromkeys((*working, *fed)))
-        if more == working and (accepted is not None or working == everywhere):
-            break
-        # Where a set cures a row alone and not among the others (engines build otherwise for other shapes), the whole feeds are
-        # searched on; never for the margin's sake.
-        working = more if more != working else everywhere
-    if accepted is None:
-        accepted = everything, (yield from measure(everything, everywhere))
-    keep, final = accepted
-    if aim is not ask.criterion and not judge_whole(final, aim).passed and keep != everything:
-        # The margin cannot be had on every sample: what stands in the set for its sake only, goes.
-        keep = tuple(sorted((yield from ddmin(_likely_last(keep, likely), passing))))
-        final = yield from measure(keep, everywhere, save="workaround")
-    # Each node that is kept was seen to be needed: the set without it was measured, and did not do.
-    asked = aim if judge_whole(final, aim).passed else ask.criterion
-    short = {k for (_, k), m in tried.items() if judge_whole(m, asked).failed}
-    minimal = keep != everything and all(tuple(n for n in keep if n != one) in short for one in keep)
-    return result("found", keep, final, minimal=minimal)
+    def _met_on_the_way(self) -> Sub[tuple[int, ...]]:
+        """The smallest set that passes on all that is seen, of those that passed on a part of it; everything where none does."""
+        passed = {k for (_, k), m in self.tried.items() if judge_whole(self.judged(m), self.ask.criterion).passed}
+        for keep in sorted(passed - {()}, key=lambda k: (len(k), k))[:ON_THE_WAY]:
+            if (yield from self.passes(keep, self.ask.criterion, self.all_seen())).passed:
+                return keep
+        return self.everything
+
+    def needs_each(self, keep: tuple[int, ...]) -> bool:
+        """Whether each node of the set was seen to be needed: the set without it was measured, and did not do."""
+        known = self.tried.get((self.all_seen(), keep))
+        asked = (
+            self.aim if known is not None and judge_whole(self.judged(known), self.aim).passed else self.ask.criterion
+        )
+        short = {k for (_, k), m in self.tried.items() if judge_whole(self.judged(m), asked).failed}
+        return all(tuple(n for n in keep if n != one) in short for one in keep)
+
+    def curve(self, chosen: tuple[int, ...]) -> Sub[tuple[Point, ...]]:
+        """Sets that were tried, fewest nodes first, each with less error than those before, and the chosen one; on all that is
+        seen."""
+        samples = self.all_seen()
+        rough = [(len(k), self._error(m), k) for (_, k), m in self.tried.items() if m.status == "ok"]
+        likely = [k for _, _, k in _front(rough)]
+        step = max(1, len(likely) // POINTS)
+        found = {(), chosen, self.everything}
+        for keep in dict.fromkeys((*likely[::step], *sorted(found, key=len))):
+            m: Measurement = yield from self.measure(keep, samples)
+            if m.status == "ok":
+                found.add(keep)
+        exact = [(len(k), self._error(m), k) for (s, k), m in self.tried.items() if s == samples and m.status == "ok"]
+        timed = self.ask.ctx.can("latency", untold=True)
+        front = {k for _, _, k in _front(exact)} | {chosen}
+        return tuple(
+            Point(n, error, self.tried[samples, k].run_seconds if timed else 0.0, k == chosen)
+            for n, error, k in sorted(exact, key=lambda row: row[:2])
+            if k in front
+        )
+
+    def _error(self, m: Measurement) -> float:
+        rows = [r for runs in by_sample(self.judged(m)).values() for r in runs]
+        return worst(rows, self.ask.criterion)[2] if rows else HUGE
+
+    def result(
+        self, outcome: str, keep: tuple[int, ...], m: Measurement, *, minimal: bool = False, unseen: Unseen | None = None,
+        curve: tuple[Point, ...] = (),
+    ) -> Kept:  # fmt: skip
+        counted = self.judged(m)
+        seen = by_sample(counted)
+        good = len(seen) - len(list_failing(counted, self.ask.criterion))
+        reason = "" if m.status == "ok" else m.message
+        became = dict(m.facts.get("build", {}).get("kept", {}))
+        error = self._error(m) if seen else HUGE
+        return Kept(
+            outcome, keep, error, minimal, len(self.tried), good, len(seen), dict(m.artifacts), reason, became, unseen, curve,
+        )  # fmt: skip
 
 
-def _list_uncured(m: Measurement, criterion: Criterion) -> list[str]:
-    """The samples that are over tolerance in any run, the worst first."""
-    errors = {s: worst(runs, criterion)[2] for s, runs in by_sample(m).items() if exceed(runs, criterion)}
-    return sorted(errors, key=lambda s: -errors[s])
+def _front(points: Sequence[tuple[int, float, tuple[int, ...]]]) -> list[tuple[int, float, tuple[int, ...]]]:
+    """Those that no other beats in both nodes and error, fewest nodes first."""
+    front: list[tuple[int, float, tuple[int, ...]]] = []
+    for point in sorted(set(points)):
+        if not front or point[1] < front[-1][1]:
+            front.append(point)
+    return front
 
 
 def list_keepable(ask: Inquiry) -> tuple[int, ...]:
@@ -274,7 +448,7 @@ def _hardest_samples(findings: Findings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _has_rows(findings: Findings, sample: str) -> bool:
+def _rows(findings: Findings, sample: str) -> bool:
     feed, _, row = sample.partition("/")
     return bool(row) and any(s.id == feed and s.rows for s in findings.samples)
 
@@ -316,6 +490,11 @@ def _list_growing(
     module = {n.id for n in index.nodes if _module_of(n.name) in prefixes}
     if module:
         tries.append(tuple(sorted(module | nodes)))
+    # Where others share the blame they lie as a rule before or behind the seeds: stretches from either end, the shortest first.
+    cuts = [k * len(index.nodes) // EIGHTHS for k in range(1, EIGHTHS)] if len(index.nodes) > COARSE else []
+    for cut in cuts:
+        ends = (range(cut), range(len(index.nodes) - cut, len(index.nodes)))
+        tries += [tuple(sorted({*seeds, *known, *stretch})) for stretch in ends]
     return [t for t in dict.fromkeys(tries) if len(t) < len(index.nodes)]
 
 
@@ -358,6 +537,8 @@ def make_workaround(ask: Inquiry, kept: Kept) -> Sub[Workaround | None]:
         margin=margin(ask.criterion, kept.error),
         cost=f"{say_counted(ask, kept)}{'; ' if slower else ''}{slower}",
         minimal=kept.minimal,
+        unseen=kept.unseen,
+        curve=kept.curve,
     )
 
 
@@ -376,9 +557,14 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
         return f"With everything in FP32 the model did not run, so precision cannot be judged: {kept.reason}"
     if kept.outcome == "not-enough":
         return f"Even with everything in FP32 the error is {kept.error:.3g}: precision is not the cause."
+    if kept.outcome == "whole":
+        return (
+            f"It passes with all of the {len(kept.keep)} nodes in FP32, and with no smaller set that was tried: that is the "
+            "model in FP32, and no workaround."
+        )
     names = ", ".join(ask.names(kept.keep))
     return (
-        f"Keeping {say_counted(ask, kept)} makes {kept.samples_ok} of {kept.samples_n} samples pass "
+        f"Keeping {say_counted(ask, kept)}: {say_tried(kept.samples_ok, kept.samples_n, kept.unseen)} "
         f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}."
         f"{_say_without(ask, kept)}{_say_obeyed(kept.became)}"
     )
@@ -439,7 +625,7 @@ def kept_json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="precision",
-    version=4,
+    version=5,
     summary="Find the smallest set of nodes to keep in FP32 so that every sample passes.",
     run=precision,
     outcome=PrecisionOutcome,
@@ -447,6 +633,10 @@ SPEC = StepSpec(
     plan=_plan,
     sets=("workaround",),
     makes=("workaround",),
-    ends=(End("outcome", "none-needed", "not-reproduced"), End("outcome", "not-enough", "unresolved")),
+    ends=(
+        End("outcome", "none-needed", "not-reproduced"),
+        End("outcome", "not-enough", "unresolved"),
+        End("outcome", "whole", "unresolved"),
+    ),
     json=kept_json,
 )

@@ -23,6 +23,7 @@ from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, make_inquiry
 from engines.search.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, list_prefixes, name_scales, rank_layers
 from engines.search.settle import Saved
+from engines.search.unseen import say_tried
 from engines.search.whole import choose_feed, list_feeds, probe_whole
 from engines.spec import parse, unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told, comparison
@@ -33,8 +34,8 @@ from engines.steps.prepare import load_findings, prepare_findings
 class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """quantization: the layers of a Q/DQ model against the float one. SQNR in dB, 999 where nothing is lost."""
 
-    # not-enough: even with every layer in float it fails
-    outcome: Literal["found", "none-needed", "not-enough"] = "not-enough"
+    # not-enough: even with every layer in float it fails; whole: with every layer in float only, which is the float model
+    outcome: Literal["found", "none-needed", "not-enough", "whole"] = "not-enough"
     layers: int = 0  # quantized by pairs
     whole: int = 0  # nodes that cannot be left in float: quantized in themselves, or fed codes of unknown origin
     worst: str = ""  # the layer with the lowest SQNR alone
@@ -43,6 +44,9 @@ class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     names: str = ""
     minimal: bool = False
     samples_ok: int = 0
+    unseen_ok: int = 0  # right, of the samples that it was not made on
+    unseen: int = 0  # samples that the set was not made on
+    holds: bool = False  # right on all that it was made on, and on all others
     samples: int = 0
     error: float | None = None  # with those layers in float; without any where none is needed
     tolerance: float = 0.0
@@ -99,6 +103,9 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         names=", ".join(ask.names(kept.keep)),
         minimal=kept.minimal,
         samples_ok=kept.samples_ok,
+        unseen_ok=kept.unseen.ok if kept.unseen else 0,
+        unseen=kept.unseen.n if kept.unseen else 0,
+        holds=workaround is not None and workaround.holds,
         samples=kept.samples_n,
         error=kept.error if kept.error < HUGE else None,
         tolerance=ask.criterion.tolerance,
@@ -229,9 +236,11 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
         elif parse(ask.ctx.reference).get("model"):
             rest = "the pairs are not the cause, or the model was not quantized from this float original."
         return f"Even with all {total} layers in float the error is {kept.error:.3g}: {rest} {lowest}".strip()
+    if kept.outcome == "whole":
+        return f"It passes with all {total} layers in float, and with no smaller set that was tried. {lowest}".strip()
     names = ", ".join(ask.names(kept.keep))
     return (
-        f"{len(kept.keep)} of {total} quantized layers left in float make {kept.samples_ok} of {kept.samples_n} samples pass "
+        f"{len(kept.keep)} of {total} quantized layers left in float: {say_tried(kept.samples_ok, kept.samples_n, kept.unseen)} "
         f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}. {lowest}"
     )
 
@@ -275,7 +284,11 @@ SPEC = StepSpec(
     ),
     sets=("workaround",),
     makes=("workaround",),
-    ends=(End("outcome", "none-needed", "not-reproduced"), End("outcome", "not-enough", "unresolved")),
+    ends=(
+        End("outcome", "none-needed", "not-reproduced"),
+        End("outcome", "not-enough", "unresolved"),
+        End("outcome", "whole", "unresolved"),
+    ),
     labels={
         "layers": "quantized layers",
         "whole": "cannot be left in float",

@@ -5,17 +5,19 @@ from typing import Literal
 import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.judge import judge_whole, margin, worst
-from engines.findings import Findings, Workaround
+from engines.compare.judge import by_sample, judge_whole, margin, worst
+from engines.findings import Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import leavable
 from engines.probe import HUGE, Measure, Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.known import is_known, list_outside
 from engines.search.latency import TIMED, measure_latency
 from engines.search.settle import Saved
 from engines.search.switches import list_switches
+from engines.search.unseen import Tried, say_tried, set_apart, try_unseen
 from engines.search.whole import list_feeds
 from engines.spec import parse
 from engines.steps.base import End, Finish, Steps, StepSpec
@@ -37,17 +39,27 @@ from engines.steps.tactics import tactics
 SPREAD_BUDGET = 60
 # Times the looks of a verdict, in each build of a workaround for what comes and goes: missed by chance once in thousands at most.
 THRICE = 3
+MOSTLY = 0.95  # of the unseen samples; of 32 all but one
 
 
 class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    holds: bool = False  # every sample passes with it
+    holds: bool = False  # every sample passes with it, those among them that it was not made on
+    mostly: bool = False  # all that it was made on, and nearly all of the others
     # what is done; precision: nodes kept in FP32
     kind: Literal["precision", "optimizer", "threads", "option", "tactic", "none"] = "none"
     what: str = ""  # what is switched off, comma separated
     keep: int = 0
     names: str = ""
     samples_ok: int = 0
-    samples: int = 0
+    samples: int = 0  # that it was made on
+    unseen_ok: int = 0  # right, of the samples that it was not made on
+    unseen: int = 0  # that it was not made on
+    unseen_given: int = 0  # of these the user's own; the others were made near them
+    unseen_failing: int = 0  # of these fail without it
+    undetermined: int = 0  # made ones that are not counted, as rounding of the inputs moves them as far
+    joined: int = 0  # samples that it was widened for
+    known: bool = False  # it holds, why is known, and real samples, others than those it was made on, show it
+    outside: str = ""  # nodes that cure and lie beyond what is accused
     error: float | None = None
     tolerance: float = 0.0
     margin: float | None = None
@@ -83,7 +95,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         chosen = yield from _verify_option(ask, params, kind, engine)
         if chosen is not None:
             message = (
-                f"{', '.join(chosen.switched_off) or engine}: {chosen.samples_ok} of {chosen.samples_n} samples pass, "
+                f"{', '.join(chosen.switched_off) or engine}: {say_tried(chosen.samples_ok, chosen.samples_n, chosen.unseen)}, "
                 f"error {chosen.error:.3g}."
             )
             break
@@ -91,21 +103,34 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         kept: Kept = yield from _search_kept(ask, params)
         message, files = say_kept(ask, kept), kept.files
         chosen = yield from make_workaround(ask, kept)
+        if chosen is not None:
+            beyond = list_outside(ask.index, findings, kept.keep)
+            chosen = msgspec.structs.replace(chosen, outside=ask.names(beyond))
     elif chosen is None and (reason := ctx.reason("keep")):
         message = f"{message} Keeping nodes in higher precision: {reason}"
     if tried:
         message = f"{tried} {message}"
         chosen = msgspec.structs.replace(chosen, tried=tried) if chosen else None
-    holds = chosen is not None and chosen.samples_ok == chosen.samples_n
+    holds = chosen is not None and chosen.holds
+    unseen = (chosen.unseen if chosen else None) or Unseen()
     return Finish(
         WorkaroundOutcome(
             holds=holds,
+            mostly=chosen is not None and holds_mostly(chosen),
             kind=chosen.kind if chosen else "none",  # type: ignore[arg-type]
             what=", ".join(chosen.switched_off) if chosen else "",
             keep=len(chosen.keep_names) if chosen else 0,
             names=", ".join(chosen.keep_names) if chosen else "",
             samples_ok=chosen.samples_ok if chosen else 0,
             samples=chosen.samples_n if chosen else 0,
+            unseen_ok=unseen.ok,
+            unseen=unseen.n,
+            unseen_given=unseen.given,
+            unseen_failing=unseen.plain,
+            undetermined=unseen.undetermined,
+            joined=unseen.joined,
+            known=chosen is not None and is_known(findings, chosen),
+            outside=", ".join(chosen.outside) if chosen else "",
             error=chosen.error if chosen and chosen.error < HUGE else None,
             tolerance=ask.criterion.tolerance,
             margin=chosen.margin if chosen else None,
@@ -210,6 +235,19 @@ def _verify_option(ask: Inquiry, params: WorkaroundParams, kind: str, engine: st
     if not all(good):
         return None
     error = max(worst(rows, ask.criterion)[2] for m in results for rows in m.each_run)
+    plain = yield from asked(ask.plain(list_feeds(findings)))
+    if plain.status != "ok":
+        return None
+
+    def elsewhere(inputs: str, samples: tuple[str, ...]) -> Sub[Measurement]:
+        return (
+            yield from asked(
+                ask.plain(samples, inputs=inputs, engine=engine, runs=runs, exclusive=runs > 1, forbid=forbid)
+            )
+        )
+
+    held = set_apart(findings, by_sample(results[0]))
+    tried: Tried = yield from try_unseen(ask, elsewhere, results[0], held, plain, 0)
     changed = tuple(f"{k}={v}" for k, v in parse(engine).options if parse(ask.ctx.engine).get(k) != v)
     slower: str = yield from measure_latency(ask, engine=engine, forbid=forbid)
     return Workaround(
@@ -217,13 +255,20 @@ def _verify_option(ask: Inquiry, params: WorkaroundParams, kind: str, engine: st
         engine=engine,
         switched_off=(*findings.optimizers, *findings.options) if kind == "optimizer" else tuple(forbid) or changed,
         forbid=forbid,
-        samples_ok=sum(good),
-        samples_n=len(good),
+        samples_ok=len(good) - len(held),
+        samples_n=len(good) - len(held),
+        unseen=tried.unseen,
         error=error,
         margin=margin(ask.criterion, error),
         cost=slower,
         minimal=True,
     )
+
+
+def holds_mostly(chosen: Workaround) -> bool:
+    """Whether it is right on all that it was made on and on nearly all else."""
+    unseen = chosen.unseen or Unseen()
+    return chosen.samples_ok == chosen.samples_n > 0 and unseen.ok >= MOSTLY * unseen.n
 
 
 def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
@@ -255,7 +300,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="workaround",
-    version=3,
+    version=4,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,

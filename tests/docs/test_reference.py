@@ -217,6 +217,7 @@ REPORT = {
     "spot": Spot,
     "values": Values,
     "workaround": document.Workaround,
+    "kept": document.Kept,
     "stop": document.Stop,
     "depth": document.Depth,
     "search": document.Search,

@@ -39,8 +39,17 @@ class Culprit(msgspec.Struct, frozen=True):
     values: tuple[Values, ...] = ()  # of its outputs, the worst first
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """A set of nodes that was tried as a workaround. ``seconds``: of a run; None where its time says nothing."""
+
+    nodes: int
+    error: float
+    seconds: float | None
+    chosen: bool
+
+
 class Workaround(msgspec.Struct, frozen=True):
-    """What makes the model right on this engine. ``holds``: on every sample."""
+    """What makes the model right on this engine. ``holds``: on every sample, also of those that it was not made on."""
 
     kind: str
     holds: bool
@@ -54,6 +63,12 @@ class Workaround(msgspec.Struct, frozen=True):
     cost: str
     minimal: bool
     tried: str = ""  # what casts in the model do, where the engine is free to ignore them
+    unseen_ok: int = 0
+    unseen_n: int = 0
+    unseen_given: int = 0
+    unseen_failing: int = 0
+    known: tuple[str, ...] = ()
+    curve: tuple[Kept, ...] = ()
 
 
 class Stop(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from engines import findings as base
 from engines.compare.values import Values
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Check, Measure
+from engines.search.known import list_facts
 from engines.spec import parse
 from engines.steps.compare import CompareOutcome
 from engines.steps.layerwise import LayerwiseOutcome
@@ -21,6 +22,7 @@ from wizard.report.alike import kind
 from wizard.report.document import (
     Culprit,
     Depth,
+    Kept,
     Look,
     QuantizedLayer,
     Report,
@@ -64,7 +66,7 @@ def gather(
     reproduced = _outcome(state, CompareOutcome)
     criterion, signature = findings.criterion, findings.signature
     verdict = reached(state, flow)
-    workaround = _workaround(findings.workaround, parse(problem.engine).name)
+    workaround = _workaround(findings, parse(problem.engine).name)
     return Report(
         verdict=verdict,
         end=state.end,
@@ -214,12 +216,14 @@ def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
     )
 
 
-def _workaround(w: base.Workaround | None, engine: str) -> Workaround | None:
+def _workaround(findings: base.Findings, engine: str) -> Workaround | None:
+    w = findings.workaround
     if w is None:
         return None
+    unseen = w.unseen or base.Unseen()
     return Workaround(
         kind=w.kind,
-        holds=w.samples_ok == w.samples_n > 0,
+        holds=w.holds,
         engine=w.engine or engine,
         keep_higher=w.keep_names,
         switched_off=w.switched_off,
@@ -230,6 +234,12 @@ def _workaround(w: base.Workaround | None, engine: str) -> Workaround | None:
         cost=w.cost,
         minimal=w.minimal,
         tried=w.tried,
+        unseen_ok=unseen.ok,
+        unseen_n=unseen.n,
+        unseen_given=unseen.given,
+        unseen_failing=unseen.plain,
+        known=tuple(fact.text for fact in list_facts(findings, w)),
+        curve=tuple(Kept(p.nodes, min(p.error, HUGE), p.seconds or None, p.chosen) for p in w.curve),
     )
 
 
@@ -295,7 +305,14 @@ def _cured(workaround: Workaround | None) -> str:
         cure = f"{verb} {listing(workaround.switched_off)}"
     else:
         cure = f"running as {workaround.engine}"
-    return f"; {cure} makes {workaround.samples_ok} of {count(workaround.samples_n, 'sample')} right"
+    return f"; {cure} makes {right(workaround)} right"
+
+
+def right(w: Workaround) -> str:
+    """``8 of 8 samples it was made on, and 31 of 32 others,``; the others only where there were any."""
+    if not w.unseen_n:
+        return f"{w.samples_ok} of {count(w.samples_n, 'sample')}"
+    return f"{w.samples_ok} of {count(w.samples_n, 'sample')} it was made on, and {w.unseen_ok} of {w.unseen_n} others,"
 
 
 def environment(state: State, problem: Problem, machine: Mapping[str, Any]) -> dict[str, Any]:
@@ -432,9 +449,8 @@ def summary(report: Report) -> list[str]:
         elif w.switched_off:
             what = f"{switch(w.kind)} {what}; the engine is {w.engine}"
         lines.append(f"  workaround ({w.kind}): {what}")
-        lines.append(
-            f"    right on {w.samples_ok} of {count(w.samples_n, 'sample')}, error {number(w.error)}, {margin(w.margin)}"
-        )
+        lines.append(f"    right on {right(w).rstrip(',')}, error {number(w.error)}, {margin(w.margin)}")
+        lines += [f"    {fact}" for fact in w.known]
     return lines
 
 

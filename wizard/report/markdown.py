@@ -6,7 +6,7 @@ from typing import Any
 
 from engines.compare.values import Values
 from wizard.report.alike import groups, kind, others
-from wizard.report.document import Culprit, Report
+from wizard.report.document import Culprit, Report, Workaround
 from wizard.report.lost import apart, lost
 from wizard.report.picture import curve, tally
 from wizard.words import (  # fmt: skip
@@ -199,7 +199,8 @@ def workaround(report: Report) -> str:
     rows = [
         ("kind", w.kind),
         ("engine", code(w.engine, LONGEST)),
-        ("holds", f"{w.samples_ok} of {count(w.samples_n, 'sample')}"),
+        ("right on what it was made on", f"{w.samples_ok} of {count(w.samples_n, 'sample')}"),
+        ("right on others", f"{w.unseen_ok} of {count(w.unseen_n, 'sample')}" if w.unseen_n else "not tried"),
         ("error, margin", f"{number(w.error)}, {margin(w.margin)}"),
     ]
     if w.keep_higher:
@@ -208,9 +209,21 @@ def workaround(report: Report) -> str:
         rows.append((switch(w.kind), listing([code(name) for name in w.switched_off])))
     if w.cost:
         rows.append(("cost", literal(w.cost)))
-    rows.append(("smallest set", "yes" if w.minimal else "not proven"))
     title = "## The workaround" if w.holds else "## The workaround does not hold on every sample"
-    return "\n\n".join([f"{title}\n\n{table(('', ''), rows)}", *([literal(w.tried)] if w.tried else [])])
+    known = "\n".join(f"- {literal(fact)}" for fact in w.known)
+    parts = [f"{title}\n\n{table(('', ''), rows)}", known, literal(w.tried), *sets(w)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def sets(w: Workaround) -> list[str]:
+    """The sets that were tried, fewest nodes first, as a table; none where there is nothing to choose between."""
+    if len(w.curve) < 2:
+        return []
+    rows = [
+        (f"{p.nodes}{' (recommended)' if p.chosen else ''}", number(p.error), duration(p.seconds) if p.seconds else "-")
+        for p in w.curve
+    ]
+    return [table(("nodes in FP32", "error", "a run"), rows)]
 
 
 def depth(report: Report) -> str:

@@ -49,7 +49,7 @@ def tried(probe: AnyProbe | None) -> str:
         case Unroll():
             return "opening If, Loop and Scan"
         case LoadInputs():
-            return "loading the inputs"
+            return "making inputs near the given ones" if probe.base else "loading the inputs"
         case _:
             return "a probe"
 

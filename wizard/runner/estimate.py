@@ -46,7 +46,7 @@ class Experience:
                 continue
             probe = asked_probe(state, name, self._store)
             answer = known.measurement or Measurement()  # a large one lies in a file; its status was ok
-            if isinstance(probe, LoadInputs) and answer.status == "ok":
+            if isinstance(probe, LoadInputs) and not probe.base and answer.status == "ok":
                 self._samples = tuple(msgspec.convert(answer.facts["samples"], list[SampleInfo]))
             took = ((probe, answer, known.seconds),) if probe is not None else ()
             new = collect_seen(took, ctx.engine, ctx.reference, self._samples, state.nodes, self._met)

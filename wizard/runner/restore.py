@@ -101,6 +101,8 @@ async def _remade(ledger: Ledger, pool: Prober, digest: str, kind: str) -> list[
         raise SessionProblem(f"{first} Copy the whole session folder again, or begin a new session.")
     if isinstance(probe, Sanitize | LoadInputs):
         await _remade(ledger, pool, probe.model, "model")
+    if isinstance(probe, LoadInputs) and probe.base:
+        await _remade(ledger, pool, probe.base, "inputs")
     made = await pool.run(probe, _TIMEOUT)
     if made.status != "ok":
         raise SessionProblem(f"{first} It could not be made again: {made.message} Copy the whole session folder again.")

@@ -14,7 +14,7 @@ from engines.findings import Findings
 from engines.graph import ranges
 from engines.graph.cut import node_ids, outputs_of, severed_of
 from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import Describe, Measure, Measurement, SampleInfo, SampleResult, Score
+from engines.probe import Describe, LoadInputs, Measure, Measurement, SampleInfo, SampleResult, Score
 from engines.search.whole import sign_failure
 from engines.views import view_engine
 
@@ -55,6 +55,8 @@ class Simulated(msgspec.Struct, kw_only=True):
     ``stubborn``  nodes whose error no precision cures.
     ``fragile``   nodes that give the largest error as soon as the engine itself gives them wrong values.
     ``shy``       tensors whose watching cures everything.
+    ``rare``, ``every``  what nodes add on every so-manieth of the samples that are made near the given ones, beside what they add
+                  on the given one that it is near.
     ``unanswered``, ``missed``  the questions that broke, and those whose runs did not show a fault that was there.
     """
 
@@ -69,6 +71,8 @@ class Simulated(msgspec.Struct, kw_only=True):
     stubborn: frozenset[int] = frozenset()
     fragile: frozenset[int] = frozenset()
     shy: frozenset[int] = frozenset()
+    rare: Mapping[int, float] = {}
+    every: int = 8
     unanswered: int = 0
     missed: int = 0
     asked: dict[str, Any] = {}
@@ -105,6 +109,9 @@ class Simulated(msgspec.Struct, kw_only=True):
     def __call__(self, probe: Any) -> Any:
         if isinstance(probe, Describe):
             return Described(self.index, Measurement())
+        if isinstance(probe, LoadInputs):
+            made = [{"id": f"near:{probe.start + k}", "source": "near"} for k in range(probe.near)]
+            return Measurement(facts={"inputs": f"{probe.base}{probe.start}", "samples": made})
         assert isinstance(probe, Measure)
         question = repr(msgspec.to_builtins(probe))
         if question not in self.asked:
@@ -165,10 +172,17 @@ class Simulated(msgspec.Struct, kw_only=True):
             if inside is not None and node.id not in inside:
                 continue
             read = max((errors.get(t, 0.0) for t in node.reads if t not in severed), default=0.0)
-            own = 0.0 if node.id in keep - self.stubborn else self.added[sample].get(node.id, 0.0)
+            own = 0.0 if node.id in keep - self.stubborn else self._added(sample).get(node.id, 0.0)
             broken = node.id in self.fragile and read > RULE.tolerance
             errors[node.outputs[0]] = 10.0 if broken else min(10.0, self.gain.get(node.id, 1.0) * read + own)
         return errors
+
+    def _added(self, sample: str) -> Mapping[int, float]:
+        kind, _, number = sample.partition(":")
+        if kind != "near":
+            return self.added[sample]
+        given = list(self.added.values())
+        return {**given[int(number) % len(given)], **(self.rare if int(number) % self.every == 0 else {})}
 
     def _transplanted(self, given: Mapping[int, float]) -> dict[int, float]:
         errors = dict(given)

@@ -41,7 +41,7 @@ ANSWERS = {
     "reduce": "yes no",
     "double-check": "tolerance metric regex sample linear seed stop",
     "minimal-case": "workaround report another",
-    "workaround": "yes no",
+    "workaround": "yes mostly no",
 }
 
 
@@ -118,7 +118,9 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("minimal-case", {"confirmed": True, "patched_fails": False, "culprits": 1}, "workaround", "workaround"),
         ("minimal-case", {"confirmed": False, "culprits": 1}, "report", "unresolved"),
         ("minimal-case", {"confirmed": False, "culprits": 2}, "report", "case-found"),
-        ("workaround", {"holds": True}, "yes", "worked-around"),
+        ("workaround", {"holds": True, "mostly": True, "known": True}, "yes", "worked-around"),
+        ("workaround", {"holds": True, "mostly": True, "known": False}, "yes", "works"),
+        ("workaround", {"holds": False, "mostly": True}, "mostly", "works-mostly"),
         ("workaround", {"holds": False}, "no", "case-found"),
         ("workaround", {"holds": False, "culprits": 0}, "no", "unresolved"),
     ],

@@ -70,7 +70,7 @@ class FinishScreen(SessionScreen):
         self.query_one("#todo", Todos).show([Todo(self.host.told(t.text), t.command) for t in todo(scene, verdict)])
         self.query_one("#culprits", Culprits).show(state.findings)
         self.query_one("#culprits-panel").display = bool(state.findings.culprits)
-        self.query_one("#cure", Cure).show(state.findings.workaround)
+        self.query_one("#cure", Cure).show(state.findings)
         self.query_one("#cure-panel").display = state.findings.workaround is not None
         self._decided(scene)
         self.query_one("#where", Surroundings).show(scene.sight.places if state.findings.culprits else ())

@@ -7,6 +7,7 @@ from textual.content import Content
 from engines import causes
 from engines.findings import Case, Culprit, Findings, Workaround
 from engines.graph import ranges
+from engines.search.known import Fact, list_facts
 from wizard.flow.model import Flow
 from wizard.report.alike import groups, kind, others
 from wizard.session.state import Visit
@@ -111,10 +112,12 @@ class Cure(Lines):
     """The workaround: what to do, whether it holds, what it costs."""
 
     _workaround: Workaround | None = None
+    _known: tuple[Fact, ...] = ()
 
-    def show(self, workaround: Workaround | None) -> None:
-        if workaround != self._workaround:
-            self._workaround = workaround
+    def show(self, findings: Findings) -> None:
+        if findings.workaround != self._workaround:
+            self._workaround = findings.workaround
+            self._known = list_facts(findings, findings.workaround) if findings.workaround else ()
             self.changed()
 
     def lines(self, width: int) -> list[Content]:
@@ -126,9 +129,13 @@ class Cure(Lines):
         rows.append(
             (
                 "holds on",
-                f"{cure.samples_ok} of {cure.samples_n} samples, error {number(cure.error)}, {margin(cure.margin)}",
+                f"{cure.samples_ok} of {cure.samples_n} samples it was made on, "
+                f"error {number(cure.error)}, {margin(cure.margin)}",
             )
         )
+        if cure.unseen is not None and cure.unseen.n:
+            rows.append(("and on", f"{cure.unseen.ok} of {cure.unseen.n} it had not seen"))
+        rows += [("known" if position == 0 else "", fact.text) for position, fact in enumerate(self._known)]
         rows += [("it costs", cure.cost)] if cure.cost else []
         rows += [("mind", cure.tried)] if cure.tried else []
         return pairs(rows, width)

@@ -1,0 +1,169 @@
+"""Feeds near those that there are: what a workaround is tried on that it was not made on.
+
+A model's user has few samples, and a set of layers that cures these may cure no others. More are made from them: quieter and
+louder, noisier, shifted, mixed, cut short, repeated. What is no signal (masks, positions, lengths, strings, single numbers) stays
+as it is in the feed that was varied, and what all feeds agree on stays so. Values stay within the range that was seen, or within
+the natural one of such data.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from engines.data import roles
+from engines.graph.index import GraphIndex
+
+Array = np.ndarray[Any, Any]
+Arrays = Mapping[str, Array]
+Kind = Literal["signal", "pixels", "ids", "fixed"]
+
+# In turn, so that even a few feeds are of several kinds.
+WAYS = ("noisier", "quieter", "mixed", "shifted", "louder", "cut short", "repeated")
+# Those that leave each value in its place: a quantized model is calibrated for each place, and a short axis counts features,
+# which are not shifted as time and space are.
+_IN_PLACE = ("noisier", "quieter", "mixed", "louder")
+_LONG = 16
+# How far a real sample goes beyond a handful of others, about.
+BEYOND = 1.25
+# Ranges that data comes in; what lies within one may move within it.
+_NATURAL = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
+
+
+def kinds(index: GraphIndex, samples: Sequence[Arrays]) -> dict[str, Kind]:
+    """What may be done with each input: values as a signal, whole numbers as pixels, ids that are exchanged, or nothing."""
+    tensors = {index.tensors[t].name: t for t in index.inputs}
+    return {name: _kind(index, tensors.get(name, -1), [s[name] for s in samples]) for name in samples[0]}
+
+
+def vary(
+    samples: Sequence[Arrays], chosen: int, number: int, what: Mapping[str, Kind], seed: int, *, narrow: bool = False
+) -> tuple[str, dict[str, Array]]:
+    """(how, arrays): sample ``chosen`` varied, the same for the same ``number`` and ``seed``; shapes and types stay. ``samples``:
+    those that there are, arrays by input name. ``narrow``: not beyond what was seen, and as strong a signal."""
+    base = samples[chosen]
+    rng = np.random.default_rng([seed, number])
+    # Another way each time round, also where there are as many samples as ways.
+    longest = max((n for name, a in base.items() if what[name] != "fixed" for n in a.shape), default=0)
+    ways = _IN_PLACE if narrow or longest < _LONG else WAYS
+    way = ways[(number + number // len(ways)) % len(ways)]
+    other = samples[int(rng.integers(len(samples)))]
+    strength, place = float(rng.random()), float(rng.random())
+    if narrow:
+        strength = 0.7 + 0.3 * strength if way == "quieter" else 0.3 * strength
+    made: dict[str, Array] = {}
+    for name, value in base.items():
+        kind = what[name]
+        if kind == "fixed" or not value.size:
+            made[name] = value
+            continue
+        seen = [s[name] for s in samples]
+        donor = other[name] if other[name].shape == value.shape else value
+        if (donor is value or np.array_equal(donor, value)) and ways is WAYS:
+            donor = np.roll(value, max(1, int(place * value.shape[_longest(value)])), _longest(value))
+        if kind == "ids":
+            made[name] = _ids(value, donor, way, strength, place, np.concatenate([s.ravel() for s in seen]), rng)
+        else:
+            made[name] = _signal(value, donor, way, strength, place, _range(seen, 1.0 if narrow else BEYOND), rng)
+    return way, made
+
+
+def _kind(index: GraphIndex, tensor: int, seen: Sequence[Array]) -> Kind:
+    first = seen[0]
+    if tensor < 0 or first.size < 2 or first.dtype.kind in "OSUTb":
+        return "fixed"
+    if len(seen) > 1 and all(a.shape == first.shape and np.array_equal(a, first) for a in seen):
+        return "fixed"
+    wide = [a.astype(np.float64) for a in seen]
+    if all(bool(np.isin(a, (0.0, 1.0)).all()) for a in wide) or all(bool((a == a.flat[0]).all()) for a in wide):
+        return "fixed"  # a mask, or one number everywhere
+    role = roles.role(index, tensor).kind
+    if role in ("mask", "positions", "lengths", "text", "choice"):
+        return "fixed"
+    if first.dtype.kind not in "iu":
+        return "signal"
+    if role == "ids" and roles.rows_named(index, tensor) is not None:
+        return "ids"
+    if first.dtype == np.uint8 or first.ndim == 4:
+        return "pixels"
+    counts_up = all(a.ndim and a.shape[-1] > 1 and bool((np.diff(a, axis=-1) == 1).all()) for a in wide)
+    return "fixed" if counts_up else "ids"
+
+
+def _signal(
+    value: Array,
+    donor: Array,
+    way: str,
+    strength: float,
+    place: float,
+    bounds: tuple[float, float],
+    rng: np.random.Generator,
+) -> Array:
+    wide, axis = value.astype(np.float64), _longest(value)
+    finite = wide[np.isfinite(wide)]
+    spread = float(finite.std()) if finite.size else 0.0
+    match way:
+        case "noisier":
+            wide = wide + rng.standard_normal(wide.shape) * spread * (0.02 + 0.13 * strength)
+        case "quieter":
+            wide = wide * (0.1 + 0.8 * strength)
+        case "louder":
+            wide = wide * (1.1 + 0.9 * strength)
+        case "mixed":
+            share = 0.3 + 0.4 * strength
+            wide = share * wide + (1 - share) * donor.astype(np.float64)
+        case _:
+            wide = _moved(wide, way, strength, place, axis, float(np.median(finite)) if finite.size else 0.0)
+    if value.dtype.kind in "iu":
+        limits = np.iinfo(value.dtype)
+        wide = np.rint(np.clip(wide, limits.min, limits.max))
+    made: Array = np.clip(wide, *bounds).astype(value.dtype)
+    return made
+
+
+def _ids(
+    value: Array, donor: Array, way: str, strength: float, place: float, pool: Array, rng: np.random.Generator
+) -> Array:
+    """Only ids that were seen: a model may know no others."""
+    axis = _longest(value)
+    if way == "mixed":
+        cut = max(1, int(value.shape[axis] * (0.2 + 0.6 * strength)))
+        head, tail = np.split(value, [cut], axis)[0], np.split(donor, [cut], axis)[1]
+        return np.concatenate([head, tail], axis)
+    if way in ("noisier", "quieter", "louder"):
+        hit = rng.random(value.shape) < {"noisier": 0.1, "quieter": 0.3, "louder": 0.6}[way] * (0.5 + strength)
+        return np.where(hit, rng.choice(pool, value.shape), value).astype(value.dtype)
+    found, counts = np.unique(value, return_counts=True)
+    return _moved(value, way, strength, place, axis, found[int(counts.argmax())])
+
+
+def _moved(value: Array, way: str, strength: float, place: float, axis: int, rest: Any) -> Array:
+    """Along the longest axis: shifted; cut short, the rest filled with ``rest``; a stretch of it again and again."""
+    length = value.shape[axis]
+    if way == "shifted":
+        return np.roll(value, max(1, int(place * length)), axis)
+    if way == "cut short":
+        made = value.copy()
+        np.moveaxis(made, axis, 0)[max(1, int(length * (0.05 + 0.85 * strength))) :] = rest
+        return made
+    stretch = max(1, int(length * (0.02 + 0.3 * strength)))
+    again = np.arange(length) % stretch
+    taken: Array = np.take(value, (again + int(place * (length - stretch + 1))) % length, axis)
+    return taken
+
+
+def _range(seen: Sequence[Array], beyond: float) -> tuple[float, float]:
+    """What values may be: what was seen; where they may go beyond it, a natural range that holds all of it, else ``beyond``
+    times."""
+    finite = [a[np.isfinite(a)] for a in (s.astype(np.float64) for s in seen)]
+    low = min((float(a.min()) for a in finite if a.size), default=-math.inf)
+    high = max((float(a.max()) for a in finite if a.size), default=math.inf)
+    for natural in _NATURAL if beyond > 1 else ():
+        if natural[0] <= low and high <= natural[1] and (high - low) * 8 > natural[1] - natural[0]:
+            return natural
+    return min(low, low * beyond), max(high, high * beyond)
+
+
+def _longest(value: Array) -> int:
+    return int(np.argmax(value.shape))

@@ -1,0 +1,110 @@
+"""What is known of a workaround, and what is not: the cause, where it cures, on how many samples, which of them real, which of
+them unseen. One list, which the step judges by and every display shows."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from engines.findings import Findings, Unseen, Workaround
+from engines.graph import ranges
+from engines.graph.index import GraphIndex
+
+NEAR = 2  # steps along the graph: what a culprit's nodes feed and read is cured with them
+SHOWN = 3  # names in a sentence
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """One sentence. ``firm`` False: something is open there, so nobody can say that they know why it works."""
+
+    text: str
+    firm: bool = True
+
+
+def list_outside(index: GraphIndex, findings: Findings, keep: Iterable[int]) -> tuple[int, ...]:
+    """Of the nodes that cure those that lie beyond what is accused and ``NEAR`` nodes around; none where nobody is accused."""
+    accused = {n for c in findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
+    if not accused:
+        return ()
+    for _ in range(NEAR):
+        feeds, leaves = index.boundary(accused)
+        accused |= {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
+        accused |= {r for t in leaves for r in index.readers[t]}
+    return tuple(n for n in keep if n not in accused)
+
+
+def list_facts(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
+    """All that is known of the workaround, the most important first."""
+    unseen = cure.unseen or Unseen()
+    real = any(s.id.startswith("real:") for s in findings.samples)
+    return (_cause(findings), *_place(cure), _made_on(cure, real=real), *_tried_on(unseen, real=real), *_size(cure))
+
+
+def is_known(findings: Findings, cure: Workaround) -> bool:
+    """Whether one may say that it works and why: the cause is known and lies where the cure is, it was made on real samples, and
+    others are right, too."""
+    return cure.holds and all(fact.firm for fact in list_facts(findings, cure))
+
+
+def _cause(findings: Findings) -> Fact:
+    causes = dict.fromkeys(c.cause for c in findings.culprits)
+    if causes and "unknown" not in causes:
+        return Fact(f"The cause is known: {', '.join(causes)}.")
+    if causes:
+        return Fact("The cause is not known: the case fails, and no measurement says why.", firm=False)
+    if switched := (*findings.optimizers, *findings.options, *findings.tactics):
+        return Fact(f"The cause is known: {', '.join(switched[:SHOWN])}.")
+    if findings.spread:
+        return Fact("There is no single cause: the error is spread over many layers.", firm=False)
+    return Fact("The cause is not known: no failing case was looked for, or none was confirmed.", firm=False)
+
+
+def _place(cure: Workaround) -> tuple[Fact, ...]:
+    if not cure.outside:
+        return ()
+    names = ", ".join(cure.outside[:SHOWN]) + (", ..." if len(cure.outside) > SHOWN else "")
+    many, kept = len(cure.outside), len(cure.keep_names)
+    which = "The nodes that cure" if many == kept else f"{many} of the {kept} nodes that cure"
+    lie = "lies" if many == 1 < kept else "lie"
+    return (
+        Fact(f"{which} {lie} outside of what is accused ({names}): something else is wrong there, too.", firm=False),
+    )
+
+
+def _made_on(cure: Workaround, *, real: bool) -> Fact:
+    what = f"{cure.samples_n} {'sample' if cure.samples_n == 1 else 'samples'}"
+    joined = cure.unseen.joined if cure.unseen else 0
+    more = f", {joined} of them as an earlier set failed on these" if joined else ""
+    if not real:
+        return Fact(f"It was made on {what} of made-up inputs{more}; real ones were not given.", firm=False)
+    return Fact(f"It was made on {what}{more}: right on {cure.samples_ok}.", firm=cure.samples_ok == cure.samples_n)
+
+
+def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
+    if not unseen.n:
+        return (Fact("It was tried on no other samples.", firm=False),)
+    made = unseen.n - unseen.given
+    kinds = [f"{unseen.given} of yours"] if unseen.given else []
+    kinds += [f"{made} made {'near yours' if real else 'up like these'}"] if made else []
+    bare = f" Without it {unseen.plain} of these fail."
+    said = [
+        Fact(
+            f"It was tried on {unseen.n} others, {' and '.join(kinds)}: right on {unseen.ok}.{bare}",
+            unseen.ok == unseen.n,
+        )
+    ]
+    if unseen.undetermined:
+        loose = unseen.undetermined
+        said.append(
+            Fact(f"{loose} more {'is' if loose == 1 else 'are'} not counted: rounding of the inputs moves them as far.")
+        )
+    if not unseen.plain:
+        said.append(Fact("Not one of these fails without it, so they say little of it.", firm=False))
+    return tuple(said)
+
+
+def _size(cure: Workaround) -> tuple[Fact, ...]:
+    if cure.kind != "precision":
+        return ()
+    if cure.minimal:
+        return (Fact("Not one of its nodes can be left out: the set was tried without each of them."),)
+    return (Fact("A smaller set may do: it was not tried without each of its nodes."),)

@@ -1,0 +1,199 @@
+"""Does a workaround hold on samples that it was not made on? Given ones are set apart before the search; more are made near
+them."""
+
+import math
+from collections.abc import Callable, Collection, Iterable
+
+import msgspec
+
+from engines.asking import Note, Sub, asked
+from engines.compare.criterion import Criterion
+from engines.compare.judge import by_sample, exceed, worst
+from engines.findings import Findings, Unseen
+from engines.options import recorded
+from engines.probe import LoadInputs, Measure, Measurement, SampleInfo, SampleResult
+from engines.search.inquiry import Inquiry
+from engines.search.noise import DRAWS, WITHIN
+from engines.search.whole import list_feeds
+from engines.sources import scripts
+
+GIVEN = 8  # samples; of fewer none is set apart, as a search needs what there is
+WANTED = 32  # unseen samples: one that fails in ten is missed 3 times in 100
+FEWEST = 8  # of a model that takes long
+SECONDS = 60.0  # that one look at all of them may take, as far as that can be foretold
+# A question about samples of inputs (a digest); as many probes as it takes.
+Ask = Callable[[str, tuple[str, ...]], Sub[Measurement]]
+
+
+class Near(msgspec.Struct, frozen=True):
+    """Feeds that were made near the session's. ``inputs``: their digest."""
+
+    inputs: str = ""
+    feeds: tuple[str, ...] = ()
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """``failing``: the samples that it is not right on, the worst first; those of ``near`` among them are its own."""
+
+    unseen: Unseen = Unseen()
+    failing: tuple[str, ...] = ()
+    near: Near = Near()
+
+
+def set_apart(findings: Findings, samples: Collection[str]) -> frozenset[str]:
+    """Of the samples that results name, those that the search must not see: every second of those that no step before has singled
+    out, where at least ``GIVEN`` were given. The session's seed decides where the counting begins."""
+    signed = (findings.signature, findings.round_signature)
+    met = {c.case.sample for c in findings.culprits} | {s.sample for s in signed if s} | {findings.sample}
+    given = [s for s in samples if s.startswith("real:")]
+    free = [s for s in given if s not in met and s.partition("/")[0] not in met]
+    return frozenset(free[::2]) if len(given) >= GIVEN else frozenset()
+
+
+def restrict(m: Measurement, samples: Collection[str]) -> Measurement:
+    """The measurement of these samples alone."""
+
+    def chosen(run: Iterable[SampleResult]) -> tuple[SampleResult, ...]:
+        return tuple(r for r in run if r.sample in samples)
+
+    return msgspec.structs.replace(m, results=chosen(m.results), runs=tuple(map(chosen, m.runs)))
+
+
+def join_answers(answers: list[Measurement]) -> Measurement:
+    """Several measurements of different samples as one; the first that did not work where one did not."""
+    bad = next((m for m in answers if m.status != "ok" or m.assumed), None)
+    if bad is not None or len(answers) == 1:
+        return bad or answers[0]
+    return msgspec.structs.replace(
+        answers[0],
+        results=tuple(r for m in answers for r in m.results),
+        runs=tuple(run for m in answers for run in m.runs),
+        run_seconds=sum(m.run_seconds for m in answers),
+    )
+
+
+def list_failing(m: Measurement, criterion: Criterion) -> list[str]:
+    """The samples that are over tolerance in any run, the worst first."""
+    errors = {s: worst(runs, criterion)[2] for s, runs in by_sample(m).items() if exceed(runs, criterion)}
+    return sorted(errors, key=lambda s: -errors[s])
+
+
+def count_wanted(plain: Measurement, held: int) -> int:
+    """How many samples to make: as many as ``WANTED`` wants beside those that are ``held``, fewer where running takes long."""
+    each = plain.run_seconds / max(1, len(plain.results))
+    most = max(FEWEST, min(WANTED, int(SECONDS / each))) if each > 0 else WANTED
+    return max(0, most - held)
+
+
+def make_near(ask: Inquiry, samples: int, batch: int, each: int) -> Sub[Near]:
+    """Feeds near the session's, others in each ``batch``: at least so many samples, of which a feed holds ``each``. A data loader
+    is asked for more first. None where they cannot be made: a model of sequences, say."""
+    feeds = math.ceil(samples / max(1, each))
+    if not feeds:
+        return Near()
+    if recorded(ask.ctx.reference):
+        return Near()  # nothing was recorded of made-up inputs
+    problem = ask.ctx.problem
+    digests = problem.digests
+    loaders = tuple(s for s in problem.inputs if scripts(s)) if batch == 0 else ()
+    yield Note(f"making {samples} samples near the given ones")
+    made = yield from asked(
+        LoadInputs(
+            model=ask.findings.model,
+            sources=loaders,
+            source_digests=tuple(next((digests[p] for p in scripts(s) if p in digests), "") for s in loaders),
+            seed=problem.seed,
+            shapes=problem.input_shapes,
+            ranges=problem.val_range,
+            base=ask.findings.inputs,
+            near=feeds,
+            start=batch * feeds,
+        )
+    )
+    if made.status != "ok":
+        return Near()
+    infos = [msgspec.convert(s, SampleInfo) for s in made.facts["samples"]]
+    return Near(made.facts["inputs"], tuple(s.id for s in infos))
+
+
+def try_unseen(
+    ask: Inquiry,
+    question: Ask,
+    given: Measurement,
+    held: Collection[str],
+    plain: Measurement,
+    batch: int,
+    before: int = 0,
+) -> Sub[Tried]:
+    """The workaround of ``question`` on what it was not made on. ``given``: its measurement on all of the user's samples, of
+    which ``held`` were set apart; ``plain``: the model's on the same without it. ``before``: samples that joined the search."""
+    rule = ask.criterion
+    apart = restrict(given, held)
+    over = list_failing(apart, rule)
+    right = len(by_sample(apart)) - len(over)
+    bare = len(list_failing(restrict(plain, held), rule))
+    each = math.ceil(len(plain.results) / max(1, len(list_feeds(ask.findings))))
+    near: Near = yield from make_near(ask, count_wanted(plain, len(held)), batch, each)
+    unseen = Unseen(right, len(by_sample(apart)), len(by_sample(apart)), right, bare, 0, before, _error(apart, rule))
+    if not near.feeds:
+        return Tried(unseen, tuple(over))
+    yield Note(f"does it hold on {len(near.feeds) * each} samples that it was not made on?")
+    m: Measurement = yield from question(near.inputs, near.feeds)
+    without = yield from asked(_plain(ask, near))
+    if m.status != "ok" or without.status != "ok":
+        return Tried(unseen, tuple(over))
+    made = list_failing(m, rule)
+    loose: frozenset[str] = yield from _undetermined(ask, near, m, made)
+    counted = restrict(m, set(by_sample(m)) - loose)
+    missed = [s for s in made if s not in loose]
+    unseen = msgspec.structs.replace(
+        unseen,
+        ok=unseen.ok + len(by_sample(counted)) - len(missed),
+        n=unseen.n + len(by_sample(counted)),
+        plain=unseen.plain + len(list_failing(restrict(without, by_sample(counted)), rule)),
+        undetermined=len(loose),
+        error=max(unseen.error, _error(counted, rule)),
+    )
+    return Tried(unseen, (*over, *missed), near)
+
+
+def _plain(ask: Inquiry, near: Near) -> Measure:
+    return ask.plain(near.feeds, inputs=near.inputs)
+
+
+def _undetermined(ask: Inquiry, near: Near, m: Measurement, over: list[str]) -> Sub[frozenset[str]]:
+    """Of the made samples that fail, those that rounding of the inputs moves as far in the reference itself: a picture of nothing
+    says nothing of a workaround."""
+    feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in over))
+    if not feeds:
+        return frozenset()
+    moved = yield from asked(ask.plain(feeds, inputs=near.inputs, engine=ask.ctx.reference, nudge="inputs", runs=DRAWS))
+    if moved.status != "ok":
+        return frozenset()
+    by, off = by_sample(moved), by_sample(m)
+    return frozenset(
+        s for s in over if s in by and worst(off[s], ask.criterion)[2] <= WITHIN * worst(by[s], ask.criterion)[2]
+    )
+
+
+def _error(m: Measurement, rule: Criterion) -> float:
+    rows = [r for run in by_sample(m).values() for r in run]
+    return worst(rows, rule)[2] if rows else 0.0
+
+
+def say_tried(ok: int, n: int, unseen: Unseen | None) -> str:
+    """``right on 8 of 8 it was made on, 31 of 32 it had not seen``; made ones are called made."""
+    made = f"right on {ok} of {n} it was made on"
+    if unseen is None or not unseen.n:
+        return f"{made}; tried on no others"
+    kinds = (
+        "all made near these"
+        if not unseen.given
+        else f"{unseen.given} of them given"
+        if unseen.given < unseen.n
+        else ""
+    )
+    more = f"{unseen.ok} of {unseen.n} it had not seen{f' ({kinds})' if kinds else ''}"
+    bare = f"; {unseen.plain} of these fail without it"
+    loose = f"; {unseen.undetermined} more are not determined to this tolerance" if unseen.undetermined else ""
+    return f"{made}, {more}{bare}{loose}"

@@ -1,0 +1,217 @@
+"""Workarounds on samples that they were not made on: what is set apart is not searched on; what fails there widens the set."""
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.compare.criterion import Signature
+from engines.findings import Case, Culprit, Findings, Unseen, Workaround
+from engines.graph import ranges
+from engines.probe import Candidate, LoadInputs, Measure, SampleInfo
+from engines.search.known import is_known, list_facts
+from engines.search.unseen import GIVEN, say_tried, set_apart
+
+from .conftest import walk
+from .simulated import Simulated, graph, random_graph
+
+seeds = st.integers(0, 2**16)
+CHAIN = [() if i == 0 else (i - 1,) for i in range(12)]
+
+
+def kept(done: Any) -> set[int]:
+    return set(ranges.decode(done.findings.workaround.keep))
+
+
+# -- setting apart
+
+
+@given(st.integers(1, 40), st.integers(0, 39))
+def test_few_samples_are_all_searched_on_and_of_many_half_are_not(n: int, worst: int) -> None:
+    ids = [f"real:0/{i}" for i in range(n)]
+    met = f"real:0/{min(worst, n - 1)}"
+    findings = Findings(
+        samples=(SampleInfo("real:0", "in", rows=n),), sample=met, signature=Signature("accuracy", sample=met)
+    )
+    held = set_apart(findings, ids)
+    assert met not in held, "the search has seen it"
+    if n < GIVEN:
+        assert not held
+    else:
+        assert n // 3 <= len(held) <= n // 2
+    assert set_apart(findings, ids) == held
+
+
+def test_random_samples_are_not_set_apart_and_a_feed_that_was_met_keeps_its_rows() -> None:
+    assert not set_apart(Findings(), [f"random:0/{i}" for i in range(20)])
+    both = [*(f"real:0/{i}" for i in range(8)), *(f"real:1/{i}" for i in range(8))]
+    held = set_apart(Findings(sample="real:0"), both)
+    assert held
+    assert all(s.startswith("real:1/") for s in held)
+
+
+# -- the search
+
+
+def unseen_of(engine: Simulated, **rest: Any) -> Any:
+    return walk("precision", engine.context(**rest), engine).finish
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(4, 24), seeds, st.integers(1, 9))
+def test_what_only_unseen_samples_need_is_kept_in_the_end(n: int, seed: int, every: int) -> None:
+    """A node that is wrong only on some of the samples that are made near the given ones."""
+    rng = random.Random(seed)
+    index = random_graph(n, rng)
+    usual, rare = rng.sample(range(n), 2)
+    engine = Simulated.single(index, {usual: 0.5}, rare={rare: 0.5}, every=every)
+    done = unseen_of(engine)
+    assert kept(done) == {usual, rare}
+    unseen = done.findings.workaround.unseen
+    assert (unseen.ok, unseen.given) == (unseen.n, 0)
+    assert unseen.n >= 8
+    assert unseen.joined >= 1
+    assert done.outcome.holds
+
+
+def test_the_figures_are_those_of_samples_that_the_search_never_met() -> None:
+    """The last batch decides: other feeds than those that widened the set, none of which any search probe was asked about."""
+    engine = Simulated.single(graph(CHAIN), {2: 0.5}, rare={7: 0.5})
+    done = walk("precision", engine.context(), engine)
+    measured = [p for p in done.probes if isinstance(p, Measure)]
+    batches = [p for p in done.probes if isinstance(p, LoadInputs)]
+    assert len({p.start for p in batches}) == len(batches) == 2
+    last = f"{batches[-1].base}{batches[-1].start}"
+    keeps = {p.keep for p in measured if p.inputs == last}
+    assert keeps == {"", done.finish.findings.workaround.keep}, "on these nothing was searched"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(12, 30), seeds)
+def test_given_samples_that_are_set_apart_steer_nothing_until_they_fail(samples: int, seed: int) -> None:
+    """Every second of the others: a set that the rest needs is found from the rest alone."""
+    rng = random.Random(seed)
+    index = graph(CHAIN)
+    added = {f"real:{i}": {3: 0.5} for i in range(samples)}
+    engine = Simulated(index=index, added=added, asked={}, hiding={})
+    findings = engine.findings()
+    held = set_apart(findings, list(added))
+    odd = rng.choice(sorted(held))
+    engine = Simulated(index=index, added={**added, odd: {3: 0.5, 8: 0.5}}, asked={}, hiding={})
+    locked = msgspec.structs.replace(engine.findings(), sample=findings.sample, signature=findings.signature)
+    done = walk("precision", engine.context(findings=locked), engine)
+    asked = [p for p in done.probes if isinstance(p, Measure)]
+    first = next(i for i, p in enumerate(done.probes) if isinstance(p, LoadInputs))
+    before = {p.keep for p in done.probes[:first] if isinstance(p, Measure)}
+    assert all("8" not in ranges.decode(k) and 8 not in ranges.decode(k) for k in before if len(ranges.decode(k)) == 1)
+    assert {3, 8} <= set(ranges.decode(done.finish.findings.workaround.keep))
+    assert done.finish.findings.workaround.unseen.joined >= 1
+    assert asked
+
+
+def test_what_no_precision_cures_on_unseen_samples_is_told_and_not_searched_for() -> None:
+    engine = Simulated.single(graph(CHAIN), {2: 0.5}, rare={7: 0.5}, stubborn=frozenset({7}))
+    done = unseen_of(engine)
+    assert kept(done) == {2}
+    unseen = done.findings.workaround.unseen
+    assert unseen.ok < unseen.n
+    assert not done.outcome.holds
+    assert f"{unseen.ok} of {unseen.n} it had not seen" in done.outcome.message
+
+
+def test_a_plain_engine_that_is_right_on_unseen_samples_shows_nothing() -> None:
+    """How many fail without the workaround is measured too: none, and the page says so."""
+    engine = Simulated.single(graph(CHAIN), {2: 0.5})
+    done = unseen_of(engine)
+    unseen = done.findings.workaround.unseen
+    assert unseen.plain == unseen.n
+    said = list_facts(done.findings, msgspec.structs.replace(done.findings.workaround, unseen=Unseen(ok=5, n=5)))
+    assert any("say little" in fact.text and not fact.firm for fact in said)
+
+
+def test_all_nodes_are_no_workaround() -> None:
+    engine = Simulated.single(graph(CHAIN), dict.fromkeys(range(12), 0.5))
+    done = unseen_of(engine)
+    assert done.outcome.outcome == "whole"
+    assert done.findings.workaround is None
+    assert "no workaround" in done.outcome.message
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(40, 70), seeds, st.integers(5, 30))
+def test_the_best_set_on_the_way_is_never_lost(n: int, seed: int, budget: int) -> None:
+    """However few probes there are: once a set has passed on all samples, all nodes are not what is told."""
+    rng = random.Random(seed)
+    index = random_graph(n, rng)
+    engine = Simulated.single(index, dict.fromkeys(rng.sample(range(n), 6), 0.5))
+    done = walk("precision", engine.context(params={"budget": budget}), engine)
+    passed = {
+        p.keep for p in done.probes
+        if isinstance(p, Measure) and p.keep and p.inputs == "i"
+        and all(s.rel_l2 <= 0.01 for r in engine(p).results for s in r.outputs)
+    }  # fmt: skip
+    sizes = [len(ranges.decode(k)) for k in passed]
+    smaller = [s for s in sizes if s < n]
+    if smaller:
+        assert done.finish.outcome.outcome == "found"
+        assert len(kept(done.finish)) == min(smaller)
+
+
+def test_the_curve_is_a_front_with_the_chosen_set_on_it() -> None:
+    engine = Simulated.single(graph(CHAIN), {2: 0.5, 5: 0.3, 9: 0.004})
+    cure = unseen_of(engine).findings.workaround
+    nodes, errors = [p.nodes for p in cure.curve], [p.error for p in cure.curve]
+    assert nodes == sorted(nodes)
+    assert errors == sorted(errors, reverse=True)
+    assert (nodes[0], nodes[-1] >= len(kept_of(cure))) == (0, True)
+    assert [p.nodes for p in cure.curve if p.chosen] == [len(kept_of(cure))]
+
+
+def kept_of(cure: Workaround) -> tuple[int, ...]:
+    return ranges.decode(cure.keep)
+
+
+# -- what is known
+
+REAL = (SampleInfo("real:0", "in.npz"),)
+CASE = Case(Candidate(), "real:0", ("n2",), "2")
+CURE = Workaround(
+    "precision", "e", "2", ("n2",), samples_ok=8, samples_n=8, unseen=Unseen(32, 32, plain=30), minimal=True
+)
+KNOWN = Findings(samples=REAL, culprits=(Culprit(CASE, "overflow"),), workaround=CURE)
+
+
+@pytest.mark.parametrize(
+    ("findings", "cure", "says"),
+    [
+        (KNOWN, CURE, ""),
+        (msgspec.structs.replace(KNOWN, culprits=(Culprit(CASE, "unknown"),)), CURE, "The cause is not known"),
+        (msgspec.structs.replace(KNOWN, culprits=()), CURE, "The cause is not known"),
+        (msgspec.structs.replace(KNOWN, samples=(SampleInfo("random:0", "random"),)), CURE, "made-up inputs"),
+        (KNOWN, msgspec.structs.replace(CURE, unseen=None), "tried on no other samples"),
+        (KNOWN, msgspec.structs.replace(CURE, unseen=Unseen(31, 32, plain=30)), "right on 31"),
+        (KNOWN, msgspec.structs.replace(CURE, samples_ok=7), "right on 7"),
+        (KNOWN, msgspec.structs.replace(CURE, outside=("n9",)), "outside of what is accused (n9)"),
+        (KNOWN, msgspec.structs.replace(CURE, unseen=Unseen(32, 32)), "say little"),
+    ],
+)
+def test_that_one_knows_why_is_said_only_where_all_of_it_is_so(findings: Findings, cure: Workaround, says: str) -> None:
+    assert is_known(findings, cure) == (not says)
+    open_ones = [fact.text for fact in list_facts(findings, cure) if not fact.firm]
+    assert not says or any(says in text for text in open_ones)
+
+
+def test_smallest_is_never_said() -> None:
+    for minimal in (True, False):
+        texts = [fact.text for fact in list_facts(KNOWN, msgspec.structs.replace(CURE, minimal=minimal))]
+        assert not any("smallest" in text for text in texts)
+        assert any("Not one of its nodes can be left out" in text for text in texts) == minimal
+
+
+def test_what_is_told_in_a_sentence() -> None:
+    assert say_tried(8, 8, Unseen(31, 32, plain=30)) == (
+        "right on 8 of 8 it was made on, 31 of 32 it had not seen (all made near these); 30 of these fail without it"
+    )
