@@ -115,8 +115,8 @@ class Unroll(Probe, frozen=True, tag="unroll", kw_only=True):
 
 class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     """Make the session's inputs from what the user gave and random data by role. -> facts: ``inputs`` digest,
-    ``samples`` (list of SampleInfo), ``guesses``, ``warnings``. Refused (status ``refused``) with a sentence where they do
-    not fit. ``folder``: the user's folder, in which data loader scripts run.
+    ``samples`` (list of SampleInfo), ``batched`` (those whose scores are split by rows), ``guesses``, ``warnings``. Refused
+    (status ``refused``) with a sentence where they do not fit. ``folder``: the user's folder, where data loader scripts run.
 
     ``near``: that many more feeds near those of ``base``, the digest of inputs that were made before, and nothing else:
     ``near:START`` and so on, for which a workaround was not made. ``sources`` are then scripts alone: what they give when asked
@@ -129,6 +129,8 @@ class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     shapes: dict[str, tuple[int, ...]] = {}
     ranges: dict[str, tuple[int | float, int | float]] = {}  # "" is the default range
     random: bool = True  # also make one random-by-role feed
+    batch: bool = True  # dimension 0 may be a batch; False: it was seen not to be one
+    cautious: bool = False  # guess no roles: integers are 0 or 1, floats lie from 0 to 1
     folder: str = ""
     base: str = ""
     near: int = 0
@@ -177,7 +179,7 @@ class Measure(Probe, frozen=True, tag="measure"):
     force: dict[str, str] = {}
     forbid: dict[str, tuple[str, ...]] = {}
     nudge: Literal["", "inputs", "weights"] = ""
-    vary: Literal["", "permuted", "twice", "alone", "stale"] = ""
+    vary: Literal["", "permuted", "twice", "alone", "repeated", "stale"] = ""
     save: str = ""
     timeout: float = 0.0  # seconds; 0: the pool's rule
     postprocess: tuple[str, ...] = ()

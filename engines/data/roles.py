@@ -5,6 +5,7 @@ sentence. Which role an input has follows from the graph first (who reads it), t
 that decides instead: see ``draws``.
 """
 
+import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from engines.graph.index import GraphIndex, Node
+from engines.graph.index import GraphIndex, Node, Tensor
 
 Array = np.ndarray[Any, Any]
 Kind = Literal["ids", "mask", "positions", "lengths", "image", "normal", "unit", "text", "choice"]
@@ -47,10 +48,38 @@ class Role(msgspec.Struct, frozen=True):
     because: str = ""
 
 
-def role(index: GraphIndex, tensor: int) -> Role:
-    """The role of an input for which the user gave no range."""
+def plain(tensor: Tensor) -> Role:
+    """The role of an input of which nothing is guessed."""
+    if tensor.dtype in ("string", "bool"):
+        return Role("text" if tensor.dtype == "string" else "choice", because="nothing was guessed of it")
+    if tensor.dtype.startswith(("int", "uint")):
+        return Role("ids", 0, 1, "0 or 1, as nothing was guessed of it")
+    return Role("unit", because="values from 0 to 1, as nothing was guessed of it")
+
+
+def compared_with(index: GraphIndex, tensor: int) -> int:
+    """The id of the one-element weight with which the model compares an input of one element; -1 where there is none: what asks
+    whether a sampling rate is 16000 mostly computes something else for any other number."""
+    todo, seen = [tensor], {tensor}
+    while todo:
+        for node in _readers(index, t := todo.pop()):
+            if node.op == "Equal":
+                for other in node.inputs:
+                    found = index.tensors[other]
+                    if other != t and found.kind == "weight" and math.prod(found.shape or ()) == 1:
+                        return other
+            elif node.op in _THROUGH and node.inputs[:1] == (t,):
+                todo += [o for o in node.outputs if o not in seen]
+                seen.update(node.outputs)
+    return -1
+
+
+def role(index: GraphIndex, tensor: int, compared: float | None = None) -> Role:
+    """The role of an input for which the user gave no range. ``compared``: the number that it is compared with."""
     info = index.tensors[tensor]
     words = info.name.lower()
+    if compared is not None and info.dtype.startswith(("int", "uint")) and math.prod(info.shape or ()) == 1:
+        return Role("ids", compared, compared, f"{compared:.0f}, as the model compares it with that")
     if info.dtype == "string":
         return Role("text", because="the word 'text' everywhere")
     masks = "mask" in words

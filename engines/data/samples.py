@@ -20,6 +20,7 @@ import numpy as np
 from engines import sources
 from engines.data import draws, files, near, roles
 from engines.data.input_problem import InputProblem
+from engines.graph import load
 from engines.graph.index import Tensor
 from engines.graph.load import StoredModel, np_dtype
 from engines.nearest import suggestion
@@ -104,12 +105,13 @@ class _Loading:
     """One LoadInputs probe on its way."""
 
     def __init__(self, probe: LoadInputs, model: StoredModel, store: Store) -> None:
-        self.probe, self.store, self.index = probe, store, model.index
+        self.probe, self.store, self.model, self.index = probe, store, model, model.index
         self.wanted = {
             self.index.tensors[t].name: _Wanted(self.index.tensors[t], _declared(model, self.index.tensors[t]))
             for t in self.index.inputs
         }
-        self.batch = batch_dimension(model)
+        self.batch = batch_dimension(model) if probe.batch else "none"
+        self.same: dict[str, Array] = {}  # what all real feeds agree on
         self.warnings: dict[str, None] = {}
         self.guesses: list[str] = []
         odd = next((w.tensor for w in self.wanted.values() if w.tensor.dtype in ("", "sequence", "optional")), None)
@@ -134,6 +136,7 @@ class _Loading:
         return {
             "inputs": digest,
             "samples": [msgspec.to_builtins(f.info) for f in feeds],
+            "batched": [f.info.id for f in feeds if f.rows],
             "guesses": self.guesses,
             "warnings": list(self.warnings),
             "quantized": self._quantized(),
@@ -146,8 +149,12 @@ class _Loading:
         feeds: list[_Feed] = []
         first: dict[str, tuple[int, ...]] = {}
         for source, arrays in self._given():
-            feeds.append(self._keep(folder, f"real:{len(feeds)}", source, self._fit(arrays, source)))
+            fitted = self._fit(arrays, source)
+            self._agree(fitted, alone=not feeds)
+            feeds.append(self._keep(folder, f"real:{len(feeds)}", source, fitted))
             first = first or feeds[0].info.shapes
+        if len(feeds) == 1 or len(self.same) == len(self.wanted):
+            self.same = {name: value for name, value in self.same.items() if value.size == 1}
         if self.probe.random or not feeds:
             feeds.append(self._keep(folder, "random:0", "random by role", self._random(first)))
         return feeds
@@ -159,6 +166,8 @@ class _Loading:
         base = self.store.inputs / self.probe.base
         held = _index(base).feeds
         real = [kept for kept in held if kept.info.id.startswith("real:")]
+        if not any(kept.rows for kept in held):  # seen to be none, or declared as none
+            self.batch = "none"
         feeds: list[_Feed] = []
 
         def keep(source: str, arrays: Mapping[str, Array]) -> None:
@@ -230,6 +239,16 @@ class _Loading:
                 ", ".join(dict.fromkeys(source for source, _ in chosen.values())),
                 {n: a for n, (_, a) in chosen.items()},
             )
+
+    def _agree(self, arrays: Mapping[str, Array], *, alone: bool) -> None:
+        """Remember what the real feeds so far have in common; ``alone``: this is the first."""
+        if alone:
+            self.same = dict(arrays)
+        self.same = {
+            name: value
+            for name, value in self.same.items()
+            if value.shape == arrays[name].shape and value.tobytes() == arrays[name].tobytes()
+        }
 
     def _one(self, given: files.Given) -> tuple[str, Array]:
         """(input, array) of a file that holds one array."""
@@ -345,7 +364,7 @@ class _Loading:
         seed = self.probe.seed if seed is None else seed
         shapes: dict[str, tuple[int, ...]] = {}
         symbols: dict[str, int] = {}
-        made: dict[str, Array] = self._shape_values()
+        made: dict[str, Array] = self._kept_values() | self._shape_values()
         for name, wanted in self.wanted.items():
             if name in made:
                 shapes[name] = made[name].shape
@@ -381,11 +400,21 @@ class _Loading:
         made.update(draws.ranged(drawn, seed))
         for name, wanted in self.wanted.items():
             if name not in made:
-                role = roles.role(self.index, wanted.tensor.id)
+                role = self._role(wanted.tensor)
                 self._say(self.guesses, f"'{name}': {role.because}.")
                 dtype = dtypes.get(name, np.dtype(np.str_))
                 made[name] = roles.values(role, name, dtype, shapes[name], seed, longest)
         return {name: made[name] for name in self.wanted}
+
+    def _kept_values(self) -> dict[str, Array]:
+        """What is the same in all real feeds, or the one value that it is in the only one: a sampling rate, a flag. It chooses
+        what the model does, so that made-up values beside it are of use only with it."""
+        told = {*self.probe.shapes, *self.probe.ranges}
+        kept = {name: value for name, value in self.same.items() if name not in told and "" not in told}
+        for name, value in kept.items():
+            shown = f"{value.reshape(-1)[0]} as" if value.size == 1 else "the same as"
+            self._say(self.guesses, f"'{name}': {shown} in all that you gave.")
+        return kept
 
     def _shape_values(self) -> dict[str, Array]:
         """Inputs that hold a shape themselves: a vector of integers with one element for each dimension given for it."""
@@ -397,6 +426,13 @@ class _Loading:
                 values[name] = np.array(told, np_dtype(wanted.tensor.dtype))
                 self._say(self.guesses, f"'{name}' was taken for a shape: its values are {list(told)}.")
         return values
+
+    def _role(self, tensor: Tensor) -> roles.Role:
+        if self.probe.cautious:
+            return roles.plain(tensor)
+        weight = roles.compared_with(self.index, tensor.id)
+        value = load.weight(self.model, weight).reshape(-1)[0] if weight >= 0 else None
+        return roles.role(self.index, tensor.id, None if value is None else float(value))
 
     def _guessed_shape(self, wanted: _Wanted, symbols: dict[str, int]) -> tuple[int, ...]:
         name = wanted.tensor.name

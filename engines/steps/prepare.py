@@ -13,6 +13,7 @@ from engines.findings import Findings
 from engines.options import recorded
 from engines.probe import Candidate, Import, LoadInputs, Measurement, SampleInfo
 from engines.search import golden
+from engines.search.batch import see_rows
 from engines.search.bodies import open_bodies
 from engines.search.controls import can_pass
 from engines.search.twin import find_twin
@@ -44,32 +45,42 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
     quantized = False
     if not findings.inputs and not _needs_no_inputs(ctx):
         yield Note("reading the inputs")
-        sources = problem.inputs
-        made = yield from asked(
-            LoadInputs(
-                model=findings.model,
-                sources=sources,
-                source_digests=tuple(next((digests[p] for p in paths(s) if p in digests), "") for s in sources),
-                seed=problem.seed,
-                shapes=problem.input_shapes,
-                ranges=problem.val_range,
-                random=not recorded(ctx.reference),  # of made-up inputs nothing was recorded
-            )
-        )
+        made = yield from asked(_inputs(ctx, findings))
         if made.status != "ok":
-            raise intake.no_inputs(made, sources)
-        samples = tuple(msgspec.convert(s, SampleInfo) for s in made.facts["samples"])
+            raise intake.no_inputs(made, problem.inputs)
         quantized = bool(made.facts.get("quantized"))
         said = (*made.facts.get("guesses", ()), *made.facts.get("warnings", ()))
-        findings = msgspec.structs.replace(
-            findings, inputs=made.facts["inputs"], samples=samples, notes=(*findings.notes, *said)
-        )
+        tried = _with_inputs(findings, made)
+        if no_batch := (yield from see_rows(ctx, tried, tuple(made.facts.get("batched", ())))):
+            made = yield from asked(_inputs(ctx, findings, batch=False))
+            said = (*said, no_batch)
+        findings = msgspec.structs.replace(_with_inputs(findings, made), notes=(*findings.notes, *said))
         yield from golden.refuse_unfit(ctx, findings)
     if findings.criterion is None:
         findings = msgspec.structs.replace(
             findings, criterion=criterion(problem, "int8" if quantized else ctx.engine_info.precision)
         )
     return findings
+
+
+def _inputs(ctx: StepContext, findings: Findings, **how: bool) -> LoadInputs:
+    problem = ctx.problem
+    digests = problem.digests
+    probe = LoadInputs(
+        model=findings.original or findings.model,
+        sources=problem.inputs,
+        source_digests=tuple(next((digests[p] for p in paths(s) if p in digests), "") for s in problem.inputs),
+        seed=problem.seed,
+        shapes=problem.input_shapes,
+        ranges=problem.val_range,
+        random=not recorded(ctx.reference),  # of made-up inputs nothing was recorded
+    )
+    return msgspec.structs.replace(probe, **how)
+
+
+def _with_inputs(findings: Findings, made: Measurement) -> Findings:
+    samples = tuple(msgspec.convert(s, SampleInfo) for s in made.facts["samples"])
+    return msgspec.structs.replace(findings, inputs=made.facts["inputs"], samples=samples)
 
 
 def prepare_findings(ctx: StepContext) -> Sub[Findings]:
@@ -138,7 +149,11 @@ def measure_whole(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub[tu
     m = yield from asked(probe_whole(ctx, findings, samples=samples, runs=runs, exclusive=runs > 1))
     _refuse_unused_bounds(ctx, m)
     real = tuple(s for s in findings.samples if s.id.startswith("real:"))
-    if ctx.check or m.assumed or m.status == "ok" or not real or len(real) == len(findings.samples):
+    if ctx.check or m.assumed or m.status == "ok":
+        return findings, m
+    if not real and m.status == "reference-failed":
+        return (yield from _plain_inputs(ctx, findings, m, runs))
+    if not real or len(real) == len(findings.samples):
         return findings, m
     yield Note("the model does not run on all feeds: the real ones alone")
     alone = yield from asked(
@@ -149,6 +164,32 @@ def measure_whole(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub[tu
     _refuse_unused_bounds(ctx, alone)
     note = f"The model does not run on the random inputs ({m.message.rstrip('.')}); only the real ones are used."
     return msgspec.structs.replace(findings, samples=real, notes=(*findings.notes, note)), alone
+
+
+def _plain_inputs(
+    ctx: StepContext, findings: Findings, given: Measurement, runs: int
+) -> Sub[tuple[Findings, Measurement]]:  # fmt: skip
+    """The same on made-up inputs of which nothing is guessed: a role guessed from a name may be one that the model cannot take.
+    As it was where it does not run on these either."""
+    yield Note("the reference does not run on what was made up: plain values")
+    made = yield from asked(_inputs(ctx, findings, cautious=True))
+    if made.status != "ok":
+        return findings, given
+    plain = _with_inputs(findings, made)
+    m = yield from asked(probe_whole(ctx, plain, runs=runs, exclusive=runs > 1))
+    if m.status != "ok":
+        return findings, given
+    note = (
+        f"The model does not run on the values that were guessed ({given.message.rstrip('.')}); plain ones were taken. Give real "
+        "inputs (--inputs), or say what each may hold (--val-range NAME:[LOW,HIGH])."
+    )
+    said = (*(n for n in findings.notes if n not in _guessed(findings)), *made.facts.get("guesses", ()), note)
+    return msgspec.structs.replace(plain, notes=said), m
+
+
+def _guessed(findings: Findings) -> tuple[str, ...]:
+    """Notes that say what an input was taken for."""
+    return tuple(n for n in findings.notes if n.startswith("'") and "': " in n)
 
 
 def _refuse_unused_bounds(ctx: StepContext, m: Measurement) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Mapping[int, Array]], dict[int, Array]]
-How = Literal["permuted", "twice", "alone", "stale"]
+How = Literal["permuted", "twice", "alone", "repeated", "stale"]
 
 MOST_ALONE = 8  # rows that are fed one by one
 REPEATS = 3  # of each pattern: an answer that follows the pattern three times of three does so by more than chance
@@ -32,7 +32,7 @@ def vary(how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: bool
 
     ``rows``: the size of dimension 0 of what is fed, 0 where that is no batch. ``alone``: whether it may be of another size.
     ``permuted``: the rows in reverse. ``twice``: the batch doubled, or, of a fixed size, one row in all places. ``alone``: the
-    first rows one by one. ``stale``: after runs on other values, freed memory filled with a pattern. Raises ``EngineFault``.
+    first rows one by one. ``repeated``: the earlier half of the rows in the place of the later half, too. ``stale``: after runs on other values, freed memory filled with a pattern. Raises ``EngineFault``.
     """
     if how == "stale":
         return _after_others(run, arrays)
@@ -46,6 +46,8 @@ def vary(how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: bool
     if how == "twice" and not alone:
         same = fed(lambda a: np.repeat(a[:1], rows, axis=0))
         return _rows_of({t: a[:1].repeat(rows, axis=0) if a.ndim else a for t, a in same.items()}, same, rows)
+    if how == "repeated":
+        return _repeated(run, arrays, batched, rows)
     first = run(dict(arrays))
     if how == "permuted":
         return _rows_of(first, {t: a[::-1] for t, a in fed(lambda a: a[::-1]).items() if a.ndim}, rows)
@@ -55,6 +57,16 @@ def vary(how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: bool
     single = [fed(lambda a, i=i: a[i : i + 1]) for i in range(count)]  # type: ignore[misc]
     joined = {t: np.concatenate([s[t] for s in single]) for t in single[0] if single[0][t].ndim}
     return _rows_of({t: a[:count] if a.ndim and a.shape[0] == rows else a for t, a in first.items()}, joined, count)
+
+
+def _repeated(run: Run, arrays: Mapping[int, Array], batched: set[int], rows: int) -> Varied | None:
+    """What independent rows give when half of them become others; None where they were these before, or no output has rows."""
+    order = [row % ((rows + 1) // 2) for row in range(rows)]
+    changed = {t: np.ascontiguousarray(a[order]) if t in batched else a for t, a in arrays.items()}
+    if _equal(changed, arrays):
+        return None
+    first = {t: a[order] if a.ndim and a.shape[0] == rows else a for t, a in run(dict(arrays)).items()}
+    return _rows_of(first, run(changed), rows)
 
 
 def _rows_of(first: dict[int, Array], second: dict[int, Array], rows: int) -> Varied | None:

@@ -329,3 +329,63 @@ def test_sequences_cannot_be_fed(tmp_path: Path, store: Store) -> None:
     model = load.load(store, load.import_model(tmp_path / "s.onnx", store).digest)
     with pytest.raises(InputProblem, match="'s' is no plain tensor"):
         given(model, store, random=True)
+
+
+def test_made_up_inputs_keep_what_real_ones_agree_on(tmp_path: Path, make: Any, store: Store) -> None:
+    """A sampling rate chooses a branch: other values beside it are of use only with it."""
+    model = make({"x": (FLOAT, [2, 4]), "sr": (INT64, []), "mode": (INT32, [2])})
+    one = npz(tmp_path, "a.npz", x=X[:2], sr=np.int64(16000), mode=np.array([3, 9]))
+    other = npz(tmp_path, "b.npz", x=X[1:], sr=np.int64(16000), mode=np.array([3, 9]))
+
+    facts = given(model, store, one, other, random=True)
+    made = samples.feed(store, facts["inputs"], "random:0")
+    assert made["sr"] == 16000
+    assert made["mode"].tolist() == [3, 9]
+    assert not np.array_equal(made["x"], X[:2])
+    assert "'sr': 16000 as in all that you gave." in facts["guesses"]
+
+    # of one sample only what is one value; of the same sample twice no more than that
+    for sources in ((one,), (one, one)):
+        alone = samples.feed(store, given(model, store, *sources, random=True)["inputs"], "random:0")
+        assert alone["sr"] == 16000
+        assert alone["mode"].tolist() != [3, 9]
+        assert not np.array_equal(alone["x"], X[:2])
+    # and what the user says of it counts
+    told = given(model, store, one, other, random=True, ranges={"sr": (7, 7)})
+    assert samples.feed(store, told["inputs"], "random:0")["sr"] == 7
+    # nothing is kept that differs
+    third = npz(tmp_path, "c.npz", x=X[1:], sr=np.int64(8000), mode=np.array([3, 9]))
+    mixed = given(model, store, one, third, random=True)
+    assert not any("'sr': 16000" in guess for guess in mixed["guesses"])
+
+
+def test_a_number_that_the_model_compares_with_is_taken(tmp_path: Path, make: Any, store: Store) -> None:
+    nodes = [
+        helper.make_node("Cast", ["sr"], ["wide"], to=INT64),
+        helper.make_node("Equal", ["wide", "rate"], ["is"]),
+        helper.make_node("Where", ["is", "x", "zero"], ["y"]),
+    ]
+    weights = {"rate": np.int64(16000), "zero": np.float32(0)}
+    model = make({"x": (FLOAT, [4]), "sr": (INT32, [])}, nodes, weights, {"y": (FLOAT, [4])})
+    facts = given(model, store)
+    assert samples.feed(store, facts["inputs"], "random:0")["sr"] == 16000
+    assert "'sr': 16000, as the model compares it with that." in facts["guesses"]
+
+
+def test_nothing_is_guessed_where_that_is_asked_for(make: Any, store: Store) -> None:
+    model = make({"mask": (FLOAT, [2, 8]), "token_length": (INT64, [2]), "flag": (BOOL, [2])})
+    facts = given(model, store, cautious=True)
+    made = samples.feed(store, facts["inputs"], "random:0")
+    assert set(made["token_length"].tolist()) <= {0, 1}
+    assert len(set(made["mask"].reshape(-1).tolist())) > 2
+    assert all("nothing was guessed" in guess for guess in facts["guesses"])
+
+
+def test_rows_are_none_where_they_were_seen_to_depend(tmp_path: Path, make: Any, store: Store) -> None:
+    model = make({"x": (FLOAT, ["n", 4])})
+    free = given(model, store, npz(tmp_path, x=X))
+    assert free["batched"] == ["real:0"]
+    whole = given(model, store, npz(tmp_path, x=X), batch=False)
+    assert whole["batched"] == []
+    assert "rows" not in whole["samples"][0]
+    assert samples.rows(store, whole["inputs"], "real:0") == 0
