@@ -23,7 +23,19 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper, shape_inference
 
-from engines.graph import constants, dimensions, external, filekind, functions, names, schema, unroll, versions, wire
+from engines.graph import (
+    constants,
+    dimensions,
+    external,
+    filekind,
+    functions,
+    names,
+    plain_outputs,
+    schema,
+    unroll,
+    versions,
+    wire,
+)
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.model_problem import ModelProblem
 from engines.graph.randomness import list_random
@@ -133,6 +145,7 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None, *, co
         notes.append(f"{inlined} call{'s' if inlined > 1 else ''} of the model's own functions became what is in them.")
     if left:
         warnings = (*warnings, left)
+    warnings = (*warnings, *plain_outputs.flatten_outputs(proto))
     notes += dimensions.open_unknown(proto)
     lifted = constants.lift(graph)
     if lifted:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from engines.graph import names, schema, splice
+from engines.graph import names, plain_outputs, schema, splice
 
 CONTROL = frozenset({"If", "Loop", "Scan"})
 # Operators that draw numbers: one node in a loop draws on, its copies would each begin anew.
@@ -49,6 +49,8 @@ def why_closed(model: ModelProto, position: int) -> str:
     node = model.graph.node[position]
     if node.op_type == "Scan" and schema.opsets(model).get("", 0) < 9:
         return "is a Scan of opset 8, which walks whole batches"
+    if any(plain_outputs.holds_sequences(body) for body in names.bodies(node)):
+        return "takes sequences apart"
     if node.op_type != "If" and any(_draws(body) for body in names.bodies(node)):
         return "draws random numbers in each iteration"
     return ""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from engines.data.input_problem import InputProblem
-from engines.graph import load, names, unroll
+from engines.graph import load, names, plain_outputs, unroll
 from engines.graph.load import StoredModel
 from engines.graph.model_problem import ModelProblem
 from engines.probe import Measurement, Unroll
@@ -63,7 +63,7 @@ def unrolled(probe: Unroll, store: Store, progress: Callable[[str], None]) -> Me
         "nodes": len(model.index.nodes),
         "opened": work.opened,
         "samples": work.agreed,
-        "kept": list(work.kept.values()),
+        "kept": [why for why in work.kept.values() if why],
     }
     return Measurement(facts=facts, nodes=len(model.index.nodes))
 
@@ -73,7 +73,10 @@ def _deeper(work: _Opening, model: StoredModel, outputs: Sequence[str]) -> Store
     graph = model.proto.graph
     for i in unroll.holders(graph):
         if why := unroll.why_closed(model.proto, i):
-            work.kept.setdefault(_first(graph.node[i]), f"'{model.engine_names[i]}' {why}, and stays as it is.")
+            ours = graph.node[i].name.endswith(plain_outputs.FLATTENED)
+            work.kept.setdefault(
+                _first(graph.node[i]), "" if ours else f"'{model.engine_names[i]}' {why}, and stays as it is."
+            )
     places = [i for i in unroll.holders(graph) if _first(graph.node[i]) not in work.kept]
     if not places:
         return None

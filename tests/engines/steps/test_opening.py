@@ -124,3 +124,101 @@ def test_a_guess_that_the_model_cannot_take_is_replaced_by_plain_values(opened: 
     assert s.step("compare").finish.outcome.verdict == "passes"
     assert any(n.startswith("The model does not run on the values that were guessed") for n in s.findings.notes)
     assert "'length': 0 or 1, as nothing was guessed of it." in s.findings.notes
+
+
+def sequence_model() -> onnx.ModelProto:
+    nodes = [
+        node("Mul", ["x", "x"], ["q"], "square"),
+        node("Sqrt", ["q"], ["r"], "root"),
+        node("SplitToSequence", ["r", "two"], ["s"], "split", axis=0),
+    ]
+    made = model(nodes, {"x": ["n", 4]}, {}, {"two": np.int64(2)})
+    made.graph.output.append(helper.make_tensor_sequence_value_info("s", FLOAT, None))
+    return made
+
+
+def optional_model() -> onnx.ModelProto:
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(FLOAT, ["n", 4]))
+    nodes = [
+        node("Mul", ["x", "x"], ["q"], "square"),
+        node("Sqrt", ["q"], ["r"], "root"),
+        node("Optional", ["r"], ["s"], "wrap"),
+    ]
+    made = model(nodes, {"x": ["n", 4]}, {}, {}, opset=18)
+    made.graph.output.append(helper.make_value_info("s", kind))
+    return made
+
+
+@pytest.mark.parametrize("build", [sequence_model, optional_model])
+def test_outputs_that_are_no_tensors_are_compared(opened: Any, build: Any) -> None:
+    x = np.abs(drawn(5, 4)) + 1
+    assert opened(build(), {"x": x}).step("compare").finish.outcome.verdict == "passes"
+    x[4, 3] = 300
+    s = opened(build(), {"x": x})
+    failed = s.step("compare").finish.outcome
+    assert (failed.verdict, failed.worst_output) == ("fails", "s")
+    assert any(n.startswith("The output 's' is ") for n in s.findings.notes)
+    assert s.step("reduce").finish.outcome.names == "square"
+
+
+def test_the_maps_of_a_classifier_are_compared_as_its_table(opened: Any) -> None:
+    nodes = [
+        node("MatMul", ["x", "w"], ["m"], "mm"),
+        node("Softmax", ["m"], ["p"], "soft", axis=1),
+        helper.make_node("ZipMap", ["p"], ["probabilities"], "zip", domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2]),
+    ]
+    made = model(nodes, {"x": ["n", 4]}, {}, {"w": drawn(4, 3)})
+    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    kind = helper.make_map_type_proto(INT64, helper.make_tensor_type_proto(FLOAT, []))
+    made.graph.output.append(helper.make_value_info("probabilities", helper.make_sequence_type_proto(kind)))
+    done = opened(made, {"x": drawn(5, 4)}, engine="onnxruntime:optimization=all").step("compare").finish
+    assert done.outcome.verdict == "passes"
+    assert {row["sample"] for row in done.tables["outputs"]} >= {"real:0/0", "real:0/4"}
+    assert (
+        "The output 'probabilities' is compared as the table of numbers from which its maps are made."
+        in done.findings.notes
+    )
+
+
+def old(opset: int) -> onnx.ModelProto:
+    """A network as exporters wrote it for this opset: attributes where inputs came later, weights among the inputs."""
+    legacy = {"consumed_inputs": [0, 0]} if opset < 6 else {}
+    test = {"is_test": 1} if opset < 7 else {}
+    norm = {
+        **({"consumed_inputs": [0, 0, 0, 1, 1]} if opset < 6 else {}),
+        **test,
+        **({"spatial": 1} if opset < 9 else {}),
+    }
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], "conv", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        node("BatchNormalization", ["c", "g", "b", "m", "v"], ["n"], "norm", momentum=0.9, epsilon=1e-5, **norm),
+        node("Relu", ["n"], ["r"], "relu", **({"consumed_inputs": [0]} if opset < 6 else {})),
+        node("Add", ["r", "shift"], ["a"], "add", **({"broadcast": 1, "axis": 1, **legacy} if opset < 7 else {})),
+        node("Dropout", ["a"], ["d"], "drop", **({"ratio": 0.5} if opset < 12 else {}), **test),
+        node("GlobalAveragePool", ["d"], ["p"], "pool"),
+        node("Flatten", ["p"], ["f"], "flat"),
+        node("Softmax", ["f"], ["y"], "soft", axis=1),
+    ]
+    weights = {
+        "w": drawn(4, 3, 3, 3), "g": np.ones(4, np.float32), "b": drawn(4, seed=1), "m": drawn(4, seed=2),
+        "v": np.abs(drawn(4, seed=3)) + 0.5, "shift": drawn(4, seed=4) if opset < 7 else drawn(4, 1, 1, seed=4),
+    }  # fmt: skip
+    made = model(nodes, {"x": [1, 3, 8, 8]}, {"y": [1, 4]}, weights, opset)
+    made.ir_version = 3
+    made.graph.input.extend(helper.make_tensor_value_info(n, FLOAT, w.shape) for n, w in weights.items())
+    return made
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("opset", [7, 8, 9, 11, 13])
+def test_old_opsets_are_opened_and_computed(opened: Any, engine: str, opset: int) -> None:
+    s = opened(old(opset), {"x": drawn(1, 3, 8, 8)}, engine=engine)
+    done = s.step("compare").finish.outcome
+    assert done.verdict == "passes", (done.message, s.findings.notes)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_opset_6_is_opened_as_far_as_onnx_runtime_runs_it(opened: Any, engine: str) -> None:
+    nodes = [node("MatMul", ["x", "w"], ["m"]), node("Sigmoid", ["m"], ["s"]), node("Relu", ["s"], ["y"])]
+    made = model(nodes, {"x": [2, 4]}, {"y": [2, 4]}, {"w": drawn(4, 4)}, opset=6)
+    assert opened(made, {"x": drawn(2, 4)}, engine=engine).step("compare").finish.outcome.verdict == "passes"
