@@ -32,7 +32,8 @@ def vary(how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: bool
 
     ``rows``: the size of dimension 0 of what is fed, 0 where that is no batch. ``alone``: whether it may be of another size.
     ``permuted``: the rows in reverse. ``twice``: the batch doubled, or, of a fixed size, one row in all places. ``alone``: the
-    first rows one by one. ``repeated``: the earlier half of the rows in the place of the later half, too. ``stale``: after runs on other values, freed memory filled with a pattern. Raises ``EngineFault``.
+    first rows one by one. ``repeated``: the earlier half of the rows in the place of the later half, too. ``stale``: after runs
+    on other values, freed memory filled with a pattern. Raises ``EngineFault``.
     """
     if how == "stale":
         return _after_others(run, arrays)
