@@ -14,6 +14,7 @@ from engines.search.whole import probe_whole
 # Relative L2 by which a row may move when others change: the order of a sum may follow its place in the batch, which rounds in
 # the last digits. What depends on other rows moves by far more.
 INDEPENDENT = 1e-3
+NO_BATCH = "Dimension 0 is no batch: what is in one row changes others. Outputs are judged whole."
 
 
 def see_rows(ctx: StepContext, findings: Findings, batched: tuple[str, ...]) -> Sub[str]:
@@ -30,7 +31,7 @@ def see_rows(ctx: StepContext, findings: Findings, batched: tuple[str, ...]) -> 
         return "" if declared else "Whether rows are independent could not be seen: outputs are judged whole."
     if _independent(m):
         return ""
-    return "Dimension 0 is no batch: what is in one row changes others. Outputs are judged whole."
+    return NO_BATCH
 
 
 def _independent(m: Measurement) -> bool:

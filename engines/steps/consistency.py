@@ -10,6 +10,7 @@ from engines.compare.judge import limit, worst
 from engines.findings import Findings
 from engines.probe import HUGE, Measurement
 from engines.search import works
+from engines.search.batch import NO_BATCH
 from engines.search.cost import Plan, Size
 from engines.search.whole import list_feeds, probe_whole
 from engines.steps.base import End, Finish, Steps, StepSpec, comparison
@@ -81,6 +82,9 @@ def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
         if outcome is not None:
             decisive = {"whole": (probe_whole(ctx, findings, samples=list_feeds(findings), vary=way),)}
             return Finish(outcome, findings, tables={"ways": rows}, decisive=decisive)
+    if NO_BATCH in findings.notes:  # seen by the reference, before any way with rows could be asked
+        told = "The reference shows that rows of these inputs influence one another, so dimension 0 is no batch of samples."
+        return Finish(msgspec.structs.replace(base, verdict="no-batch", message=told), findings, tables={"ways": rows})
     if not rows:
         return Finish(msgspec.structs.replace(base, message=f"It could not be asked in two ways: {last}"), findings)
     asked_ways = ", ".join(WAYS[row.way] for row in rows)
