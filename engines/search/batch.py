@@ -8,6 +8,7 @@ from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import badness
 from engines.findings import Findings
+from engines.options import recorded
 from engines.probe import Measurement
 from engines.search.whole import probe_whole
 
@@ -20,13 +21,13 @@ NO_BATCH = "Dimension 0 is no batch: what is in one row changes others. Outputs 
 def see_rows(ctx: StepContext, findings: Findings, batched: tuple[str, ...]) -> Sub[str]:
     """Why dimension 0 is no batch, as a sentence; "" where rows are independent, as the reference computes them. ``batched``: the
     feeds that have rows by what the model declares."""
-    if not batched or ctx.check:
+    if not batched or ctx.check or recorded(ctx.reference):  # nothing is computed from what was recorded
         return ""
     yield Note("are the rows of a batch independent?")
     m = yield from asked(probe_whole(ctx, findings, samples=batched[:1], engine=ctx.reference, vary="repeated", runs=1))
     if m.status != "ok" or not m.results:
-        # A reference that only has values (golden outputs), or rows that are all alike: an open dimension is the batch by its
-        # exporter's own word, a number is not.
+        # A reference that does not run, or rows that are all alike: an open dimension is the batch by its exporter's own word, a
+        # number is not.
         declared = any(s.rows for s in findings.samples if s.id in batched)
         return "" if declared else "Whether rows are independent could not be seen: outputs are judged whole."
     if _independent(m):
