@@ -36,7 +36,7 @@ COARSE = 32
 # Samples that join a search at once, the worst: each is paid for in every build that follows, and what cures the worst mostly
 # cures the rest.
 JOINING = 3
-ON_THE_WAY = 8  # sets that passed on a part of the samples and are tried on all
+ON_THE_WAY = 64  # sets that passed on a part of the samples and are tried on all, before all nodes are told
 POINTS = 4  # sets that the curve shows beside nothing kept, everything kept, and the one that is chosen
 EIGHTHS = 8  # stretches of the node order that are tried where what surrounds the seeds is not enough
 # Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
