@@ -147,7 +147,7 @@ def journal(lines: list[bytes], seed: int) -> bytes:
     how = chance.random()
     if how < 0.3:
         made = _renamed(made, chance)
-    elif how < 0.4:
+    elif how < 0.5:
         made = _recounted(made, chance)
     else:
         for _ in range(chance.randint(1, 3)):
@@ -185,7 +185,7 @@ def _recounted(lines: list[bytes], chance: random.Random) -> list[bytes]:
     """The lines with every number of one name replaced by one odd number."""
     events = [_unsigned(line) for line in lines]
     counts = [p for p in _places(events) if type(_at(p)) in (int, float) and p[1] not in ("v", "seq")]
-    name, new = chance.choice(sorted({str(key) for _, key in counts})), _of_its_kind(0, chance)
+    name, new = chance.choice(sorted({str(key) for _, key in counts})), chance.choice((*LARGE, 2**63 - 1, -1, 0))
     for holder, key in counts:
         if str(key) == name:
             holder[key] = new
