@@ -27,14 +27,14 @@ def commands(
         *(own if part else [f"# check.py cannot run this engine: {why}"]),
         *([f"# It comes and goes: check.py looks up to {looks} times, one run of what follows may pass."] if looks > 1 else []),
         "",
-        *_elsewhere(chosen, outside.lines(chosen, compare, inputs, part), compare, checkable=part is not None),
+        *_write_other_tools(chosen, outside.lines(chosen, compare, inputs, part), compare, checkable=part is not None),
         "",
         "# Narrowdown on the case itself",
         shlex.join(["narrowdown", "run", "model.onnx", "--engine", str(engine), "--inputs", "inputs.json", *limits(criterion)]),
     ]  # fmt: skip
 
 
-def _elsewhere(chosen: Found, lines: list[str], compare: str, *, checkable: bool) -> list[str]:
+def _write_other_tools(chosen: Found, lines: list[str], compare: str, *, checkable: bool) -> list[str]:
     """The engine through other tools, as far as they have it; what is right through Polygraphy's own runner, unless the engine
     is that."""
     if not lines:

@@ -70,8 +70,8 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         reference=reference,
         inputs=sources,
         seed=arguments.seed,
-        input_shapes=_once("--input-shapes", map(shape, arguments.input_shapes)),
-        val_range=_once("--val-range", map(value_range, arguments.val_range)),
+        input_shapes=_take_once("--input-shapes", map(shape, arguments.input_shapes)),
+        val_range=_take_once("--val-range", map(value_range, arguments.val_range)),
         metric=metric(arguments.metric),
         atol=bounds("--atol", arguments.atol),
         rtol=bounds("--rtol", arguments.rtol),
@@ -109,7 +109,7 @@ def _exclusive(arguments: argparse.Namespace) -> None:
                 )
 
 
-def _once(option: str, pairs: Iterable[tuple[str, Value]]) -> dict[str, Value]:
+def _take_once(option: str, pairs: Iterable[tuple[str, Value]]) -> dict[str, Value]:
     """Values by name. Raises Refusal for a name that is given twice."""
     found: dict[str, Value] = {}
     for name, value in pairs:
@@ -169,7 +169,7 @@ def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
     Refusal (exit 2)."""
     given = tuple(texts)
     largest = [found for text in given if (found := top_k(text))]
-    _once("--postprocess", ((each.output, each) for each in largest))
+    _take_once("--postprocess", ((each.output, each) for each in largest))
     if len(largest) == len(given):
         return given
     if len(given) > 1:
@@ -360,7 +360,7 @@ def _number(text: str) -> int | float:
 
 def bounds(option: str, texts: Iterable[str]) -> dict[str, float]:
     """``value`` or ``output:value``, by output name; ``""`` is the default for all."""
-    return _once(option, (_bound(option, text) for text in texts))
+    return _take_once(option, (_bound(option, text) for text in texts))
 
 
 def _bound(option: str, text: str) -> tuple[str, float]:

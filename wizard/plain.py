@@ -32,7 +32,7 @@ from wizard.session.events import (
     StepStarted,
     WorkerDied,
 )
-from wizard.terminal import draws
+from wizard.terminal import draws_screens
 from wizard.words import count, duration, elide, left, number, price, say_over_plan, visible
 
 
@@ -111,7 +111,7 @@ class PlainDisplay:
     ) -> None:
         self._flow = flow
         self._out = out or sys.stdout
-        self._live = self._out.isatty() and draws()
+        self._live = self._out.isatty() and draws_screens()
         self._colour = colour and not os.environ.get("NO_COLOR")
         self._every = every
         self._clock = clock
@@ -223,7 +223,7 @@ class PlainDisplay:
             return []
         what = tried(probe) if probe else event.key[:8]
         where = f" on {elide(probe.engine, 60)}" if isinstance(probe, Measure) else ""
-        found = told(measurement) if measurement else "measured"
+        found = say_measurement(measurement) if measurement else "measured"
         return [f"    {what}{where}: {found}, {duration(event.seconds)}"]
 
     def _finished(self, event: StepFinished) -> list[str]:
@@ -298,7 +298,7 @@ def _building(snapshot: Mapping[str, Any]) -> str:
     return visible(elide(str(longest["text"]), 80)) if longest else ""
 
 
-def told(measurement: Measurement) -> str:
+def say_measurement(measurement: Measurement) -> str:
     """What a probe found, without judging it: values that are not finite, else the worst relative error; or how it ended."""
     if measurement.status != "ok":
         signal = f" (signal {measurement.signal})" if measurement.signal else ""

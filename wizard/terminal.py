@@ -7,20 +7,20 @@ from collections.abc import Mapping
 LINES_ALONE = ("", "dumb", "unknown")  # values of TERM: no cursor to move
 
 
-def there() -> bool:
+def person_present() -> bool:
     """Whether a person sits at both ends."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def draws(environment: Mapping[str, str] | None = None) -> bool:
+def draws_screens(environment: Mapping[str, str] | None = None) -> bool:
     """Whether the terminal says that it can draw screens."""
     return (os.environ if environment is None else environment).get("TERM", "") not in LINES_ALONE
 
 
-def excuse(environment: Mapping[str, str] | None = None) -> str:
+def why_text(environment: Mapping[str, str] | None = None) -> str:
     """Why there is text where a person at a terminal would expect screens, in one sentence; "" where it draws."""
     environment = os.environ if environment is None else environment
-    if draws(environment):
+    if draws_screens(environment):
         return ""
     name = environment.get("TERM", "")
     said = f"TERM is '{name}'" if name else "TERM is not set"

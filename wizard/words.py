@@ -125,7 +125,7 @@ def listing(names: "tuple[str, ...] | list[str]", most: int = 6) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
 
 
-def named(name: str, width: int = NAME) -> str:
+def show_name(name: str, width: int = NAME) -> str:
     """A node's or tensor's name, or that it has none."""
     return elide(name, width) or "(no name)"
 

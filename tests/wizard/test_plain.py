@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
 from wizard.flow.model import Answer, End, Flow, FlowNode
-from wizard.plain import JsonDisplay, PlainDisplay, progress_line, told
+from wizard.plain import JsonDisplay, PlainDisplay, progress_line, say_measurement
 from wizard.session.events import (
     NoteAdded,
     Offered,
@@ -179,7 +179,7 @@ def test_nothing_foreign_is_obeyed(name: str) -> None:
 
 
 def test_what_was_found_in_words() -> None:
-    assert told(Measurement()) == "done"
+    assert say_measurement(Measurement()) == "done"
 
 
 def test_nothing_is_said_twice() -> None:

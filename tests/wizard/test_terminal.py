@@ -19,14 +19,14 @@ SHAPES = [str(MODELS / "shapes_cnn.onnx"), "--inputs", str(MODELS / "shapes_cnn_
 
 @pytest.mark.parametrize("name", ["xterm-256color", "screen", "tmux-256color", "linux", "vt100"])
 def test_terminals_that_draw(name: str) -> None:
-    assert terminal.draws({"TERM": name})
-    assert terminal.excuse({"TERM": name}) == ""
+    assert terminal.draws_screens({"TERM": name})
+    assert terminal.why_text({"TERM": name}) == ""
 
 
 @pytest.mark.parametrize("environment", [{}, {"TERM": ""}, {"TERM": "dumb"}, {"TERM": "unknown"}])
 def test_terminals_that_do_not(environment: dict[str, str]) -> None:
-    assert not terminal.draws(environment)
-    said = terminal.excuse(environment)
+    assert not terminal.draws_screens(environment)
+    said = terminal.why_text(environment)
     assert "plain text" in said
     assert (environment.get("TERM") or "not set") in said
 

@@ -86,11 +86,11 @@ def _exported(reading: Reading, target: Path, weights: Weights, consent: Consent
                     if path.is_file():
                         archive.write(path, path.relative_to(made.parent))
             return target
-        _put(made, target)
+        _move_into_place(made, target)
     return target
 
 
-def _put(made: Path, target: Path) -> None:
+def _move_into_place(made: Path, target: Path) -> None:
     """Move a finished bundle into place; an earlier bundle there is replaced, anything else is left alone."""
     if target.exists():
         if not target.is_dir():

@@ -139,7 +139,7 @@ def parser() -> Parser:
     replayed.add_argument("--jobs", type=_count, metavar="N", default=0, help="probes at a time")
     _where(replayed)
     _handed(replayed)
-    _agreeing(replayed)
+    _add_consent(replayed)
 
     reported = command("report", "sessions", "report", "the report of a session")
     _session(reported)
@@ -155,7 +155,7 @@ def parser() -> Parser:
         default="keep",
         help="random: others of the same statistics, and whether the failure survives that; none: leave them out",
     )
-    _agreeing(exported)
+    _add_consent(exported)
 
     listed = command("sessions", "sessions", "sessions", "list the sessions")
     listed.add_argument("--json", action="store_true", help="one JSON list on stdout")
@@ -247,7 +247,7 @@ def one_each(words: Sequence[str]) -> list[str]:
     for word in words:
         if word.startswith("-") and word in _SEVERAL:
             option, values = word, 0
-        elif option and values and _further(option, word):
+        elif option and values and _is_further_value(option, word):
             told.append(option)
         elif option and not values:
             values = 1
@@ -257,7 +257,7 @@ def one_each(words: Sequence[str]) -> list[str]:
     return told
 
 
-def _further(option: str, word: str) -> bool:
+def _is_further_value(option: str, word: str) -> bool:
     if not re.fullmatch(_SEVERAL[option], word, re.IGNORECASE | re.DOTALL):
         return False
     return option != "--fail-regex" or not Path(word).is_file()
@@ -400,7 +400,7 @@ def _handed(made: Any) -> None:
     )
 
 
-def _agreeing(made: argparse._ActionsContainer) -> None:
+def _add_consent(made: argparse._ActionsContainer) -> None:
     made.add_argument(
         "--yes-run-scripts",
         metavar="SHA256|all",
@@ -426,7 +426,7 @@ def _running(made: Parser, *, folder: bool = True) -> None:
     group.add_argument(
         "--no-disk-check", action="store_true", help="start a step also where the disk may be too small for it"
     )
-    _agreeing(group)
+    _add_consent(group)
 
 
 def _problem(made: Parser) -> None:

@@ -17,8 +17,8 @@ def demo(arguments: argparse.Namespace) -> int:
         problem = demos.problem(arguments.name, folder.home().parent / "demo")
     except (demos.DemoMissing, MachineProblem) as missing:
         raise Refusal(MISSING, str(missing)) from None
-    interactive = terminal.there() and arguments.display in ("auto", "tui")
-    if not (interactive and terminal.draws()) and arguments.display in ("auto", "plain", "rich"):
+    interactive = terminal.person_present() and arguments.display in ("auto", "tui")
+    if not (interactive and terminal.draws_screens()) and arguments.display in ("auto", "plain", "rich"):
         print(demos.DEMOS[arguments.name].about, flush=True)
     arguments.welcome = demos.DEMOS[arguments.name].about
     return run.start(problem, arguments, person=interactive)

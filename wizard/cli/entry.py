@@ -36,17 +36,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             sys.stdout.flush()
         except OSError as problem:
-            return unwritten(problem)
+            return say_refused_write(problem)
         return leaving.code if isinstance(leaving.code, int) else 0
     except KeyboardInterrupt:
         say("Stopped. The session, if one had begun, is safe: narrowdown resume goes on with it.")
         return STOPPED
     except BrokenPipeError:
         # The reader of our output has left (head, less). Nothing more can be said; stdout must not be flushed again.
-        hush()
+        silence_stdout()
         return 128 + signal.SIGPIPE
     except OSError as problem:
-        return unwritten(problem)
+        return say_refused_write(problem)
     except UnicodeEncodeError as problem:
         say(NOT_UTF8.format(repr(problem.object)[:300]))
         return BAD_USAGE
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def unwritten(problem: OSError) -> int:
+def say_refused_write(problem: OSError) -> int:
     """Say what the system refused; the exit code."""
     from wizard.session.problems import of_system
 
@@ -78,11 +78,11 @@ def unwritten(problem: OSError) -> int:
         try:
             sys.stdout.flush()
         except OSError:
-            hush()
+            silence_stdout()
     return MISSING
 
 
-def hush() -> None:
+def silence_stdout() -> None:
     """Let nothing more be written to stdout: what is left in its buffer cannot be, and the interpreter would say so."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -26,7 +26,7 @@ from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
 from wizard.runner import requests
 from wizard.runner.client import Client
-from wizard.runner.onlooker import Onlooker, elsewhere
+from wizard.runner.onlooker import Onlooker, machine_at_work
 from wizard.runner.options import Options, Policy
 from wizard.session import folder as folders
 from wizard.session import lock
@@ -87,12 +87,12 @@ def watch(arguments: argparse.Namespace) -> int:
         return screens(place, arguments, watching=True)
     flow = flow_of(place)
     shown = metered(display(name, flow), arguments.metrics, about.id)
-    host = elsewhere(place)
+    host = machine_at_work(place)
     client: Client | Onlooker = (
         Onlooker(place, host) if host else Client.attach(place, "watch", name="narrowdown watch")
     )
     try:
-        code = Follower(client, shown, name=folders.spoken(place)).run(controls=False)
+        code = Follower(client, shown, name=folders.name_for_command(place)).run(controls=False)
     finally:
         client.close()
     return code
@@ -184,7 +184,7 @@ def walk(
         # The screens attach to a runner that is at work already, which must not end before they do.
         Client.start(place, msgspec.structs.replace(options, detach=True), name="narrowdown run").close()
         return screens(place, arguments)
-    if person and terminal.there() and arguments.display == "auto" and (excuse := terminal.excuse()):
+    if person and terminal.person_present() and arguments.display == "auto" and (excuse := terminal.why_text()):
         print(f"narrowdown: {excuse}", file=sys.stderr)
     since = (before or folders.load(place, brief=True)).seq
     client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}", brief=since)
@@ -195,7 +195,7 @@ def walk(
             return FOUND
         shown = display(name, flow)
         prompt = (JsonPrompt() if name == "json" else Prompt(flow)) if person else None
-        follower = Follower(client, shown, prompt=prompt, since=since, name=folders.spoken(place))
+        follower = Follower(client, shown, prompt=prompt, since=since, name=folders.name_for_command(place))
         code = follower.run()
     finally:
         client.close()
@@ -329,11 +329,11 @@ def executor(arguments: argparse.Namespace) -> str:
 def display_name(arguments: argparse.Namespace, *, person: bool) -> str:
     """``auto``: the terminal UI for a person at a terminal, else plain text."""
     chosen = str(arguments.display)
-    if chosen == "tui" and not terminal.there():
+    if chosen == "tui" and not terminal.person_present():
         raise Refusal(BAD_USAGE, "--display tui needs a terminal; --display plain asks the same questions as text.")
     if chosen != "auto":
         return chosen
-    return "tui" if person and terminal.there() and terminal.draws() else "plain"
+    return "tui" if person and terminal.person_present() and terminal.draws_screens() else "plain"
 
 
 def display(name: str, flow: Flow) -> Display:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 def home(arguments: argparse.Namespace) -> int:
     """``narrowdown`` alone: the sessions screen, or the list where there is no terminal."""
-    if terminal.there() and terminal.draws():
+    if terminal.person_present() and terminal.draws_screens():
         from wizard.cli.run import screens
 
         return screens(None, arguments)
-    if terminal.there():
-        print(f"narrowdown: {terminal.excuse()}", file=sys.stderr)
+    if terminal.person_present():
+        print(f"narrowdown: {terminal.why_text()}", file=sys.stderr)
     arguments.json = False
     return sessions(arguments)
 
@@ -35,11 +35,13 @@ def sessions(arguments: argparse.Namespace) -> int:
     from wizard.session.listing import Listing
     from wizard.words import duration, elide, visible
 
-    if sentence := folder.closed():
+    if sentence := folder.home_fault():
         raise Refusal(MISSING, sentence)
     found = Listing().sessions()
     if arguments.json:
-        rows = [{name: _told(value) for name, value in msgspec.to_builtins(s, enc_hook=str).items()} for s in found]
+        rows = [
+            {name: _escape_bytes(value) for name, value in msgspec.to_builtins(s, enc_hook=str).items()} for s in found
+        ]
         print(msgspec.json.format(msgspec.json.encode(rows)).decode())
         return FOUND
     if not found:
@@ -57,7 +59,7 @@ def sessions(arguments: argparse.Namespace) -> int:
     return FOUND
 
 
-def _told(value: object) -> object:
+def _escape_bytes(value: object) -> object:
     """A value as JSON can hold it: the bytes of a path that are not UTF-8 are escaped."""
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 

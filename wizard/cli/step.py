@@ -57,7 +57,7 @@ def step(arguments: argparse.Namespace) -> int:
     )
     client = Client.open(place, options, name=f"narrowdown step {arguments.name}", brief=since)
     try:
-        code = Follower(client, _display(arguments, flow), since=since, name=folders.spoken(place)).run()
+        code = Follower(client, _display(arguments, flow), since=since, name=folders.name_for_command(place)).run()
     finally:
         client.close()
     if code == STOPPED:

@@ -448,8 +448,8 @@ def _misfit(value: Any, kind: Any) -> tuple[str, str] | None:
         choices = [str(c) for c in _choices(kind)]
         if choices:
             near = suggestion(str(value), choices) or f"It is one of {', '.join(choices)}."
-            return f"is never {_shown(value)}", near
-        return f"is {_kind(kind)}, and never {_shown(value)}", ""
+            return f"is never {_show_value(value)}", near
+        return f"is {_kind(kind)}, and never {_show_value(value)}", ""
     return None
 
 
@@ -466,7 +466,7 @@ def _kind(kind: Any) -> str:
     return " or ".join(names.get(k, getattr(k, "__name__", str(k))) for k in (typing.get_args(kind) or (kind,)))
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     return (
         {True: "true", False: "false", None: "null"}.get(value, f"'{value}'")
         if isinstance(value, bool | None)

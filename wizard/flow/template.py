@@ -86,10 +86,10 @@ def duration(value: Any) -> str:
 
 def short(value: Any, width: int = 40) -> str:
     """A name in at most ``width`` characters, its middle left out; both ends of a node's name say where it is."""
-    return elide(shown(value), max(4, min(int(width), 400)))
+    return elide(show_value(value), max(4, min(int(width), 400)))
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """A value as people read it: ``?`` for None, yes and no, three significant digits, text as it is."""
     if value is None:
         return "?"
@@ -98,7 +98,7 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return _number(value)
     if isinstance(value, list | tuple):
-        return ", ".join(shown(v) for v in value)
+        return ", ".join(show_value(v) for v in value)
     return str(value)
 
 
@@ -207,7 +207,7 @@ def _environment(finalize: Callable[[Any], str]) -> ImmutableSandboxedEnvironmen
 
 @lru_cache(maxsize=1)
 def _text_environment() -> ImmutableSandboxedEnvironment:
-    return _environment(_defined(shown))
+    return _environment(_defined(show_value))
 
 
 @lru_cache(maxsize=1)
@@ -227,7 +227,7 @@ def _defined(show: Callable[[Any], str]) -> Callable[[Any], str]:
 def _quoted(value: Any) -> str:
     if isinstance(value, Words):
         return "".join(f" {_quoted(word)}" for word in value)
-    text = f"{value:g}" if isinstance(value, float) else shown(value)
+    text = f"{value:g}" if isinstance(value, float) else show_value(value)
     if any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text):
         raise TemplateProblem("A name in this command holds control characters, so no command is shown.")
     return shlex.quote(text)

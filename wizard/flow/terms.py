@@ -37,18 +37,18 @@ def pin(flow: Flow, source: str, target: Path) -> None:
     ``OSError``."""
     for term in {term for node in flow.nodes.values() for term in node.terms}:
         own = Path(source) / "terms" / f"{term}.md"
-        if source and _named(term) and own.is_file():
+        if source and _is_term(term) and own.is_file():
             (target / "terms").mkdir(exist_ok=True)
             (target / "terms" / own.name).write_text(own.read_text(encoding="utf-8"), encoding="utf-8")
 
 
-def _named(term: str) -> bool:
+def _is_term(term: str) -> bool:
     return bool(term) and all(c.isascii() and (c.isalnum() or c == "-") for c in term)
 
 
 def card(term: str, folder: str = "") -> Card | None:
     """The card of a term, the user's own first; None where there is none. ``term`` never leads out of its folder."""
-    if not _named(term):
+    if not _is_term(term):
         return None
     own = Path(folder) / "terms" / f"{term}.md"
     if folder and own.is_file():

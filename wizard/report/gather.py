@@ -94,7 +94,7 @@ def gather(
         explanation=str(reproduced.get("message") or ""),
         spread=_spread(state),
         depth=depth(state, table, criterion.tolerance if criterion else 0.0),
-        notes=(*findings.notes, *journalled(state, flow), *_lost(state), *_postprocessed(problem)),
+        notes=(*findings.notes, *journalled(state, flow), *_say_lost_workers(state), *_postprocessed(problem)),
         commands=_by_hand(state, problem, first) if first else (),
         seconds=sum(visit.seconds for visit in state.route),
         probes=sum(visit.probes for visit in state.route),
@@ -275,11 +275,11 @@ def headline(
         node = flow.nodes.get(here.node) if here else None
         return f"The session is at: {node.title} ({stage(here)})" if node else "The session has only begun"
     if state.findings.spread and not culprits:
-        return f"The error is spread over many layers: no single part stands for it{_cured(workaround)}"
+        return f"The error is spread over many layers: no single part stands for it{_say_cure(workaround)}"
     ranked = _outcome(state, QuantizationOutcome)
     if ranked and not culprits and workaround is not None:
         lowest = f" ({number(ranked['worst_db'])} dB)" if ranked.get("worst_db") is not None else ""
-        return f"{elide(str(ranked['worst']), 60)} loses the most to quantization{lowest}{_cured(workaround)}"
+        return f"{elide(str(ranked['worst']), 60)} loses the most to quantization{lowest}{_say_cure(workaround)}"
     if not culprits or verdict == "unresolved":
         end = flow.ends.get(state.end)
         return end.title if end else "The route was too long to go on"
@@ -291,10 +291,10 @@ def headline(
     alike = len({kind(culprit) for culprit in culprits}) == 1
     others = f"{len(culprits) - 1} more in the same way" if alike else count(len(culprits) - 1, "further culprit")
     more = f", and {others}" if len(culprits) > 1 else ""
-    return f"{fails}{more}{_cured(workaround if verdict == 'worked-around' else None)}"
+    return f"{fails}{more}{_say_cure(workaround if verdict == 'worked-around' else None)}"
 
 
-def _cured(workaround: Workaround | None) -> str:
+def _say_cure(workaround: Workaround | None) -> str:
     """The end of a headline: what cures it."""
     if workaround is None or not workaround.holds:
         return ""
@@ -371,7 +371,7 @@ def journalled(state: State, flow: Flow) -> tuple[str, ...]:
     return tuple(f"{titles.get(note.node, '')}{note.text}" for note in state.notes)
 
 
-def _lost(state: State) -> tuple[str, ...]:
+def _say_lost_workers(state: State) -> tuple[str, ...]:
     """Workers that died or had to be killed while they worked, one sentence each: every one cost a probe."""
     said = []
     for death in state.deaths:
@@ -471,13 +471,13 @@ def case_files(state: State, table: Callable[[str], Table], culprits: Sequence[b
         rows = {row.get("role"): row.get("files") or {} for row in kept}
         if step_makes(visit.step, "case"):
             good = {}
-            found.setdefault(case.node_ids, _named(rows.get("case", {}), rows.get("good", {})))
+            found.setdefault(case.node_ids, _name_case_files(rows.get("case", {}), rows.get("good", {})))
         good = rows.get("good") or good
         if step_makes(visit.step, "confirmed") and rows.get("case"):
-            found[case.node_ids] = _named(rows["case"], good)
+            found[case.node_ids] = _name_case_files(rows["case"], good)
             good = {}
     return [found.get(culprit.case.node_ids, {}) for culprit in culprits]
 
 
-def _named(case: dict[str, str], good: dict[str, str]) -> dict[str, str]:
+def _name_case_files(case: dict[str, str], good: dict[str, str]) -> dict[str, str]:
     return {**case, **({"good.onnx": good["model.onnx"]} if "model.onnx" in good else {})}

@@ -7,9 +7,9 @@ from typing import Any
 from wizard.report import picture
 from wizard.report.alike import groups, kind, others
 from wizard.report.document import Report
-from wizard.report.lost import apart, lost
+from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.markdown import error, flat, version
-from wizard.words import TEXT, WORD, count, decibels, duration, elide, margin, named, number, switch, visible
+from wizard.words import TEXT, WORD, count, decibels, duration, elide, margin, number, show_name, switch, visible
 
 SEARCHES = 6  # that are drawn
 
@@ -41,16 +41,16 @@ def _template() -> Any:
     import jinja2
 
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=show_literally
     )
     environment.filters.update(
-        number=number, decibels=decibels, duration=duration, margin=margin, switch=switch, name=named, whole=whole,
-        lost=lost, apart=apart, version=version, error=error,
+        number=number, decibels=decibels, duration=duration, margin=margin, switch=switch, name=show_name, whole=whole,
+        lost=say_values_lost, apart=say_values_apart, version=version, error=error,
     )  # fmt: skip
     return environment.from_string((files("wizard.report") / "report.html.j2").read_text(encoding="utf-8"))
 
 
-def shown(value: object) -> object:
+def show_literally(value: object) -> object:
     """Every value on its way into the page: names keep no character that an editor or a terminal would act on, and of a long word
     both ends."""
     return visible(elide(value, TEXT), keep="\n", longest=WORD) if type(value) is str else value

@@ -10,12 +10,12 @@ def total(v: Values) -> int:
     return sum(v.actual) + v.actual_nonfinite
 
 
-def everywhere(v: Values) -> bool:
+def lost_everywhere(v: Values) -> bool:
     """Whether no value of the engine's is finite where the reference's all are: there is no place to point at."""
     return total(v) == v.actual_nonfinite > 0 == v.expected_nonfinite
 
 
-def lost(v: Values) -> str:
+def say_values_lost(v: Values) -> str:
     """What is not finite: ``On the engine all 16 values are infinite; in the reference all are finite.`` Empty where all is."""
     if not v.actual_nonfinite and not v.expected_nonfinite:
         return ""
@@ -41,7 +41,7 @@ def _kinds(lost: int, nan: int, of: int, told: bool) -> str:
     return f"{lost:,} of {of:,} values are not finite: {' and '.join(f'{n:,} {word}' for n, word in said)}"
 
 
-def apart(v: Values) -> str:
+def say_values_apart(v: Values) -> str:
     """How far the finite values of both lie apart, and where they lie; where the engine has none, where the right ones lie."""
     if sum(v.expected) == 0 and sum(v.actual) == 0:
         return ""

@@ -7,7 +7,7 @@ from typing import Any
 from engines.compare.values import Values
 from wizard.report.alike import groups, kind, others
 from wizard.report.document import Culprit, Report, Workaround
-from wizard.report.lost import apart, lost
+from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.picture import curve, tally
 from wizard.words import (  # fmt: skip
     LONGEST,
@@ -34,8 +34,8 @@ def to_markdown(report: Report) -> str:
     does not fit is named."""
     head = "\n\n".join([f"# {literal(report.headline)}", summary(report)])
     order = [
-        head, by_hand(report), *told(report.culprits), ruled_out(report), workaround(report), depth(report), search(report),
-        layers(report), route(report), notes(report), environment(report),
+        head, by_hand(report), *write_culprits(report.culprits), ruled_out(report), workaround(report), depth(report),
+        search(report), layers(report), route(report), notes(report), environment(report),
     ]  # fmt: skip
     room, kept = MOST - 500, set()
     for i in (0, 1, len(order) - 1, *range(2, len(order) - 1)):  # the most wanted first
@@ -95,15 +95,15 @@ def by_hand(report: Report) -> str:
     return f"## See it fail\n\n{said}\n\n{fenced(chr(10).join(report.commands), 'sh')}"
 
 
-def told(culprits: Sequence[Culprit]) -> Iterator[str]:
+def write_culprits(culprits: Sequence[Culprit]) -> Iterator[str]:
     """Each culprit; those that are like one before them as a table."""
     for first, *like in groups(map(kind, culprits)):
         yield culprit(culprits[first], first + 1, len(culprits))
         if like:
-            yield alike([(position + 1, culprits[position]) for position in like])
+            yield write_alike_culprits([(position + 1, culprits[position]) for position in like])
 
 
-def alike(culprits: Sequence[tuple[int, Culprit]]) -> str:
+def write_alike_culprits(culprits: Sequence[tuple[int, Culprit]]) -> str:
     """Culprits that fail in the same way as one before them, a line each: what is their own."""
     header = (
         "", "nodes", "inputs", "outputs", "its own error", "effect", "sample", "fails again", "nothing to spare", "folder",
@@ -145,12 +145,12 @@ def culprit(c: Culprit, position: int, total: int) -> str:
         facts.append(
             "It passes when fed exactly and fails when its inputs are rounded: it needs its inputs in higher precision."
         )
-    facts += [around(c)] if c.around.spots else []
+    facts += [write_surroundings(c)] if c.around.spots else []
     facts += [values(v) for v in c.values[:1]]
     return "\n\n".join([text, *facts])
 
 
-def around(c: Culprit) -> str:
+def write_surroundings(c: Culprit) -> str:
     """The neighbourhood, one node a line; the suspects carry a mark."""
     lines = [
         f"- {'**suspect** ' if spot.suspect else ''}{literal(spot.op)} {code(spot.name)}"
@@ -165,24 +165,24 @@ def around(c: Culprit) -> str:
 def values(v: Values) -> str:
     """How the engine's values of an output differ from the reference's."""
     about = f"Its output {code(v.output)}, {v.dtype} {list(v.shape)}:"
-    wrong = [literal(said) for said in (lost(v), apart(v)) if said]
+    wrong = [literal(said) for said in (say_values_lost(v), say_values_apart(v)) if said]
     return " ".join([about, *wrong])
 
 
 def search(report: Report) -> str:
     """How many probes of each search failed and passed."""
     lines = [f"- {literal(s.step)}: {count(len(s.looks), 'probe')}, {tally(s)}" for s in report.searches[:ROWS]]
-    more = further(len(report.searches) - len(lines), "search", "searches")
+    more = say_further(len(report.searches) - len(lines), "search", "searches")
     return "\n".join(["## The search", "", *lines]) + more if lines else ""
 
 
 def notes(report: Report) -> str:
     lines = [f"- {literal(note)}" for note in report.notes[:ROWS]]
-    more = further(len(report.notes) - len(lines), "note")
+    more = say_further(len(report.notes) - len(lines), "note")
     return "\n".join(["## Notes", "", *lines]) + more if lines else ""
 
 
-def further(n: int, one: str, many: str = "") -> str:
+def say_further(n: int, one: str, many: str = "") -> str:
     """A paragraph that says how many are left out here; empty for none."""
     return f"\n\n{count(n, f'further {one}', f'further {many}' if many else '')} in report.json." if n > 0 else ""
 
@@ -260,7 +260,7 @@ def layers(report: Report) -> str:
         )
         for row in report.layers[:LAYERS]
     ]  # fmt: skip
-    return f"## Layers by SQNR\n\n{table(header, rows)}{further(len(report.layers) - len(rows), 'layer')}"
+    return f"## Layers by SQNR\n\n{table(header, rows)}{say_further(len(report.layers) - len(rows), 'layer')}"
 
 
 def route(report: Report) -> str:
@@ -280,7 +280,7 @@ def route(report: Report) -> str:
         for position, stop in enumerate(report.route[:ROWS], 1)
     ]
     header = ("", "question", "answer", "by", "time", "probes", "measured")
-    return f"## How we got here\n\n{table(header, rows)}{further(len(report.route) - len(rows), 'question')}"
+    return f"## How we got here\n\n{table(header, rows)}{say_further(len(report.route) - len(rows), 'question')}"
 
 
 def environment(report: Report) -> str:

@@ -9,7 +9,7 @@ from engines.compare.values import Values
 from engines.probe import HUGE
 from wizard.report.document import Depth, Look, Search
 from wizard.report.figures import CEILING, FLOOR, draw_bars, log_error, log_sizes
-from wizard.report.lost import apart, everywhere, lost
+from wizard.report.lost import lost_everywhere, say_values_apart, say_values_lost
 from wizard.report.probe import WORDS
 from wizard.report.vicinity import Vicinity
 from wizard.words import count, elide, number, visible
@@ -150,7 +150,7 @@ def heat(values: Values) -> str:
     """The grid of differences: the darker a tile, the larger its worst difference, log scale; where only one side is finite, a
     colour and a letter of its own. Nothing where the engine has no finite value at all: there is no place to point at."""
     rows, columns = len(values.grid), max(map(len, values.grid), default=0)
-    if not rows or not columns or everywhere(values):
+    if not rows or not columns or lost_everywhere(values):
         return ""
     wide = min((WIDTH - LEFT) / columns, 40.0)
     tall = min(max(wide, 12.0), 20.0, max(240 / rows, 10.0))
@@ -177,7 +177,8 @@ def heat(values: Values) -> str:
     caption = f'<text class="axis" x="{LEFT - 6}" y="10" text-anchor="end">first</text>' + "".join(
         f'<text class="axis" x="{LEFT}" y="{bottom + 14 * n - 1:.1f}">{line}</text>' for n, line in enumerate(lines, 1)
     )
-    said = f"Largest differences of {escape(visible(elide(values.output, 60)))}. {escape(lost(values))} {escape(apart(values))}"
+    notes = escape(f"{say_values_lost(values)} {say_values_apart(values)}")
+    said = f"Largest differences of {escape(visible(elide(values.output, 60)))}. {notes}"
     return _svg(bottom + 14 * len(lines) + 4, said.strip(), "".join([frame, *tiles, caption]))
 
 

@@ -116,7 +116,7 @@ def traces(reading: Reading) -> Traces:
     """Of a session, as it was recorded and as it is read here."""
     problem, place = reading.description.problem, reading.folder.absolute()
     paths = {str(place), problem.model, *problem.inputs, *problem.digests, *map(_script, problem.postprocess)}
-    files = _named(path for path in paths if path.startswith("/"))
+    files = _short_names(path for path in paths if path.startswith("/"))
     around = {str(PurePath(path).parent): "" for path in files}
     temporary = os.environ.get("TMPDIR") or tempfile.gettempdir()
     around |= {
@@ -147,7 +147,7 @@ def handed_on(reading: Reading) -> Report:
     return portable(reading.report(), traces(reading))
 
 
-def _named(paths: Iterable[str]) -> dict[str, str]:
+def _short_names(paths: Iterable[str]) -> dict[str, str]:
     """Each path by its name, with the folder that it lies in where two have one name."""
     taken: dict[str, set[str]] = {}
     for path in paths:

@@ -33,7 +33,7 @@ def tried(probe: AnyProbe | None) -> str:
     """What the probe tries, without the engine that it tries it on."""
     match probe:
         case Measure():
-            return ", ".join([_part(probe.candidate), *_manner(probe)])
+            return ", ".join([_part(probe.candidate), *_say_changes(probe)])
         case Check() if probe.control:
             return "a model with nothing wrong in it, by your checker"
         case Check():
@@ -60,7 +60,7 @@ def size(probe: AnyProbe | None) -> int:
     return 0 if part == ranges.ALL else _many(part)
 
 
-def _manner(probe: Measure) -> list[str]:
+def _say_changes(probe: Measure) -> list[str]:
     """What is done to the part beside running it."""
     candidate, said = probe.candidate, [f"asked again, {probe.vary}"] if probe.vary else []
     if off := parse(probe.engine).get("disabled_optimizers"):

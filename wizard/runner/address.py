@@ -45,7 +45,7 @@ def listening(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def short(path: Path) -> Iterator[str]:
+def shortened_path(path: Path) -> Iterator[str]:
     """The path as the system takes it for a socket, however long it is: on Linux by way of its folder, held open meanwhile.
     Raises OSError."""
     if len(os.fsencode(path)) <= LONGEST:

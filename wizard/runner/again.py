@@ -81,7 +81,7 @@ class Again:
             item.visit.node,
             item.visit.visit,
             item.role,
-            _said(recorded),
+            _say_verdict(recorded),
             "",
             "cannot tell",
             **_one(recorded, "recorded_"),
@@ -95,7 +95,7 @@ class Again:
         measurement = await self._look(item, probe)
         verdict = judged_as(item, measurement)
         outcome, detail = _compared(item, recorded, verdict, measurement)
-        return msgspec.structs.replace(row, now=_said(verdict), outcome=outcome, detail=detail, **_one(verdict))
+        return msgspec.structs.replace(row, now=_say_verdict(verdict), outcome=outcome, detail=detail, **_one(verdict))
 
     async def _look(self, item: Decisive, probe: AnyProbe) -> Measurement:
         """The answer, measured once however many lines ask for it."""
@@ -138,7 +138,7 @@ class Again:
         return msgspec.structs.replace(
             row,
             recorded=_rate(then, how.by, _worst(item, item.looks)),
-            now=_rate(counts, how.by, _worst(item, seen)) if counts.looks else _said(judged_as(item, seen[-1])),
+            now=_rate(counts, how.by, _worst(item, seen)) if counts.looks else _say_verdict(judged_as(item, seen[-1])),
             outcome=outcome,
             detail=detail,
             recorded_failures=then.failures,
@@ -195,7 +195,7 @@ def _one(verdict: Verdict | None, prefix: str = "") -> dict[str, Any]:
     return {f"{prefix}failures": int(verdict is not None and verdict.failed), f"{prefix}looks": int(answered)}
 
 
-def _said(verdict: Verdict | None) -> str:
+def _say_verdict(verdict: Verdict | None) -> str:
     if verdict is None:
         return "not measured"
     said = {"fail": "fails", "pass": "passes", "unresolved": verdict.reason or "unresolved"}[verdict.kind]

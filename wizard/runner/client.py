@@ -20,7 +20,7 @@ import msgspec
 from engines import faults
 from wizard.flow.model import Flow
 from wizard.runner import progress, requests
-from wizard.runner.address import listening, short
+from wizard.runner.address import listening, shortened_path
 from wizard.runner.options import Options
 from wizard.session import lock
 from wizard.session.events import AnyEvent, SessionClosed
@@ -232,7 +232,7 @@ class Client:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.settimeout(_REPLY)
             try:
-                with short(listening(self.folder)) as name:
+                with shortened_path(listening(self.folder)) as name:
                     connection.connect(name)
                 break
             except OSError:

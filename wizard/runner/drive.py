@@ -98,7 +98,7 @@ def specs(probe: AnyProbe) -> tuple[str, ...]:
     return tuple(name for field in ("engine", "reference") if (name := getattr(probe, field, "")))
 
 
-def told(probe: AnyProbe, measurement: Measurement, store: Store) -> Any:
+def answer_for_step(probe: AnyProbe, measurement: Measurement, store: Store) -> Any:
     """The answer as the step gets it: a Describe that worked comes with its index. Raises OSError where the index's
     file is gone."""
     if isinstance(probe, Describe) and measurement.status == "ok":
@@ -106,7 +106,7 @@ def told(probe: AnyProbe, measurement: Measurement, store: Store) -> Any:
     return measurement
 
 
-def lost(probe: AnyProbe, measurement: Measurement, store: Store) -> tuple[str, ...]:
+def missing_artifacts(probe: AnyProbe, measurement: Measurement, store: Store) -> tuple[str, ...]:
     """Names of the files that the probe was asked to keep, that it did keep, and that are gone: evicted, or removed by somebody.
     What a checker has printed is none of them: the answer itself holds it."""
     kept = measurement.artifacts
@@ -254,15 +254,15 @@ class Drive:
         first = name not in self.asked
         self.asked[name] = probe
         measurement = self._ledger.measurement(name)
-        if measurement is not None and not lost(probe, measurement, self._ledger.store):
+        if measurement is not None and not missing_artifacts(probe, measurement, self._ledger.store):
             with contextlib.suppress(OSError):  # its file is gone: ask again
-                answer = told(probe, measurement, self._ledger.store)
+                answer = answer_for_step(probe, measurement, self._ledger.store)
                 self.cached += first and name not in self.measured
                 return answer
         self.current, self._since = name, time.monotonic()
         measurement = await self._wait(name, probe)
         self.current = ""
-        return told(probe, measurement, self._ledger.store)
+        return answer_for_step(probe, measurement, self._ledger.store)
 
     async def _wait(self, name: str, probe: AnyProbe) -> Measurement:
         """The measurement of a decision probe, while free slots run ahead."""
@@ -303,7 +303,7 @@ class Drive:
         if measurement.facts.get("changed"):
             raise SessionProblem(f"{measurement.message} {AGREEING}")
         if (before := self._ledger.measurement(name)) is not None:
-            measurement = made_again(probe, before, measurement, lost(probe, before, self._ledger.store))
+            measurement = made_again(probe, before, measurement, missing_artifacts(probe, before, self._ledger.store))
         seconds = round(time.monotonic() - began, 6)
         written = self._ledger.emit(ProbeFinished(key=name, run=self._run, measurement=measurement, seconds=seconds))
         self.measured.add(name)
@@ -335,7 +335,7 @@ class Drive:
         """For running ahead: the known answer. Raises KeyError for an engine that was never looked at, which ends
         that path."""
         measurement = self._ledger.measurement(key(probe, self._fingerprints.known))
-        return None if measurement is None else told(probe, measurement, self._ledger.store)
+        return None if measurement is None else answer_for_step(probe, measurement, self._ledger.store)
 
     async def _cancel(self) -> None:
         """End what still runs ahead; nobody has asked for it."""
@@ -369,4 +369,4 @@ def replayed(
             if measurement is None:
                 return None, yielded, len(known)
             known.add(name)
-            answer = told(yielded, measurement, store)
+            answer = answer_for_step(yielded, measurement, store)

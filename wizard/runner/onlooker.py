@@ -18,7 +18,7 @@ from wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
 QUIET = 600.0  # seconds without any change after which the runner is taken to be gone
 
 
-def elsewhere(folder: Path) -> str:
+def machine_at_work(folder: Path) -> str:
     """The machine on which the session is being worked on, where that is another one than this and cannot be asked; "" where the
     session is at rest, or is worked on here. Raises SessionProblem."""
     if lock.holder(folder) is not None or not (folder / NAME).exists():

@@ -43,7 +43,7 @@ def examine(ledger: Ledger, *, going_on: bool) -> tuple[str, ...]:
 async def make_again(ledger: Ledger, pool: Prober) -> tuple[str, ...]:
     """Make again the models and the inputs that the steps to come rely on and that are gone; a sentence for each file. Raises
     SessionProblem where that cannot be done."""
-    made = [name for digest, kind in _needed(ledger).items() for name in await _remade(ledger, pool, digest, kind)]
+    made = [name for digest, kind in _needed(ledger).items() for name in await _make_again(ledger, pool, digest, kind)]
     return tuple(f"'{name}' of the session was gone and was made again." for name in made)
 
 
@@ -90,7 +90,7 @@ def _parts(store: Store, digest: str, kind: str) -> tuple[str, ...]:
     return (f"{folder}/index.json", *(f"{folder}/{file}" for file in sound.arrays_of(store.inputs / digest)))
 
 
-async def _remade(ledger: Ledger, pool: Prober, digest: str, kind: str) -> list[str]:
+async def _make_again(ledger: Ledger, pool: Prober, digest: str, kind: str) -> list[str]:
     """Make again what is gone of a model or of inputs; the files that were. Raises SessionProblem."""
     gone = [name for name in _parts(ledger.store, digest, kind) if not (ledger.store.root / name).exists()]
     if not gone:
@@ -100,9 +100,9 @@ async def _remade(ledger: Ledger, pool: Prober, digest: str, kind: str) -> list[
     if probe is None:
         raise SessionProblem(f"{first} Copy the whole session folder again, or begin a new session.")
     if isinstance(probe, Sanitize | LoadInputs):
-        await _remade(ledger, pool, probe.model, "model")
+        await _make_again(ledger, pool, probe.model, "model")
     if isinstance(probe, LoadInputs) and probe.base:
-        await _remade(ledger, pool, probe.base, "inputs")
+        await _make_again(ledger, pool, probe.base, "inputs")
     made = await pool.run(probe, _TIMEOUT)
     if made.status != "ok":
         raise SessionProblem(f"{first} It could not be made again: {made.message} Copy the whole session folder again.")

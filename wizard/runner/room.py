@@ -96,7 +96,7 @@ def needed(state: State, events: Iterable[AnyEvent], store: Store) -> set[str]:
     visits = {v.run: v for route in (*state.anchors.values(), state.route) for v in route if v.run}
     found = {digest for event in events for digest in _parts(event)}
     for visit in visits.values():
-        found |= _named(visit, store)
+        found |= _digests_in(visit, store)
         for key in (key for keys in visit.decisive.values() for key in keys):
             found |= _kept(state, key, store)
     for key, asked in state.asked.items():
@@ -115,7 +115,7 @@ def _parts(event: AnyEvent) -> Iterable[str]:
     return ()
 
 
-def _named(visit: Visit, store: Store) -> set[str]:
+def _digests_in(visit: Visit, store: Store) -> set[str]:
     """Whatever looks like a digest in what a visit came to."""
     texts = [msgspec.json.encode((visit.outcome, visit.findings, visit.settings, visit.tables, visit.params))]
     for table in visit.tables.values():

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from engines.store import decoding
-from wizard.runner.address import short
+from wizard.runner.address import shortened_path
 
 LINE_LIMIT = 1 << 20
 _YOUNG = 60.0  # seconds
@@ -29,7 +29,7 @@ def sweep(folder: Path) -> None:
                 continue
             knock.settimeout(0.2)
             try:
-                with short(path) as name:
+                with shortened_path(path) as name:
                     knock.connect(name)
             except ConnectionRefusedError:
                 path.unlink()
@@ -69,7 +69,7 @@ class Server:
         ear = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
-            with short(self.path) as name:
+            with shortened_path(self.path) as name:
                 ear.bind(name)
         finally:
             os.umask(before)

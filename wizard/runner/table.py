@@ -83,7 +83,7 @@ class Replay(msgspec.Struct, frozen=True):
 
     def exit_code(self, expect: Expect = "same") -> int:
         """0 as expected, 5 not, 6 cannot tell."""
-        outcomes = told(self.rows)
+        outcomes = told_outcomes(self.rows)
         if any(o != "cannot tell" and o not in FINE[expect] for o in outcomes):
             return DIFFERS
         if expect == "fails" and outcomes & {"still fails", "fails differently"}:
@@ -108,7 +108,7 @@ class Result(msgspec.Struct, frozen=True):
     format: Literal[1] = 1  # version of this format
 
 
-def told(rows: Iterable[Row]) -> set[Outcome]:
+def told_outcomes(rows: Iterable[Row]) -> set[Outcome]:
     """The outcomes that count. Where something is fixed, a line that failed once or twice then and in no look now does not speak
     against it: too little was recorded to call it fixed by itself."""
     rows = tuple(rows)
@@ -122,6 +122,6 @@ def told(rows: Iterable[Row]) -> set[Outcome]:
 
 def summed(rows: Iterable[Row]) -> Outcome:
     """What the table comes to: a case that is gone is fixed only when nothing else fails now."""
-    outcomes = told(rows)
+    outcomes = told_outcomes(rows)
     ranked: tuple[Outcome, ...] = ("cannot tell", "fails now", "differs", "fails differently", "still fails", "fixed")
     return next((o for o in ranked if o in outcomes), "same")

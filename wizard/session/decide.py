@@ -76,17 +76,17 @@ def question(node: FlowNode, here: Visit) -> Ask:
     offered = tuple(
         Offered(
             id=id_,
-            text=_said(answer.text, here),
+            text=_fill_in(answer.text, here),
             goto=destination(answer, here.outcome),
             recommended=id_ == chosen,
             because=because[:_TEXT_LIMIT] if id_ == chosen else "",
         )
         for id_, answer in node.answers.items()
     )
-    return Ask(here.node, here.visit, _said(node.ask, here), offered, chosen, because[:_TEXT_LIMIT])
+    return Ask(here.node, here.visit, _fill_in(node.ask, here), offered, chosen, because[:_TEXT_LIMIT])
 
 
-def _said(text: str, here: Visit) -> str:
+def _fill_in(text: str, here: Visit) -> str:
     """A text of the flow with what was measured filled in; as it stands in the flow where that was not measured."""
     if "{{" not in text:
         return text[:_TEXT_LIMIT]

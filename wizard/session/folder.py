@@ -91,12 +91,12 @@ def create(problem: Problem, flow_text: str, root: Path | None = None, *, folder
 
     Raises SessionProblem, OSError.
     """
-    if folder is None and (sentence := closed(root)):
+    if folder is None and (sentence := home_fault(root)):
         raise SessionProblem(sentence)
     target = folder.absolute() if folder else _fresh(root or home())
     if target.exists() and not target.is_dir():
         raise OtherProblem(f"'{target}' is a file and no folder; name a new folder.")
-    if target.exists() and not _unborn(target):
+    if target.exists() and not _is_half_made(target):
         raise OtherProblem(f"'{target}' is not empty and holds no session; name a new folder.")
     fresh = not target.exists()
     try:
@@ -194,7 +194,7 @@ def _described(folder: Path) -> Description:
     except (FileNotFoundError, NotADirectoryError):
         raise NoSuchSession(f"'{folder}' is not a session: it has no {DESCRIPTION}.") from None
     except regular.Unfit as error:
-        raise _strange(path, error) from None
+        raise _refuse_thing(path, error) from None
     except OSError as error:
         raise _linked(path) if error.errno == errno.ELOOP else SessionProblem(of_system(error, path)) from None
     try:
@@ -233,7 +233,7 @@ def _refuse_strange(folder: Path) -> None:
             try:
                 regular.size(entry.path, links=False)
             except regular.Unfit as error:
-                raise _strange(entry.path, error) from None
+                raise _refuse_thing(entry.path, error) from None
             except FileNotFoundError:
                 continue
 
@@ -246,7 +246,7 @@ def _linked(path: Path | str) -> SessionProblem:
     )
 
 
-def _strange(path: Path | str, error: regular.Unfit) -> SessionProblem:
+def _refuse_thing(path: Path | str, error: regular.Unfit) -> SessionProblem:
     """What to say of a thing in a session's folder that is no file, or an endless one."""
     if error.errno == errno.EFBIG:
         said = f"has {error.what.partition(', and')[0]}, more than any session writes"
@@ -305,10 +305,12 @@ def find(name: str, root: Path | None = None) -> Path:
         return found[0]
     if path.exists():
         raise NoSuchSession(f"'{name}' is there but is not a session: it has no {DESCRIPTION}.")
-    raise NoSuchSession(closed(place) or f"There is no session '{name}' in {place}; 'narrowdown sessions' lists them.")
+    raise NoSuchSession(
+        home_fault(place) or f"There is no session '{name}' in {place}; 'narrowdown sessions' lists them."
+    )
 
 
-def closed(root: Path | None = None) -> str:
+def home_fault(root: Path | None = None) -> str:
     """Why no session can be looked for below ``root`` (default: home()), as a sentence; "" where one can."""
     place = root or home()
     try:
@@ -322,7 +324,7 @@ def closed(root: Path | None = None) -> str:
     return ""
 
 
-def spoken(folder: Path) -> str:
+def name_for_command(folder: Path) -> str:
     """What a command line calls the session: its id where ``find`` knows it by that, else its path, quoted for a shell."""
     return folder.name if folder.parent == home() else shlex.quote(str(folder))
 
@@ -440,7 +442,7 @@ def _is_session(folder: Path) -> bool:
         return True
 
 
-def _unborn(folder: Path) -> bool:
+def _is_half_made(folder: Path) -> bool:
     """Whether a folder holds nothing but what ``create`` had made when it was killed: its empty parts, and once all of them are
     there the flow and temporary files. Anything else is a user's."""
     store = Store(folder)

@@ -234,7 +234,7 @@ def advance(state: State, event: AnyEvent) -> State:
             changes["asked"] = state.asked.plus(event.key, asked)
         case ProbeFinished():
             known = Known.of(event.measurement, event.blob, event.run, event.seq, event.seconds)
-            changes = {"known": state.known.plus(event.key, known), **_learnt(state, event)}
+            changes = {"known": state.known.plus(event.key, known), **_learn_from(state, event)}
         case WorkerDied():
             changes["deaths"] = (*state.deaths, event)
         case QuestionAsked():
@@ -349,7 +349,7 @@ def _change(route: tuple[Visit, ...], run: int, **changes: Any) -> tuple[Visit, 
     return tuple(msgspec.structs.replace(v, **changes) if v.run == run else v for v in route)
 
 
-def _learnt(state: State, event: ProbeFinished) -> dict[str, Any]:
+def _learn_from(state: State, event: ProbeFinished) -> dict[str, Any]:
     """What a measurement says about engines, time and size, beside its answer."""
     asked, m = state.asked.get(event.key), event.measurement
     probe = asked.probe if asked else None

@@ -19,7 +19,7 @@ _SCRIPTS = (".py", ".sh", ".bash", ".pl", ".rb", ".js", ".mjs", ".lua", ".R", ".
 def command_files(command: str, folder: str) -> dict[str, str]:
     """Path -> sha256 of the files that the command names: those below ``folder``, and scripts wherever they lie."""
     found: dict[str, str] = {}
-    for path in _named(command, folder):
+    for path in _files_named(command, folder):
         below = bool(folder) and path.is_relative_to(folder)
         if str(path) in found or not is_file(path) or path.stat().st_size > LARGEST or not (below or _script(path)):
             continue
@@ -35,7 +35,7 @@ def command_files(command: str, folder: str) -> dict[str, str]:
     return found
 
 
-def _named(command: str, folder: str) -> list[Path]:
+def _files_named(command: str, folder: str) -> list[Path]:
     """What words of the command may name, and words of these words: ``sh -c "python check.py"``."""
     words = _split(command)
     for word in list(words):

@@ -70,7 +70,7 @@ def _refuse_crooked(found: Iterable[Item]) -> None:
     """Raise ``Untrusted`` for a path that can mean another file than the one that was looked at, whatever was agreed to."""
     if bad := next((item for item in found if item.fault), None):
         raise Untrusted(
-            f"This session names its {bad.kind} {_shown(bad.path)!r} in a way that may mean another file than it seems to: it "
+            f"This session names its {bad.kind} {_escape(bad.path)!r} in a way that may mean another file than it seems to: it "
             f"{bad.fault}. Nothing was run. Begin a new session with the file that is meant."
         )
 
@@ -82,12 +82,12 @@ def sentence(unknown: Iterable[Item]) -> str:
     for item in unknown:
         missing = missing or not item.digest
         lines.append(
-            f"  {item.kind} {_shown(item.path)}  {f'sha256 {item.digest}' if item.digest else '(it is not there)'}"
+            f"  {item.kind} {_escape(item.path)}  {f'sha256 {item.digest}' if item.digest else '(it is not there)'}"
         )
         if item.folder:
-            lines.append(f"    in the folder {_shown(item.folder)}")
-        lines += [f"    | {_shown(line[:200])}" for line in item.first_lines]
-        lines += [f"    with {_shown(path)}" for path in item.files if path != item.path]
+            lines.append(f"    in the folder {_escape(item.folder)}")
+        lines += [f"    | {_escape(line[:200])}" for line in item.first_lines]
+        lines += [f"    with {_escape(path)}" for path in item.files if path != item.path]
     lines.append("Read them; to go on, add --yes-run-scripts and the digest, once for each.")
     if missing:
         lines.append(
@@ -96,5 +96,5 @@ def sentence(unknown: Iterable[Item]) -> str:
     return "\n".join(lines)
 
 
-def _shown(text: str) -> str:
+def _escape(text: str) -> str:
     return ascii(text)[1:-1]

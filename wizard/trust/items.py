@@ -68,7 +68,7 @@ def items(problem: Problem, engine: str = "") -> list[Item]:
         found.append(_script(POSTPROCESS, ", ".join(problem.postprocess), script, problem.folder))
     if problem.check:
         files = command_files(problem.check, problem.folder)
-        fault = crooked(problem.folder) if problem.folder else ""
+        fault = path_fault(problem.folder) if problem.folder else ""
         found.append(Item(CHECK, problem.check, problem.check, problem.folder, files, (problem.check,), fault))
     specs = dict.fromkeys(filter(None, (problem.engine, problem.reference, engine)))
     return [*found, *sorted({item.key: item for spec in specs for item in _of_spec(spec)}.values(), key=_order)]
@@ -81,7 +81,7 @@ def _order(item: Item) -> tuple[str, str]:
 def _of_spec(spec: str) -> Iterable[Item]:
     for kind, path in options.loaded(spec):
         plain = str(options.check(spec)) == spec
-        fault = crooked(path) or ("" if plain else f"stands in an engine that is not written plainly, {spec!a}")
+        fault = path_fault(path) or ("" if plain else f"stands in an engine that is not written plainly, {spec!a}")
         yield Item(kind, path, path, "", {} if fault else _digests([path]), (), fault)
 
 
@@ -92,7 +92,7 @@ def _inputs_path(source: str) -> str:
 
 
 def _script(kind: str, name: str, path: str, folder: str) -> Item:
-    fault = crooked(path) or (crooked(folder) if folder else "")
+    fault = path_fault(path) or (path_fault(folder) if folder else "")
     files = {} if fault else _digests([path, *imported(Path(path))])
     return Item(kind, name, path, folder, files, head(path, _SHOWN), fault)
 
@@ -101,7 +101,7 @@ def _digests(paths: Iterable[str | Path]) -> dict[str, str]:
     return {str(path): found for path in paths if (found := digest(path))}
 
 
-def crooked(path: str) -> str:
+def path_fault(path: str) -> str:
     """Why a path is not the one absolute name of its file, as the end of a sentence; "" where it is."""
     try:
         if not path.startswith("/"):

@@ -120,7 +120,7 @@ class Narrowdown(InTurn[int]):
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, STOPPED)
             self.set_interval(IDLE, self._tidy)
         self.set_keymap(self._keymap_read.keys)
-        for problem in (*self._keymap_read.problems, *keys.clashes(self._keymap_read, together().values())):
+        for problem in (*self._keymap_read.problems, *keys.clashes(self._keymap_read, actions_at_once().values())):
             self.say(problem, warning=True)
         if self._folder is not None:
             self.open_session(self._folder)
@@ -202,7 +202,9 @@ class Narrowdown(InTurn[int]):
         self.scene_changed.publish(message.scene)
         if self._welcome:
             text, self._welcome = self._welcome, ""
-            card = Reading("What you are about to see", [("", text), ("", self.told(WELCOME))], hint="Enter goes on")
+            card = Reading(
+                "What you are about to see", [("", text), ("", self.fill_in_keys(WELCOME))], hint="Enter goes on"
+            )
             self.call_after_refresh(self.push_screen, card)  # behind it the step is seen as it will be
 
     def _show(self, scene: Scene) -> None:
@@ -318,9 +320,9 @@ class Narrowdown(InTurn[int]):
         rows = [(" ".join(names), text) for names, text in found.values()]
         return [*rows, ("^p", "Every action by name.")]
 
-    def told(self, text: str) -> str:
+    def fill_in_keys(self, text: str) -> str:
         """A text of ours with the user's keys for the actions that it names in braces."""
-        return keys.told(text, self._keymap_read, self.glyphs)
+        return keys.fill_in_keys(text, self._keymap_read, self.glyphs)
 
     def get_key_display(self, binding: Binding) -> str:
         """Keys as people read them, in the present glyph set."""
@@ -408,7 +410,7 @@ class Narrowdown(InTurn[int]):
         self.exit(70)
 
 
-def together() -> dict[str, list[str]]:
+def actions_at_once() -> dict[str, list[str]]:
     """Ids of the actions that work at the same time, by face of a step or class of another screen or card."""
 
     def ids(*widgets: type[DOMNode]) -> list[str]:

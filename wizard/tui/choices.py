@@ -23,7 +23,7 @@ _TOLERANCES = (
 )  # fmt: skip
 
 
-def here(declared: Declaration) -> bool:
+def is_installed(declared: Declaration) -> bool:
     """Whether the engine's package is installed; nothing is imported."""
     return not declared.package or importable(declared.package)
 
@@ -34,7 +34,7 @@ def engines(*, reference: bool = False) -> list[Entry]:
     for name, declared in discovery.engines().items():
         if declared.hidden or declared.refusal:
             continue
-        if not here(declared):
+        if not is_installed(declared):
             missing.append(Entry(name, name, "not installed", f"{declared.summary} {declared.install} brings it."))
             continue
         found.append(Entry(name, name, "", declared.summary))

@@ -11,7 +11,7 @@ from engines.findings import Workaround
 from wizard.bundle.check import can_check
 from wizard.report.document import Report
 from wizard.report.gather import gather, summary
-from wizard.session.folder import spoken
+from wizard.session.folder import name_for_command
 from wizard.tui.scene import Scene, commands
 from wizard.words import count, listing, switch
 
@@ -34,7 +34,7 @@ class Todo(msgspec.Struct, frozen=True):
     command: str = ""
 
 
-def short(path: Path) -> str:
+def shorten_path(path: Path) -> str:
     """A path as a shell takes it: quoted where it must be, from ``~`` on where it lies in one's home."""
     with contextlib.suppress(RuntimeError, ValueError):
         return f"~/{shlex.quote(str(path.relative_to(Path.home())))}"
@@ -55,14 +55,14 @@ def found(said: Report) -> list[str]:
 
 def todo(scene: Scene, verdict: str) -> list[Todo]:
     """What to do now, the first thing first; keys stand in braces, as ``Host.told`` fills them in."""
-    here, name = scene.folder, spoken(scene.folder)
+    here, name = scene.folder, name_for_command(scene.folder)
     made = [Todo("{rewind} goes back to any question, to answer it otherwise.")] if verdict == "unresolved" else []
     by_hand = next((c.text for c in commands(scene) if c.text), "")
     cure = scene.state.findings.workaround
     if verdict == "worked-around" and cure is not None:
         made.append(Todo(remedy(cure)))
         if MIXED in scene.files:
-            made.append(Todo(f"{short(here / MIXED)} is the model with that done: use it."))
+            made.append(Todo(f"{shorten_path(here / MIXED)} is the model with that done: use it."))
         elif cure.keep_names:
             made.append(Todo("{copy} copies commands that do it with other tools."))
     if verdict == "fixed-by-sanitizing":
@@ -92,9 +92,9 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
         made.append(
             Todo(
                 "Hand the case folder on to whoever maintains the engine or the model. This shows the fault:",
-                f"python {short(here / 'case' / 'check.py')}"
+                f"python {shorten_path(here / 'case' / 'check.py')}"
                 if can_check(scene.problem)
-                else f"cat {short(here / 'case' / 'commands.sh')}",
+                else f"cat {shorten_path(here / 'case' / 'commands.sh')}",
             )
         )
         if "case/traces.txt" in scene.files:
@@ -107,7 +107,7 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
                 f"narrowdown replay {name} --expect fixed",
             )
         )
-    made.append(Todo(f"{short(here / REPORT)} tells all of it, to read or to send."))
+    made.append(Todo(f"{shorten_path(here / REPORT)} tells all of it, to read or to send."))
     return made
 
 

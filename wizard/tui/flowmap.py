@@ -65,7 +65,7 @@ def drawn(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Gly
     return rows, names
 
 
-def about(flow: Flow, name: str) -> list[tuple[str, str]]:
+def describe_place(flow: Flow, name: str) -> list[tuple[str, str]]:
     """(heading, text) of a node or an end: what it is for, what it asks, and where each answer leads."""
     if name in flow.ends:
         return [("An end", flow.ends[name].explain)]

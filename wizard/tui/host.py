@@ -29,7 +29,7 @@ class Host(Protocol):
         """A short notice; the text is literal."""
         ...
 
-    def told(self, text: str) -> str:
+    def fill_in_keys(self, text: str) -> str:
         """A text of ours with the user's keys for the actions that it names in braces, as in ``{why} says why``."""
         ...
 

@@ -201,7 +201,7 @@ def _texts(value: object) -> list[str]:
     return [text for item in value for text in _texts(item)] if isinstance(value, list) else []
 
 
-def told(text: str, keymap: Keymap, glyphs: Glyphs) -> str:
+def fill_in_keys(text: str, keymap: Keymap, glyphs: Glyphs) -> str:
     """A text of ours with the key of each action that it names in braces, ``{why}``: what the user has to press."""
 
     def key(match: re.Match[str]) -> str:

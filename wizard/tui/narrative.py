@@ -101,14 +101,14 @@ def rewinds(scene: Scene) -> list[Entry]:
                 str(visit.question.seq),
                 f"{number}  {title(scene.flow, visit.node)}",
                 answer_text(visit) + own,
-                aside(scene, visit),
+                say_set_aside(scene, visit),
                 keep=True,
             )
         )
     return entries[::-1]
 
 
-def aside(scene: Scene, to: Visit) -> str:
+def say_set_aside(scene: Scene, to: Visit) -> str:
     """What going back to this question sets aside."""
     route = scene.state.route
     after = route[route.index(to) + 1 :]

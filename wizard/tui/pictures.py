@@ -27,7 +27,7 @@ def _row(parts: Sequence[Part], width: int, mark: str) -> Content:
     return found if found.cell_length <= width else joined([(elide(found.plain, width, mark), parts[0][1])])
 
 
-def _told(text: str, width: int) -> list[Content]:
+def _wrap_caption(text: str, width: int) -> list[Content]:
     """A sentence below a picture, wrapped."""
     return list(joined([(text, "$quiet")]).wrap(max(1, width)))
 
@@ -122,7 +122,7 @@ def history(looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0, t
     ]
     told = ", ".join(f"{marks[state]} {n} {word}" for (word, n), state in zip(known, marks, strict=True) if n)
     if told:
-        rows += [joined([(" " * 9, "")]) + row for row in _told(told, width - 9)]
+        rows += [joined([(" " * 9, "")]) + row for row in _wrap_caption(told, width - 9)]
     return rows
 
 
@@ -167,7 +167,7 @@ def interval(k: int, n: int, low: float, high: float, width: int, glyphs: Glyphs
         cells[i] = glyphs.full
     cells[at[1]] = glyphs.mark
     line = "".join(cells)
-    rows = _told(f"{k} of {n} failed: the true rate is {low:.0%} to {high:.0%}, with 95 % confidence", width)
+    rows = _wrap_caption(f"{k} of {n} failed: the true rate is {low:.0%} to {high:.0%}, with 95 % confidence", width)
     if width >= len(left) + len(right) + 3:
         a, b = at[0], at[2] + 1
         rows.append(
@@ -217,7 +217,7 @@ def graph(place: Vicinity, width: int, glyphs: Glyphs) -> list[Content]:
         ops = [clean(op) for op in place.way]
         ops = ops if len(ops) <= 5 else [*ops[:3], glyphs.ellipsis, ops[-1]]
         way = f" {glyphs.arrow} ".join([*ops, clean(place.output)])
-        rows += _told(f"{glyphs.ellipsis} {count(place.after, 'node')} on; shortest way out: {way}", width)
+        rows += _wrap_caption(f"{glyphs.ellipsis} {count(place.after, 'node')} on; shortest way out: {way}", width)
     elif place.after:
         rows.append(_row([(f"{glyphs.ellipsis} {count(place.after, 'node')} on", "$quiet")], width, glyphs.ellipsis))
     return rows

@@ -59,7 +59,7 @@ def label(field: str, step: str = "") -> str:
     return own or LABELS.get(field, field.replace("_", " "))
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """Any outcome value as text; "?" for what was not measured."""
     if value is None or value == "":
         return "?"
@@ -72,9 +72,9 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        return ", ".join(f"{k} {shown(v)}" for k, v in value.items()) or "?"
+        return ", ".join(f"{k} {show_value(v)}" for k, v in value.items()) or "?"
     if isinstance(value, list | tuple):
-        return ", ".join(shown(v) for v in value) or "?"
+        return ", ".join(show_value(v) for v in value) or "?"
     return str(value)
 
 

@@ -23,7 +23,7 @@ from engines.store.content import digest_file
 from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.runner import control, walk
-from wizard.runner.address import listening, short, socket_path
+from wizard.runner.address import listening, shortened_path, socket_path
 from wizard.runner.client import Client
 from wizard.runner.options import Options
 from wizard.runner.server import Server
@@ -140,7 +140,7 @@ def test_garbage_on_the_socket_hurts_nobody(place):
         with socket.socket(socket.AF_UNIX) as controller, socket.socket(socket.AF_UNIX) as watcher:
             for wire, role in ((controller, "controller"), (watcher, "watch")):
                 wire.settimeout(10)
-                with short(socket_path(place)) as name:
+                with shortened_path(socket_path(place)) as name:
                     wire.connect(name)
                 replies = wire.makefile("rb")
                 for line in (json.dumps({"do": "hello", "role": role}).encode(), *GARBAGE):

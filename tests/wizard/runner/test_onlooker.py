@@ -8,7 +8,7 @@ import pytest
 from house import Oracle, walk
 
 from wizard.runner import progress
-from wizard.runner.onlooker import Onlooker, elsewhere
+from wizard.runner.onlooker import Onlooker, machine_at_work
 from wizard.session.events import NoteAdded, SessionClosed, StepFinished
 from wizard.session.journal import NAME, Journal, read
 
@@ -67,13 +67,13 @@ def test_only_a_session_that_is_open_on_another_machine_is_elsewhere(
 ) -> None:
     host = socket.gethostname()
     monkeypatch.setattr(socket, "gethostname", lambda: "somewhere else")
-    assert elsewhere(session) == "", "it is closed"
-    assert elsewhere(tmp_path) == "", "there is none"
-    assert elsewhere(opened_only(session, tmp_path / "here")) == host
+    assert machine_at_work(session) == "", "it is closed"
+    assert machine_at_work(tmp_path) == "", "there is none"
+    assert machine_at_work(opened_only(session, tmp_path / "here")) == host
 
 
 def test_a_session_of_this_machine_is_not_elsewhere(session: Path, tmp_path: Path) -> None:
-    assert elsewhere(opened_only(session, tmp_path / "here")) == ""
+    assert machine_at_work(opened_only(session, tmp_path / "here")) == ""
 
 
 def test_a_copy_that_changes_no_more_is_said_to_be_at_rest(session: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from engines.steps.base import Finish, Steps
 from engines.store.content import Store
 from wizard.runner import room
 from wizard.runner import walk as walks
-from wizard.runner.drive import lost, made_again
+from wizard.runner.drive import made_again, missing_artifacts
 from wizard.runner.options import Options
 from wizard.session.events import NoteAdded, ProbeFinished
 from wizard.session.journal import NAME, fit, read
@@ -121,7 +121,7 @@ def test_a_probe_that_is_run_again_for_its_files_keeps_its_verdict(tmp_path: Pat
     gone, other = "a" * 64, store.put(b"new")
     probe = msgspec.structs.replace(measure((1,)), save="case")
     before = Measurement(facts={"bad": True}, artifacts={"model.onnx": gone, "inputs.npz": other})
-    assert lost(probe, before, store) == ("model.onnx",)
+    assert missing_artifacts(probe, before, store) == ("model.onnx",)
     again = Measurement(facts={"bad": False}, artifacts={"model.onnx": other})
     assert made_again(probe, before, again, ("model.onnx",)) == Measurement(
         facts={"bad": True}, artifacts={"model.onnx": other, "inputs.npz": other}
@@ -134,8 +134,10 @@ def test_a_probe_that_is_run_again_for_its_files_keeps_its_verdict(tmp_path: Pat
 
 def test_what_a_checker_printed_is_no_reason_to_run_it_again(tmp_path: Path) -> None:
     answer = Measurement(artifacts={"output": "a" * 64, "model.onnx": "b" * 64})
-    assert lost(Check(model="m", command="c"), answer, Store(tmp_path)) == ()
-    assert lost(Check(model="m", command="c", artifacts=("model.onnx",)), answer, Store(tmp_path)) == ("model.onnx",)
+    assert missing_artifacts(Check(model="m", command="c"), answer, Store(tmp_path)) == ()
+    assert missing_artifacts(Check(model="m", command="c", artifacts=("model.onnx",)), answer, Store(tmp_path)) == (
+        "model.onnx",
+    )
 
 
 def test_the_order_in_which_files_go(tmp_path: Path) -> None:

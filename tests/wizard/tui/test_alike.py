@@ -17,7 +17,7 @@ from wizard.tui.client import bundle
 from wizard.tui.ending import handed
 from wizard.tui.glyphs import UNICODE
 from wizard.tui.sight import Sight
-from wizard.tui.widgets.evidence import facts, unsaid
+from wizard.tui.widgets.evidence import drop_said, facts
 from wizard.tui.widgets.finish import culprits
 from wizard.tui.widgets.gallery import surroundings
 
@@ -96,12 +96,12 @@ async def test_the_step_draws_the_case_at_hand_not_the_last_one_found(
 def test_what_the_recommendation_says_is_not_said_again_below_it() -> None:
     shows = "/l/Pow (Pow) reaches 229,746 in the reference; float16 ends at 65,504."
     outcome = {"message": f"1 node fails. {shows} The same is wrong at 1 more: /m/Pow.", "evidence": shows, "alike": 1}
-    left = unsaid(outcome, f"1 node of 220 fails. {shows}")
+    left = drop_said(outcome, f"1 node of 220 fails. {shows}")
     assert left["message"] == "1 node fails. The same is wrong at 1 more: /m/Pow."
     assert left["evidence"] == ""
-    assert unsaid(outcome, "")["message"] == outcome["message"]
+    assert drop_said(outcome, "")["message"] == outcome["message"]
     names = ", ".join(f"/b.{n}/Pow" for n in range(9))
-    left_named = unsaid(
+    left_named = drop_said(
         {"message": f"Keeping 9 nodes makes 8 of 8 pass: {names}.", "names": names, "what": "precision"}, ""
     )
     assert (left_named["names"], left_named["what"]) == ("", "precision")

@@ -11,7 +11,7 @@ from textual.widgets import Footer
 
 from wizard.session.folder import Summary
 from wizard.tui import keys
-from wizard.tui.app import Narrowdown, together
+from wizard.tui.app import Narrowdown, actions_at_once
 from wizard.tui.glyphs import ASCII, UNICODE
 from wizard.tui.screens.finish import FinishScreen
 from wizard.tui.screens.overlays import CommandsCard, LogCard, PlainCard, Reading
@@ -48,13 +48,13 @@ def test_every_action_is_on_a_screen_and_has_its_method() -> None:
         for method in bound(kind).values():
             assert hasattr(kind, f"action_{method}"), (kind, method)
     assert set().union(*(bound(kind) for kind in HOLDERS)) == set(keys.BY_ID)
-    assert set(itertools.chain(*together().values())) == set(keys.BY_ID)
+    assert set(itertools.chain(*actions_at_once().values())) == set(keys.BY_ID)
     assert set(WHERE) <= set(keys.BY_ID)
 
 
 def test_no_two_actions_that_work_together_share_a_key() -> None:
     everything = keys.Keymap({a.id: a.keys for a in keys.ACTIONS}, places=dict.fromkeys(keys.BY_ID, "here"))
-    assert keys.clashes(everything, together().values()) == []
+    assert keys.clashes(everything, actions_at_once().values()) == []
 
 
 def test_only_keys_that_reach_us() -> None:
@@ -118,15 +118,15 @@ def test_bytes_that_are_no_text_are_said(tmp_path: Path) -> None:
 def test_a_key_given_twice_is_said_where_both_actions_work(tmp_path: Path) -> None:
     file = tmp_path / "keys.yaml"
     file.write_text("terms: T\nwhy: v\nretry: d\n")
-    said = keys.clashes(keys.read(file), together().values())
+    said = keys.clashes(keys.read(file), actions_at_once().values())
     assert said == [
         f"{file}:2: the key 'v' of 'why' is also that of 'pictures'; give 'pictures' another one, too.",
         f"{file}:3: the key 'd' of 'retry' is also that of 'details'; give 'details' another one, too.",
     ]
     file.write_text("why: v\npictures: w\n")
-    assert keys.clashes(keys.read(file), together().values()) == [], "two keys may change places"
+    assert keys.clashes(keys.read(file), actions_at_once().values()) == [], "two keys may change places"
     file.write_text("note: d\ndetails: D\n")
-    assert keys.clashes(keys.read(file), together().values()) == [], "the list of sessions takes no notes"
+    assert keys.clashes(keys.read(file), actions_at_once().values()) == [], "the list of sessions takes no notes"
 
 
 def test_where_the_keys_file_lies() -> None:
@@ -147,7 +147,8 @@ def test_keys_as_people_read_them() -> None:
     assert keys.display("ctrl+alt+N", ASCII) == "ctrl+alt+N"
     mine = keys.Keymap({"why": "v,w"})
     assert (
-        keys.told("{why} says why, {go} runs it, {nothing}.", mine, UNICODE) == "v says why, Enter runs it, {nothing}."
+        keys.fill_in_keys("{why} says why, {go} runs it, {nothing}.", mine, UNICODE)
+        == "v says why, Enter runs it, {nothing}."
     )
 
 
@@ -174,9 +175,9 @@ async def try_all(pilot: Any, noted: list[str], face: str) -> None:
         await pilot.press(key)
     await pilot.pause()
     nowhere = {"rewind"} if face == "offer" else set()  # at the first step there is nothing to go back to
-    assert sorted(noted) == sorted(set(together()[face]) - nowhere), face
+    assert sorted(noted) == sorted(set(actions_at_once()[face]) - nowhere), face
     noted.clear()
-    for action in (keys.BY_ID[i] for i in together()[face] if not keys.BY_ID[i].typing):
+    for action in (keys.BY_ID[i] for i in actions_at_once()[face] if not keys.BY_ID[i].typing):
         for key in action.keys.split(","):
             if key not in ("enter", "pageup", "pagedown", "ctrl+c"):  # these do something of a widget's own
                 await pilot.press(key)
@@ -192,7 +193,7 @@ async def test_every_action_can_be_remapped_at_once(
     file.write_text("".join(f"{action}: {key}\n" for action, key in NEW.items()))
     keymap = keys.read(file)
     assert keymap.keys == NEW
-    assert not [*keymap.problems, *keys.clashes(keymap, together().values())]
+    assert not [*keymap.problems, *keys.clashes(keymap, actions_at_once().values())]
     noted = pressed(monkeypatch)
     s.opened(session)
     app = make_app(keymap=keymap, entries=(Summary("k7f3", session.folder, "resnet50.onnx"),))

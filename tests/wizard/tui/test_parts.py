@@ -23,7 +23,7 @@ from wizard.tui.board import Board
 from wizard.tui.client import LogTail, bundle
 from wizard.tui.glyphs import ASCII, UNICODE, choose
 from wizard.tui.scene import Scene, Slot, Work
-from wizard.tui.words import ago, label, shown
+from wizard.tui.words import ago, label, show_value
 
 from . import scripted as s
 from .scripted import FakeSession
@@ -136,7 +136,7 @@ def test_profile_text() -> None:
 def test_words() -> None:
     assert label("worst_output") == "worst output"
     assert label("no_such_field") == "no such field"
-    assert [shown(v) for v in (None, "", True, 0.41, 1e300, ["a", 1], 3)] == [
+    assert [show_value(v) for v in (None, "", True, 0.41, 1e300, ["a", 1], 3)] == [
         "?",
         "?",
         "yes",

@@ -10,7 +10,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from wizard.bundle.check import can_check
 from wizard.report.stage import stage
 from wizard.tui import keys
-from wizard.tui.ending import Todo, found, handed, report, short, todo
+from wizard.tui.ending import Todo, found, handed, report, shorten_path, todo
 from wizard.tui.flowmap import title
 from wizard.tui.scene import Scene
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
@@ -35,7 +35,7 @@ class FinishScreen(SessionScreen):
     page = getters.query_one("#page", VerticalScroll)
 
     def content(self) -> ComposeResult:
-        told = self.host.told
+        told = self.host.fill_in_keys
         yield Crumb(id="crumb")
         with Horizontal(id="body"):
             with VerticalScroll(id="rail", can_focus=False):
@@ -67,7 +67,9 @@ class FinishScreen(SessionScreen):
         said = report(scene)
         self.query_one("#result", Text).show("\n\n".join(found(said)), "bold")
         self.query_one("#end-explain", Text).show(end.explain if end else "")
-        self.query_one("#todo", Todos).show([Todo(self.host.told(t.text), t.command) for t in todo(scene, verdict)])
+        self.query_one("#todo", Todos).show(
+            [Todo(self.host.fill_in_keys(t.text), t.command) for t in todo(scene, verdict)]
+        )
         self.query_one("#culprits", Culprits).show(state.findings)
         self.query_one("#culprits-panel").display = bool(state.findings.culprits)
         self.query_one("#cure", Cure).show(state.findings)
@@ -77,7 +79,7 @@ class FinishScreen(SessionScreen):
         self.query_one("#where-panel").display = bool(state.findings.culprits and scene.sight.places)
         self.query_one("#journey", Journey).show(scene.flow, state.route)
         self.query_one("#files", Files).show(
-            short(scene.folder / "case"), handed(scene.files, can_check(scene.problem))
+            shorten_path(scene.folder / "case"), handed(scene.files, can_check(scene.problem))
         )
         self.query_one("#files-panel").display = bool(said.culprits)
 

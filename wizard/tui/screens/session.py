@@ -196,7 +196,12 @@ class SessionScreen(Hosted):
             return
         worst = found[-1]
         lines = scene.trace if worst.kind == "ours" else scene.log if worst.kind == "engine" else worst.lines
-        told = [worst.text, worst.guess, self.host.told(worst.next), f"From {worst.where}" if worst.where else ""]
+        told = [
+            worst.text,
+            worst.guess,
+            self.host.fill_in_keys(worst.next),
+            f"From {worst.where}" if worst.where else "",
+        ]
         before = "\n\n".join(filter(None, told))
         text = "\n".join(lines) or worst.text
         self.app.push_screen(
@@ -206,7 +211,7 @@ class SessionScreen(Hosted):
     def action_keys_help(self) -> None:
         """What the focused pane is, the keys that work now, and what else is on the screen."""
         told = {
-            panel: self.host.told(guide.PANELS[name])
+            panel: self.host.fill_in_keys(guide.PANELS[name])
             for panel in self.query(Panel)
             if (name := (panel.id or "").removesuffix("-beside")) in guide.PANELS
             and all(node.display for node in panel.ancestors_with_self if isinstance(node, Widget))
@@ -217,7 +222,7 @@ class SessionScreen(Hosted):
             Reading(
                 "Help",
                 [
-                    ("", self.host.told(self.HELP_TEXT)),
+                    ("", self.host.fill_in_keys(self.HELP_TEXT)),
                     *here,
                     ("Keys that work now", self.host.key_table(self)),
                     *((panel.called, text) for panel, text in told.items()),

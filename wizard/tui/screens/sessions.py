@@ -73,7 +73,7 @@ class SessionsScreen(Hosted):
             yield Panel(
                 "What this does",
                 Text(ABOUT),
-                Text(self.host.told(NEW), id="hint", classes="key-hint"),
+                Text(self.host.fill_in_keys(NEW), id="hint", classes="key-hint"),
             )
             with Panel("Your sessions", id="sessions-panel"):
                 yield SessionList(id="sessions", markup=False)
@@ -90,7 +90,7 @@ class SessionsScreen(Hosted):
         scene = self.host.scene
         if scene is not None:
             self.query_one("#hint", Text).show(
-                self.host.told(f"{{open}} goes back to {scene.id}, which stays as it is. {NEW}")
+                self.host.fill_in_keys(f"{{open}} goes back to {scene.id}, which stays as it is. {NEW}")
             )
         self.look()
 
@@ -217,7 +217,7 @@ class SessionsScreen(Hosted):
 
     def action_keys_help(self) -> None:
         """The keys that work here."""
-        text = self.host.told(
+        text = self.host.fill_in_keys(
             f"{{open}} goes on with the highlighted session; where someone else holds it you watch. {NEW}"
         )
         self.app.push_screen(Reading("Keys", [("", text), ("Keys that work now", self.host.key_table(self))]))

@@ -110,7 +110,7 @@ class SetupScreen(Hosted):
         yield Text("New session", id="title")
         with VerticalScroll(id="form", can_focus=False):
             yield Text(
-                self.host.told("Nothing runs before Start. Enter is the next field, {pick} lists what fits."),
+                self.host.fill_in_keys("Nothing runs before Start. Enter is the next field, {pick} lists what fits."),
                 classes="quiet",
             )
             for field in ROWS:
@@ -237,7 +237,7 @@ class SetupScreen(Hosted):
             case "flow":
                 self.app.push_screen(Pick("Flow", choices.flows()), picked_flow)
             case _:
-                title = "Model" if name == "model" else self.host.told("Inputs ({pick} again adds another)")
+                title = "Model" if name == "model" else self.host.fill_in_keys("Inputs ({pick} again adds another)")
                 self.app.push_screen(PickFile(title, start(self.query_one("#model", Input).value), KINDS[name]), done)
 
     def action_next(self) -> None:

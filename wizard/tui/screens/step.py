@@ -20,7 +20,7 @@ from wizard.tui.screens.overlays import Field, Fields
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
 from wizard.tui.troubles import troubles
 from wizard.tui.widgets.answers import Answers
-from wizard.tui.widgets.evidence import Evidence, Seen, unsaid
+from wizard.tui.widgets.evidence import Evidence, Seen, drop_said
 from wizard.tui.widgets.gallery import Surroundings
 from wizard.tui.widgets.lines import Panel, Text
 from wizard.tui.widgets.route import Crumb, Route
@@ -108,8 +108,8 @@ class StepScreen(SessionScreen):
     by_hand_beside = getters.query_one("#by-hand-beside", ByHand)
 
     def content(self) -> ComposeResult:
-        around = self.host.told("Around the suspect ({pictures} shows more)")
-        by_hand = self.host.told("Same, by hand ({copy} copies)")
+        around = self.host.fill_in_keys("Around the suspect ({pictures} shows more)")
+        by_hand = self.host.fill_in_keys("Same, by hand ({copy} copies)")
         yield Crumb(id="crumb")
         with Horizontal(id="body"):
             with VerticalScroll(id="rail", can_focus=False):
@@ -196,7 +196,7 @@ class StepScreen(SessionScreen):
             height = 5 if self.app.size.height >= 32 else 3
             tolerance = criterion.tolerance if criterion else None
             seen = Seen(scene.sight, tolerance, scene.hunt, scene.state.nodes, height)
-            outcome = unsaid(visit.outcome or {}, because)
+            outcome = drop_said(visit.outcome or {}, because)
             self.query_one("#evidence", Evidence).show(outcome, node.evidence if node else (), visit.step, seen)
         if shown["-located"]:
             for panel in (self.around, self.around_beside):
@@ -242,7 +242,7 @@ class StepScreen(SessionScreen):
         taken, free = scene.disk
         disk = f" The session takes {size(taken)} on disk; {size(free)} are free." if free else ""
         self.query_one("#cost", Text).show(f"Expected: {price(work.cost)}.{disk}")
-        self.query_one("#how", Text).show(self.host.told("{go} runs it; {skip} skips it."), "bold $recommended")
+        self.query_one("#how", Text).show(self.host.fill_in_keys("{go} runs it; {skip} skips it."), "bold $recommended")
 
     def _work(self, scene: Scene) -> None:
         written = [line for line in scene.log if line.strip()] if scene.face == "running" else []

@@ -19,7 +19,7 @@ from wizard.tui.board import Hunt
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.sight import Sight
 from wizard.tui.widgets.lines import Lines, pairs, wrap
-from wizard.tui.words import label, shown
+from wizard.tui.words import label, show_value
 
 _INTERVAL = ("interval_low", "interval_high")
 BARS = ("inherited", "added", "effect")
@@ -77,7 +77,7 @@ class Evidence(Lines):
         return rows
 
 
-def unsaid(outcome: Mapping[str, Any], because: str) -> dict[str, Any]:
+def drop_said(outcome: Mapping[str, Any], because: str) -> dict[str, Any]:
     """The outcome without the sentences that the recommendation right above it says already, and without the lists of names that
     its own message holds."""
     told = {name: str(outcome[name]) for name in ("message", "evidence") if outcome.get(name)}
@@ -86,7 +86,7 @@ def unsaid(outcome: Mapping[str, Any], because: str) -> dict[str, Any]:
     listed = {
         name: ""
         for name, value in outcome.items()
-        if name != "message" and len(shown(value)) > LIST and shown(value) in message
+        if name != "message" and len(show_value(value)) > LIST and show_value(value) in message
     }
     return {**outcome, **left, **listed}
 
@@ -101,7 +101,10 @@ def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str) -> list[
             continue
         of = outcome.get(_OF.get(name, ""))
         rows.append(
-            (label(name, step), shown(value) + (f" of {shown(of)}" if of is not None and value is not None else ""))
+            (
+                label(name, step),
+                show_value(value) + (f" of {show_value(of)}" if of is not None and value is not None else ""),
+            )
         )
     return rows
 

@@ -48,28 +48,28 @@ def culprits(findings: Findings, width: int, glyphs: Glyphs) -> list[Content]:
         rows += pairs(culprit_rows(found[first], metric, width, glyphs), width)
         if like:
             rows += [Content(), row([(f"{others(len(like))}:", "bold $fails")])]
-            rows += pairs([(f"culprit {i + 1}", briefly(found[i], width, glyphs)) for i in like], width)
+            rows += pairs([(f"culprit {i + 1}", say_alike_culprit(found[i], width, glyphs)) for i in like], width)
     return rows
 
 
-def named(case: Case, width: int, glyphs: Glyphs) -> str:
+def list_case_nodes(case: Case, width: int, glyphs: Glyphs) -> str:
     """The names of its nodes, the first six of many."""
     names = [elide(name or "(no name)", max(12, width - 24), glyphs.ellipsis) for name in case.nodes[:6]]
     return ", ".join(names) + (f" and {len(case.nodes) - 6} more" if len(case.nodes) > 6 else "")
 
 
-def often(case: Case) -> str:
+def say_failures(case: Case) -> str:
     """How many fresh looks it failed in, "" where none were taken."""
     return f"{case.verified.replace('/', ' of ')} times" if case.verified else ""
 
 
-def briefly(culprit: Culprit, width: int, glyphs: Glyphs) -> str:
+def say_alike_culprit(culprit: Culprit, width: int, glyphs: Glyphs) -> str:
     """What one that is like another has of its own."""
     case = culprit.case
     told = bool(culprit.evidence) and all(name in culprit.evidence for name in case.nodes)
-    said = culprit.evidence if told else f"{named(case, width, glyphs)}. {culprit.evidence}".rstrip()
+    said = culprit.evidence if told else f"{list_case_nodes(case, width, glyphs)}. {culprit.evidence}".rstrip()
     effect = "" if case.effect is None else f"effect {number(case.effect)}"
-    numbers = ", ".join(filter(None, (often(case), f"own error {number(case.own)}", effect)))
+    numbers = ", ".join(filter(None, (say_failures(case), f"own error {number(case.own)}", effect)))
     passing = f" It passes {passes(case, glyphs)}." if case.good is not None else ""
     also = f" Kept with it: {listing(culprit.also)}." if culprit.also else ""
     return f"{said} Fails {numbers}.{passing}{also}" if case.verified else f"{said} It has {numbers}.{passing}{also}"
@@ -79,11 +79,11 @@ def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> l
     """One culprit as label and value."""
     case = culprit.case
     ops = f" {glyphs.arrow} ".join(case.ops)
-    looks = f"{often(case)}; " if case.verified else ""
+    looks = f"{say_failures(case)}; " if case.verified else ""
     effect = "" if case.effect is None else f", on the model's outputs {number(case.effect)}"
     rows = [
         (f"{len(case.nodes)} nodes" if len(case.nodes) != 1 else "1 node", ops or "?"),
-        ("named", named(case, width, glyphs)),
+        ("named", list_case_nodes(case, width, glyphs)),
         ("fails", f"{looks}its own error {number(case.own)} ({metric}){effect}"),
         ("cause", ": ".join(filter(None, (culprit.cause.replace("-", " "), causes.plain(culprit.cause))))),
         *([("shown by", culprit.evidence)] if culprit.evidence else []),

@@ -29,9 +29,9 @@ class Lines(Widget):
         """The application's glyph set."""
         return getattr(self.app, "glyphs", UNICODE)
 
-    def told(self, text: str) -> str:
+    def fill_in_keys(self, text: str) -> str:
         """A text of ours with the user's keys for the actions that it names in braces, as in ``{why} says why``."""
-        return str(getattr(self.app, "told", str)(text))
+        return str(getattr(self.app, "fill_in_keys", str)(text))
 
     def lines(self, width: int) -> list[Content]:
         """The text for ``width`` cells, one Content a row; what is wider is cut."""

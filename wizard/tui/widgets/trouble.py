@@ -33,7 +33,7 @@ class Told(Lines):
             bar = f"{self.glyphs.line} "
             rows += [row([(bar, STYLES[trouble.kind]), (clean(line), "$quiet")]) for line in trouble.lines]
             rows += wrap(f"From {trouble.where}", width, "$quiet") if trouble.where else []
-            rows += wrap(self.told(trouble.next), width, "$recommended") if trouble.next else []
+            rows += wrap(self.fill_in_keys(trouble.next), width, "$recommended") if trouble.next else []
         return rows
 
 

@@ -59,9 +59,9 @@ class Doing(Lines):
         if hunt_resumed:
             rows.append(row([("resumed: what was measured before is known and not run again", "$quiet")]))
         if work.paused:
-            rows.append(row([(self.told("paused: {pause} goes on"), "bold $fails")]))
+            rows.append(row([(self.fill_in_keys("paused: {pause} goes on"), "bold $fails")]))
         if work.stopping:
-            rows.append(row([(self.told("stopping after this probe; {stop_now} stops now"), "bold $fails")]))
+            rows.append(row([(self.fill_in_keys("stopping after this probe; {stop_now} stops now"), "bold $fails")]))
         return rows
 
 

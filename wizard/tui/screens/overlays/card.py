@@ -97,7 +97,7 @@ class Card(ModalScreen[ResultT], Sparing[ResultT]):  # styles follow the first
     def compose(self) -> ComposeResult:
         with self._frame as frame:
             frame.border_title = literal(self._title)
-            frame.border_subtitle = literal(self.told(self._hint + (self.HELPED if self._about else "")))
+            frame.border_subtitle = literal(self.fill_in_keys(self._hint + (self.HELPED if self._about else "")))
             yield from self.body()
 
     def _compositor_refresh(self) -> None:
@@ -121,9 +121,9 @@ class Card(ModalScreen[ResultT], Sparing[ResultT]):  # styles follow the first
             self._behind = Behind(below)
         return self._behind
 
-    def told(self, text: str) -> str:
+    def fill_in_keys(self, text: str) -> str:
         """A text of ours with the user's keys for the actions that it names in braces."""
-        return str(getattr(self.app, "told", str)(text))
+        return str(getattr(self.app, "fill_in_keys", str)(text))
 
     def body(self) -> ComposeResult:
         """What the card holds."""
@@ -135,7 +135,7 @@ class Card(ModalScreen[ResultT], Sparing[ResultT]):  # styles follow the first
         if said:
             said.remove()
         elif self._about:
-            self._frame.mount(Text(self.told(self._about), classes="card-help"), before=0)
+            self._frame.mount(Text(self.fill_in_keys(self._about), classes="card-help"), before=0)
 
     def action_form_help(self) -> None:
         """The same where one types."""

@@ -128,7 +128,9 @@ class LogCard(Card[None]):
             told.append(f"match {self._at + 1} of {n} lines" if n else "no line holds that")
         elif self._live:
             told.append(
-                "following the end" if self.following else f"not following; {self.told('{follow} follows the end')}"
+                "following the end"
+                if self.following
+                else f"not following; {self.fill_in_keys('{follow} follows the end')}"
             )
         self.query_one("#log-state", Text).show(", ".join(told))
 

@@ -163,7 +163,7 @@ class Map(Lines, can_focus=True):
         """What the chosen node is for."""
         if self._chosen:
             self.app.push_screen(
-                Reading(flowmap.title(self._flow, self._chosen), flowmap.about(self._flow, self._chosen))
+                Reading(flowmap.title(self._flow, self._chosen), flowmap.describe_place(self._flow, self._chosen))
             )
 
     def on_click(self, event: events.Click) -> None:
