@@ -273,8 +273,8 @@ TEXTS = {
     "inputs": "92059888beac478d",
     "layerwise": "3fe971d4ab65a327",
     "nondeterminism": "69e5e5d1de638d99",
-    "precision": "9372a20f2fb50ca6",
-    "quantization": "35df7d0db9c2eb37",
+    "precision": "cc90287cd093ef04",  # since it can end whole
+    "quantization": "bf496a053145f3fb",  # likewise
     "reduce": "1395abbe60df760e",
     "repeat": "528fe5cf7fe583c4",
     "sanitize": "12e0e66987f61c78",
