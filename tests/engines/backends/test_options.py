@@ -20,6 +20,9 @@ def value_of(option: Option) -> st.SearchStrategy[str]:
         return st.sampled_from([*option.choices, *(c.upper() for c in option.choices)])
     if option.name == "disabled_optimizers":
         return st.lists(st.sampled_from(sorted(KNOWN)), max_size=4).map("+".join)
+    name = st.text("abcXYZ_/.1", min_size=1)
+    if option.name == "names":  # golden outputs: RECORDED=TENSOR
+        return st.lists(st.tuples(name, name).map("=".join), max_size=3).map("+".join)
     match option.type:
         case "int":
             return st.integers(int(option.least or 0), int(option.most or 10**6)).flatmap(
@@ -30,7 +33,7 @@ def value_of(option: Option) -> st.SearchStrategy[str]:
         case "bool":
             return st.sampled_from(["true", "FALSE", "yes", "no", "on", "off", "1", "0"])
         case "list":
-            return st.lists(st.text("abcXYZ_/.1", min_size=1), max_size=3).map("+".join)
+            return st.lists(name, max_size=3).map("+".join)
     return st.text("abcXYZ_.1", min_size=1)
 
 
@@ -66,7 +69,7 @@ def test_any_text_is_a_spec_or_a_sentence(text: str) -> None:
         ("tensort", "Did you mean 'tensorrt'?"),
         (
             "fakee",
-            "There is no engine 'fakee'. Known: onnxruntime, reference, emulate, openvino, tensorrt, tensorrt_rtx.",
+            "There is no engine 'fakee'. Known: onnxruntime, reference, emulate, openvino, tensorrt, tensorrt_rtx, golden.",
         ),
         ("onnxruntime:treads=1", "no option 'treads'. Did you mean 'threads'?"),
         ("emulate:precison=fp16", "Did you mean 'precision'?"),
@@ -77,6 +80,7 @@ def test_any_text_is_a_spec_or_a_sentence(text: str) -> None:
         ("onnxruntime:prepacking=maybe", "prepacking=maybe is neither true nor false."),
         ("onnxruntime:disabled_optimizers=PadFusion", "Did you mean 'Pad_Fusion'?"),
         ("onnxruntime:disabled_optimizers=Pad_Fusion+divmulfusion", "Did you mean 'DivMulFusion'?"),
+        ("golden:names=logits", "'logits' is not RECORDED=TENSOR"),
         ("command", "--check"),
         ("onnxruntime:threads", "'threads' in 'onnxruntime:threads' is not key=value."),
         ("fake:rate=nan", "rate=nan is out of range"),

@@ -14,8 +14,9 @@ from engines.compare.criterion import Signature
 from engines.findings import Case, Culprit
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import Candidate, Describe, Measure, Measurement
+from engines.probe import Candidate, Describe, LoadInputs, Measure, Measurement
 from engines.search.inquiry import Inquiry
+from engines.search.unseen import WANTED
 from engines.steps.confirm import _measure_cured
 from engines.steps.layerwise import PARTS, _is_spread
 
@@ -113,14 +114,18 @@ INDEX = GraphIndex(
 
 
 def hinted(answers: Any, *, casts: float, hint: float) -> Any:
-    """The engine is off by ``casts`` with nodes kept in FP32 by casts, by ``hint`` with its precision hint at f32."""
+    """The engine is off by ``casts`` with nodes kept in FP32 by casts, by ``hint`` with its precision hint at f32; no less on
+    samples that are made near the given one."""
 
     def answer(probe: Any) -> Any:
         if isinstance(probe, Describe):
             return Described(INDEX, Measurement())
+        if isinstance(probe, LoadInputs):
+            made = [{"id": f"near:{i}", "source": "near"} for i in range(probe.near)]
+            return Measurement(facts={"inputs": "near", "samples": made})
         assert isinstance(probe, Measure)
         error = casts if probe.keep else hint if "precision=f32" in probe.engine else 0.5
-        return answers.measured(("real:0", error))
+        return answers.measured(*((sample, error) for sample in probe.samples))
 
     return answer
 
@@ -152,6 +157,7 @@ def test_a_hint_is_tried_beside_casts_in_the_model(
     assert outcome.message.startswith(outcome.tried)
     assert [p.keep for p in done.probes if isinstance(p, Measure) and p.keep] == ["0-1"]
     assert (done.finish.findings.workaround.tried if holds else outcome.tried) == outcome.tried
+    assert (outcome.unseen_ok, outcome.unseen) == ((WANTED, WANTED) if holds else (0, 0))
 
 
 def test_an_engine_that_heeds_casts_is_not_asked(answers: Any, walk: Any) -> None:
@@ -160,6 +166,7 @@ def test_an_engine_that_heeds_casts_is_not_asked(answers: Any, walk: Any) -> Non
     context = answers.context(findings, engine="openvino:precision=bf16", capabilities=capabilities)
     outcome = walk("workaround", context, hinted(answers, casts=0.4, hint=0.0)).finish.outcome
     assert (outcome.holds, outcome.tried) == (True, "")
+    assert (outcome.unseen_ok, outcome.unseen) == (WANTED, WANTED)
 
 
 # -- the next round

@@ -41,7 +41,7 @@ CLASSES = {
 # In these modules such a name holds another class, or ("") nothing of TensorRT's.
 OTHERWISE = {
     ("choices", "context"): "IAlgorithmContext", ("quantization", "error"): "", ("quantization", "algorithm"): "",
-    ("layers", "layer"): "", ("layers", "o"): "", ("engine", "o"): "",
+    ("layers", "layer"): "", ("layers", "o"): "", ("engine", "o"): "", ("engine", "error"): "",
 }  # fmt: skip
 OURS = {  # attributes of ours on a variable that bears the name of one of TensorRT's
     "network": {"Parsed", "keep_higher", "named", "observable", "parse"},
