@@ -75,7 +75,13 @@ MUTANTS = (
     ),
     Mutant(
         "last-line-lost", "a whole line stays, whatever is killed", "event", "reduce",
-        ((JOURNAL, "contents = scan(data, path)\n", "contents = scan(data[: data[:-1].rfind(b'\\n') + 1], path)\n"),),
+        (
+            (JOURNAL, "self.state = fold(resolved(scan, path))\n", "self.state = fold(list(resolved(scan, path))[:-1])\n"),
+            (
+                JOURNAL, "            good = scan.good\n            with regular",
+                "            good = path.read_bytes()[: max(scan.good - 1, 0)].rfind(b'\\n') + 1\n            with regular",
+            ),
+        ),
     ),
     Mutant(
         "no-sync", "what anybody acts on is on the disk before", "power", "reduce",
@@ -87,12 +93,11 @@ MUTANTS = (
     ),
     Mutant(
         "torn-tail-dropped", "a torn line is set aside, never thrown away", "torn", "precision",
-        ((JOURNAL, "self.torn = _set_aside(path, data[contents.good :])", "pass"),),
+        ((JOURNAL, "self.torn = _set_aside(path, tail)", "pass"),),
     ),
     Mutant(
         "middle-dropped", "a line that was damaged in the middle is named", "damage", "precision",
         (
-            (JOURNAL, "            raise DamagedJournal(path, bad, \"its checksum does not match\")\n", "            break\n"),
             (JOURNAL, "raise DamagedJournal(self._path, bad, \"its checksum does not match\")\n", "break\n"),
         ),
     ),
@@ -124,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "run-twice", "a probe that had finished is not run again", "event", "reduce",
-        ((DRIVE, "if measurement is not None and not lost(", "if name in self.measured and measurement and not lost("),),
+        ((DRIVE, "if measurement is not None and not missing_artifacts(", "if name in self.measured and measurement and not missing_artifacts("),),
     ),
     Mutant(
         "two-writers", "one runner at a time works on a session", "two", "reduce",
@@ -148,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         "half-a-bundle", "a bundle is whole, or not there", "export", "whole flow",
-        ((EXPORT, "        made = folder / FIRST\n", "        made = target\n"), (EXPORT, "        _put(made, target)\n", "")),
+        ((EXPORT, "        made = folder / FIRST\n", "        made = target\n"), (EXPORT, "        _move_into_place(made, target)\n", "")),
     ),
 )  # fmt: skip
 

@@ -69,7 +69,9 @@ def test_every_end_says_what_was_found_and_what_to_do_now(
     text = last_screen(walked.folder)
     print(text)
     seen = flowed(text)
-    assert flowed(end.said[0]) in seen
+    # The last question is shown with its answer. Behind a suspect reference it is whether the engine agrees with itself.
+    last = "No, or that could not be asked" if end.end == "reference-suspect" else end.said[0]
+    assert flowed(last) in seen
     at = -1
     for said in (end.headline, *TODO[end.end]):
         found = seen.find(flowed(said.replace("SESSION", str(walked.folder))), at + 1)

@@ -19,6 +19,7 @@ from engines.data import held
 from engines.graph import load
 from engines.probe import Check
 from engines.store.content import Store
+from engines.views import view_problem
 from engines.workers.operations import execute
 from wizard.cli import main
 from wizard.cli.arguments import parse
@@ -83,7 +84,7 @@ def ours(session: tuple[Store, str, Path], checker: Path, options: list[str], ti
     problem = problem_from(parse(["step", "repeat", str(path), "--check", str(checker), *options]))
     with held.under(Consent(check=problem.check)):
         measurement = execute(Check(model=model, command=problem.check, timeout=timeout), store, lambda _: None)
-    return judge_check(measurement, criterion(msgspec.to_builtins(problem), {})).kind
+    return judge_check(measurement, criterion(view_problem(msgspec.to_builtins(problem)), "fp32")).kind
 
 
 PASS, FAIL = "pass", "fail"

@@ -26,6 +26,7 @@ def conftest():
     return module
 
 
+@pytest.mark.slow  # two and a half minutes; what it holds of two culprits is held by the engine routes, of a route by sort
 def test_magika_in_fp16(narrowdown, magika, tmp_path, conftest) -> None:
     model, inputs = magika
     session = tmp_path / "s"

@@ -149,7 +149,6 @@ def answers(data: bytes, folder: Path) -> str:
     from wizard.exits import Refusal
     from wizard.flow.load import load
 
-    same_flows()
     path = folder / "a.yaml"
     path.write_bytes(data)
     try:
@@ -171,8 +170,7 @@ def session(part: str) -> Read:
         from wizard.session import journal
         from wizard.session.problems import SessionProblem
 
-        same_flows()
-        place = folder / "session"
+            place = folder / "session"
         shutil.copytree(walked(), place)
         (place / part).write_bytes(data)
         said = "read"
@@ -223,7 +221,6 @@ def chance(data: bytes, many: int) -> bool:
 
 def parts(data: bytes, folder: Path) -> str:
     """What lies beside the journal: notes and artifacts. They are made again, or their loss is told; nothing else happens."""
-    same_flows()
     pick = random.Random(data)
     place = folder / "session"
     shutil.copytree(walked(), place)
@@ -262,22 +259,11 @@ def builder_log(data: bytes, _folder: Path) -> str:
 
 
 def special_session(data: bytes, folder: Path) -> str:
-    same_flows()
     return specials.session(data, folder, walked())
 
 
 def special_named(data: bytes, folder: Path) -> str:
-    same_flows()
     return specials.named(data, folder, MODELS / "shapes_cnn.onnx")
-
-
-@functools.cache
-def same_flows() -> None:
-    """Parse each flow once: it is not what is damaged here, and takes longer than all the rest."""
-    from wizard.flow import load
-
-    parse = functools.lru_cache(maxsize=8)(lambda text: load_parse(text, "flow.yaml"))
-    load_parse, load.parse = load.parse, lambda text, _path="", **_: parse(text)  # type: ignore[assignment]
 
 
 @functools.cache

@@ -171,7 +171,7 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Tail).show([name, name])
     found = findings(name)
     app.query_one(Culprits).show(found)
-    app.query_one(Cure).show(found.workaround)
+    app.query_one(Cure).show(found)
     app.query_one(Journey).show(plot, state.route)
     app.query_one(Files).show(name, [(name, name)])
     app.query_one(Todos).show([Todo(name, name), Todo(name)])
