@@ -153,7 +153,10 @@ MUTANTS = (
     ),
     Mutant(
         "half-a-bundle", "a bundle is whole, or not there", "export", "whole flow",
-        ((EXPORT, "        made = folder / FIRST\n", "        made = target\n"), (EXPORT, "        _move_into_place(made, target)\n", "")),
+        (
+            (EXPORT, "        made = folder / FIRST\n", "        made = target\n"),
+            (EXPORT, "        _move_into_place(made, target)\n", ""),
+        ),
     ),
 )  # fmt: skip
 

@@ -170,7 +170,7 @@ def session(part: str) -> Read:
         from wizard.session import journal
         from wizard.session.problems import SessionProblem
 
-            place = folder / "session"
+        place = folder / "session"
         shutil.copytree(walked(), place)
         (place / part).write_bytes(data)
         said = "read"
