@@ -129,7 +129,12 @@ MUTANTS = (
     ),
     Mutant(
         "run-twice", "a probe that had finished is not run again", "event", "reduce",
-        ((DRIVE, "if measurement is not None and not missing_artifacts(", "if name in self.measured and measurement and not missing_artifacts("),),
+        (
+            (
+                DRIVE, "if measurement is not None and not missing_artifacts(",
+                "if name in self.measured and measurement and not missing_artifacts(",
+            ),
+        ),
     ),
     Mutant(
         "two-writers", "one runner at a time works on a session", "two", "reduce",
