@@ -181,12 +181,30 @@ def _renamed(lines: list[bytes], chance: random.Random) -> list[bytes]:
     return [_signed(_replaced(event, old, new)) for event in events]
 
 
+def overgrown(lines: list[bytes]) -> Iterator[bytes]:
+    """The journal once for each name of a number, which is one that no 64 bits hold wherever it stands: few of the names are said
+    as JSON, so that chance alone may pass all of these by."""
+    for name in _counted(lines):
+        yield b"".join(_recount(lines, name, LARGE[0]))
+
+
 def _recounted(lines: list[bytes], chance: random.Random) -> list[bytes]:
     """The lines with every number of one name replaced by one odd number."""
+    return _recount(lines, chance.choice(_counted(lines)), chance.choice((*LARGE, 2**63 - 1, -1, 0)))
+
+
+def _counted(lines: list[bytes]) -> list[str]:
+    """The names of the numbers in these lines, but for those that number the lines themselves."""
+    return sorted({str(key) for _, key in _counts([_unsigned(line) for line in lines])})
+
+
+def _counts(events: list[Any]) -> list[tuple[Any, Any]]:
+    return [place for place in _places(events) if type(_at(place)) in (int, float) and place[1] not in ("v", "seq")]
+
+
+def _recount(lines: list[bytes], name: str, new: int) -> list[bytes]:
     events = [_unsigned(line) for line in lines]
-    counts = [p for p in _places(events) if type(_at(p)) in (int, float) and p[1] not in ("v", "seq")]
-    name, new = chance.choice(sorted({str(key) for _, key in counts})), chance.choice((*LARGE, 2**63 - 1, -1, 0))
-    for holder, key in counts:
+    for holder, key in _counts(events):
         if str(key) == name:
             holder[key] = new
     return [_signed(event) for event in events]
