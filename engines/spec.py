@@ -37,6 +37,11 @@ def parse(text: str) -> EngineSpec:
     return EngineSpec(name.strip(), tuple(sorted(options.items())))
 
 
+def name_of_engine(text: str) -> str:
+    """The engine's name alone, whatever follows it; never an error."""
+    return text.partition(":")[0].strip()
+
+
 def unquantized(text: str) -> bool:
     """Whether the spec asks for a Q/DQ model as it was before it was quantized."""
     spec = parse(text)

@@ -1,12 +1,14 @@
 """How long a probe may take, and what is said of one that takes long."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from engines.probe import AnyProbe, Check, LoadInputs, Measure
 from engines.sources import scripts
+from engines.spec import name_of_engine
 
-# A usual build takes far less than ten times the first one, which also loads libraries; a short one may meet a busy machine.
+# A usual build takes far less than ten times the longest so far, of which the first also loads libraries; a short one may meet a
+# busy machine.
 TIMEOUT_FLOOR = 30.0  # seconds
 TIMEOUT_FACTOR = 10.0
 FIRST_TIMEOUT = 3600.0  # seconds for a build before the first has shown what is usual, and for whatever is no build
@@ -14,22 +16,23 @@ LONG = 60.0  # seconds after which a probe at work is spoken of
 LOADER_SECONDS = 600.0  # that a data loader script may take in all, unless --timeout says otherwise
 
 
-def build_limit(chosen: float, first: float) -> float:
-    """Seconds for a probe that builds once and runs once. ``chosen``: by --timeout, 0 where it was not given; ``first``: seconds
-    that the session's first build took, 0 before it."""
+def build_limit(chosen: float, longest: float) -> float:
+    """Seconds for a probe that builds once and runs once. ``chosen``: by --timeout, 0 where it was not given; ``longest``:
+    seconds of the engine's longest build so far in this session, 0 before the first."""
     if chosen:
         return chosen
-    return round(max(TIMEOUT_FLOOR, TIMEOUT_FACTOR * first), 3) if first else FIRST_TIMEOUT
+    return round(max(TIMEOUT_FLOOR, TIMEOUT_FACTOR * longest), 3) if longest else FIRST_TIMEOUT
 
 
-def probe_limit(probe: AnyProbe, chosen: float, first: float) -> float:
-    """Seconds for this probe; ``chosen`` and ``first`` as for ``build_limit``."""
+def probe_limit(probe: AnyProbe, chosen: float, longest: Mapping[str, float]) -> float:
+    """Seconds for this probe; ``chosen`` as for ``build_limit``, ``longest`` by engine name."""
     if isinstance(probe, LoadInputs) and any(map(scripts, probe.sources)):
         return chosen or LOADER_SECONDS
     if not isinstance(probe, Measure | Check):
         return FIRST_TIMEOUT
-    runs = probe.runs if isinstance(probe, Measure) else 1
-    return build_limit(chosen, first) * (1 if chosen else max(1, runs))
+    if isinstance(probe, Check):  # runs an engine that nobody here knows, if any
+        return build_limit(chosen, max(longest.values(), default=0.0))
+    return build_limit(chosen, longest.get(name_of_engine(probe.engine), 0.0)) * (1 if chosen else max(1, probe.runs))
 
 
 def tell_of_waiting(slots: Iterable[Any], limit: float) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from engines import faults
 from engines.asking import Note, StepContext, StepRefused
 from engines.probe import AnyProbe, Check, Measure, key
+from engines.spec import name_of_engine
 from engines.steps.base import Finish, StepSpec
 from engines.workers.executor import Prober
 from wizard.exits import BAD_USAGE, MISSING, OUR_FAULT
@@ -101,7 +102,7 @@ class Stepping:
 
     def limit(self, probe: AnyProbe) -> float:
         """Seconds that a probe may take."""
-        return probe_limit(probe, self._problem.timeout, self._ledger.state.first_seconds)
+        return probe_limit(probe, self._problem.timeout, self._ledger.state.longest)
 
     # -- before it runs
 
@@ -165,7 +166,7 @@ class Stepping:
             fingerprints=fingerprints,
             engine_info=infos.get(engine, {}),
             reference_info=infos.get(reference, {}),
-            timeout=build_limit(self._problem.timeout, state.first_seconds),
+            timeout=build_limit(self._problem.timeout, state.longest.get(name_of_engine(engine), 0.0)),
             expected=self._work.estimate.cost,
         )
         self._ledger.emit(started)

@@ -12,6 +12,7 @@ import msgspec
 
 from engines.findings import Findings
 from engines.probe import AnyProbe, Describe, Import, Inspect, LoadInputs, Measure, Measurement
+from engines.spec import name_of_engine
 from wizard.session.events import (
     AnyEvent,
     Exported,
@@ -159,7 +160,9 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     closed: SessionClosed | None = None
     # What the route was right after each event that a rewind may go to.
     anchors: Mapping[int, tuple[Visit, ...]] = {}
-    first_seconds: float = 0.0  # of the first build that worked: what timeouts are derived from
+    # Seconds of the longest build (or of one run, where longer) that worked, by engine name: what timeouts are derived from.
+    # Apart for each engine, as a reference loads in milliseconds what TensorRT builds for minutes.
+    longest: Mapping[str, float] = {}
     nodes: int = 0  # of the model last taken in
 
     @property
@@ -360,8 +363,10 @@ def _learn_from(state: State, event: ProbeFinished) -> dict[str, Any]:
         }
     if m is None or m.status != "ok":
         return {}
-    if isinstance(probe, Measure) and not state.first_seconds:
-        return {"first_seconds": event.seconds}
+    if isinstance(probe, Measure):
+        engine, took = name_of_engine(probe.engine), max(m.build_seconds, event.seconds / max(1, probe.runs))
+        if took > state.longest.get(engine, 0.0):
+            return {"longest": {**state.longest, engine: took}}
     if isinstance(m.facts.get("nodes"), int):
         return {"nodes": m.facts["nodes"]}
     return {}

@@ -9,7 +9,9 @@ import pytest
 from house import (
     ENGINE,
     PROBLEM,
+    REFERENCE,
     STEPS,
+    LookOutcome,
     Oracle,
     decisions,
     finished,
@@ -24,7 +26,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engines.asking import StepRefused
-from engines.probe import Check, Inspect, LoadInputs, Measurement
+from engines.probe import Check, Import, Inspect, LoadInputs, Measure, Measurement
+from engines.steps.base import Finish
 from engines.workers.pool import Slot
 from wizard.report.gather import earlier
 from wizard.runner import limits, progress
@@ -560,6 +563,27 @@ def test_timeouts_follow_the_first_build(tmp_path):
     walk(tmp_path, Oracle())
     assert [ev.timeout for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted)] == [limits.FIRST_TIMEOUT, 30.0]
     assert PROBLEM.timeout == 0.0
+
+
+def test_a_quick_reference_does_not_shorten_what_the_engine_may_take(tmp_path):
+    """Seen on a GPU: the reference, asked first, took 10 ms, and the engine's build of minutes was stopped after 30 s."""
+    given: list[tuple[str, float]] = []
+
+    class Listening(Oracle):
+        async def run(self, probe, timeout=0.0, log=""):
+            if isinstance(probe, Measure):
+                given.append((probe.engine, timeout))
+            return await super().run(probe, timeout, log)
+
+    def reference_first(ctx):
+        yield Import(path=ctx.problem.model, digest="d")
+        for attempt, engine in enumerate((REFERENCE, ENGINE, ENGINE, REFERENCE)):
+            yield measure(range(32), attempt, engine=engine)
+        return Finish(LookOutcome(verdict="passes"), ctx.findings)
+
+    walk(tmp_path, Listening(), steps={**STEPS, "look": spec("look", reference_first)})
+    first, then = limits.FIRST_TIMEOUT, limits.TIMEOUT_FLOOR
+    assert given == [(REFERENCE, first), (ENGINE, first), (ENGINE, then), (REFERENCE, then)]
 
 
 def test_a_probe_at_work_for_long_is_spoken_of(tmp_path, monkeypatch):
