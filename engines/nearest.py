@@ -2,18 +2,55 @@
 
 import difflib
 from collections.abc import Iterable
+from pathlib import PurePath
 
-_ALIKE = 0.5  # of difflib's ratio: a name with two letters swapped or left out of four has it, two other words have not
+_ALIKE = 0.5  # of difflib's ratio: fewer letters in common than this are not looked at more closely, however many names there are
+_LOOKED_AT = 5  # the most alike names, of which the one with the fewest slips is taken
+_LETTERS_A_SLIP = (
+    3  # one slip (a letter wrong, left out, added, or two swapped) in so many letters; a short word may have one
+)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The name that is most like ``word``, "" where none is. Case does not count."""
+    """The name that ``word`` may be a slip for, "" where none is near. Case does not count, nor does the suffix of a file that
+    both have: ``b.onnx`` is not near ``a.onnx``."""
     folded = {name.casefold(): name for name in sorted(known)}
-    found = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=_ALIKE)
-    return folded[found[0]] if found else ""
+    given = word.casefold()
+    alike = difflib.get_close_matches(given, folded, n=_LOOKED_AT, cutoff=_ALIKE)
+    near = [name for name in alike if _is_near(*_stems(given, name))]
+    return folded[min(near, key=lambda name: slips(given, name))] if near else ""
 
 
 def suggestion(word: str, known: Iterable[str], before: str = "") -> str:
     """``Did you mean 'x'?``, with ``before`` in front of it; "" where nothing is near."""
     name = nearest(word, known)
     return f"{before}Did you mean '{name}'?" if name else ""
+
+
+def slips(one: str, other: str) -> int:
+    """Letters wrong, left out, added, or swapped with their neighbour, between two words (optimal string alignment)."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        before, last, row = row, before, [i]
+        for j, wanted in enumerate(other, 1):
+            least = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                least = min(least, last[j - 2] + 1)
+            row.append(least)
+    return row[-1]
+
+
+def _is_near(given: str, name: str) -> bool:
+    """Whether one may be a slip for the other. A word cut short, or with more behind it, is near: ``resnet`` and ``resnet50``."""
+    short, long = sorted((given.lstrip("-"), name.lstrip("-")), key=len)
+    if len(short) >= _LETTERS_A_SLIP and long.startswith(short):
+        return True
+    return slips(given, name) <= max(1, min(len(given), len(name)) // _LETTERS_A_SLIP)
+
+
+def _stems(given: str, name: str) -> tuple[str, str]:
+    suffix = PurePath(given).suffix
+    if suffix and suffix == PurePath(name).suffix:
+        return given.removesuffix(suffix), name.removesuffix(suffix)
+    return given, name

@@ -19,6 +19,7 @@ from engines.sources import paths, postprocess_script, split_function, top_k
 from engines.spec import EngineSpec, parse
 from engines.store import regular
 from engines.store.content import digest_file
+from wizard import config
 from wizard.exits import BAD_USAGE, MISSING, Refusal
 from wizard.problem import Problem
 
@@ -60,7 +61,7 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     treated = postprocess(arguments.postprocess)
     if script := postprocess_script(treated):
         digests |= {script: digest_file(Path(script))}
-    engine = engine_under_test(arguments.engine) if arguments.engine else defaults.engine
+    engine = asked_engine(arguments.engine)
     reference = engine_spec(arguments.reference, "--reference") if arguments.reference else defaults.reference
     for spec in (parse(engine), parse(reference)):
         digests |= {spec.get(name): digest_file(Path(spec.get(name))) for name in spec_files(spec)}
@@ -189,13 +190,23 @@ def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
     return (f"{path.resolve()}:{function}" if function else str(path.resolve()),)
 
 
-def engine_under_test(text: str) -> str:
-    """The spec of ``--engine``, with what its declaration says of an engine under test unless told otherwise."""
-    spec = parse(engine_spec(text, "--engine"))
+def asked_engine(text: str | None) -> str:
+    """The spec of ``--engine``, else of the user's settings, else the usual one. Raises Refusal."""
+    if text:
+        return engine_under_test(text)
+    settings = config.load()
+    return (
+        engine_under_test(settings.engine, f"{settings.path}: engine") if settings.engine else Problem(model="").engine
+    )
+
+
+def engine_under_test(text: str, option: str = "--engine") -> str:
+    """The spec of ``option``, with what its declaration says of an engine under test unless told otherwise. Raises Refusal."""
+    spec = parse(engine_spec(text, option))
     if options.declared_as(spec.name).recorded:
         raise Refusal(
             BAD_USAGE,
-            f"--engine: {spec.name} computes nothing; it is a reference: --reference {text}, with an engine here.",
+            f"{option}: {spec.name} computes nothing; it is a reference: --reference {text}, with an engine here.",
         )
     for option, value in options.declared_as(spec.name).under_test:
         if not spec.get(option):

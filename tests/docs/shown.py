@@ -25,7 +25,7 @@ PROGRAMS = (
 )  # fmt: skip
 VERBS = (
     "open", "run", "resume", "watch", "replay", "report", "export", "sessions", "show", "engines", "diff-tactics", "flow", "step",
-    "demo",
+    "demo", "help", "completion",
 )  # fmt: skip
 
 # Scene -> the test that runs every command of it.
@@ -113,6 +113,7 @@ RULES = (
     ("*", "narrowdown engines", "surveys"),
     ("*", "narrowdown flow", "at once"),
     ("*", "narrowdown sessions", "at once"),
+    ("*", "narrowdown completion", "at once"),
     ("*", "narrowdown --", "at once"),
     ("*", "narrowdown COMMAND --help", "at once"),
     ("*", "narrowdown resume", "resume"),

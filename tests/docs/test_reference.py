@@ -28,7 +28,7 @@ from engines.declaration import Option
 from engines.steps.registry import STEPS
 from engines.workers.pool import Slot
 from wizard import exits
-from wizard.cli.arguments import DEMOS, Parser, parser
+from wizard.cli.arguments import DEMOS, Parser, inner, parser
 from wizard.problem import Problem
 from wizard.report import document
 from wizard.report.vicinity import Spot, Vicinity
@@ -62,9 +62,16 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(map(cell, line))} |".replace("|  |", "| |") for line in lines)
 
 
-def commands() -> dict[str, Parser]:
-    (known,) = [a for a in parser()._actions if isinstance(a, argparse._SubParsersAction)]
-    return dict(known.choices)
+def commands(made: Parser | None = None, before: str = "") -> dict[str, Parser]:
+    """Every command by its words, those of a command (``sessions rm``) behind it."""
+    found: dict[str, Parser] = {}
+    for name, command in inner(made or parser()).items():
+        found |= (
+            {f"{before}{name}": command, **commands(command, f"{before}{name} ")}
+            if inner(command)
+            else {f"{before}{name}": command}
+        )
+    return found
 
 
 def row(action: argparse.Action) -> tuple[str, str]:
@@ -86,9 +93,11 @@ def command_line() -> str:
     known = commands()
     parts = []
     for name, command in known.items():
-        places = group(command, "positional arguments")
-        words = [row(a)[0].strip("`") if a.nargs != "?" else f"[{row(a)[0].strip('`')}]" for a in places]
-        own = [row(a) for a in (*places, *group(command, "options")) if a.dest not in ("model", "session")]
+        all_places = group(command, "positional arguments")
+        places = [a for a in all_places if not isinstance(a, argparse._SubParsersAction)]
+        words = [f"{word} ..." if a.nargs in ("*", "+") else word for a in places for word in [row(a)[0].strip("`")]]
+        words = [word if a.nargs not in ("?", "*") else f"[{word}]" for a, word in zip(places, words, strict=True)]
+        own = [row(a) for a in (*places, *group(command, "options")) if a.dest not in ("model", "session", "sessions")]
         lines = [f"### narrowdown {' '.join((name, *words))}", str(command.description).replace("?.", "?")]
         shared = [title for title in ("problem", "session") if group(command, title)]
         if shared:

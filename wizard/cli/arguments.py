@@ -11,6 +11,9 @@ from engines.nearest import suggestion
 from wizard.exits import BAD_USAGE, Refusal
 
 DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
+_SESSION = "a session's folder, its id, or the beginning of its id"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_MONTH = 30.0 * _UNITS["d"]
 _MOST = 1024  # of probes at a time, and of whatever else is counted
 DEMOS = ("magika", "shapes", "sort", "pillars", "quantized")
 
@@ -86,7 +89,7 @@ def parser() -> Parser:
         "15 not determined, 2 bad usage, 3 a person is needed, 4 something is missing, 5 replay differs, 6 unresolved, "
         "70 our fault, 130 stopped.",
     )
-    top.add_argument("--version", action="version", version=_Version())
+    top.add_argument("-V", "--version", action="version", version=_Version(), help="print the version")
     top.set_defaults(command=Command("sessions", "home"), display="auto", parser=top)
     commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser)
 
@@ -107,7 +110,7 @@ def parser() -> Parser:
     ran.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
 
     resumed = command("resume", "run", "resume", "go on with a session")
-    _session(resumed)
+    resumed.add_argument("session", metavar="SESSION", nargs="?", help=f"{_SESSION}; default: the last one")
     _running(resumed, folder=False)
     resumed.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
     resumed.add_argument("--retry-unresolved", action="store_true", help="ask again every probe that ended unresolved")
@@ -159,6 +162,25 @@ def parser() -> Parser:
 
     listed = command("sessions", "sessions", "sessions", "list the sessions")
     listed.add_argument("--json", action="store_true", help="one JSON list on stdout")
+    tidied = listed.add_subparsers(metavar="rm|prune|rename", parser_class=Parser)
+
+    def tidy(name: str, text: str) -> Parser:
+        made = tidied.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
+        made.set_defaults(command=Command("tidy", name), parser=made)
+        return made
+
+    removed = tidy("rm", "remove sessions; never one that is being worked on")
+    removed.add_argument("sessions", metavar="SESSION", nargs="+", help=_SESSION)
+    pruned = tidy("prune", "remove the sessions in which nothing has happened for long")
+    pruned.add_argument(
+        "--older-than", type=_duration, default=_MONTH, metavar="DURATION", help="such as 12h or 7d; default: 30d"
+    )
+    pruned.add_argument("--keep", type=_count, default=0, metavar="N", help="the latest N stay, however old they are")
+    for made in (removed, pruned):
+        made.add_argument("--yes", action="store_true", help="do not ask")
+    renamed = tidy("rename", "give a session another name")
+    _session(renamed)
+    renamed.add_argument("new", metavar="NAME", help="letters, digits, '-', '_' and '.'")
 
     shown = command("show", "sessions", "show", "the route of a session as text")
     _session(shown)
@@ -223,7 +245,19 @@ def parser() -> Parser:
     shows = command("demo", "demo", "demo", "a real model with a real failure on this machine, no GPU")
     shows.add_argument("name", nargs="?", default="magika", choices=DEMOS, metavar="NAME", help=", ".join(DEMOS))
     _running(shows)
+
+    helped = command("help", "help", "help_", "what a command takes and does, as --help says it")
+    helped.add_argument("words", metavar="COMMAND", nargs="*", help="a command; none: all of them")
+
+    completed = command("completion", "completion", "completion", "a script that lets the shell complete these words")
+    completed.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="bash|zsh|fish", help="for which shell")
     return top
+
+
+def inner(made: Parser) -> dict[str, Parser]:
+    """The commands below a command, by name; none where it has none."""
+    found = [action for action in made._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(found[0].choices) if found else {}
 
 
 _NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
@@ -349,6 +383,17 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _duration(text: str) -> float:
+    """Seconds of ``90s``, ``10m``, ``1.5h``, ``7d``, ``1h30m``; a number alone is seconds."""
+    parts = re.findall(r"(\d+(?:\.\d*)?)([smhdw]?)", text.strip().lower())
+    whole = "".join(number + unit for number, unit in parts)
+    bare = [unit for _, unit in parts].count("")
+    value = sum(float(number) * _UNITS[unit or "s"] for number, unit in parts)
+    if whole != text.strip().lower() or not parts or (bare and len(parts) > 1) or not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a duration above 0; write 90s, 10m, 1h30m or 7d")
+    return value
+
+
 def _size(text: str) -> int:
     units = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
     body = text.strip().lower().removesuffix("ib").removesuffix("b")
@@ -367,7 +412,7 @@ def _model(made: Parser) -> None:
 
 
 def _session(made: Parser) -> None:
-    made.add_argument("session", metavar="SESSION", help="a session's folder, its id, or the beginning of its id")
+    made.add_argument("session", metavar="SESSION", help=_SESSION)
 
 
 def _display(made: argparse._ActionsContainer) -> None:

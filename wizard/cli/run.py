@@ -30,9 +30,10 @@ from wizard.runner.onlooker import Onlooker, machine_at_work
 from wizard.runner.options import Options, Policy
 from wizard.session import folder as folders
 from wizard.session import lock
+from wizard.session.listing import Listing
 from wizard.session.problems import of_system
 from wizard.session.state import State
-from wizard.words import listing
+from wizard.words import duration, listing, visible
 
 
 def open_(arguments: argparse.Namespace) -> int:
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def resume(arguments: argparse.Namespace) -> int:
     """``narrowdown resume SESSION``."""
-    place = folders.find(arguments.session)
+    place = folders.find(arguments.session) if arguments.session else last_session()
     if arguments.repair:
         whole = place
         place, damaged = folders.repair(place)
@@ -65,6 +66,20 @@ def resume(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return walk(place, flow, arguments, scripted(arguments, flow), consent, person=person, before=before)
+
+
+def last_session() -> Path:
+    """The session in which something has happened last, which is said. Raises Refusal (exit 2) where there is none."""
+    found = next(iter(Listing().sessions()), None)
+    if found is None:
+        raise Refusal(BAD_USAGE, f"There is no session in {folders.home()} yet; 'narrowdown open MODEL' begins one.")
+    state = found.problem or found.verdict or (f"at {found.node}" if found.node else "begun")
+    named = visible(Path(found.model).name)
+    print(
+        f"narrowdown: the last session, {visible(found.id)} ({named}, {duration(found.age)} ago: {visible(state)})",
+        file=sys.stderr,
+    )
+    return found.path
 
 
 def guided(state: State, name: str) -> bool:
@@ -228,19 +243,18 @@ def finish(place: Path, code: int, *, text: bool) -> None:
     from wizard.report.portable import handed_on
     from wizard.report.read import read
     from wizard.session.problems import SessionProblem
-    from wizard.words import visible
 
     reading = read(place)
     if code in (STOPPED, NEEDS_PERSON):
         print(
-            f"narrowdown: the session is safe: 'narrowdown resume {reading.description.id}' goes on ({place}).",
+            f"narrowdown: the session is safe: 'narrowdown resume {folders.name_for_command(place)}' goes on ({place}).",
             file=sys.stderr,
         )
         return
     if not reading.state.end:
         # A runner that has closed the session holds it for a moment still, and goes on with nothing.
         if reading.state.closed is None and lock.holder(place) is not None:
-            name = reading.description.id
+            name = folders.name_for_command(place)
             print(
                 f"narrowdown: the work goes on: 'narrowdown resume {name}' comes back to it, 'narrowdown watch {name}' looks on.",
                 file=sys.stderr,

@@ -25,6 +25,7 @@ import msgspec
 from engines import discovery, faults
 from engines.store import copying, decoding, regular, sound
 from engines.store.content import Store, atomic
+from wizard import config
 from wizard.problem import Problem
 from wizard.session import journal, lock
 from wizard.session.events import StepStarted
@@ -79,8 +80,9 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def home() -> Path:
-    """Where sessions live unless told otherwise: ``$NARROWDOWN_HOME``, else ``$XDG_STATE_HOME/narrowdown/sessions``."""
-    if chosen := os.environ.get("NARROWDOWN_HOME"):
+    """Where sessions live unless told otherwise: ``$NARROWDOWN_HOME``, ``home`` of the user's settings, else
+    ``$XDG_STATE_HOME/narrowdown/sessions``. Raises Refusal where the settings cannot be read."""
+    if chosen := os.environ.get("NARROWDOWN_HOME") or config.load().home:
         return Path(chosen).expanduser().absolute()
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(state).absolute() / "narrowdown" / "sessions"
@@ -427,7 +429,8 @@ def _verdict(folder: Path, end: str) -> str:
 def below(root: Path) -> Iterator[Path]:
     """The folders of sessions, in no order; none where that cannot be read."""
     try:
-        yield from (entry for entry in root.iterdir() if _is_session(entry))
+        # A name with a dot is that of a session on its way out (wizard.session.removal).
+        yield from (entry for entry in root.iterdir() if not entry.name.startswith(".") and _is_session(entry))
     except OSError:
         return
 

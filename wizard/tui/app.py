@@ -90,7 +90,7 @@ class Narrowdown(InTurn[int]):
         self.fault: Exception | None = None
         self.scene_changed: Signal[Scene] = Signal(self, "scene")
         self._folder, self._setup, self._welcome = folder, setup, welcome
-        self._keymap_read = keys.read(keys.config_file()) if keymap is None else keymap
+        self._keymap_read = keys.of_user() if keymap is None else keymap
         self._stop_watching = threading.Event()
         self._interrupted = 0.0
         for theme in themes.THEMES:

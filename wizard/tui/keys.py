@@ -3,16 +3,17 @@
 Single letters, arrows, Enter and Escape only: tmux and terminals eat most control keys.
 """
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from textual.binding import Binding, BindingType
 from textual.keys import Keys, _character_to_key, format_key
 
 from engines.nearest import suggestion
+from wizard import config
 from wizard.flow.load import FlowProblem, load_texts
 from wizard.tui.glyphs import Glyphs
 
@@ -120,9 +121,7 @@ def display(key: str, glyphs: Glyphs) -> str:
 
 def config_file(environment: Mapping[str, str] | None = None) -> Path:
     """``$XDG_CONFIG_HOME/narrowdown/keys.yaml``."""
-    environment = os.environ if environment is None else environment
-    base = environment.get("XDG_CONFIG_HOME", "") or str(Path(environment.get("HOME", "~")).expanduser() / ".config")
-    return Path(base) / "narrowdown" / "keys.yaml"
+    return config.folder(environment) / "keys.yaml"
 
 
 class Keymap(msgspec.Struct, frozen=True):
@@ -146,11 +145,24 @@ def read(path: Path) -> Keymap:
         data, lines = load_texts(str(path), "keys file", "actions to keys")
     except FlowProblem as problem:
         return Keymap(problems=(f"{problem} The default keys are used.",))
+    return chosen(data, {name: f"{path}:{lines.key(name)[0]}" for name in data})
+
+
+def of_user() -> Keymap:
+    """What the user's settings ask for, and over it what their file of keys does. Raises Refusal where the settings cannot be
+    read."""
+    settings, own = config.load(), read(config_file())
+    below = chosen(settings.keys, {name: f"{settings.path}:{line}" for name, line in settings.lines.items()})
+    return Keymap({**below.keys, **own.keys}, (*below.problems, *own.problems), {**below.places, **own.places})
+
+
+def chosen(data: Mapping[str, Any], where: Mapping[str, str]) -> Keymap:
+    """The keys that a mapping of actions to keys asks for. ``where`` each stands: ``path:line``."""
     keys: dict[str, str] = {}
     places: dict[str, str] = {}
     problems: list[str] = []
     for name, value in data.items():
-        place = f"{path}:{lines.key(name)[0]}"
+        place = where[name]
         if name not in BY_ID:
             problems.append(f"{place}: there is no action '{name}'. {suggestion(name, BY_ID)}".rstrip())
             continue

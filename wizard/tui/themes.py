@@ -10,6 +10,8 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import Theme
 
+from wizard import config
+
 
 def words(theme: Theme) -> dict[str, str]:
     """Colours of the words of state (``$fails`` and so on), and the style of the highlighted answer, under a theme that does not
@@ -118,9 +120,11 @@ def _colourless(style: Style, marked: bool) -> Style:
 
 
 def default(environment: Mapping[str, str] | None = None) -> str:
-    """The theme to start with: ``NARROWDOWN_THEME`` (dark, light, ansi), else ansi where the terminal has only sixteen."""
-    environment = os.environ if environment is None else environment
-    wanted = environment.get("NARROWDOWN_THEME", "").lower()
+    """The theme to start with: ``NARROWDOWN_THEME`` (dark, light, ansi), that of the settings, else ansi where the terminal
+    has only sixteen. Raises Refusal where the settings cannot be read."""
+    wanted = (os.environ if environment is None else environment).get("NARROWDOWN_THEME", "").lower()
+    if environment is None:
+        environment, wanted = os.environ, wanted or config.load().theme
     for theme in THEMES:
         if wanted in (theme.name, theme.name.removeprefix("narrowdown-")):
             return theme.name

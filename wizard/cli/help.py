@@ -1,0 +1,20 @@
+"""``narrowdown help [COMMAND ...]``: what ``--help`` says, for those who ask in words."""
+
+import argparse
+
+from engines.nearest import suggestion
+from wizard.cli.arguments import Parser, inner, parser
+from wizard.exits import BAD_USAGE, FOUND, Refusal
+
+
+def help_(arguments: argparse.Namespace) -> int:
+    """Print it. Raises Refusal (exit 2) for a command that is not there."""
+    chosen: Parser = parser()
+    for word in arguments.words:
+        known = inner(chosen)
+        if word not in known:
+            among = f" Known: {', '.join(known)}." if known else f" '{chosen.prog}' has no commands of its own."
+            raise Refusal(BAD_USAGE, f"'{word}' is not a command.{suggestion(word, known, ' ')}{among}")
+        chosen = known[word]
+    print(chosen.format_help(), end="")
+    return FOUND

@@ -1,0 +1,88 @@
+"""``narrowdown sessions rm|prune|rename``: sessions that are not needed any more, and a name that says more than five letters."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from wizard import handed, terminal
+from wizard.exits import FOUND, MISSING, NEEDS_PERSON, Refusal
+from wizard.session import folder as folders
+from wizard.session import lock, removal
+from wizard.session.folder import Summary
+from wizard.session.listing import Listing
+from wizard.session.problems import SessionProblem, of_system
+from wizard.words import count, duration, size, visible
+
+
+def rm(arguments: argparse.Namespace) -> int:
+    """Remove the named sessions, all or none: each must be there, and at rest, before the first one goes."""
+    places = list(dict.fromkeys(folders.find(name) for name in arguments.sessions))
+    for place in places:
+        if holder := lock.holder(place):
+            raise Refusal(
+                MISSING, f"{_called(place)} is being worked on by {holder}; stop it first. Nothing was removed."
+            )
+    return _remove([folders.summary(place) for place in places], yes=arguments.yes)
+
+
+def prune(arguments: argparse.Namespace) -> int:
+    """Remove sessions that nothing has happened in for long. What is being worked on, or cannot be read, stays."""
+    old: list[Summary] = []
+    kept: list[Summary] = []
+    for position, found in enumerate(Listing().sessions()):
+        if position < arguments.keep or found.age < arguments.older_than:
+            continue
+        (kept if found.holder or found.problem else old).append(found)
+    for found in kept:
+        why = f"is being worked on by {found.holder}" if found.holder else "cannot be read ('sessions rm' removes it)"
+        print(f"narrowdown: {visible(found.id)} {why}, so it stays.", file=sys.stderr)
+    if not old:
+        print(f"No session in {folders.home()} is older than {duration(arguments.older_than)}; nothing was removed.")
+        return FOUND
+    return _remove(old, yes=arguments.yes)
+
+
+def rename(arguments: argparse.Namespace) -> int:
+    """Give a session another name."""
+    place = folders.find(arguments.session)
+    passed = handed.remembered(place, folders.describe(place).problem)
+    try:
+        renamed = removal.rename(place, arguments.new)
+    except OSError as problem:
+        raise Refusal(MISSING, of_system(problem, place)) from None
+    if passed:
+        handed.chosen(renamed, passed)
+    print(f"{place.name} is now {folders.name_for_command(renamed)}: {renamed}")
+    return FOUND
+
+
+def _remove(found: list[Summary], *, yes: bool) -> int:
+    """Say what would go, ask, and remove it. Raises Refusal (exit 3) where nobody can be asked."""
+    whole = 0
+    for s in found:
+        whole += (weight := removal.weight(s.path))
+        state = s.problem or s.verdict or "begun"
+        print(
+            f"{visible(s.id):8} {visible(Path(s.model).name):32} {duration(s.age)} ago  {size(weight)}  {visible(state[:80])}"
+        )
+    if not yes:
+        asked = f"Remove {count(len(found), 'session')}, {size(whole)}?"
+        if not terminal.person_present():
+            raise Refusal(NEEDS_PERSON, f"{asked} Nobody is here to say so: add --yes. Nothing was removed.")
+        if input(f"{asked} There is no way back. [y/N] ").strip().lower() not in ("y", "yes"):
+            print("Nothing was removed.")
+            return FOUND
+    for done, s in enumerate(found):
+        try:
+            removal.remove(s.path)
+        except (SessionProblem, OSError) as problem:
+            why = of_system(problem, s.path) if isinstance(problem, OSError) else problem
+            raise Refusal(
+                MISSING, f"{_called(s.path)} could not be removed: {why} {done} of {len(found)} went before it."
+            ) from None
+    print(f"{count(len(found), 'session')} removed, {size(whole)}.")
+    return FOUND
+
+
+def _called(place: Path) -> str:
+    return f"The session {folders.name_for_command(place)}"

@@ -1,0 +1,78 @@
+"""A session's folder removed, or given another name. Whoever does either holds the session's lock: one that is being worked on
+stays as it is."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from engines.store.content import atomic
+from wizard.session import folder as folders
+from wizard.session import lock
+from wizard.session.problems import SessionProblem
+
+_GOING = (
+    ".removed-"  # what a folder is called while it goes: a removal that was killed leaves no half session in the list
+)
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
+
+
+class NotRemoved(SessionProblem):
+    """The session stays."""
+
+
+def remove(place: Path) -> None:
+    """Remove a session's folder with all that is in it. Raises Held while somebody works on it, NotRemoved, OSError."""
+    _refuse_link(place)
+    going = place.with_name(f"{_GOING}{place.name}")
+    held = lock.Lock.acquire(place)
+    try:
+        if going.exists():  # of a removal that was killed
+            shutil.rmtree(going)
+        place.rename(going)
+        shutil.rmtree(going)
+    finally:
+        held.release()
+
+
+def rename(place: Path, name: str) -> Path:
+    """The session's new folder, beside the old one; its id is the new name. Raises Held while somebody works on it, NotRemoved
+    where the name will not do, SessionProblem where the session cannot be read, OSError."""
+    _refuse_link(place)
+    if not _NAME.fullmatch(name):
+        raise NotRemoved(
+            f"'{name}' cannot be a session's name: it has letters, digits, '-', '_' and '.', 64 at most, "
+            "and begins with a letter or digit."
+        )
+    target = place.with_name(name)
+    if target.exists():
+        raise NotRemoved(f"There is a '{name}' beside it already; choose another name.")
+    held = lock.Lock.acquire(place)
+    try:
+        about = msgspec.structs.replace(folders.describe(place), id=name)
+        place.rename(target)
+        fields = msgspec.to_builtins(about)
+        with atomic(target / folders.DESCRIPTION) as temporary:
+            temporary.write_bytes(msgspec.json.format(msgspec.json.encode({**fields, "crc": folders.checksum(fields)})))
+    finally:
+        held.release()
+    return target
+
+
+def weight(place: Path) -> int:
+    """Bytes of all files in a session's folder, as far as they can be seen."""
+    total = 0
+    for parent, _, names in os.walk(place):
+        for name in names:
+            try:
+                total += (Path(parent) / name).lstat().st_size
+            except OSError:
+                continue
+    return total
+
+
+def _refuse_link(place: Path) -> None:
+    if place.is_symlink():
+        raise NotRemoved(f"'{place}' is a link; name the session's folder itself.")
