@@ -280,6 +280,24 @@ def with_seen(index: GraphIndex, seen: Mapping[int, tuple[str, tuple[int, ...]]]
     return msgspec.structs.replace(updated, shape_like=shape_like(updated, index.shape_like))
 
 
+def sizes_for(model: StoredModel, fed: Mapping[str, tuple[int, ...]]) -> Mapping[str, int]:
+    """Bytes of the main graph's tensors by name, where the inputs have these shapes; what inference cannot tell is left out."""
+    memo = f"sizes {sorted(fed.items())}"
+    if memo not in model._memo:
+        proto = ModelProto()
+        proto.CopyFrom(model.proto)
+        for info in proto.graph.input:
+            declared = info.type.tensor_type
+            if info.name in fed and len(declared.shape.dim) == len(fed[info.name]):
+                for dim, size in zip(declared.shape.dim, fed[info.name], strict=True):
+                    dim.dim_value = size
+        types, shapes = _inferred(proto)
+        told = {name: _bytes(_dtype_name(types.get(name, 0)), shape) for name, shape in shapes.items()}
+        model._memo[memo] = {name: size for name, size in told.items() if size >= 0}
+    sizes: Mapping[str, int] = model._memo[memo]
+    return sizes
+
+
 def build_index(proto: ModelProto, digest: str) -> GraphIndex:
     """The graph as steps see it. Node ids are positions in ``graph.node`` (topological in stored models); tensor ids:
     inputs, weights, then node outputs in order. Types and shapes come from what the model declares and from shape inference,

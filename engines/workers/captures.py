@@ -33,12 +33,17 @@ from engines.store.content import Store, boot
 from engines.store.sound import Sealed
 
 DEFAULT_BUDGET = 4 << 30  # bytes on disk, all captures of a session
-_BATCH_BYTES = 256 << 20  # of marked tensors in one run
+# Of marked tensors in one run. A session holds all that is marked until its run is over, also what is not fetched of it (ONNX
+# Runtime: 660 MiB marked, one tensor fetched: 765 MiB), so that a model of more than this takes several sessions.
+_BATCH_BYTES = 256 << 20
 _AHEAD_BYTES = 64 << 20  # a model whose inner tensors are no more than this is captured whole at the first demand
 _BLOCK = 4 << 10  # bytes that the smallest file takes
+# ONNX Runtime takes a time for a session that grows with the square of its outputs: 5,000 nodes 2 s, 20,000 110 s.
+_MOST_MARKS = 2000
 _FIRST_BATCH = 8  # tensors, while nothing is known of their sizes
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 _KEPT_BUILDS = 3
+_HEAVIEST = 256 << 20  # bytes of builds that are kept while another is made
 _LEFT = 256 << 20  # bytes of the disk that captures leave to the journal and the models, or a twentieth of a small disk
 
 Array = np.ndarray[Any, Any]
@@ -120,8 +125,9 @@ def forget() -> None:
     _builds.clear()
 
 
-_builds: Kept[tuple[Cut, Built]] = Kept(
-    _KEPT_BUILDS, lambda pair: shut(pair[1]), lambda pair: outside_bytes(pair[0].model)
+# With the bytes that it gave out in a run, which an engine may go on holding.
+_builds: Kept[tuple[Cut, Built, int]] = Kept(
+    _KEPT_BUILDS, lambda kept: shut(kept[1]), lambda kept: outside_bytes(kept[0].model) + kept[2], _HEAVIEST
 )
 
 
@@ -179,6 +185,17 @@ class _Captures:
         return [t.id for t in rest if not (self._folder / f"{t.id}.npy").exists()]
 
     @functools.cached_property
+    def _told(self) -> Mapping[str, int]:
+        """Bytes of tensors by name, as inference tells them from the shapes of this sample's inputs. It takes a tenth of a run;
+        in its absence each tensor of open dimensions would need a run of its own."""
+        fed = {
+            name: v.shape
+            for t in self._index.inputs
+            if (v := self._feed.get(name := self._index.tensors[t].name)) is not None
+        }
+        return load.sizes_for(self._model, fed)
+
+    @functools.cached_property
     def _true(self) -> dict[int, float]:
         """By how many dimensions are open: the largest part of a size worked out from them that a tensor took. With three of four
         it is a thousand times too much."""
@@ -199,9 +216,13 @@ class _Captures:
 
     def _size(self, tensor: Tensor) -> int:
         """Bytes as far as they can be told before the run; -1 where nothing is known."""
-        if tensor.bytes >= 0 or tensor.shape is None or not tensor.dtype or tensor.dtype == "string":
-            return tensor.bytes
+        size = tensor.bytes if tensor.bytes >= 0 else self._told.get(tensor.name, -1)
+        if size >= 0 or tensor.shape is None or not tensor.dtype or tensor.dtype == "string":
+            return size
         return math.prod(d if d >= 0 else self._open for d in tensor.shape) * load.np_dtype(tensor.dtype).itemsize
+
+    def _is_told(self, tensor: Tensor) -> bool:
+        return tensor.bytes >= 0 or tensor.name in self._told
 
     def _batch(self, tensors: Sequence[int], guess: int) -> list[int]:
         """The first tensors that fit into one run together; ``guess`` bytes stand for an unknown size. At least one."""
@@ -210,8 +231,9 @@ class _Captures:
         for t in tensors:
             tensor = self._index.tensors[t]
             size = self._size(tensor)
-            room -= int(size * min(1.0, 2 * self._true.get(_count_open(tensor), 1.0))) if size >= 0 else guess
-            if batch and room < 0:
+            part = 1.0 if self._is_told(tensor) else min(1.0, 2 * self._true.get(_count_open(tensor), 1.0))
+            room -= int(size * part) if size >= 0 else guess
+            if batch and (room < 0 or len(batch) == _MOST_MARKS):
                 break
             batch.append(t)
         return batch
@@ -238,7 +260,7 @@ class _Captures:
             largest = max((a.nbytes for a in arrays.values()), default=0)
             for t, value in arrays.items():
                 tensor = index.tensors[t]
-                if (size := self._size(tensor)) > 0:
+                if not self._is_told(tensor) and (size := self._size(tensor)) > 0:
                     several = _count_open(tensor)
                     self._true[several] = max(self._true.get(several, 0.0), value.nbytes / size)
             guess = max(guess // 4, min(largest, _BATCH_BYTES), 1)
@@ -272,17 +294,17 @@ class _Captures:
         sample = self._sample if self._engine.info.recorded else ""
         key = repr((self._engine.info.spec, model.digest, tuple(marks), shapes, sample)).encode()
 
-        def make() -> tuple[Cut, Built]:
+        def make() -> tuple[Cut, Built, int]:
             part = cut(model, Candidate(), {}, types, index.outputs, marks)
             part = originals.floated(self._store, model, part, self._reference)
             by_name = {name: types[t][1] for name, t in part.feeds.items()}
             request = BuildRequest(
                 part.model, model.weights_dir, marks=tuple(part.marks), feed_shapes=by_name, sample=sample
             )
-            return part, self._engine.build(request)
+            return part, self._engine.build(request), sum(max(0, self._size(index.tensors[t])) for t in marks)
 
         try:
-            part, built = _builds.get(key, make)
+            part, built, _ = _builds.get(key, make)
             got = built.run({name: self._feed[index.tensors[t].name] for name, t in part.feeds.items()})
         except (EngineFault, ModelProblem) as error:
             raise ReferenceFailed(f"The reference {self._reference} could not run the model: {error}") from error
