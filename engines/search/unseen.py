@@ -41,8 +41,8 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 def set_apart(findings: Findings, samples: Collection[str]) -> frozenset[str]:
-    """Of the samples that results name, those that the search must not see: every second of those that no step before has singled
-    out, where at least ``GIVEN`` were given. The session's seed decides where the counting begins."""
+    """Of the samples that results name, those that the search must not see: every second, by position, of those that no step
+    before has singled out, where at least ``GIVEN`` were given."""
     signed = (findings.signature, findings.round_signature)
     met = {c.case.sample for c in findings.culprits} | {s.sample for s in signed if s} | {findings.sample}
     given = [s for s in samples if s.startswith("real:")]

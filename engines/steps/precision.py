@@ -1,7 +1,7 @@
 """precision: the smallest set of nodes to keep in higher precision so that every sample passes."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -23,8 +23,9 @@ from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.latency import measure_latency
 from engines.search.ranking import Ranked, list_prefixes, rank_layers
 from engines.search.remedy import list_cured
+from engines.search.sets import KeptSets, NodeSet
 from engines.search.settle import Saved
-from engines.search.unseen import Tried, join_answers, list_failing, restrict, say_tried, set_apart, try_unseen
+from engines.search.unseen import Tried, list_failing, say_tried, set_apart, try_unseen
 from engines.search.whole import list_feeds
 from engines.spec import unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
@@ -166,21 +167,16 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
     search.seen = frozenset(by_sample(plain)) - held
     strict = _tighten_criterion(ask.criterion, params.margin)
     search.aim = strict if judge_whole(whole, strict).passed else ask.criterion
-    working = _hardest_samples(ask.findings)
-    start: tuple[int, ...] = ()
-    unseen = Unseen()
-    best: tuple[tuple[int, ...], frozenset[str], Unseen] | None = None
+    search.working = _hardest_samples(ask.findings)
+    start: NodeSet = ()
+    best: _Best | None = None
     for batch in range(params.batches):
-        keep: tuple[int, ...] = yield from search.smallest(working, tries, seeds, start)
+        keep: NodeSet = yield from search.smallest(tries, seeds, start)
         if len(keep) == len(everything):
             break
-        given: Measurement = yield from search.measure(keep, everywhere)
-        tried: Tried = yield from try_unseen(
-            ask, search.elsewhere(keep), given, held - search.seen, plain, batch, unseen.joined
-        )
-        unseen = tried.unseen
-        best = keep, search.seen, unseen
-        if not tried.failing or batch + 1 == params.batches or len(search.tried) >= params.budget:
+        tried: Tried = yield from search.try_on_unseen(keep, held, plain, batch, best)
+        best = _Best(keep, search.seen, tried.unseen)
+        if not tried.failing or batch + 1 == params.batches or search.spent >= params.budget:
             break
         # What it fails on joins the search, the worst first; others take its place among the unseen.
         fresh: tuple[str, ...] = yield from search.curable(tried)
@@ -189,72 +185,41 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         yield Note(
             f"wrong on {len(tried.failing)} samples that it was not made on: {len(fresh)} of them join the search"
         )
-        search.seen |= set(fresh)
-        working = tuple(dict.fromkeys((*working, *(search.fed(s) for s in fresh))))
+        search.join(fresh)
+        best = msgspec.structs.replace(
+            best, unseen=msgspec.structs.replace(best.unseen, joined=best.unseen.joined + len(fresh))
+        )
         start = keep
-        unseen = msgspec.structs.replace(unseen, joined=unseen.joined + len(fresh))
     if best is None:
         return search.result("whole", everything, whole)
     # Where only everything cures what joined, the set before it stands, and what it does not cure counts as unseen.
-    keep, search.seen, unseen = best
-    final: Measurement = yield from search.measure(keep, search.all_seen(), save="workaround")
-    minimal = search.needs_each(keep)
-    curve: tuple[Point, ...] = yield from search.curve(keep)
-    return search.result("found", keep, final, minimal=minimal, unseen=unseen, curve=curve)
+    search.seen = best.seen
+    if best.unseen.joined and search.spent < params.budget:
+        best = yield from search.polish_best(best, seeds, held, plain)
+    final: Measurement = yield from search.measure(best.keep, search.all_seen(), save="workaround")
+    minimal = search.needs_each(best.keep)
+    curve: tuple[Point, ...] = yield from search.curve(best.keep)
+    return search.result("found", best.keep, final, minimal=minimal, unseen=best.unseen, curve=curve)
 
 
-class _Search:
-    """What is known of sets of nodes so far. ``seen``: the samples that decide; ``aim``: what they are held to in the search, the
-    tolerance less the margin where that can be had; ``near``: feed -> the inputs that hold it, of samples that joined."""
+class _Best(msgspec.Struct, frozen=True):
+    """The best set so far, the samples that it was made on, and what it does on others."""
 
-    def __init__(self, ask: Inquiry, params: PrecisionParams, everything: tuple[int, ...]) -> None:
-        self.ask, self.params, self.everything = ask, params, everything
+    keep: NodeSet
+    seen: frozenset[str]
+    unseen: Unseen = Unseen()
+
+
+class _Search(KeptSets):
+    """The search for the fewest nodes. ``aim``: what samples are held to, the tolerance less the margin where that can be had;
+    ``working``: what is fed in it, the samples that sets were seen to fail on."""
+
+    def __init__(self, ask: Inquiry, params: PrecisionParams, everything: NodeSet) -> None:
+        super().__init__(ask)
+        self.params, self.everything = params, everything
         self.everywhere = list_feeds(ask.findings)
-        self.tried: dict[tuple[tuple[str, ...], tuple[int, ...]], Measurement] = {}
-        self.near: dict[str, str] = {}
-        self.seen: frozenset[str] = frozenset()
         self.aim = ask.criterion
-
-    def measure(self, keep: tuple[int, ...], samples: tuple[str, ...], save: str = "") -> Sub[Measurement]:
-        known = self.tried.get((samples, keep))
-        if known is None or (save and not known.artifacts):
-            yield Note(f"keeping {len(keep)} of {len(self.ask.index.nodes)} nodes in FP32")
-            answers: list[Measurement] = []
-            for inputs, part in self._by_inputs(samples).items():
-                m: Measurement = yield from self._asked(keep, inputs, part, save if not answers else "")
-                answers.append(m)
-            m = join_answers(answers)
-            # What was measured stands, though it could not be built once more to be kept.
-            self.tried[samples, keep] = known if known is not None and m.status != "ok" else m
-        return self.tried[samples, keep]
-
-    def _asked(self, keep: tuple[int, ...], inputs: str, samples: tuple[str, ...], save: str = "") -> Sub[Measurement]:
-        ask = self.ask
-        return (
-            yield from ask.repeated(
-                lambda attempt: ask.whole(samples, patches=(), keep=keep, save=save, attempt=attempt, inputs=inputs),
-                lambda m: judge_whole(m, ask.criterion),
-            )
-        )
-
-    def elsewhere(self, keep: tuple[int, ...]) -> Callable[[str, tuple[str, ...]], Sub[Measurement]]:
-        """The question about this set that ``tried_on`` asks of inputs of its own."""
-        return lambda inputs, samples: self._asked(keep, inputs, samples)
-
-    def _by_inputs(self, samples: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
-        for s in samples:
-            inputs = self.near.get(s.partition("/")[0], self.ask.findings.inputs)
-            found[inputs] = (*found.get(inputs, ()), s)
-        return found
-
-    def judged(self, m: Measurement) -> Measurement:
-        """Of the given samples those that were not set apart, and those that joined; whatever else was fed with them."""
-        return restrict(m, self.seen) if self.seen and m.status == "ok" and not m.assumed else m
-
-    def passes(self, keep: tuple[int, ...], criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
-        m: Measurement = yield from self.measure(keep, samples)
-        return judge_whole(self.judged(m), criterion)
+        self.working: tuple[str, ...] = ()
 
     def fed(self, sample: str) -> str:
         """What to feed for a sample that is scored."""
@@ -266,6 +231,11 @@ class _Search:
     def all_seen(self) -> tuple[str, ...]:
         """Every feed that holds a sample that decides."""
         return (*self.everywhere, *(f for f in self.near if any(s.partition("/")[0] == f for s in self.seen)))
+
+    def join(self, samples: Iterable[str]) -> None:
+        """These decide, too, and are searched on."""
+        self.seen |= set(samples)
+        self.working = tuple(dict.fromkeys((*self.working, *map(self.fed, samples))))
 
     def curable(self, tried: Tried) -> Sub[tuple[str, ...]]:
         """Of the samples that fail, the few worst that keeping everything cures."""
@@ -279,100 +249,139 @@ class _Search:
         over = set(list_failing(m, self.ask.criterion))
         return tuple(s for s in worst_first if s not in over)
 
-    def smallest(
-        self, working: tuple[str, ...], tries: Sequence[tuple[int, ...]], seeds: tuple[int, ...], known: tuple[int, ...]
-    ) -> Sub[tuple[int, ...]]:
+    def try_on_unseen(
+        self, keep: NodeSet, held: frozenset[str], plain: Measurement, batch: int, before: _Best | None
+    ) -> Sub[Tried]:
+        """The set on what it was not made on, others in each ``batch``."""
+        given: Measurement = yield from self.measure(keep, self.everywhere)
+        joined = before.unseen.joined if before else 0
+        return (yield from try_unseen(self.ask, self.elsewhere(keep), given, held - self.seen, plain, batch, joined))
+
+    def smallest(self, tries: Sequence[NodeSet], seeds: NodeSet, known: NodeSet) -> Sub[NodeSet]:
         """The smallest set found that passes on all that is seen: seeds (the culprits, up to where their values fit again;
         without any, what the reference takes beyond the storage type), grown until the samples ``working`` pass; then delta
-        debugging down, least likely nodes first. A sample that the set does not cure joins ``working``. ``known``: what was
-        needed before."""
+        debugging down, least likely nodes first. A sample that the set does not cure joins ``working``, and what cures it too is
+        looked for among the nodes that are not kept yet. ``known``: what was needed before, which stays."""
         ask, params, everything = self.ask, self.params, self.everything
         likely = tuple(reversed(tries[-1])) if tries else seeds
-        smallest = known or everything
-        holding: tuple[int, ...] | None = None
+        before = known
+        holding: NodeSet | None = None
+        polished = False
         for _ in range(params.rounds):
             start = everything
-            before = smallest if smallest != everything else ()
             for keep in _list_starts(
                 ask, everything, tries or _list_growing(ask.index, seeds, params.rings, before), before
             ):
-                if (yield from self.passes(keep, self.aim, working)).passed:
+                if (yield from self.passes(keep, self.aim, self.working)).passed:
                     start = keep
                     break
-
-            def needed(items: tuple[int, ...], samples: tuple[str, ...] = working) -> Sub[Verdict]:
-                """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing."""
-                if len(self.tried) >= params.budget:
-                    return Verdict("pass")
-                verdict: Verdict = yield from self.passes(tuple(sorted(items)), self.aim, samples)
-                return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
-
-            def needed_groups(groups: tuple[tuple[int, ...], ...]) -> Sub[Verdict]:
-                return (yield from needed(tuple(n for group in groups for n in group)))
-
-            if len(start) > COARSE:
-                groups: tuple[tuple[int, ...], ...] = yield from ddmin(
-                    _group_by_module(ask.index, start), needed_groups
-                )
-                start = tuple(sorted(n for group in groups for n in group))
-            # What the reference foretold is mostly needed, each node of it.
-            parts = len(start) if start == list_cured(ask.findings) else 2
-            smallest = tuple(sorted((yield from ddmin(_likely_last(start, likely), needed, parts))))
+            smallest: NodeSet = yield from self._leave_out(start, before, likely)
+            polished = polished or not before
             everywhere = self.all_seen()
-            final: Measurement = self.judged((yield from self.measure(smallest, everywhere)))
-            holds = judge_whole(final, ask.criterion).passed
+            final: Measurement = yield from self.measure(smallest, everywhere)
+            holds = judge_whole(self.judged(final), ask.criterion).passed
             # A set that passes everywhere is kept; one with the margin everywhere ends the search.
             tighter = holds and holding is not None
             holding = smallest if holds else holding
-            if judge_whole(final, self.aim).passed or tighter or len(self.tried) >= params.budget:
+            if judge_whole(self.judged(final), self.aim).passed or tighter or self.spent >= params.budget:
                 break
             # A sample that this set does not cure joins the search; the worst first, a few at a time.
-            fed = [self.fed(s) for s in list_failing(final, self.aim)[:JOINING]]
-            more = tuple(dict.fromkeys((*working, *fed)))
-            if more == working and (holding is not None or working == everywhere):
+            fed = [self.fed(s) for s in self.list_failing(final, self.aim)[:JOINING]]
+            more = tuple(dict.fromkeys((*self.working, *fed)))
+            if more == self.working and (holding is not None or self.working == everywhere):
                 break
             # Where a set cures a row alone and not among the others (engines build otherwise for other shapes), the whole feeds
             # are searched on; never for the margin's sake.
-            working = more if more != working else everywhere
+            self.working = more if more != self.working else everywhere
+            before = smallest if smallest != everything else before
         if holding is None:
             holding = yield from self._met_on_the_way()
+        if holding == everything or known:
+            return holding
+        return (yield from self.polish(holding, likely))
+
+    def _leave_out(self, start: NodeSet, before: NodeSet, likely: Sequence[int]) -> Sub[NodeSet]:
+        """``start`` without what the samples of the search do not need; ``before`` stays."""
+        added = tuple(n for n in start if n not in set(before))
+
+        def needed(items: NodeSet) -> Sub[Verdict]:
+            return (yield from self._is_needed((*before, *items), self.aim, self.working))
+
+        def needed_groups(groups: tuple[NodeSet, ...]) -> Sub[Verdict]:
+            return (yield from needed(tuple(n for group in groups for n in group)))
+
+        if len(added) > COARSE:
+            groups: tuple[NodeSet, ...] = yield from ddmin(_group_by_module(self.ask.index, added), needed_groups)
+            added = tuple(sorted(n for group in groups for n in group))
+        # What the reference foretold is mostly needed, each node of it.
+        parts = len(added) if start == list_cured(self.ask.findings) else 2
+        left: NodeSet = yield from ddmin(_likely_last(added, likely), needed, parts)
+        return tuple(sorted({*before, *left}))
+
+    def _is_needed(self, items: Iterable[int], criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
+        """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing."""
+        if self.spent >= self.params.budget:
+            return Verdict("pass")
+        verdict: Verdict = yield from self.passes(tuple(sorted(items)), criterion, samples)
+        return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
+
+    def polish(self, keep: NodeSet, likely: Sequence[int]) -> Sub[NodeSet]:
+        """The set without each node that all that is seen can do without: what stood there for the sake of a margin that not
+        every sample can have, too. The set itself where nothing can go."""
         everywhere = self.all_seen()
-        final = self.judged((yield from self.measure(holding, everywhere)))
-        if self.aim is not ask.criterion and not judge_whole(final, self.aim).passed and holding != everything:
-            # The margin cannot be had on every sample: what stands in the set for its sake only, goes.
+        criterion: Criterion = yield from self._held_to(keep)
+        samples = self.working
+        for _ in range(self.params.rounds):
 
-            def passing(items: tuple[int, ...]) -> Sub[Verdict]:
-                """The same for every sample and the tolerance itself."""
-                if len(self.tried) >= params.budget:
-                    return Verdict("pass")
-                verdict: Verdict = yield from self.passes(tuple(sorted(items)), ask.criterion, everywhere)
-                return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
+            def needed(items: NodeSet, samples: tuple[str, ...] = samples) -> Sub[Verdict]:
+                return (yield from self._is_needed(items, criterion, samples))
 
-            holding = tuple(sorted((yield from ddmin(_likely_last(holding, likely), passing))))
-        return holding
+            less = tuple(sorted((yield from ddmin(_likely_last(keep, likely), needed, len(keep)))))
+            final: Measurement = yield from self.measure(less, everywhere)
+            if judge_whole(self.judged(final), criterion).passed:
+                return less
+            fed = [self.fed(s) for s in self.list_failing(final, criterion)[:JOINING]]
+            more = tuple(dict.fromkeys((*samples, *fed)))
+            if more == samples and samples == everywhere:
+                break
+            samples = more if more != samples else everywhere
+        return keep
 
-    def _met_on_the_way(self) -> Sub[tuple[int, ...]]:
+    def _held_to(self, keep: NodeSet) -> Sub[Criterion]:
+        """The aim where this set meets it on all that is seen, else the tolerance itself."""
+        m: Measurement = yield from self.measure(keep, self.all_seen())
+        return self.aim if judge_whole(self.judged(m), self.aim).passed else self.ask.criterion
+
+    def polish_best(self, best: _Best, likely: Sequence[int], held: frozenset[str], plain: Measurement) -> Sub[_Best]:
+        """A set that was widened, without what it no longer needs, where that does as well on samples that neither was made on;
+        else the set itself."""
+        less: NodeSet = yield from self.polish(best.keep, likely)
+        if less == best.keep:
+            return best
+        tried: Tried = yield from self.try_on_unseen(less, held, plain, self.params.batches, best)
+        worse = tried.unseen.ok * best.unseen.n < best.unseen.ok * tried.unseen.n
+        return best if worse or not tried.unseen.n else _Best(less, self.seen, tried.unseen)
+
+    def _met_on_the_way(self) -> Sub[NodeSet]:
         """The smallest set that passes on all that is seen, of those that passed on a part of it; everything where none does."""
-        passed = {k for (_, k), m in self.tried.items() if judge_whole(self.judged(m), self.ask.criterion).passed}
+        passed = {k for k, m in self.list_sets().items() if judge_whole(self.judged(m), self.ask.criterion).passed}
         for keep in sorted(passed - {()}, key=lambda k: (len(k), k))[:ON_THE_WAY]:
             if (yield from self.passes(keep, self.ask.criterion, self.all_seen())).passed:
                 return keep
         return self.everything
 
-    def needs_each(self, keep: tuple[int, ...]) -> bool:
+    def needs_each(self, keep: NodeSet) -> bool:
         """Whether each node of the set was seen to be needed: the set without it was measured, and did not do."""
-        known = self.tried.get((self.all_seen(), keep))
-        asked = (
-            self.aim if known is not None and judge_whole(self.judged(known), self.aim).passed else self.ask.criterion
-        )
-        short = {k for (_, k), m in self.tried.items() if judge_whole(self.judged(m), asked).failed}
-        return all(tuple(n for n in keep if n != one) in short for one in keep)
+        known = self.list_sets().get(keep)
+        met = known is not None and judge_whole(self.judged(known), self.aim).passed
+        asked = self.aim if met else self.ask.criterion
+        return all(self.is_short(tuple(n for n in keep if n != one), asked) for one in keep)
 
-    def curve(self, chosen: tuple[int, ...]) -> Sub[tuple[Point, ...]]:
+    def curve(self, chosen: NodeSet) -> Sub[tuple[Point, ...]]:
         """Sets that were tried, fewest nodes first, each with less error than those before, and the chosen one; on all that is
         seen."""
         samples = self.all_seen()
-        rough = [(len(k), self._error(m), k) for (_, k), m in self.tried.items() if m.status == "ok"]
+        rough = [(len(k), self._error(m), k) for k, m in self.list_sets().items() if m.status == "ok"]
         likely = [k for _, _, k in _front(rough)]
         step = max(1, len(likely) // POINTS)
         found = {(), chosen, self.everything}
@@ -380,21 +389,23 @@ class _Search:
             m: Measurement = yield from self.measure(keep, samples)
             if m.status == "ok":
                 found.add(keep)
-        exact = [(len(k), self._error(m), k) for (s, k), m in self.tried.items() if s == samples and m.status == "ok"]
+        whole = {k: m for k, m in self.list_sets().items() if self.knows(k, samples) and m.status == "ok"}
+        exact = [(len(k), self._error(m), k) for k, m in whole.items()]
         timed = self.ask.ctx.can("latency", untold=True)
         front = {k for _, _, k in _front(exact)} | {chosen}
-        return tuple(
-            Point(n, error, self.tried[samples, k].run_seconds if timed else 0.0, k == chosen)
-            for n, error, k in sorted(exact, key=lambda row: row[:2])
-            if k in front
-        )
+        points: list[Point] = []
+        for n, error, k in sorted(exact, key=lambda row: row[:2]):
+            if k in front:
+                known: Measurement = yield from self.measure(k, samples)
+                points.append(Point(n, error, known.run_seconds if timed else 0.0, k == chosen))
+        return tuple(points)
 
     def _error(self, m: Measurement) -> float:
         rows = [r for runs in by_sample(self.judged(m)).values() for r in runs]
         return worst(rows, self.ask.criterion)[2] if rows else HUGE
 
     def result(
-        self, outcome: str, keep: tuple[int, ...], m: Measurement, *, minimal: bool = False, unseen: Unseen | None = None,
+        self, outcome: str, keep: NodeSet, m: Measurement, *, minimal: bool = False, unseen: Unseen | None = None,
         curve: tuple[Point, ...] = (),
     ) -> Kept:  # fmt: skip
         counted = self.judged(m)
@@ -404,7 +415,7 @@ class _Search:
         became = dict(m.facts.get("build", {}).get("kept", {}))
         error = self._error(m) if seen else HUGE
         return Kept(
-            outcome, keep, error, minimal, len(self.tried), good, len(seen), dict(m.artifacts), reason, became, unseen, curve,
+            outcome, keep, error, minimal, self.spent, good, len(seen), dict(m.artifacts), reason, became, unseen, curve,
         )  # fmt: skip
 
 
@@ -625,7 +636,7 @@ def kept_json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="precision",
-    version=5,
+    version=6,
     summary="Find the smallest set of nodes to keep in FP32 so that every sample passes.",
     run=precision,
     outcome=PrecisionOutcome,

@@ -170,6 +170,42 @@ def kept_of(cure: Workaround) -> tuple[int, ...]:
     return ranges.decode(cure.keep)
 
 
+# -- the hardest sample first
+
+
+def each_its_own(first: int = 4, last: int = 11) -> Simulated:
+    """Samples that all need node 3, and each of them one more."""
+    added = {f"real:{k}": {3: 0.5, k: 0.5} for k in range(first, last)}
+    return Simulated(index=graph(CHAIN), added=added, asked={}, hiding={})
+
+
+def test_no_set_is_asked_about_a_sample_twice() -> None:
+    done = walk("precision", each_its_own().context(), each_its_own())
+    assert kept(done.finish) == {3, *range(4, 11)}
+    assert done.finish.outcome.minimal
+    asked = [
+        p
+        for p in done.probes
+        if isinstance(p, Measure) and p.engine == "e" and p.runs == 1 and p.inputs == "i" and not p.save
+    ]
+    pairs = [(p.keep, s) for p in asked for s in p.samples]
+    assert len(pairs) == len(set(pairs))
+
+
+def test_the_sample_that_failed_most_often_is_asked_alone_before_the_others() -> None:
+    """One sample needs eight nodes, the other six one each: whatever is left out is seen on the first."""
+    added = {f"real:{k}": {3: 0.5} for k in range(6)}
+    engine = Simulated(
+        index=graph(CHAIN), added={**added, "real:6": dict.fromkeys(range(3, 11), 0.5)}, asked={}, hiding={}
+    )
+    locked = msgspec.structs.replace(engine.findings(), sample="real:0")
+    done = walk("precision", engine.context(findings=locked), engine)
+    assert kept(done.finish) == set(range(3, 11))
+    asked = [p for p in done.probes if isinstance(p, Measure) and len(ranges.decode(p.keep)) == 7]
+    assert len(asked) >= 8
+    assert {p.samples for p in asked} == {("real:6",)}
+
+
 # -- what is known
 
 REAL = (SampleInfo("real:0", "in.npz"),)

@@ -1,0 +1,128 @@
+"""What is known of sets of nodes as workarounds, sample by sample. Where only pass or fail matters the sample that failed most
+often so far is asked alone first: a set that is too small mostly fails there, and nothing else need be run."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from engines.asking import Note, Sub
+from engines.compare.criterion import Criterion, Verdict
+from engines.compare.judge import judge_whole
+from engines.probe import Measurement
+from engines.search.inquiry import Inquiry
+from engines.search.unseen import join_answers, list_failing, restrict
+
+NodeSet = tuple[int, ...]  # node ids, ascending
+
+
+class KeptSets:
+    """Answers about sets of nodes that are kept in FP32, each sample of each set asked once.
+
+    ``seen``: the samples that decide; none: all of them. ``near``: feed -> digest of the inputs that hold it, of samples that
+    were made near the session's. ``spent``: how often a set was asked about.
+    """
+
+    def __init__(self, ask: Inquiry) -> None:
+        self.ask = ask
+        self.near: dict[str, str] = {}
+        self.seen: frozenset[str] = frozenset()
+        self.spent = 0
+        self._answers: dict[NodeSet, dict[str, Measurement]] = {}  # by what was fed
+        self._failures: Counter[str] = Counter()
+
+    def measure(self, keep: NodeSet, samples: tuple[str, ...], save: str = "") -> Sub[Measurement]:
+        """The answer on all of these samples, which are what is fed."""
+        known = self._answers.setdefault(keep, {})
+        left = samples if save else tuple(s for s in samples if s not in known)
+        if left:
+            yield from self._ask(keep, left, save)
+        return join_answers([known[s] for s in samples])
+
+    def passes(self, keep: NodeSet, criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
+        """Whether the set is right on all of these samples; what fails before all were asked, fails."""
+        known = self._answers.setdefault(keep, {})
+        asked = [s for s in self._hardest_first(samples) if s in known]
+        left = [s for s in self._hardest_first(samples) if s not in known]
+        found = Verdict("unresolved", "different-outputs", detail="nothing was compared")
+        for part in (asked, left[:1], left[1:]):
+            new = tuple(s for s in part if s not in known)
+            if new:
+                yield from self._ask(keep, new, again=part is not asked and new[0] != left[0])
+            answers = {s: self.judged(known[s]) for s in part}
+            # Of a feed all of whose samples were set apart nothing is left.
+            verdicts = {
+                s: judge_whole(m, criterion) for s, m in answers.items() if m.status != "ok" or m.assumed or m.results
+            }
+            for s, verdict in verdicts.items():
+                self._failures[s] += verdict.failed
+            if (bad := next((v for v in verdicts.values() if v.failed), None)) is not None:
+                return bad
+            if (unclear := next((v for v in verdicts.values() if not v.passed), None)) is not None:
+                return unclear
+            found = next(iter(verdicts.values()), found)
+        return found
+
+    def judged(self, m: Measurement) -> Measurement:
+        """Of the given samples those that were not set apart, and those that joined; whatever else was fed with them."""
+        return restrict(m, self.seen) if self.seen and m.status == "ok" and not m.assumed else m
+
+    def elsewhere(self, keep: NodeSet) -> Callable[[str, tuple[str, ...]], Sub[Measurement]]:
+        """The question about this set that ``try_unseen`` asks of inputs of its own."""
+        return lambda inputs, samples: self._put(keep, inputs, samples)
+
+    def list_sets(self) -> dict[NodeSet, Measurement]:
+        """Every set that was asked about, with all that is known of it."""
+        return {keep: join_answers(list(of.values())) for keep, of in self._answers.items() if of}
+
+    def knows(self, keep: NodeSet, samples: Iterable[str]) -> bool:
+        return set(samples) <= set(self._answers.get(keep, ()))
+
+    def is_short(self, keep: NodeSet, criterion: Criterion) -> bool:
+        """Whether the set was seen not to do, on any sample."""
+        known = self._answers.get(keep, {})
+        return any(judge_whole(self.judged(m), criterion).failed for m in known.values())
+
+    def list_failing(self, m: Measurement, criterion: Criterion) -> list[str]:
+        """The samples that decide and are over tolerance, the worst first."""
+        return list_failing(self.judged(m), criterion)
+
+    def _hardest_first(self, samples: Iterable[str]) -> list[str]:
+        return sorted(dict.fromkeys(samples), key=lambda s: -self._failures[s])
+
+    def _ask(self, keep: NodeSet, samples: tuple[str, ...], save: str = "", *, again: bool = False) -> Sub[None]:
+        """``again``: of a set that was asked about right before, whose build is still there."""
+        yield Note(f"keeping {len(keep)} of {len(self.ask.index.nodes)} nodes in FP32")
+        self.spent += not again
+        known = self._answers.setdefault(keep, {})
+        for inputs, part in self._by_inputs(samples).items():
+            m: Measurement = yield from self._put(keep, inputs, part, save)
+            for s in part:
+                # What was measured stands, though it could not be built once more to be kept.
+                if not (save and s in known and m.status != "ok"):
+                    known[s] = m if len(part) == 1 else _of_feed(m, s)
+            save = ""
+
+    def _put(self, keep: NodeSet, inputs: str, samples: tuple[str, ...], save: str = "") -> Sub[Measurement]:
+        ask = self.ask
+        return (
+            yield from ask.repeated(
+                lambda attempt: ask.whole(samples, patches=(), keep=keep, save=save, attempt=attempt, inputs=inputs),
+                lambda m: judge_whole(m, ask.criterion),
+            )
+        )
+
+    def _by_inputs(self, samples: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for s in samples:
+            inputs = self.near.get(s.partition("/")[0], self.ask.findings.inputs)
+            found[inputs] = (*found.get(inputs, ()), s)
+        return found
+
+
+def _of_feed(m: Measurement, fed: str) -> Measurement:
+    """The part of an answer that is about what was fed under this name."""
+    if m.status != "ok" or m.assumed:
+        return m
+    own = {r.sample for run in m.each_run for r in run if r.sample == fed or r.sample.startswith(f"{fed}/")}
+    return msgspec.structs.replace(restrict(m, own), run_seconds=m.run_seconds * len(own) / max(1, len(m.results)))
