@@ -87,13 +87,15 @@ class Client:
     def open(cls, folder: Path, options: Options | None = None, *, name: str = "", brief: int = 0) -> "Client":
         """Attach to the session's runner where there is one and send it the options' first requests, else start one.
 
-        A runner that is about to end, because the program that it worked for is gone, is waited for and followed by a new one.
+        A runner that is about to end, because the session is closed or the program that it worked for is gone, is waited for and
+        followed by a new one.
         Raises SessionProblem where a first request is refused.
         """
         if lock.holder(folder) is not None:
             client = cls.attach(folder, name=name, brief=brief)
             status = client.send(requests.encode(requests.Status())) if client._socket is not None else {"ok": False}
-            ending = not status["ok"] or (bool(status.get("stopping")) and client.role == "controller")
+            left = bool(status.get("stopping")) and client.role == "controller"
+            ending = not status["ok"] or left or bool(status.get("closing"))
             if not ending:
                 for request in options.first if options else ():
                     reply = client.send(request)

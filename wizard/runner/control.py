@@ -47,6 +47,7 @@ class Control:
         self.changed, self.urgent = asyncio.Event(), asyncio.Event()
         self.stopping: Literal["", "soft", "hard"] = ""
         self.reason = ""
+        self.closing = False  # the session is closed: this runner takes nothing up any more, and ends
         self.paused = self.skip = self.go = False
         self.rewind: int | None = None
         self.answer: QuestionAnswered | None = None
@@ -162,6 +163,7 @@ class Control:
             "detached": self.detached,
             "paused": self.paused,
             "stopping": self.stopping,
+            "closing": self.closing,
             "controller": self.controller,
             "seq": self._ledger.state.seq,
             "pid": os.getpid(),

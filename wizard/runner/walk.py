@@ -117,6 +117,7 @@ class Walk:
         ticking = asyncio.create_task(self._tick())
         try:
             code, reason, end = await self._walk()
+            control.closing = True
             self._ledger.emit(SessionClosed(end=end, exit_code=code, reason=reason[:2000]))
         finally:
             ticking.cancel()

@@ -487,3 +487,29 @@ def test_a_runner_that_is_ending_is_waited_for(place, monkeypatch):
         Client.open(place)
         assert started
     assert codes == [130]
+
+
+def test_a_runner_whose_session_is_closed_is_waited_for_and_followed(place, monkeypatch):
+    """A script that resumes at once is not told again what the first runner, on its way out, said."""
+    leave = threading.Event()
+
+    class Lingering(Oracle):
+        async def stop(self, hard: bool = False) -> None:
+            await super().stop(hard)
+            until = time.monotonic() + 10
+            while not leave.is_set() and time.monotonic() < until:
+                await asyncio.sleep(0.01)
+
+    with at_work(place, Options(), Lingering()) as codes:
+        client = attached(place)
+        end = time.monotonic() + 10
+        while not any(isinstance(event, e.SessionClosed) for event in client.poll()):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        threading.Timer(0.2, leave.set).start()
+        started: list[bool] = []
+        monkeypatch.setattr(Client, "start", classmethod(lambda cls, *a, **k: started.append(codes != []) or client))
+        Client.open(place)
+        assert started
+        client.close()
+    assert codes
