@@ -213,6 +213,35 @@ class Check(Probe, frozen=True, tag="check"):
 AnyProbe: TypeAlias = Inspect | Import | Describe | Sanitize | Unroll | LoadInputs | Measure | Check
 
 
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A model's own output as people ask about it (``engines.compare.answers``). ``least``, ``most`` and ``mean`` of what the
+    engine gives, ``expected_...`` of the reference; HUGE where they are not finite. ``worst_at``: where the two are furthest
+    apart, ``worst`` and ``expected_worst`` the values there. ``psnr_db``: the reference's range over the root mean square error.
+
+    Of class scores (the last axis): ``rows`` of them (0: it holds none), the share ``top1`` of rows whose largest score is
+    another one, ``top5`` the mean share of the reference's five largest that is not among the engine's, ``kl`` the mean
+    divergence of the engine's distribution from the reference's in nats, ``perplexity`` and ``expected_perplexity`` of the
+    reference's own choice in each. ``iou``: mean intersection over union of masks or boxes, None of anything else."""
+
+    least: float = 0.0
+    most: float = 0.0
+    mean: float = 0.0
+    expected_least: float = 0.0
+    expected_most: float = 0.0
+    expected_mean: float = 0.0
+    worst_at: tuple[int, ...] = ()
+    worst: float = 0.0
+    expected_worst: float = 0.0
+    psnr_db: float = SILENT_DB
+    rows: int = 0
+    top1: float = 0.0
+    top5: float = 0.0
+    kl: float = 0.0
+    perplexity: float = 0.0
+    expected_perplexity: float = 0.0
+    iou: float | None = None
+
+
 class Score(msgspec.Struct, frozen=True, omit_defaults=True):
     """One tensor against its reference, one sample. All of these are kept so that any criterion can be applied later.
 
@@ -249,6 +278,7 @@ class Score(msgspec.Struct, frozen=True, omit_defaults=True):
     vanished_max: float = 0.0
     front: tuple[tuple[float, float], ...] = ()
     problem: str = ""  # "missing", "shape": compared as a failure
+    answer: Answer | None = None  # of the model's own outputs alone
 
 
 class SampleResult(msgspec.Struct, frozen=True, omit_defaults=True):

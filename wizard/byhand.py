@@ -5,7 +5,7 @@ import math
 import shlex
 
 from engines import outside
-from engines.compare.criterion import Criterion
+from engines.compare.criterion import Criterion, for_parts
 from engines.declaration import Found
 from engines.spec import EngineSpec
 
@@ -63,6 +63,7 @@ def tolerances(criterion: Criterion) -> tuple[float, float]:
 
     Where no element is off by more than a share of itself, neither is the norm of all. Small elements may fail there alone.
     """
+    criterion = for_parts(criterion)
     limit = criterion.tolerance
     match criterion.metric:
         case "elementwise":

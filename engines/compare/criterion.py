@@ -8,9 +8,13 @@ from engines.probe import HUGE
 
 Metric = Literal[
     "rel_l2", "rel_max", "max_abs", "max_rel", "cosine", "sqnr_db", "ulp", "mismatched",
+    "top1", "top5", "kl", "perplexity", "psnr_db", "iou",
     "elementwise",
 ]  # fmt: skip
 METRICS: tuple[str, ...] = Metric.__args__  # type: ignore[attr-defined]
+
+# Metrics of answers (``engines.probe.Answer``), which only the model's own outputs give.
+ANSWERS: tuple[str, ...] = ("top1", "top5", "kl", "perplexity", "psnr_db", "iou")
 
 # Relative L2 that a precision may cost before it counts as wrong, by the precision the engine computes in.
 # Source: design notes, measured on real models; an absolute 1e-5 would fail FP16 and TF32 by design.
@@ -22,8 +26,8 @@ TOLERANCE_BY_PRECISION: dict[str, float] = {
 class Criterion(msgspec.Struct, frozen=True, omit_defaults=True):
     """How scores are turned into pass or fail. Changing it needs no new run.
 
-    ``tolerance`` bounds the metric's *badness* (``score.badness``): for cosine that is ``1 - cosine``; for ``sqnr_db``
-    the tolerance is the least SQNR in dB. ``elementwise`` is Polygraphy's rule (an element fails when it is over
+    ``tolerance`` bounds the metric's *badness* (``score.badness``): for cosine and iou that is what lacks to 1; for ``sqnr_db``
+    and ``psnr_db`` the tolerance is the least in dB. ``elementwise`` is Polygraphy's rule (an element fails when it is over
     ``atol`` and over ``rtol``); it is chosen when ``--atol`` or ``--rtol`` is given. Per-output values override.
     """
 
@@ -40,6 +44,15 @@ class Criterion(msgspec.Struct, frozen=True, omit_defaults=True):
     fail_regex: tuple[str, ...] = ()
     fail_codes: tuple[int, ...] = ()
     ignore_fail_codes: tuple[int, ...] = ()
+
+
+def for_parts(criterion: Criterion) -> Criterion:
+    """The criterion for what gives no answers, the outputs of a part: in the place of a metric of answers rel_l2, with what the
+    precision may cost."""
+    if criterion.metric not in ANSWERS:
+        return criterion
+    usual = TOLERANCE_BY_PRECISION.get(criterion.precision, TOLERANCE_BY_PRECISION["fp32"])
+    return msgspec.structs.replace(criterion, metric="rel_l2", tolerance=usual, tolerances={})
 
 
 class Signature(msgspec.Struct, frozen=True, omit_defaults=True):

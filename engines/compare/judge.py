@@ -8,6 +8,10 @@ Every metric is turned into a *badness* that grows as things get worse and is co
 | rel_l2, rel_max, max_abs, max_rel, ulp, mismatched | the value | the tolerance |
 | cosine | 1 - cosine | the tolerance |
 | sqnr_db | noise over signal, 10^(-dB/20) | 10^(-tolerance/20): the tolerance is the least SQNR in dB |
+| psnr_db | the same of a PSNR | likewise |
+| top1, top5, kl | the value | the tolerance |
+| perplexity | how far it is from the reference's, relatively | the tolerance |
+| iou | 1 - iou | the tolerance |
 | elementwise | the largest factor by which some element exceeds both atol and rtol | 1 |
 
 A value that is finite in the reference and is not in the engine, the reverse, a missing output and a wrong shape are HUGE
@@ -20,7 +24,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from engines.compare import refusal
-from engines.compare.criterion import Criterion, Signature, Verdict
+from engines.compare.criterion import ANSWERS, Criterion, Signature, Verdict, for_parts
 from engines.probe import HUGE, Measurement, SampleResult, Score
 
 REFUSALS = ("build-failed", "unsupported", "invalid-model")  # statuses of a model that an engine does not take
@@ -37,6 +41,8 @@ def badness(score: Score, criterion: Criterion) -> float:
     if score.equal:
         return 0.0
     metric = criterion.metric
+    if metric in ANSWERS:
+        return _of_answer(score, criterion)
     if metric == "elementwise":
         atol = criterion.atols.get(score.name, criterion.atol)
         rtol = criterion.rtols.get(score.name, criterion.rtol)
@@ -56,7 +62,29 @@ def limit(criterion: Criterion, output: str) -> float:
     tolerance = criterion.tolerances.get(output, criterion.tolerance)
     if criterion.metric == "elementwise":
         return 1.0
-    return _ratio(tolerance) if criterion.metric == "sqnr_db" else tolerance
+    return _ratio(tolerance) if criterion.metric in ("sqnr_db", "psnr_db") else tolerance
+
+
+def _of_answer(score: Score, criterion: Criterion) -> float:
+    """Badness under a metric of answers. What gives no such answer (the outputs of a part, which are no outputs of the model) is
+    judged by rel_l2 and what the precision may cost, in proportion to the limit: over it there is over it here."""
+    answer, metric = score.answer, criterion.metric
+    if answer is not None:
+        if metric == "psnr_db":
+            return min(HUGE, _ratio(answer.psnr_db))
+        if metric == "iou" and answer.iou is not None:
+            return 1.0 - answer.iou
+        if answer.rows and metric == "perplexity":
+            return min(
+                HUGE, abs(answer.perplexity - answer.expected_perplexity) / max(answer.expected_perplexity, 1e-300)
+            )
+        if answer.rows and metric in ("top1", "top5", "kl"):
+            return min(HUGE, float(getattr(answer, metric)))
+    times = (1.0 if score.exact else score.rel_l2) / for_parts(criterion).tolerance
+    allowed = limit(criterion, score.name)
+    if allowed > 0:
+        return min(HUGE, times * allowed)
+    return times if times > 1 else 0.0
 
 
 def margin(criterion: Criterion, error: float, output: str = "") -> float:

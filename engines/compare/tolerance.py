@@ -2,11 +2,14 @@
 
 import math
 
-from engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION, Criterion
+from engines.compare.criterion import ANSWERS, METRICS, TOLERANCE_BY_PRECISION, Criterion
 from engines.views import ProblemView
 
 # Units in the last place that the order of a long sum may cost; there is no such number that fits every model.
 ULPS = 256.0
+# What answers may differ by, whatever the precision: they are what the model is for. No name may change unless the user
+# allows it; the others are where people begin to see a difference, by convention.
+ANSWER_TOLERANCE = {"top1": 0.0, "top5": 0.0, "kl": 0.01, "perplexity": 0.01, "iou": 0.05}
 
 
 def criterion(problem: ProblemView, precision: str) -> Criterion:
@@ -19,12 +22,14 @@ def criterion(problem: ProblemView, precision: str) -> Criterion:
     metric = problem.metric or ("elementwise" if atols or rtols else "rel_l2")
     if metric not in METRICS:
         raise ValueError(f"'{metric}' is not a metric; choose one of {', '.join(METRICS)}.")
-    if metric == "sqnr_db":
+    if metric in ("sqnr_db", "psnr_db"):
         default = -20 * math.log10(default)
     elif metric == "elementwise":
         default = 1.0  # badness counts in multiples of atol and rtol
     elif metric == "ulp":
         default = ULPS
+    elif metric in ANSWERS:
+        default = ANSWER_TOLERANCE[metric]
     return Criterion(
         metric=metric,  # type: ignore[arg-type]
         tolerance=tolerances.pop("", default),

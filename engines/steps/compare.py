@@ -2,13 +2,15 @@
 give?"""
 
 import math
+import re
 from typing import Literal
 
 import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion
+from engines.compare.criterion import ANSWERS, Criterion
 from engines.compare.judge import badness, judge_check, judge_whole, margin, worst
+from engines.compare.say import say_limit
 from engines.findings import Findings
 from engines.options import recorded
 from engines.probe import HUGE, Measurement, SampleResult, Score
@@ -33,6 +35,8 @@ LITERAL = "onnxruntime"  # optimizers off: every node as it is written
 AHEAD = 128 << 20
 # Bytes of float64 weights up to which the reference is held against float64: the bound of engines.backends.reference, likewise.
 JUDGED = 2 << 30
+# Names that exporters give to outputs of class scores: only of these "another answer" is said unasked.
+_CLASS_SCORES = re.compile(r"logit|prob|class|score|softmax|label", re.IGNORECASE)
 TELLING = 1000  # a margin beyond this is said as "more than": its digits are those of rounding
 
 
@@ -170,6 +174,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
                     moved,
                     _find_problem(m.results, output),
                 ),
+                *say_answers(m.results, rule),
                 *_say_same_codes(ctx, verdict, rule),
                 *wide,
                 *ctx.engine_info.notes,
@@ -386,7 +391,7 @@ def _message(
     worst_of = (
         f"the worst is {output} on {sample}, {amount}, {times} times below what is allowed ({allowed})"
         if error > 0
-        else f"every output equals the reference's; allowed {allowed}"
+        else f"every {'answer is' if rule.metric in ANSWERS else 'output equals'} the reference's; allowed {allowed}"
     )
     more = f" in {looks} runs: {worst_of}; {say_ruled_out(looks)}" if looks > 1 else f": {worst_of}"
     return f"No failure{more}.{doubt}"
@@ -500,6 +505,29 @@ def _say_noise(error: float, output: str, sample: str, rule: Criterion, moved: n
     )
 
 
+def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:
+    """How many of the samples get another answer from each output that gives class scores, as sentences: of an output that is
+    judged by its answers, and of one whose name says so."""
+    by_output: dict[str, list[Score]] = {}
+    for score in (s for r in results for s in r.outputs):
+        if score.answer is not None and score.answer.rows:
+            by_output.setdefault(score.name, []).append(score)
+    said = []
+    for name, scores in by_output.items():
+        if rule.metric not in ANSWERS and not _CLASS_SCORES.search(name):
+            continue
+        rows = [(s.answer.rows, s.answer.top1) for s in scores if s.answer]
+        total, other = sum(n for n, _ in rows), sum(round(n * share) for n, share in rows)
+        things = "samples" if all(n == 1 for n, _ in rows) else "rows"
+        if total == 1:
+            said.append(f"{name} gives {'another' if other else 'the same'} top-1 answer.")
+        elif other:
+            said.append(f"{other} of {total} {things} get another top-1 answer from {name}.")
+        else:
+            said.append(f"All {total} {things} get the same top-1 answer from {name}.")
+    return tuple(said)
+
+
 def _say_distance(error: float, rule: Criterion) -> str:
     """A distance of two computations."""
     return _say_amount(error, rule).removeprefix("off by ").removeprefix("at ")
@@ -509,19 +537,16 @@ def _say_amount(error: float, rule: Criterion) -> str:
     """An error in the words of its metric."""
     if error >= HUGE:
         return "infinite or NaN where the reference is finite"
-    if rule.metric == "sqnr_db":
-        return f"at {-20 * math.log10(error):.3g} dB (sqnr_db)" if error > 0 else "exact (sqnr_db)"
+    if rule.metric in ("sqnr_db", "psnr_db"):
+        return f"at {-20 * math.log10(error):.3g} dB ({rule.metric})" if error > 0 else f"exact ({rule.metric})"
     if rule.metric == "elementwise":
         return f"off by {error:.3g} times what atol and rtol allow"
     return f"off by {error:.3g} ({rule.metric})"
 
 
 def _say_allowed(rule: Criterion, output: str) -> str:
-    """What an output may be off by, in the words of the metric."""
-    if rule.metric == "elementwise":
-        return f"atol {rule.atols.get(output, rule.atol):.3g}, rtol {rule.rtols.get(output, rule.rtol):.3g}"
-    tolerance = rule.tolerances.get(output, rule.tolerance)
-    return f"{tolerance:.3g} dB at least" if rule.metric == "sqnr_db" else f"{tolerance:.3g}"
+    """What an output may be off by; the metric is named with the error."""
+    return say_limit(rule, output).removeprefix(f"{rule.metric} ")
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:

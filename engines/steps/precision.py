@@ -466,7 +466,7 @@ def _rows(findings: Findings, sample: str) -> bool:
 
 def _tighten_criterion(criterion: Criterion, factor: float) -> Criterion:
     """The criterion with every tolerance divided by ``factor`` (for the least SQNR: raised by that factor in dB)."""
-    if criterion.metric == "sqnr_db":
+    if criterion.metric in ("sqnr_db", "psnr_db"):
         return criterion
     return msgspec.structs.replace(
         criterion,

@@ -13,6 +13,7 @@ import numpy as np
 from engines.backends.base import Built, EngineFault
 from engines.backends.builds import Kept, outside_bytes, shut
 from engines.compare import metrics, refusal
+from engines.compare.answers import answer
 from engines.data import postprocess, samples, tactic_replay
 from engines.graph import load
 from engines.graph.cut import Cut
@@ -301,12 +302,12 @@ class _Measuring:
         whole = [e for _, e in (*judged.values(), *moved.values())]
         split = rows if rows > 0 and all(a.ndim and a.shape[0] == rows for a in whole) else 0
 
-        def scores(pairs: Mapping[str, _Pair]) -> list[tuple[Score, ...]]:
-            """By row, the scores of all tensors."""
-            columns = [_scores(name, a, e, split) for name, (a, e) in pairs.items()]
+        def scores(pairs: Mapping[str, _Pair], *, final: bool = False) -> list[tuple[Score, ...]]:
+            """By row, the scores of all tensors. ``final``: they are the model's own outputs, which give answers."""
+            columns = [_scores(name, a, e, split, final=final) for name, (a, e) in pairs.items()]
             return [tuple(column[row] for column in columns) for row in range(max(1, split))]
 
-        outputs = scores(judged)
+        outputs = scores(judged, final=self.finished)
         # What an engine cannot give out (a shape or a boolean, on some) says nothing about the node that made it.
         unseen = [t for t in self.marks if t not in actual]
         if unseen:
@@ -317,7 +318,7 @@ class _Measuring:
         given = {t: (feed.arrays[t], feed.exact.get(t, feed.arrays[t])) for t in self.marked_feeds if t in feed.arrays}
         seen = {t: (actual[t], expected[t]) for t in self.marks if t in actual}
         marks = scores(self._by_name({**seen, **given}))
-        effects = scores(moved)
+        effects = scores(moved, final=True)
         return [
             SampleResult(
                 sample=f"{sample}/{row}" if split else sample,
@@ -437,11 +438,19 @@ class _Measuring:
                 self.artifacts["replay.json"] = self.store.put(tactic_replay.encoded(choices))
 
 
-def _scores(name: str, actual: Array | None, expected: Array, rows: int) -> list[Score]:
+def _scores(name: str, actual: Array | None, expected: Array, rows: int, *, final: bool = False) -> list[Score]:
     """``rows`` scores, or one. What has no rows of its own (a mark) is scored whole for each."""
     if rows and expected.ndim and expected.shape[0] == rows:
-        return metrics.score_rows(name, actual, expected, rows)
-    return [metrics.score(name, actual, expected)] * max(1, rows)
+        found = metrics.score_rows(name, actual, expected, rows)
+        if not final or actual is None or actual.shape != expected.shape:
+            return found
+        return [_with_answer(s, actual[i : i + 1], expected[i : i + 1]) for i, s in enumerate(found)]
+    whole = metrics.score(name, actual, expected)
+    return [_with_answer(whole, actual, expected) if final else whole] * max(1, rows)
+
+
+def _with_answer(score: Score, actual: Array | None, expected: Array) -> Score:
+    return msgspec.structs.replace(score, answer=answer(actual, expected))
 
 
 def _key(question: tuple[Any, ...], arrays: Mapping[int, Array], constants: Mapping[int, Array]) -> bytes:

@@ -14,6 +14,7 @@ import msgspec
 
 from engines import faults, outside
 from engines.checker import environment
+from engines.compare.criterion import for_parts
 from engines.consent import NOTHING, Consent
 from engines.data.held import NotAgreed, copy, link_others, under
 from engines.findings import Culprit
@@ -117,7 +118,7 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
     asked = Asked(
         engine=found.spec(problem.engine),
         found_with=found.clean(found_with(reading)),
-        criterion=criterion,
+        criterion=for_parts(criterion),
         looks=reading.state.findings.looks,
         check=found.command(problem.check) if problem.check else "",
         needs=tuple(found.file(w) for w in shlex.split(problem.check)[1:] if w.startswith("/"))

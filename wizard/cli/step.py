@@ -17,6 +17,7 @@ from wizard.cli import artifacts, run
 from wizard.cli.flow import writable
 from wizard.cli.follow import Follower
 from wizard.cli.results import result
+from wizard.cli.shown import found
 from wizard.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, Refusal
 from wizard.flow.load import in_words
 from wizard.flow.model import Flow
@@ -30,7 +31,6 @@ from wizard.runner.options import Options
 from wizard.session import folder as folders
 from wizard.session.single import PREFIX, single_flow
 from wizard.session.state import Visit
-from wizard.words import visible
 
 
 def step(arguments: argparse.Namespace) -> int:
@@ -82,19 +82,17 @@ def step(arguments: argparse.Namespace) -> int:
     if rows and arguments.display != "none":
         print(artifacts.tally(rows), file=sys.stderr if arguments.json or arguments.display == "json" else sys.stdout)
     if arguments.json:
-        found = result(visit, reading.table, model, good, str(place))
+        told = result(visit, reading.table, model, good, str(place))
         if code == NOT_REPRODUCED:  # also where it was refused before it began: the whole model did not fail
-            found |= {
-                e.field: e.value for e in STEPS[visit.step].ends if e.end == "not-reproduced" and e.field in found
-            }
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+            told |= {e.field: e.value for e in STEPS[visit.step].ends if e.end == "not-reproduced" and e.field in told}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
     elif arguments.display in ("auto", "plain", "rich"):
-        for name, value in visit.outcome.items():
-            if name != "message" and value not in (None, ""):
-                print(f"  {name:20} {visible(str(value))}")
+        outputs = reading.table(visit.tables.get("outputs", ""))
+        for line in found(visit.step, visit.outcome, outputs, reading.state.findings.criterion):
+            print(line)
         if model:
-            print(f"  {'model':20} {model}")
-        print(f"  {'session':20} {place}")
+            print(f"  {'model':30} {model}")
+        print(f"  {'session':30} {place}")
     return code
 
 

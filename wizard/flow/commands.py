@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from engines import outside
+from engines.compare.criterion import for_parts
 from engines.declaration import ByHand
 from engines.findings import Findings
 from engines.spec import parse
@@ -118,7 +119,7 @@ def values(problem: Problem, findings: Findings | None = None, have: Mapping[str
     if found.replaced:
         problem = msgspec.structs.replace(problem, reference=found.replaced.to)
     criterion = found.criterion
-    relative = criterion.tolerance if criterion and criterion.metric != "elementwise" else 1e-2
+    relative = for_parts(criterion).tolerance if criterion and criterion.metric != "elementwise" else 1e-2
     case = found.case
     failing = found.signature.outputs if found.signature else ()
     kept = found.workaround.keep_names if found.workaround else ()

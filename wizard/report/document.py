@@ -189,6 +189,7 @@ class Report(msgspec.Struct, frozen=True):
     # `from`, `to` and `why`, where the given reference was found wrong and another stood in; `null` where it was not
     reference_replaced: dict[str, str] | None = None
     alike: bool = False  # reference and engine under test are wrong in the same way
+    allowed: str = ""  # `tolerance` in the words of the metric: `rel_l2 0.0001`, or `atol 0.001, rtol 1e-05`
     format: Literal[1] = 1  # version of this format
 
 

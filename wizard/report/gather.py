@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from engines import findings as base
+from engines.compare.say import say_limit
 from engines.compare.values import Values
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Check, Measure
@@ -87,6 +88,7 @@ def gather(
         reference=problem.reference,
         metric=criterion.metric if criterion else problem.metric or "rel_l2",
         tolerance=criterion.tolerance if criterion else None,
+        allowed=say_limit(criterion, "") if criterion else "",
         error=reproduced.get("error") if signature is None else signature.error,
         failing_outputs=signature.outputs if signature else (),
         samples=int(reproduced.get("samples") or len(findings.samples)),

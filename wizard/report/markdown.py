@@ -75,6 +75,8 @@ def error(report: Report) -> str:
     """``rel_l2 0.0237 where 0.0001 is allowed``."""
     if report.error is None or report.tolerance is None:
         return "not measured"
+    if report.metric == "elementwise":
+        return f"an element is off by {number(report.error)} times what is allowed ({report.allowed})"
     return f"{report.metric} {number(report.error)} where {number(report.tolerance)} is allowed"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from engines.compare.criterion import METRICS, Criterion
+from engines.compare.criterion import ANSWERS, METRICS, Criterion
 from engines.compare.tolerance import criterion
 from engines.findings import Findings
 from engines.nearest import suggestion
@@ -22,7 +22,8 @@ _CRITERION = frozenset({"tolerance", "atol", "rtol", "metric", "fail_regex", "fa
 _BOUNDS = ("tolerance", "atol", "rtol")
 _CODES = ("fail_code", "ignore_fail_code")
 # Metrics whose tolerances are numbers of one kind; a tolerance given for one kind says nothing under another.
-_KINDS = (frozenset({"max_abs"}), frozenset({"ulp"}), frozenset({"sqnr_db"}), frozenset({"elementwise"}))
+_KINDS = (frozenset({"max_abs"}), frozenset({"ulp"}), frozenset({"sqnr_db", "psnr_db"}), frozenset({"elementwise"}),
+          *(frozenset({name}) for name in ANSWERS if name != "psnr_db"))  # fmt: skip
 
 
 def settings_on(route: Iterable[Visit]) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def fault(settings: Mapping[str, Any], findings: Findings) -> str:
 def _fault(name: str, value: str, findings: Findings) -> str:
     if name in _BOUNDS:
         number = value.rpartition(":")[2]
-        signed = findings.criterion is not None and findings.criterion.metric == "sqnr_db"
+        signed = findings.criterion is not None and findings.criterion.metric in ("sqnr_db", "psnr_db")
         if not _is(float, number) or not math.isfinite(float(number)) or (float(number) < 0 and not signed):
             return f"'{value}' is no {name}: write a number such as 0.01, or output:0.01."
     elif name == "metric" and value not in METRICS:

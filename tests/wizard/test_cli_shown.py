@@ -1,0 +1,54 @@
+"""What a step prints for people: a table for each output, words and no keys."""
+
+import msgspec
+import numpy as np
+
+from engines.compare.answers import answer
+from engines.compare.criterion import Criterion
+from engines.compare.judge import badness
+from engines.compare.metrics import score
+from wizard.cli.shown import found
+
+FP16 = Criterion(tolerance=0.01, precision="fp16")
+
+
+def row(name: str, sample: str, actual: object, expected: object, rule: Criterion) -> dict[str, object]:
+    a, b = np.asarray(actual, np.float32), np.asarray(expected, np.float32)
+    scored = msgspec.structs.replace(score(name, a, b), answer=answer(a, b))
+    told: dict[str, object] = msgspec.json.decode(msgspec.json.encode(scored))  # as a session's table holds it
+    return {**told, "output": name, "sample": sample, "badness": badness(scored, rule)}
+
+
+def test_an_output_is_a_table_on_its_worst_sample() -> None:
+    rows = [
+        row("logits", "a", [[1, 2, 3]], [[1, 2, 3]], FP16),
+        row("logits", "b", [[1, 2.5, 2]], [[1, 2, 3]], FP16),
+        row("boxes", "a", [[0, 0, 2, 2]], [[0, 0, 2, 2]], FP16),
+    ]
+    said = "\n".join(
+        found("compare", {"message": "long", "verdict": "fails", "failures": 1, "samples_failing": 1}, rows, FP16)
+    )
+    assert "logits  float32 1x3  on b, the worst of 2 samples" in said
+    assert "worst at [0, 2]: 2 where the reference has 3" in said
+    assert "rel_l2 0.299; allowed: rel_l2 0.01" in said
+    assert "top-1 another in 1 of 1" in said
+    assert "boxes  float32 1x4  on a\n" in said
+    assert "equal, bit for bit" in said
+    assert "  samples failing " in said
+    for key in ("samples_failing", "long", "verdict", "failures "):
+        assert key not in said
+
+
+def test_element_wise_bounds_are_named_as_they_were_given() -> None:
+    rule = Criterion(metric="elementwise", atol=1e-3)
+    said = "\n".join(found("compare", {}, [row("y", "a", [1.01], [1.0], rule)], rule))
+    assert "off by 10 times what is allowed; allowed: atol 0.001, rtol 1e-05" in said
+    assert "tolerance" not in said
+
+
+def test_a_step_without_outputs_says_its_outcome_in_words() -> None:
+    said = found(
+        "reduce", {"nodes_after": 2, "effect": 0.00215031, "minimal": True, "names": ["a", "b"], "ops": ""}, [], None
+    )
+    assert said == [f"  {label:30} {value}" for label, value in (
+        ("nodes after", "2"), ("effect", "0.00215"), ("minimal", "yes"), ("names", "a and b"))]  # fmt: skip
