@@ -256,10 +256,10 @@ def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -
 def _piece(probe: Check, part: Part, feed: Feed, asked: Collection[str]) -> tuple[Cut, Mapping[int, Array]]:
     """The model to be checked, and what its outputs should be where the command asks for that, by tensor id."""
     if probe.control == "identity":
-        return controls.identity(part.model), feed.arrays
+        return controls.identity_model(part.model), feed.arrays
     known = part.expected(probe.sample, feed, part.judged) if probe.control or "expected" in asked else {}
     if probe.control == "answers":
-        return controls.answers(part.model, {t: known[t] for t in part.judged}), known
+        return controls.constant_model(part.model, {t: known[t] for t in part.judged}), known
     return part.cut(feed.arrays, feed.constants), known
 
 
