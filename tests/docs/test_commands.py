@@ -295,7 +295,7 @@ def test_a_session_is_resumed_in_every_way_that_is_shown(shell: Shell) -> None:
 
 def test_the_page_about_tolerance_does_what_it_says(shell: Shell) -> None:
     lines = of("tolerance")
-    assert len(lines) == 2
+    assert len(lines) == 3
     for command in lines:
         done = shell(command.line)
         assert done.returncode == command.exit, (command.line, done.stdout, done.stderr)
