@@ -33,8 +33,6 @@ LITERAL = "onnxruntime"  # optimizers off: every node as it is written
 # Bytes of reference values that are captured unasked: of a feed, and of its worst row. As many as engines.workers.captures takes,
 # which a step may not import.
 AHEAD = 128 << 20
-# Bytes of float64 weights up to which the reference is held against float64: the bound of engines.backends.reference, likewise.
-JUDGED = 2 << 30
 # Names that exporters give to outputs of class scores: only of these "another answer" is said unasked.
 _CLASS_SCORES = re.compile(r"logit|prob|class|score|softmax|label", re.IGNORECASE)
 TELLING = 1000  # a margin beyond this is said as "more than": its digits are those of rounding
@@ -551,8 +549,8 @@ def _say_allowed(rule: Criterion, output: str) -> str:
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
     """Read, all samples, the worst row alone, the reference a second time, its judge; what a faultless engine would give.
-    Looks that find nothing go on for up to half a minute, which is not counted. The disk takes the model, its weights once more
-    rounded where the precision is emulated, and in float64 where the judge can hold them."""
+    Looks that find nothing go on for up to half a minute, which is not counted. The disk takes the model, and its weights
+    once more rounded where the precision is emulated."""
     rule = ctx.findings.criterion
     lower = (rule.precision if rule else "") in ("fp16", "bf16", "int8")
     emulated = lower and parse(ctx.engine).name != "emulate"
@@ -562,8 +560,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         else (works.on_all(ctx), works.on_sample(ctx), *works.others(ctx, 1 + emulated))
     )
     given = size.given
-    copies = given * lower + (2 * given if 2 * given <= JUDGED else 0)
-    disk = _bytes_to_take_in(ctx, size) + AHEAD + (0 if ctx.check else copies) if given >= 0 else -1
+    disk = _bytes_to_take_in(ctx, size) + AHEAD + (0 if ctx.check else given * lower) if given >= 0 else -1
     return Plan((*works.reads(ctx), *asked), disk, AHEAD if disk >= 0 else 0)
 
 

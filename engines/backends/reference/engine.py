@@ -1,9 +1,10 @@
 """reference: ONNX's own evaluator in numpy. Slow and literal; FP16, BF16 and FP64 are really computed in those types."""
 
 import contextlib
+import functools
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,18 +26,25 @@ Array = np.ndarray[Any, Any]
 
 _STORAGE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 # Bytes of weights, in the type that is evaluated: beyond it the model is copied and read for minutes before a single value. In
-# float64, which is written first and then held in memory three times, half of it.
+# float64, which is made in memory at each run, half of it.
 _LARGEST = 2 << 30
-_CONVERSION = "3"  # changes when the conversion, or an operator below, changes what is computed
+_CONVERSION = "4"  # changes when the conversion, or an operator below, changes what is computed
 
 
 class Evaluation:
     """A model ready to be evaluated. ``run`` gives every graph output that is an array, by name."""
 
-    def __init__(self, model: onnx.ModelProto, weights_dir: str) -> None:
-        """Raises ``EngineFault``."""
-        self.model = model
+    def __init__(
+        self, model: onnx.ModelProto, weights_dir: str, convert: Callable[[onnx.ModelProto], onnx.ModelProto]
+    ) -> None:
+        """``convert``: makes a model one of the precision that is evaluated. Raises ``EngineFault``, and what it raises."""
+        self._given, self._convert = model, convert
         self.facts: Mapping[str, Any] = {}
+        try:
+            bare, self._weights = _bared(model, weights_dir)
+        except ModelProblem as error:
+            raise _fault(error, model, built=False) from error
+        bare = convert(bare)
         self._inputs = {i.name: int(i.type.tensor_type.elem_type) for i in model.graph.input}
         self._outputs = [o.name for o in model.graph.output]
         _check_names(model.graph)
@@ -44,9 +52,15 @@ class Evaluation:
         self._evaluator: Any
         try:
             with _quiet():
-                self._evaluator = ReferenceEvaluator(_with_weights(model, weights_dir), new_ops=list(OWN))
+                self._evaluator = ReferenceEvaluator(_with_weights(bare, weights_dir), new_ops=list(OWN))
         except Exception as error:
             raise _fault(error, model, built=False) from error
+
+    @functools.cached_property
+    def model(self) -> onnx.ModelProto:
+        """With its weights, written in the precision that is evaluated: asked for by those who save it. What is evaluated
+        converts them in memory."""
+        return self._convert(self._given)
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
@@ -60,9 +74,9 @@ class Evaluation:
         fed = {name: _typed(np.asarray(feeds[name]), kind) for name, kind in self._inputs.items()}
         try:
             with _quiet():
-                values = self._evaluator.run(wanted, fed)
+                values = self._evaluator.run(wanted, {**self._weights, **fed})
         except Exception as error:
-            raise _fault(error, self.model, built=True) from error
+            raise _fault(error, self._given, built=True) from error
         return {
             name: np.asarray(value)
             for name, value in zip(wanted, values, strict=True)
@@ -70,7 +84,7 @@ class Evaluation:
         }
 
     def close(self) -> None:
-        self._evaluator = None
+        self._evaluator, self._weights = None, {}
 
 
 class Engine:
@@ -83,15 +97,18 @@ class Engine:
         """Convert, and load the weights into memory. ``keep``: an island of FP32 in fp16 and bf16; fp32 and fp64 have nothing
         to keep. Raises ``EngineFault``."""
         model = with_outputs(request.model, request.marks)
-        _refuse_large(model, self.info.precision)
+        precision = self.info.precision
+        _refuse_large(model, precision)
+
+        def convert(bare: onnx.ModelProto) -> onnx.ModelProto:
+            if precision in ("fp16", "bf16"):
+                return to_precision(bare, request.weights_dir, precision, request.keep)
+            return to_float64(bare, request.weights_dir) if precision == "fp64" else bare
+
         try:
-            if self.info.precision in ("fp16", "bf16"):
-                model = to_precision(model, request.weights_dir, self.info.precision, request.keep)
-            elif self.info.precision == "fp64":
-                model = to_float64(model, request.weights_dir)
+            return Evaluation(model, request.weights_dir, convert)
         except ModelProblem as error:
             raise EngineFault("unsupported", str(error)) from error
-        return Evaluation(model, request.weights_dir)
 
 
 def make(spec: EngineSpec) -> Engine:
@@ -172,6 +189,24 @@ def _refuse_large(model: onnx.ModelProto, precision: str) -> None:
     if size > most:
         said = f"ONNX's evaluator holds all weights in memory; in {precision.upper()} this model's are {size / 2**30:.1f} GiB"
         raise EngineFault("unsupported", f"{said}, more than the {most >> 30} GiB that it is used for.")
+
+
+def _bared(model: onnx.ModelProto, weights_dir: str) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """The model with the weights that lie outside as inputs, and what these are fed, mapped: converted in memory like any input,
+    and neither written once more nor held three times. Weights of bodies stay as they are."""
+    outside = [t for t in model.graph.initializer if external.is_external(t)]
+    if not outside:
+        return model, {}
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    kept = [t for t in model.graph.initializer if not external.is_external(t)]
+    del bare.graph.initializer[:]
+    bare.graph.initializer.extend(kept)
+    given = {i.name for i in model.graph.input}
+    bare.graph.input.extend(
+        onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in outside if t.name not in given
+    )
+    return bare, {t.name: external.read(t, weights_dir) for t in outside}
 
 
 def _with_weights(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:

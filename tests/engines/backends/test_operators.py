@@ -64,6 +64,15 @@ CASES = [
     *(pytest.param("ConvTranspose", 11, {"x": f(1, 4, 5, 5), "w": f(4, 3, 3, 3), "b": f(3 * g)},
                    {"group": g, "strides": [2, 2], "pads": [1, 0, 0, 1], "output_padding": [1, 1]}, id=f"conv-transpose-{g}")
       for g in (1, 2, 4)),
+    *(pytest.param("Conv", 11, {"x": f(2, 4, 8, 9), "w": f(6, 4 // g, 3, 2), "b": f(6)}, {"group": g, **how}, id=f"conv-{g}-{i}")
+      for g in (1, 2) for i, how in enumerate((
+          {}, {"strides": [2, 3], "pads": [1, 0, 2, 1]}, {"dilations": [2, 3]}, {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+          {"auto_pad": "SAME_LOWER", "strides": [2, 2]}, {"auto_pad": "VALID", "strides": [1, 2]}))),
+    pytest.param("Conv", 11, {"x": f(2, 3, 5, 5), "w": f(4, 3, 1, 1)}, {}, id="conv-of-single-elements"),
+    pytest.param("Conv", 11, {"x": f(2, 3, 5, 5), "w": f(4, 3, 1, 1)}, {"strides": [2, 1], "pads": [1] * 4}, id="conv-skips"),
+    pytest.param("Conv", 11, {"x": f(1, 4, 20), "w": f(4, 1, 5)}, {"group": 4, "pads": [4, 0]}, id="conv-depthwise-1d"),
+    pytest.param("Conv", 11, {"x": f(1, 2, 4, 5, 6), "w": f(3, 2, 2, 3, 2)}, {}, id="conv-3d"),
+    pytest.param("Erf", 13, {"x": f(3, 4)}, {}, id="erf"),
     *(pytest.param("RoiAlign", v, {"x": f(1, 2, 9, 9), "r": np.float32([[1, 1, 6, 7], [0.2, 2, 3, 8]]), "i": np.int64([0, 0])},
                    {"mode": m, "output_height": 3, "output_width": 2, "sampling_ratio": 2}, id=f"roi-align-{v}-{m}")
       for v in (10, 16) for m in ("avg", "max")),

@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from engines.backends import make
-from engines.backends.base import EngineFault
+from engines.backends.base import BuildRequest, EngineFault
+from engines.contract import model_with_weights_outside
 from engines.graph import external
 from engines.installed import importable
 
@@ -248,3 +249,16 @@ def test_openvino_has_no_such_device() -> None:
 
     with pytest.raises(EngineMissing, match=r"no device 'NPU\.7'"):
         make("openvino:device=NPU.7")
+
+
+def test_weights_outside_are_converted_in_memory_and_written_only_for_those_who_save_the_model(tmp_path: Path) -> None:
+    model, values = model_with_weights_outside(tmp_path)
+    files = [tmp_path / "weights/w.bin"]
+    x = {"x": np.full(4096, 3.0, np.float32)}
+    built = make("reference:precision=fp64").build(BuildRequest(model, str(tmp_path)))
+    got = built.run(x)["y"]
+    assert list((tmp_path / "weights").iterdir()) == files
+    assert got.tobytes() == (values.astype(np.float64) * 3).astype(np.float32).tobytes()
+    saved = make("onnxruntime").build(BuildRequest(built.model, str(tmp_path)))
+    assert list((tmp_path / "weights").iterdir()) != files
+    assert saved.run(x)["y"].tobytes() == got.tobytes()

@@ -171,11 +171,11 @@ def test_a_group_costs_more_than_a_node() -> None:
 
 
 def test_the_first_step_says_what_the_model_takes_on_the_disk() -> None:
-    """20 GiB are taken in once; what float64 would take is not counted where no judge holds it, and where it is small it is."""
+    """20 GiB are taken in once; the judge writes none in float64, whatever the size."""
     plan = STEPS["compare"].plan(context(Findings()), Size(given=20 << 30))
     assert [w.kind for w in plan.works[:2]] == ["import", "read"]
     assert 20 << 30 <= plan.disk <= 21 << 30
-    assert STEPS["compare"].plan(context(Findings()), Size(given=100 << 20)).disk >= 300 << 20
+    assert 200 << 20 <= STEPS["compare"].plan(context(Findings()), Size(given=100 << 20)).disk < 300 << 20
     assert STEPS["compare"].plan(context(Findings()), Size()).disk == -1
 
 

@@ -1,12 +1,13 @@
-"""Operators that ONNX's own evaluator computes wrongly, or not at all; ours take their place. Each says what was wrong.
+"""Operators that ONNX's own evaluator computes wrongly, not at all, or very slowly; ours take their place. Each says what was
+wrong.
 
 What is right is what the ONNX specification says. ``tests/engines/backends/sweep.py`` holds every operator against ONNX Runtime,
 and where the two differ against the node test's own numbers or OpenVINO.
 """
 
-from engines.backends.reference.operators.activation import Hardmax, LogSoftmax, Softmax
+from engines.backends.reference.operators.activation import Erf, Hardmax, LogSoftmax, Softmax
 from engines.backends.reference.operators.control import Loop
-from engines.backends.reference.operators.convolution import ConvTranspose
+from engines.backends.reference.operators.convolution import Conv, ConvTranspose
 from engines.backends.reference.operators.indexing import GatherElements, Scatter
 from engines.backends.reference.operators.normalization import BatchNormalization
 from engines.backends.reference.operators.pooling import AveragePool, GlobalMaxPool, LpPool, MaxPool
@@ -15,8 +16,8 @@ from engines.backends.reference.operators.resize import Resize, Upsample
 from engines.backends.reference.operators.sampling import GridSample
 
 OWN = (
-    AveragePool, BatchNormalization, ConvTranspose, GatherElements, GlobalMaxPool, GridSample, Hardmax, LogSoftmax, Loop, LpPool,
-    MaxPool, Resize, RoiAlign, Scatter, Softmax, Upsample,
+    AveragePool, BatchNormalization, Conv, ConvTranspose, Erf, GatherElements, GlobalMaxPool, GridSample, Hardmax, LogSoftmax,
+    Loop, LpPool, MaxPool, Resize, RoiAlign, Scatter, Softmax, Upsample,
 )  # fmt: skip
 # Attributes that the evaluator leaves out without a word: where they are given it is no judge of the model.
 IGNORED = {"RNN": "clip", "GRU": "clip", "LSTM": "clip"}

@@ -1,5 +1,8 @@
 """Softmax and its kin before opset 13: the input is coerced to two dimensions at ``axis`` and each row is normalized whole. The
-evaluator normalizes along ``axis`` alone, in every version, and takes the newest default of ``axis``."""
+evaluator normalizes along ``axis`` alone, in every version, and takes the newest default of ``axis``. Erf: its own takes
+three times as long for the same values, half of a transformer's time."""
+
+import math
 
 import numpy as np
 
@@ -43,3 +46,9 @@ class Hardmax(Operator):
         made = np.zeros_like(rows)
         np.put_along_axis(made, first, 1, axis=along)
         return (made.reshape(x.shape),)
+
+
+class Erf(Operator):
+    def _run(self, x: Array) -> tuple[Array]:
+        made = np.fromiter(map(math.erf, x.astype(np.float64).ravel().tolist()), np.float64, x.size)
+        return (made.astype(x.dtype).reshape(x.shape),)

@@ -1,12 +1,66 @@
-"""ConvTranspose: the evaluator's own takes one group only (an error with more) and pads by its own rule where a length is left
-over."""
+"""Conv: the evaluator's own gathers each window by index, which takes ten times as long as the product (PaddleOCR detection: 16
+of 18 seconds), and fills a dilated kernel with zeros, which an infinity turns into NaN. ConvTranspose: its own takes one group
+only (an error with more) and pads by its own rule where a length is left over."""
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 
 from engines.backends.reference.operators.base import Array, Operator
+
+
+class Conv(Operator):
+    def _run(self, x: Array, w: Array, b: Array | None = None, **given: Any) -> tuple[Array]:
+        spatial, group = x.ndim - 2, int(given.get("group") or 1)
+        kernel = w.shape[2:]
+        if x.shape[1] != w.shape[1] * group or w.shape[0] % group:
+            raise ValueError(f"An input {x.shape} and weights {w.shape} in {group} groups do not belong together.")
+
+        def each(name: str) -> list[int]:
+            value = given.get(name)
+            return [int(v) for v in value] if value is not None else [1] * spatial
+
+        strides, dilations = each("strides"), each("dilations")
+        reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+        before, after = _padded(given, x.shape[2:], reach, strides)
+        padded = np.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)])
+        sizes = [(n - r) // s + 1 for n, r, s in zip(padded.shape[2:], reach, strides, strict=True)]
+        weights = w.reshape(group, w.shape[0] // group, -1)
+        made = np.empty((x.shape[0], group, w.shape[0] // group, math.prod(sizes)), x.dtype)
+        one = math.prod(kernel) == math.prod(strides) == 1  # the windows are the input itself
+        windows = np.empty((group, w.shape[1], *kernel, *sizes) if not one else 0, x.dtype)
+        for sample, out in zip(
+            padded, made, strict=True
+        ):  # one at a time: the windows are as many times larger as the kernel is
+            channels = sample.reshape(group, w.shape[1], *sample.shape[1:])
+            for place in itertools.product(*map(range, kernel)) if not one else ():
+                at: Any = (slice(None), slice(None), *place)
+                where = (
+                    slice(p * d, p * d + s * (n - 1) + 1, s)
+                    for p, d, s, n in zip(place, dilations, strides, sizes, strict=True)
+                )
+                windows[at] = channels[:, :, *where]
+            out[:] = weights @ (channels if one else windows).reshape(group, weights.shape[2], -1)
+        result = made.reshape(x.shape[0], w.shape[0], *sizes)
+        if b is not None:
+            result = result + b.reshape(-1, *(1,) * spatial)
+        return (result.astype(x.dtype, copy=False),)
+
+
+def _padded(
+    given: dict[str, Any], sizes: tuple[int, ...], reach: list[int], strides: list[int]
+) -> tuple[list[int], list[int]]:
+    """Zeros (before, after) each dimension, by ``auto_pad`` or ``pads``."""
+    auto = str(given.get("auto_pad") or "NOTSET")
+    if auto.startswith("SAME"):
+        over = [max(0, (-(-n // s) - 1) * s + r - n) for n, r, s in zip(sizes, reach, strides, strict=True)]
+        less, more = [o // 2 for o in over], [o - o // 2 for o in over]
+        return (less, more) if auto == "SAME_UPPER" else (more, less)
+    pads = given.get("pads") if auto == "NOTSET" else None
+    pads = [int(v) for v in pads] if pads is not None else [0] * 2 * len(sizes)
+    return pads[: len(sizes)], pads[len(sizes) :]
 
 
 class ConvTranspose(Operator):
