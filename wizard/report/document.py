@@ -103,10 +103,13 @@ class Depth(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """One probe of a search: how it came out, and how many nodes it tried (0: the whole model)."""
+    """One probe of a search: how it came out, and how many nodes it tried (0: the whole model). ``part``: their ids as ranges;
+    ``kept``: those of the nodes that it kept in a higher precision."""
 
     state: Outcome
     nodes: int
+    part: str = ""
+    kept: str = ""
 
 
 class Search(msgspec.Struct, frozen=True):

@@ -33,7 +33,7 @@ from wizard.report.document import (
     Verdict,
     Workaround,
 )
-from wizard.report.probe import size, verdict
+from wizard.report.probe import kept, part, size, verdict
 from wizard.report.stage import stage
 from wizard.report.vicinity import Vicinity, ids, vicinity
 from wizard.session.state import State, Visit, described
@@ -156,7 +156,7 @@ def searches(state: State, fewest: int = 6) -> tuple[Search, ...]:
         ):
             continue
         said, _ = verdict(asked.probe, known.measurement, findings[asked.run])
-        runs.setdefault(asked.run, []).append(Look(said, size(asked.probe)))
+        runs.setdefault(asked.run, []).append(Look(said, size(asked.probe), part(asked.probe), kept(asked.probe)))
     return tuple(
         Search(visit.node, visit.step, state.nodes, tuple(runs[visit.run]))
         for visit in state.route

@@ -22,7 +22,7 @@ def to_html(report: Report) -> str:
     drawn = {
         "depth": picture.error_by_depth(report.depth, report.tolerance),
         "added": picture.arrived_and_added(report.depth, report.tolerance),
-        "searches": [(search, Markup(picture.history(search))) for search in longest],  # noqa: S704
+        "searches": [(s, Markup(picture.history(s, n))) for n, s in enumerate(longest, 1)],  # noqa: S704
         "around": [Markup(picture.neighbourhood(c.around)) for c in report.culprits],  # noqa: S704
         "heat": [Markup(picture.heat(c.values[0]) if c.values else "") for c in report.culprits],  # noqa: S704
         "histograms": [Markup(picture.histograms(c.values[0]) if c.values else "") for c in report.culprits],  # noqa: S704

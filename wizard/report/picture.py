@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from html import escape
 
 from engines.compare.values import Values
+from engines.graph import ranges
 from engines.probe import HUGE
 from wizard.report.document import Depth, Look, Search
-from wizard.report.figures import CEILING, FLOOR, draw_bars, log_error, log_sizes
+from wizard.report.figures import CEILING, FLOOR, draw_bars, log_error
 from wizard.report.lost import lost_everywhere, say_values_apart, say_values_lost
 from wizard.report.probe import WORDS
+from wizard.report.strip import MEANING, Span, Trail, columns, name_nodes, nodes_of, parse
 from wizard.report.vicinity import Vicinity
 from wizard.words import count, elide, number, visible
 
@@ -91,41 +93,145 @@ def arrived_and_added(points: Sequence[Depth], tolerance: float | None, most: in
     return _svg(bottom + 16, label, "".join(drawn))
 
 
-def history(search: Search, most: int = 240) -> str:
-    """The probes of a search in order, the last where there are many: as tall as the part was large (log scale), filled where
-    it failed, an outline where it passed, a cross where it could not be told."""
+def history(search: Search, number: int = 1, most: int = 240) -> str:
+    """The probes of a search in order, the last where there are many. Where parts of the model were tried: the model as a
+    strip of cells, below it a line for each part at its place, and how few nodes are left; a click plays it. Where nodes were
+    kept in a higher precision: a line for each set. Else a mark each. ``number`` tells apart the pictures of one page."""
     looks = search.looks[-most:]
-    if not looks:
-        return ""
-    tall, wide = 92, min(14.0, (WIDTH - LEFT) / len(looks))
-    whole = search.whole or 1
-    tried = [Look(look.state, look.nodes or whole) for look in looks]  # no part: the whole model
+    tried = [(look, parse(look.part)) for look in looks if look.part and look.part != ranges.ALL]
+    if search.whole and len(tried) > 1:
+        return _hunt(search, tried, number, kept=False)
+    held = [(look, parse(look.kept)) for look in looks if look.kept]
+    if search.whole and len(held) > 1:
+        return _hunt(search, held, number, kept=True)
+    return _marks(search, looks) if looks else ""
+
+
+Tried = tuple[Look, tuple[Span, ...]]
+_COLUMNS = 169  # cells of the strip: 4 units each
+_BEAT = 0.25  # seconds a probe takes when the search is played
+
+
+def _hunt(search: Search, tried: Sequence[Tried], number: int, *, kept: bool) -> str:
+    """``kept``: sets that make the model right are looked for, not parts that fail."""
+    tall, top = min(10.0, max(2.0, 260 / len(tried))), 34.0
+    bottom, trail = top + tall * len(tried), Trail(search.whole)
+    drawn, shown, least, curve = [], [], search.whole, []
+    for i, (look, spans) in enumerate(tried):
+        trail.take(look.kept if kept else look.part, look.state)
+        shown.append(columns(trail.strip, _COLUMNS))
+        many = nodes_of(spans)
+        sought = look.state == ("passes" if kept else "fails")
+        least = min(least, many) if sought else least
+        curve.append(least)
+        title = (
+            f"<title>probe {i + 1}, {name_nodes(spans)}{' kept in FP32' if kept else ''}: {_SAID[look.state]}</title>"
+        )
+        kind = {"fails": "bad", "passes": "good"}.get(look.state, "soft-bar")
+        bars = "".join(
+            f'<rect class="{kind}" x="{_across(a, search.whole):.1f}" y="{top + i * tall:.1f}" '
+            f'width="{max(1.0, _across(b + 1, search.whole) - _across(a, search.whole)):.1f}" height="{max(tall - 1, 1):.1f}"/>'
+            for a, b in spans[:200]
+        )
+        hidden = f'<set attributeName="opacity" to="0" begin="play{number}.click" dur="{(i + 1) * _BEAT:.2f}s"/>'
+        drawn.append(f"<g>{title}{bars}{hidden}</g>")
+    strip = "" if kept else _strip(shown, number)
+    play = (
+        f'<g id="play{number}" class="play" role="button" tabindex="0">'
+        '<rect class="box" x="0" y="4" width="38" height="18" rx="4"/>'
+        '<text class="axis" x="19" y="17" text-anchor="middle">▶ play</text></g>'
+    )
+    last = search.whole - 1
+    axis = (
+        f'<text class="axis" x="{LEFT - 6}" y="{top + 9:.1f}" text-anchor="end">probe 1</text>'
+        f'<text class="axis" x="{LEFT}" y="{bottom + 14:.1f}">node 0</text>'
+        f'<text class="axis" x="{WIDTH}" y="{bottom + 14:.1f}" text-anchor="end">node {last:,}</text>'
+    )
+    below, high = bottom + 34, 60.0
+    step = (WIDTH - LEFT) / len(curve)
+    path = f"M{LEFT} {below:.1f} " + " ".join(
+        f"L{LEFT + i * step:.1f} {below + high * (1 - _log_share(n, search.whole)):.1f} "
+        f"L{LEFT + (i + 1) * step:.1f} {below + high * (1 - _log_share(n, search.whole)):.1f}"
+        for i, n in enumerate(curve)
+    )
+    what = "fewest nodes kept in FP32 that make it right" if kept else "nodes of the smallest part that fails"
+    axis += (
+        f'<path class="outline" d="{path}"/>'
+        f'<text class="axis" x="{LEFT - 6}" y="{below + 5:.1f}" text-anchor="end">{search.whole:,}</text>'
+        f'<text class="axis" x="{LEFT - 6}" y="{below + high:.1f}" text-anchor="end">1</text>'
+        f'<text class="axis" x="{LEFT}" y="{below + high + 14:.1f}">{what}: {search.whole:,} to {curve[-1]:,}, logarithmic</text>'
+    )
+    label = f"The {count(len(tried), 'probe')} of {escape(visible(elide(search.step, 60)))}, {tally(search)}"
+    return _svg(below + high + 20, label, play + strip + "".join(drawn) + axis)
+
+
+def _across(node: int, whole: int) -> float:
+    return LEFT + (WIDTH - LEFT) * node / whole
+
+
+def _log_share(n: int, whole: int) -> float:
+    return math.log(max(n, 1)) / math.log(whole) if whole > 1 else 1.0
+
+
+def _strip(shown: Sequence[Sequence[str]], number: int) -> str:
+    """The cells as they are at the end, one rectangle for each run of the same; played, each shows what was known by then."""
+    wide = (WIDTH - LEFT) / _COLUMNS
     drawn = []
-    for i, (look, share) in enumerate(zip(tried, log_sizes(tried, whole), strict=True)):
-        size, height = look.nodes, max(4.0, share * (tall - 24))
-        x, y, room = LEFT + i * wide, tall - 18 - height, max(wide - 2, 1.0)
-        title = f"<title>{count(size, 'node')}: {_SAID[look.state]}</title>"
+    for at in _runs(shown):
+        first, last = at[0], at[-1] + 1
+        then, moves = "", []
+        for k, cells in enumerate(shown[:-1]):
+            if cells[first] != then:
+                moves.append((k + 1, cells[first]))
+                then = cells[first]
+        ends = [k for k, _ in moves[1:]] + [len(shown)]
+        sets = f'<set attributeName="class" to="{_CELL["not asked"]}" begin="play{number}.click" dur="{_BEAT:.2f}s"/>'
+        sets += "".join(
+            f'<set attributeName="class" to="{_CELL[state]}" begin="play{number}.click+{k * _BEAT:.2f}s" '
+            f'dur="{(end - k) * _BEAT:.2f}s"/>'
+            for (k, state), end in zip(moves, ends, strict=True)
+            if end > k
+        )
+        drawn.append(
+            f'<rect class="{_CELL[shown[-1][first]]}" x="{LEFT + first * wide:.1f}" y="6" '
+            f'width="{(last - first) * wide:.1f}" height="16"><title>{MEANING[shown[-1][first]]}</title>{sets}</rect>'
+        )
+    return "".join(drawn)
+
+
+def _runs(shown: Sequence[Sequence[str]]) -> list[list[int]]:
+    """Neighbouring columns that were the same all along."""
+    found: list[list[int]] = []
+    for column in range(_COLUMNS):
+        if found and all(cells[column] == cells[column - 1] for cells in shown):
+            found[-1].append(column)
+        else:
+            found.append([column])
+    return found
+
+
+_CELL = {"wrong": "bad", "cannot tell": "soft-bar", "right": "good", "not needed": "box", "not asked": "box"}
+
+
+def _marks(search: Search, looks: Sequence[Look]) -> str:
+    """Where every probe tried the same part: filled where it failed, an outline where it passed, a cross where it could not be
+    told."""
+    wide = min(14.0, (WIDTH - LEFT) / len(looks))
+    drawn = []
+    for i, look in enumerate(looks):
+        x, room = LEFT + i * wide, max(wide - 2, 1.0)
+        title = f"<title>{count(look.nodes or search.whole, 'node')}: {_SAID[look.state]}</title>"
         if look.state in ("passes", "fails"):
             kind = "bad" if look.state == "fails" else "outline"
-            drawn.append(
-                f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{room:.1f}" height="{height:.1f}">{title}</rect>'
-            )
+            drawn.append(f'<rect class="{kind}" x="{x:.1f}" y="4" width="{room:.1f}" height="12">{title}</rect>')
         else:
-            drawn.append(
-                f'<text class="axis" x="{x + room / 2:.1f}" y="{tall - 20}" text-anchor="middle">×{title}</text>'
-            )
+            drawn.append(f'<text class="axis" x="{x + room / 2:.1f}" y="14" text-anchor="middle">×{title}</text>')
     drawn.append(
-        f'<text class="axis" x="{LEFT - 6}" y="14" text-anchor="end">{search.whole}</text>'
-        f'<text class="axis" x="{LEFT - 6}" y="{tall - 20}" text-anchor="end">nodes</text>'
-        f'<line class="edge" x1="{LEFT}" x2="{WIDTH}" y1="{tall - 17.5}" y2="{tall - 17.5}"/>'
-        f'<text class="axis" x="{LEFT}" y="{tall - 4}">first probe</text>'
-        f'<text class="axis" x="{LEFT + len(looks) * wide:.0f}" y="{tall - 4}" text-anchor="end">last</text>'
+        f'<text class="axis" x="{LEFT}" y="32">first probe</text>'
+        f'<text class="axis" x="{max(LEFT + 90, LEFT + len(looks) * wide):.0f}" y="32" text-anchor="end">last</text>'
     )
-    return _svg(
-        tall,
-        f"The {count(len(looks), 'probe')} of {escape(visible(elide(search.step, 60)))}, {tally(search)}",
-        "".join(drawn),
-    )
+    label = f"The {count(len(looks), 'probe')} of {escape(visible(elide(search.step, 60)))}, {tally(search)}"
+    return _svg(38, label, "".join(drawn))
 
 
 def tally(search: Search) -> str:

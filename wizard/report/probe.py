@@ -60,6 +60,20 @@ def size(probe: AnyProbe | None) -> int:
     return 0 if part == ranges.ALL else _many(part)
 
 
+def part(probe: AnyProbe | None) -> str:
+    """The node ids of the part that it tries just as it is, as ranges; "" where it tries none, or does something to it."""
+    if isinstance(probe, Check):
+        return "" if probe.control else probe.candidate.nodes
+    if not isinstance(probe, Measure) or probe.keep or probe.marks:
+        return ""
+    return probe.candidate.nodes
+
+
+def kept(probe: AnyProbe | None) -> str:
+    """The node ids that it keeps in a higher precision, as ranges."""
+    return probe.keep if isinstance(probe, Measure) else ""
+
+
 def _say_changes(probe: Measure) -> list[str]:
     """What is done to the part beside running it."""
     candidate, said = probe.candidate, [f"asked again, {probe.vary}"] if probe.vary else []

@@ -13,7 +13,8 @@ import msgspec
 from engines.probe import AnyProbe, Inspect, Measurement
 from engines.store import decoding
 from engines.store.content import Store
-from wizard.report.probe import Outcome, size, tried, verdict
+from wizard.report.probe import Outcome, part, size, tried, verdict
+from wizard.report.strip import Span, Strip, Trail, parse
 from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, Rewound, StepStarted
 from wizard.session.state import State, fold
 
@@ -44,6 +45,9 @@ class Hunt(msgspec.Struct, frozen=True):
     finished: int = 0
     best: tuple[tuple[int, float], ...] = ()  # (nodes, ts) of each smaller failing part that was found
     resumed: bool = False  # this run goes on with one that was cancelled or broken off
+    began: float = 0.0  # when the run started
+    strip: Strip = Strip()  # what is known of each node
+    trying: tuple[Span, ...] = ()  # the part that the oldest running probe tries, () for none or the whole model
 
 
 class Board:
@@ -52,15 +56,20 @@ class Board:
     def __init__(self, folder: Path) -> None:
         self.state = State()
         self._store = Store(folder)
+        self._trail = Trail(0)
         self._begin(0)
 
-    def _begin(self, run: int) -> None:
-        self._run = run
+    def _begin(self, run: int, began: float = 0.0, *, resumed: bool = False) -> None:
+        """``resumed``: what was learnt of the nodes before stands, as those probes are not asked again."""
+        self._run, self._began = run, began
         self._rows: dict[str, Row] = {}
         self._speculative: dict[str, ProbeStarted] = {}
         self._probes: dict[str, AnyProbe | None] = {}
-        self._best: list[tuple[int, float]] = []
+        self._parts: dict[str, str] = {}
         self._finished = 0
+        self._best: list[tuple[int, float]] = []
+        if not resumed:
+            self._trail = Trail(self.state.nodes)
 
     def extend(self, events: Iterable[AnyEvent]) -> bool:
         """Take further events in. True when there were any. Raises ``ValueError`` for a journal of another version."""
@@ -70,7 +79,8 @@ class Board:
             for event in news:
                 match event:
                     case StepStarted():
-                        self._begin(event.run)
+                        here = self.state.here
+                        self._begin(event.run, event.ts, resumed=here is not None and here.resumed)
                     case Rewound():  # the probes of a step that was set aside are not those of the one gone back to
                         self._begin(0)
                     case ProbeStarted(run=self._run):
@@ -86,7 +96,9 @@ class Board:
         """The probes of the latest run, as a frozen value."""
         here = self.state.here
         resumed = here is not None and here.resumed
-        return Hunt(tuple(self._rows.values())[-KEPT:], self._finished, tuple(self._best), resumed)
+        rows = tuple(self._rows.values())[-KEPT:]
+        trying = next((self._parts.get(row.key, "") for row in rows if row.state == "running"), "")
+        return Hunt(rows, self._finished, tuple(self._best), resumed, self._began, self._trail.strip, parse(trying))
 
     def number(self, key: str) -> int:
         """The number of a probe of this run, 0 for any other."""
@@ -104,6 +116,7 @@ class Board:
     def _row(self, event: ProbeStarted) -> Row:
         probe = self._probes.get(event.key)
         number = self.number(event.key) or len(self._rows) + 1
+        self._parts[event.key] = part(probe)
         return Row(number, event.key, tried(probe), started=event.ts, nodes=size(probe))
 
     def _measured(self, event: ProbeFinished) -> None:
@@ -130,6 +143,9 @@ class Board:
             build=measurement.build_seconds if measurement else 0.0,
             run=measurement.run_seconds if measurement else 0.0,
         )
+        if not self._trail.whole:
+            self._trail = Trail(self.state.nodes)
+        self._trail.take(self._parts.get(event.key, ""), outcome, detail)
         if outcome == "fails" and row.nodes and (not self._best or nodes < self._best[-1][0]):
             self._best.append((nodes, event.ts))
 

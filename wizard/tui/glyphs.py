@@ -10,7 +10,8 @@ from textual.content import Content
 
 
 class Glyphs(msgspec.Struct, frozen=True):
-    """One set. ``levels`` are eight heights, lowest first; ``across`` to ``close`` draw edges."""
+    """One set. ``levels`` are eight heights, lowest first; ``across`` to ``close`` draw edges. ``cells``: a node that is
+    wrong, cannot be told, is right, is not needed, was not tried."""
 
     done: str
     here: str
@@ -38,24 +39,27 @@ class Glyphs(msgspec.Struct, frozen=True):
     left: str
     right: str
     close: str
+    cells: str
 
 
 UNICODE = Glyphs(
     done="✓", here="▶", ahead="·", line="│", passes="✓", fails="✗", unresolved="?", running="…", caret="❯", arrow="→", dot="·",
     ellipsis="…", full="█", empty="░", levels="▁▂▃▄▅▆▇█", times="×", between="–", enter="↵",
     up="▲", mark="◆", node="○", across="─", cross="┼", left="├", right="┤", close="┘",
+    cells="█?░─·",
 )  # fmt: skip
 ASCII = Glyphs(
     done="+", here=">", ahead=".", line="|", passes="+", fails="x", unresolved="?", running="~", caret=">", arrow="->", dot="-",
     ellipsis="..", full="#", empty=".", levels="_.-=+*%@", times="x", between="-", enter="Enter",
     up="^", mark="o", node="o", across="-", cross="+", left="+", right="+", close="'",
+    cells="#?+-.",
 )  # fmt: skip
 
 
 # Characters of our own texts, of flows and their maps, with the ASCII character that stands for each.
 _PLAIN = {
     "‹›": "<>",
-    "→←": "><", "…": ".", "–—": "--", "│─": "|-", "├└┌┐┘┤┬┴┼": "+++++++++", "■": "#", "▶": ">", "·•": "--", "“”": '""',
+    "→←": "><", "…": ".", "–—": "--", "│─": "|-", "├└┌┐┘┤┬┴┼╰╯": "+++++++++++", "■": "#", "▶": ">", "·•": "--", "“”": '""',
     "‘’": "''", "×": "x", "≤≥": "<>", "✓✗": "+x", "❯": ">", "█░": "#.",
     "▲◆○": "^oo", "▁▂▃▄▅▆▇": "_.-=+*%",
 }  # fmt: skip

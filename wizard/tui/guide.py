@@ -14,9 +14,13 @@ PANELS: Mapping[str, str] = {
         "it, compare. {skip} leaves it out: then you answer from what you know."
     ),
     "doing-panel": "What is being tried just now, how many tries are done, and what may be left. {stop} stops after this try.",
+    "model-panel": (
+        "Every node of the model from left to right, coloured by the smallest part that it was tried in. The line below it is "
+        "the smallest part that still fails: the fault is in there. Then, in words, what the last tries have shown."
+    ),
     "probes-panel": f"The tries, the newest first: what was tried, how it came out, how long it took. {TRIES} "
     "Arrows choose one, {probe} opens it, {probes} lists them all.",
-    "smallest-panel": "The smallest part of the model that fails so far: it shrinks while the search goes on.",
+    "smallest-panel": "How many nodes the smallest part that fails has, from the start of the search to now.",
     "log-panel": "The last lines that the engines wrote; {log} opens all.",
     "why": "Why the answer that stands as recommended is the one that the numbers support.",
     "measured-panel": (

@@ -13,6 +13,7 @@ from textual.content import Content
 
 from wizard.report.document import Look
 from wizard.report.figures import CEILING, FLOOR, log_error, log_sizes, resample
+from wizard.report.strip import MEANING, STATES, Span, Strip, columns, over_time, where
 from wizard.report.vicinity import Vicinity
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import clean, elide, fit, joined
@@ -124,6 +125,66 @@ def history(looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0, t
     if told:
         rows += [joined([(" " * 9, "")]) + row for row in _wrap_caption(told, width - 9)]
     return rows
+
+
+def strip(model: Strip, trying: Sequence[Span], width: int, glyphs: Glyphs) -> list[Content]:
+    """The model as a strip of cells, first node to last; below it the smallest part that fails and the part that is tried now,
+    and what the cells mean. Nothing before a part was tried."""
+    if width < 12 or not (model.said or trying):
+        return []
+    wide = model.whole * max(1, min(4, width // model.whole)) if model.whole <= width else width
+    marks = dict(zip(STATES, glyphs.cells, strict=True))
+    shown = columns(model, wide)
+    rows = [joined([(marks[state], _CELLS[state]) for state in shown])]
+    for spans, name, style in ((model.suspects, "suspects", "bold $fails"), (tuple(trying), "trying now", "")):
+        if spans:
+            rows.append(_span_row(where(spans, model.whole, wide), name, style, max(wide, width), glyphs))
+    there = [state for state in STATES if state in shown]
+    parts: list[Part] = []
+    for state in there:
+        parts += [(marks[state], _CELLS[state]), (f" {MEANING[state]}   ", "$quiet")]
+    told = (
+        f"{glyphs.cells[0]} is about {count(round(model.whole / len(shown)), 'node')}"
+        if len(shown) < model.whole
+        else ""
+    )
+    if told and sum(cell_len(text) for text, _ in parts) + cell_len(told) <= width:
+        parts.append((told, "$quiet"))
+    return [*rows, *joined(parts).wrap(width)]
+
+
+_CELLS = {
+    "wrong": "$fails",
+    "cannot tell": "$unsure",
+    "right": "$passes",
+    "not needed": "$quiet",
+    "not asked": "$quiet",
+}
+
+
+def _span_row(inside: frozenset[int], name: str, style: str, width: int, glyphs: Glyphs) -> Content:
+    """A line below the columns that are meant, and its name beside it."""
+    line = "".join(glyphs.across if column in inside else " " for column in range(max(inside) + 1))
+    if len(line) + 1 + len(name) <= width:
+        return joined([(line + " " + name, style)])
+    before = min(inside) - 1 - len(name)
+    return joined([(" " * before + name + " " + line.lstrip() if before >= 0 else line, style)])
+
+
+def shrinking(
+    best: Sequence[tuple[int, float]], whole: int, began: float, now: float, width: int, glyphs: Glyphs, height: int = 1
+) -> list[Content]:
+    """Nodes of the smallest part that fails, over the time of the search: as tall as the part is large."""
+    if width < 12 or whole <= 0:
+        return []
+    values = over_time(best, whole, began, now, width)
+    levels, rows = len(glyphs.levels), []
+    for line in range(height - 1, -1, -1):
+        filled = [min(levels, max(0, math.ceil(value / whole * height * levels) - line * levels)) for value in values]
+        rows.append(joined([("".join(glyphs.levels[n - 1] if n else " " for n in filled), "$fails")]))
+    left, right = count(whole, "node"), f"{values[-1]:,} now"
+    gap = width - cell_len(left) - cell_len(right)
+    return [*rows, joined([(left + " " * gap + right, "$quiet")] if gap > 0 else [(right, "$quiet")])]
 
 
 def bars(

@@ -10,7 +10,7 @@ import pytest
 
 from engines.compare.criterion import Criterion, Signature
 from engines.findings import Case, Culprit, Findings, Workaround
-from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
+from engines.probe import Candidate, Import, Measure, Measurement, SampleResult, Score
 from engines.steps.layerwise import LayerwiseOutcome
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.problem import Problem
@@ -257,6 +257,8 @@ def running(session: FakeSession, name: str = "/layer3/conv2/Conv") -> FakeSessi
     s = opened(session).script
     first = session.flow.nodes["reproduce"]
     s.add(e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1))
+    s.add(e.ProbeStarted(key="k0", run=1, probe=Import(path="m.onnx", digest="d")))
+    s.add(e.ProbeFinished(key="k0", run=1, measurement=Measurement(facts={"nodes": 412})))
     s.add(
         e.StepFinished(
             run=1,

@@ -15,6 +15,7 @@ from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 
 from wizard.problem import Problem
+from wizard.report.strip import Strip
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.session.events import Offered
 from wizard.session.state import Question, State, Visit
@@ -51,7 +52,7 @@ from wizard.tui.widgets.gallery import Gallery, Surroundings
 from wizard.tui.widgets.lines import Lines, Panel, Text, pairs, wrap
 from wizard.tui.widgets.route import Crumb, Route, crumb
 from wizard.tui.widgets.trouble import ORDER, Troubles
-from wizard.tui.widgets.work import Doing, Probes, Smallest, Tail
+from wizard.tui.widgets.work import Doing, Model, Probes, Smallest, Tail
 
 from . import scripted
 from .scripted import FakeSession, findings, flow, settle
@@ -118,6 +119,7 @@ def widgets(name: str) -> list[Lines | Panel | Troubles]:
         Doing(),
         Probes(),
         Smallest(),
+        Model(),
         Tail(),
         Culprits(),
         Cure(),
@@ -137,7 +139,7 @@ def scene(name: str, rows: tuple[Row, ...] = (), route: tuple[Visit, ...] = ()) 
         flow(),
         Path("/tmp") / "s",
         state=State(id=name, opened=1.0, route=route),
-        hunt=Hunt(rows, 4, ((9, 1.0), (3, 2.0))),
+        hunt=Hunt(rows, 4, ((9, 1.0), (3, 2.0)), strip=Strip(2, ("wrong", "right"), ((0, 0),), 1, (name,))),
         work=Work(text=name, expected=9, done=3, eta=3.0, workers=(Slot(1, "busy", name, 3.0, name),)),
         sight=Sight((-3.0, -1.0), 1, (place,)),
         problem=Problem(model=name, engine=name, reference=name),
@@ -168,6 +170,7 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Doing).show(work, hunt)
     app.query_one(Probes).show(rows, 9.0)
     app.query_one(Smallest).show(hunt, work, 0, 9.0)
+    app.query_one(Model).show(hunt)
     app.query_one(Tail).show([name, name])
     found = findings(name)
     app.query_one(Culprits).show(found)

@@ -25,7 +25,7 @@ from wizard.tui.widgets.gallery import Surroundings
 from wizard.tui.widgets.lines import Panel, Text
 from wizard.tui.widgets.route import Crumb, Route
 from wizard.tui.widgets.trouble import ORDER, Troubles
-from wizard.tui.widgets.work import Doing, Probes, Smallest, Tail
+from wizard.tui.widgets.work import Doing, Model, Probes, Smallest, Tail
 from wizard.words import price, size
 
 LOCATED = ("culprit", "names", "first_node")  # fields of an outcome that name nodes: then their surroundings are drawn
@@ -126,6 +126,7 @@ class StepScreen(SessionScreen):
                         id="plan-panel",
                     )
                     yield Panel("Working", Doing(id="doing"), id="doing-panel")
+                    yield Panel("The model, first node to last", Model(id="model"), id="model-panel")
                     with Horizontal(id="hunt"):
                         yield Panel("Probes", Probes(id="probes"), id="probes-panel")
                         yield Panel("Smallest that fails", Smallest(id="smallest"), id="smallest-panel")
@@ -254,12 +255,18 @@ class StepScreen(SessionScreen):
         if scene.face != "running":
             return
         hunt, work = scene.hunt, scene.work
-        self.query_one("#doing", Doing).show(work, hunt)
+        whole, rows = scene.state.nodes, self.app.size.height
+        self.query_one("#doing", Doing).show(work, hunt, whole, scene.now)
+        model = self.query_one("#model", Model)
+        model.most = 1 if rows < 28 else 2 if rows < 36 else 4
+        model.show(hunt)
+        self.query_one("#model-panel").display = model.known
         probes = self.query_one("#probes", Probes)
-        probes.most = 8 if self.app.size.height >= 32 else 5
+        probes.most = max(5, min(20, rows - 28))
         probes.show(hunt.rows, scene.now)
         smallest = self.query_one("#smallest", Smallest)
-        smallest.show(hunt, work, scene.state.nodes, scene.now)
+        smallest.height = 1 if rows < 32 else 4
+        smallest.show(hunt, work, whole, scene.now)
         self.query_one("#smallest-panel").display = smallest.known
         self.query_one("#tail", Tail).show(written)
 

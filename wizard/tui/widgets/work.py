@@ -9,14 +9,13 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 
-from wizard.report.figures import draw_bars
 from wizard.report.probe import WORDS
-from wizard.tui import keys
+from wizard.report.strip import Span, Strip
+from wizard.tui import keys, pictures
 from wizard.tui.board import Hunt, Row
 from wizard.tui.literal import clean, fit
 from wizard.tui.scene import Work
 from wizard.tui.widgets.lines import Lines, row, wrap
-from wizard.tui.words import ago
 from wizard.words import count, duration, left, say_over_plan
 
 STYLES = {"passes": "$passes", "fails": "$fails", "unresolved": "$unsure", "running": "", "done": "$quiet"}
@@ -25,17 +24,17 @@ STYLES = {"passes": "$passes", "fails": "$fails", "unresolved": "$unsure", "runn
 class Doing(Lines):
     """What is being tried, a bar of probes done and expected, and the time left."""
 
-    _state: tuple[Work, int, bool] = (Work(), 0, False)
+    _state: tuple[Work, int, bool, str] = (Work(), 0, False, "")
 
-    def show(self, work: Work, hunt: Hunt) -> None:
-        """The runner counts the probes that the step has its answer to, known ones among them."""
-        state = (work, work.done, hunt.resumed)
+    def show(self, work: Work, hunt: Hunt, whole: int = 0, now: float = 0.0) -> None:
+        """The runner counts the probes that the step has its answer to, known ones among them. ``whole``: nodes of the model."""
+        state = (work, work.done, hunt.resumed, tell_pace(work, hunt, whole, now))
         if state != self._state:
             self._state = state
             self.changed()
 
     def lines(self, width: int) -> list[Content]:
-        work, done, hunt_resumed = self._state
+        work, done, hunt_resumed, pace = self._state
         g = self.glyphs
         rows = wrap(work.text or "starting", width)
         if over := say_over_plan(done, work.planned, work.best, work.nodes):
@@ -50,6 +49,8 @@ class Doing(Lines):
             rows += [row([*bar, ("  " + tail, "")])] if beside else [row(bar), row([(tail, "")])]
         elif done:
             rows.append(row([(f"{count(done, 'probe')} done, how many remain is not known yet", "$quiet")]))
+        if pace:
+            rows.append(row([(pace, "$quiet")]))
         busy = [slot for slot in work.workers if slot.state == "busy"]
         for slot in busy[:4]:
             words = f"worker {slot.worker}{slot.place} {slot.text or 'starting'}, {duration(slot.seconds)}"
@@ -63,6 +64,20 @@ class Doing(Lines):
         if work.stopping:
             rows.append(row([(self.fill_in_keys("stopping after this probe; {stop_now} stops now"), "bold $fails")]))
         return rows
+
+
+def tell_pace(work: Work, hunt: Hunt, whole: int, now: float) -> str:
+    """How long the step has run, the smallest part that fails so far, and how fast probes come back."""
+    if not hunt.began or now <= hunt.began:
+        return ""
+    seconds = now - hunt.began
+    nodes = [n for n in (work.best, *(n for n, _ in hunt.best[-1:])) if 0 < n < whole]
+    facts = [f"{duration(seconds)} so far"]
+    facts += [f"smallest that fails {min(nodes):,} of {count(whole, 'node')}"] if nodes else []
+    if hunt.finished > 2 and seconds >= 5:
+        rate = hunt.finished * 60 / seconds
+        facts.append(f"{rate:.0f} probes a minute" if rate >= 2 else f"a probe takes about {duration(60 / rate)}")
+    return ", ".join(facts)
 
 
 class Probes(Lines, can_focus=True):
@@ -151,15 +166,15 @@ class Probes(Lines, can_focus=True):
         ])  # fmt: skip
 
 
-class Smallest(Lines):
-    """How the smallest failing part has shrunk."""
+class Model(Lines):
+    """The model as a strip of cells, and the last decisions in words."""
 
-    _state: tuple[tuple[tuple[int, float], ...], int, int] = ((), -1, 0)
+    most = 2  # decisions
+    _state: tuple[Strip, tuple[Span, ...]] = (Strip(), ())
 
-    def show(self, hunt: Hunt, work: Work, whole: int, now: float) -> None:
-        """From the judged probes, or the step's own word (``best``). ``whole``: nodes of the model, 0 unknown."""
-        smaller = tuple((nodes, ts) for nodes, ts in hunt.best if not whole or nodes < whole)
-        state = (smaller, work.best if not whole or work.best < whole else -1, int(now))
+    def show(self, hunt: Hunt) -> None:
+        """What is known of each node, and the part that is tried."""
+        state = (hunt.strip, hunt.trying)
         if state != self._state:
             self._state = state
             self.changed()
@@ -167,22 +182,41 @@ class Smallest(Lines):
     @property
     def known(self) -> bool:
         """Whether there is anything to show."""
-        return bool(self._state[0]) or self._state[1] > 0
+        model, trying = self._state
+        return bool(model.said or (trying and model.whole))
 
-    def lines(self, width: int) -> list[Content]:  # noqa: ARG002
-        best, own, now = self._state
-        found = list(best[-5:])
-        if own > 0 and (not found or own < found[-1][0]):
-            found.append((own, float(now)))
-        if not found:
-            return [row([("nothing smaller than the whole model yet", "$quiet")])]
-        top = found[0][0]
-        rows = []
-        for nodes, ts in found:
-            bar = draw_bars([nodes], 1, self.glyphs.levels, 0, top)
-            many = f"{nodes:>6} {'node' if nodes == 1 else 'nodes':<5} "
-            rows.append(row([(many, ""), (bar, "$fails"), (f"  {ago(max(0.0, now - ts))}", "$quiet")]))
+    def lines(self, width: int) -> list[Content]:
+        model, trying = self._state
+        rows = pictures.strip(model, trying, width, self.glyphs)
+        for said in model.said[: -self.most - 1 : -1]:
+            rows += wrap(said, width)[:2]
         return rows
+
+
+class Smallest(Lines):
+    """How the smallest failing part has shrunk, over the time of the search."""
+
+    height = 1
+    _state: tuple[tuple[tuple[int, float], ...], int, float, float] = ((), 0, 0.0, 0.0)
+
+    def show(self, hunt: Hunt, work: Work, whole: int, now: float) -> None:
+        """From the judged probes, or the step's own word (``best``). ``whole``: nodes of the model, 0 unknown."""
+        best = tuple((nodes, ts) for nodes, ts in hunt.best if not whole or nodes < whole)
+        if 0 < work.best < (best[-1][0] if best else whole):
+            best += ((work.best, now),)
+        state = (best, whole or (best[0][0] if best else 0), hunt.began, float(int(now)))
+        if state != self._state:
+            self._state = state
+            self.changed()
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to show."""
+        return bool(self._state[0])
+
+    def lines(self, width: int) -> list[Content]:
+        best, whole, began, now = self._state
+        return pictures.shrinking(best, whole, began, now, width, self.glyphs, self.height)
 
 
 class Tail(Lines):

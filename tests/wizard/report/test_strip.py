@@ -1,0 +1,108 @@
+"""What a search has shown of each node: the smallest part decides, the window shrinks, and every sentence is true."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.graph import ranges
+from wizard.report import picture
+from wizard.report.document import Look, Search
+from wizard.report.strip import STATES, Trail, columns, name_nodes, nodes_of, over_time, parse, where, without
+
+sets = st.sets(st.integers(0, 99), min_size=1, max_size=99)
+
+
+def take(*probes: tuple[str, str], whole: int = 248) -> Trail:
+    trail = Trail(whole)
+    for part, outcome in probes:
+        trail.take(part, outcome)  # type: ignore[arg-type]
+    return trail
+
+
+def test_cells_follow_the_probes() -> None:
+    strip = take(
+        ("*", "fails"), ("0-123", "passes"), ("52-200", "fails"), ("70-80", "unresolved"), ("52-73", "passes")
+    ).strip
+    assert (strip.suspects, strip.many) == (((52, 200),), 149)
+    assert [strip.cells[n] for n in (0, 52, 73, 74, 80, 81, 123, 124, 200, 201)] == [
+        "right", "right", "cannot tell", "cannot tell", "cannot tell", "right", "right", "wrong", "wrong", "not needed",
+    ]  # fmt: skip
+    assert set(Trail(9).strip.cells) == {"not asked"}
+
+
+def test_each_probe_is_said_in_words() -> None:
+    said = take(("0-123", "passes"), ("52-126", "fails"), ("52-73", "passes"), ("70", "unresolved")).strip.said
+    assert said == (
+        "Nodes 0 to 123 alone are right, so the fault needs some of nodes 124 to 247.",
+        "Nodes 52 to 126 alone are still wrong, so 75 of 248 nodes are left.",
+        "Nodes 52 to 73 alone are right, so the fault needs some of nodes 74 to 126.",
+        "Node 70: cannot tell.",
+    )
+
+
+@given(st.lists(st.tuples(sets, st.sampled_from(["passes", "fails", "unresolved"])), max_size=12))
+def test_the_window_is_the_smallest_part_that_fails(probes: list[tuple[set[int], str]]) -> None:
+    strip = take(*((ranges.encode(nodes), outcome) for nodes, outcome in probes), whole=100).strip
+    fails = [len(nodes) for nodes, outcome in probes if outcome == "fails" and len(nodes) < 100]
+    assert strip.many == min(fails, default=0) == nodes_of(strip.suspects)
+    inside = {n for a, b in strip.suspects for n in range(a, b + 1)}
+    assert all(n in inside for n, state in enumerate(strip.cells) if state == "wrong")
+
+
+@given(sets, sets)
+def test_spans_are_sets(a: set[int], b: set[int]) -> None:
+    left = without(parse(ranges.encode(a)), parse(ranges.encode(b)))
+    assert {n for x, y in left for n in range(x, y + 1)} == a - b
+
+
+@given(st.integers(1, 3000), st.integers(1, 200), st.data())
+def test_columns_hold_every_suspect(whole: int, width: int, data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, whole - 1))
+    last = data.draw(st.integers(first, whole - 1))
+    strip = take((f"{first}-{last}", "fails"), whole=whole).strip
+    shown = columns(strip, width)
+    assert len(shown) == width
+    assert set(shown) <= set(STATES)
+    marked = where(((first, last),), whole, width)
+    assert marked
+    assert marked <= set(range(width))
+    if last - first + 1 < whole:
+        assert "wrong" in shown
+
+
+def test_nodes_are_named_shortly() -> None:
+    assert [name_nodes(parse(p)) for p in ("", "7", "52-73", "3,5-9,12", "1,3,5,7-9")] == [
+        "no node", "node 7", "nodes 52 to 73", "nodes 3, 5 to 9 and 12", "6 nodes from 1 to 9",
+    ]  # fmt: skip
+
+
+def test_the_curve_falls_when_a_smaller_part_was_found() -> None:
+    assert over_time([(50, 5.0), (20, 9.0)], 100, 0.0, 10.0, 10) == (100, 100, 100, 100, 50, 50, 50, 50, 20, 20)
+
+
+def test_the_picture_plays_each_probe_and_is_sound_xml() -> None:
+    looks = tuple(
+        Look(state, nodes_of(parse(part)), part)  # type: ignore[arg-type]
+        for part, state in (
+            ("*", "fails"),
+            ("0-49", "passes"),
+            ("50-99", "fails"),
+            ("50-74", "unresolved"),
+            ("75-99", "fails"),
+        )
+    )
+    drawn = picture.history(Search("reduce", "<reduce>", 100, looks), 3)
+    root = ElementTree.fromstring(drawn)
+    lines = [g for g in root.iter("g") if g.find("title") is not None]
+    assert [g.findtext("title") for g in lines] == [
+        "probe 1, nodes 0 to 49: passes", "probe 2, nodes 50 to 99: fails", "probe 3, nodes 50 to 74: cannot tell",
+        "probe 4, nodes 75 to 99: fails",
+    ]  # fmt: skip
+    begun = {e.get("begin", "") for e in root.iter("set")}
+    assert begun
+    assert all(re.match(r"play3\.click", begin) for begin in begun)
+    assert "100 to 25" in drawn
+    cells = [r for r in root.iter("rect") if r.get("y") == "6"]
+    assert [r.get("class") for r in cells] == ["good", "soft-bar", "bad"]

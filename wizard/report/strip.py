@@ -1,0 +1,171 @@
+"""The search drawn on the model: its nodes in order, what is known of each so far, and what follows from each probe, in words.
+
+One set of figures for both painters, the terminal and the report. ``Trail`` takes in one probe after another; ``Strip`` is what
+it knows at one moment.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from engines.graph import ranges
+from wizard.report.probe import Outcome
+from wizard.words import count
+
+Span = tuple[int, int]  # first and last node, both in it
+
+# What a cell says, the one that is shown first where several share a column.
+WRONG, UNSURE, RIGHT, ASIDE, UNASKED = "wrong", "cannot tell", "right", "not needed", "not asked"
+STATES: Final = (WRONG, UNSURE, RIGHT, ASIDE, UNASKED)
+MEANING: Final = {
+    WRONG: "still wrong",
+    UNSURE: "cannot tell",
+    RIGHT: "right on its own",
+    ASIDE: "not needed to fail",
+    UNASKED: "not tried yet",
+}
+MOST: Final = 512  # cells that are kept: more than a terminal is wide. In a larger model a cell is several nodes.
+SAID: Final = 40  # decisions that are kept in words
+_OF: Final = {"fails": WRONG, "passes": RIGHT, "unresolved": UNSURE}
+
+
+class Strip(msgspec.Struct, frozen=True):
+    """``cells``: one of ``STATES`` each, first node to last. ``suspects``: the smallest part that fails, () before there is one;
+    ``many``: its nodes. ``said``: what was learnt, oldest first. ``whole``: nodes of the model."""
+
+    whole: int = 0
+    cells: tuple[str, ...] = ()
+    suspects: tuple[Span, ...] = ()
+    many: int = 0
+    said: tuple[str, ...] = ()
+
+
+class Trail:
+    """Takes in the probes of one search. ``whole``: nodes of the model."""
+
+    def __init__(self, whole: int) -> None:
+        self.whole = whole
+        self._cells = [UNASKED] * min(MOST, whole)
+        self._size = [whole + 1] * len(self._cells)  # nodes of the smallest part that each cell was tried in
+        self._suspects: tuple[Span, ...] = ()
+        self._many = whole
+        self._said: list[str] = []
+
+    def take(self, part: str, outcome: Outcome, why: str = "") -> None:
+        """A part (node ids as ranges) came out. The whole model, parts with nodes that it does not have, and what has no verdict
+        say nothing here. ``why``: the reason of one that cannot be told."""
+        if part == ranges.ALL or outcome not in _OF or not self.whole:
+            return
+        tried = parse(part)
+        many = nodes_of(tried)
+        if not tried or tried[-1][1] >= self.whole or many >= self.whole:
+            return
+        state = _OF[outcome]
+        for first, last in tried:
+            for cell in range(self._cell(first), self._cell(last) + 1):
+                if many <= self._size[cell]:  # the smaller the part, the more it says of each of its nodes
+                    self._cells[cell], self._size[cell] = state, many
+        smaller = state == WRONG and many < self._many
+        if smaller:
+            self._suspects, self._many = tried, many
+        self._said = [*self._said[1 - SAID :], self._say(tried, many, state, why, smaller=smaller)]
+
+    @property
+    def strip(self) -> Strip:
+        """What is known now. A cell outside the smallest part that fails is wrong no more: it fails without it."""
+        inside = {c for a, b in self._suspects for c in range(self._cell(a), self._cell(b) + 1)}
+        gone = bool(self._suspects)
+        cells = tuple(
+            state if not gone or i in inside or state in (RIGHT, UNSURE) else ASIDE
+            for i, state in enumerate(self._cells)
+        )
+        return Strip(self.whole, cells, self._suspects, self._many if gone else 0, tuple(self._said))
+
+    def _cell(self, node: int) -> int:
+        return node * len(self._cells) // self.whole
+
+    def _say(self, tried: tuple[Span, ...], many: int, state: str, why: str, *, smaller: bool) -> str:
+        name, be = name_nodes(tried), "is" if many == 1 else "are"
+        if state == UNSURE:
+            return f"{name.capitalize()}: cannot tell" + (f", {why}." if why else ".")
+        if state == WRONG:
+            left = f"{many} of {count(self.whole, 'node')}"
+            return f"{name.capitalize()} alone {be} still wrong" + (f", so {left} are left." if smaller else ".")
+        rest = without(self._suspects or ((0, self.whole - 1),), tried)
+        inside = nodes_of(without(tried, self._suspects)) == 0 if self._suspects else True
+        follows = f", so the fault needs some of {name_nodes(rest)}" if rest and inside else ""
+        return f"{name.capitalize()} alone {be} right{follows}."
+
+
+def parse(part: str) -> tuple[Span, ...]:
+    """Ranges as spans, in order; () for text that is none."""
+    found = []
+    for piece in filter(None, part.split(",")):
+        low, _, high = piece.partition("-")
+        if not low.isdigit() or not (high or low).isdigit():
+            return ()
+        found.append((int(low), int(high or low)))
+    return tuple(found)
+
+
+def nodes_of(spans: Iterable[Span]) -> int:
+    """How many nodes they hold."""
+    return sum(last - first + 1 for first, last in spans)
+
+
+def without(spans: Sequence[Span], others: Sequence[Span]) -> tuple[Span, ...]:
+    """What of ``spans`` is in none of ``others``; both in order."""
+    left = []
+    for start, last in spans:
+        first = start
+        for a, b in others:
+            if b < first or a > last:
+                continue
+            if a > first:
+                left.append((first, a - 1))
+            first = max(first, b + 1)
+        if first <= last:
+            left.append((first, last))
+    return tuple(left)
+
+
+def name_nodes(spans: Sequence[Span]) -> str:
+    """``node 7``, ``nodes 52 to 73``, ``nodes 3, 5 to 9 and 12``; of many pieces how many nodes, and between which."""
+    if not spans:
+        return "no node"
+    if len(spans) > 3:
+        return f"{count(nodes_of(spans), 'node')} from {spans[0][0]} to {spans[-1][1]}"
+    named = [str(a) if a == b else f"{a} to {b}" for a, b in spans]
+    noun = "node" if nodes_of(spans) == 1 else "nodes"
+    return f"{noun} {named[0]}" if len(named) == 1 else f"{noun} {', '.join(named[:-1])} and {named[-1]}"
+
+
+def columns(strip: Strip, width: int) -> tuple[str, ...]:
+    """A state for each of ``width`` columns: of the cells that share one, the worst; a cell alone may take several."""
+    have = len(strip.cells)
+    if not have or width <= 0:
+        return ()
+    taken = [strip.cells[i * have // width : max(i * have // width + 1, (i + 1) * have // width)] for i in range(width)]
+    return tuple(min(cells, key=STATES.index) for cells in taken)
+
+
+def where(spans: Sequence[Span], whole: int, width: int) -> frozenset[int]:
+    """The columns in which these nodes lie."""
+    if whole <= 0 or width <= 0:
+        return frozenset()
+    return frozenset(
+        column
+        for first, last in spans
+        for column in range(first * width // whole, min(width - 1, ((last + 1) * width - 1) // whole) + 1)
+    )
+
+
+def over_time(best: Sequence[tuple[int, float]], whole: int, began: float, now: float, width: int) -> tuple[int, ...]:
+    """Nodes of the smallest part that failed, at ``width`` moments from ``began`` to ``now``."""
+    span = max(now - began, 1e-9)
+    values = []
+    for i in range(width):
+        moment = began + span * (i + 1) / width
+        values.append(next((nodes for nodes, ts in reversed(best) if ts <= moment), whole))
+    return tuple(values)
