@@ -69,7 +69,8 @@ class Trail:
         smaller = state == WRONG and many < self._many
         if smaller:
             self._suspects, self._many = tried, many
-        self._said = [*self._said[1 - SAID :], self._say(tried, many, state, why, smaller=smaller)]
+        if (said := self._say(tried, many, state, why, smaller=smaller)) not in self._said[-1:]:
+            self._said = [*self._said[1 - SAID :], said]
 
     @property
     def strip(self) -> Strip:
@@ -143,22 +144,21 @@ def name_nodes(spans: Sequence[Span]) -> str:
 
 def columns(strip: Strip, width: int) -> tuple[str, ...]:
     """A state for each of ``width`` columns: of the cells that share one, the worst; a cell alone may take several."""
-    have = len(strip.cells)
-    if not have or width <= 0:
-        return ()
-    taken = [strip.cells[i * have // width : max(i * have // width + 1, (i + 1) * have // width)] for i in range(width)]
-    return tuple(min(cells, key=STATES.index) for cells in taken)
+    return tuple(min(strip.cells[a:b], key=STATES.index) for a, b in _shares(len(strip.cells), width))
 
 
 def where(spans: Sequence[Span], whole: int, width: int) -> frozenset[int]:
-    """The columns in which these nodes lie."""
-    if whole <= 0 or width <= 0:
-        return frozenset()
-    return frozenset(
-        column
-        for first, last in spans
-        for column in range(first * width // whole, min(width - 1, ((last + 1) * width - 1) // whole) + 1)
-    )
+    """The columns in which these nodes of ``whole`` lie."""
+    have = min(MOST, whole)
+    cells = {cell for a, b in spans for cell in range(a * have // whole, b * have // whole + 1)}
+    return frozenset(i for i, (a, b) in enumerate(_shares(have, width)) if not cells.isdisjoint(range(a, b)))
+
+
+def _shares(have: int, width: int) -> list[Span]:
+    """The cells of each column, from, up to."""
+    if have <= 0:
+        return []
+    return [(i * have // width, max(i * have // width + 1, (i + 1) * have // width)) for i in range(width)]
 
 
 def over_time(best: Sequence[tuple[int, float]], whole: int, began: float, now: float, width: int) -> tuple[int, ...]:

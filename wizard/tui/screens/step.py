@@ -130,10 +130,10 @@ class StepScreen(SessionScreen):
                     with Horizontal(id="hunt"):
                         yield Panel("Probes", Probes(id="probes"), id="probes-panel")
                         yield Panel("Smallest that fails", Smallest(id="smallest"), id="smallest-panel")
-                    yield Panel("Log", Tail(id="tail"), id="log-panel")
                     yield Why("why")
                     yield Panel("Measured", Evidence(id="evidence"), id="measured-panel")
                     yield Troubles("worker", id="deaths")  # counted already: below what was measured
+                    yield Panel("Log", Tail(id="tail"), id="log-panel")
                     yield Panel(around, Surroundings(), id="around")
                     yield Panel("Noted", Text(id="noted"), id="noted-panel")
                     yield ByHand("by-hand", by_hand)
@@ -253,6 +253,7 @@ class StepScreen(SessionScreen):
             waiting = scene.work if said else msgspec.structs.replace(scene.work, text=WAITING)
             self.query_one("#doing", Doing).show(waiting, Hunt())
         if scene.face != "running":
+            self.query_one("#model-panel").display = False
             return
         hunt, work = scene.hunt, scene.work
         whole, rows = scene.state.nodes, self.app.size.height
