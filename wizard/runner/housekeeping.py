@@ -40,6 +40,11 @@ class Housekeeping:
         why = f"The session's artifacts and logs were over {size(self._budget)} (--artifact-bytes)"
         self._say_gone(swept + gone, why, node)
 
+    async def close(self) -> None:
+        """Leave no more on the disk than an ended session needs; no probe is at work. Raises as ``tidy``."""
+        await self.tidy()
+        await asyncio.to_thread(room.drop_made, self._ledger.store)
+
     async def sweep(self) -> None:
         """Keep the logs of a long step within the budget. What else can be spared waits until no probe is at work, and what there
         is to say until the step has ended: this happens every few seconds."""

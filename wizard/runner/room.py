@@ -84,6 +84,17 @@ def logs_within(store: Store, state: State, budget: int) -> Evicted:
     return _evict(_logs(store, state), over) if over > 0 else Evicted()
 
 
+def drop_made(store: Store) -> None:
+    """Remove what is made again from models and inputs: captured values, and weights converted for an engine. Most of what a
+    session weighs, and of use only while it is at work. No probe may be at work."""
+    for _, _, path in (*_files(store.captures, "*/*/*"), *_files(store.weights, "*.*.bin")):
+        with contextlib.suppress(OSError):
+            path.unlink()
+    for folder in (*store.captures.glob("*/*"), *store.captures.glob("*")):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
 def written_since(store: Store, moment: float) -> int:
     """Bytes of the artifacts and models that are no older than this moment, seconds since the epoch."""
     places = ((store.artifacts, "*/*"), (store.models, "*.onnx"), (store.weights, "*.bin"))

@@ -190,7 +190,7 @@ class Walk:
             raise SessionProblem(f"The session does not fit its flow: {error}") from None
         match decision:
             case Ended():
-                await self._house.tidy()
+                await self._house.close()
                 raise Closing(decision.exit_code, "", decision.end)
             case Ask():
                 await self._ask(decision)
