@@ -13,14 +13,16 @@ from engines.sources import postprocess_script, scripts
 
 class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
     """``files``: absolute canonical path -> sha256 of all that may be opened to be run or loaded: scripts with what they import,
-    what the check command names, libraries, files that a native parser reads. ``inputs``: the sources that are data loader
-    scripts. ``postprocess``: of a script. ``check``: the command. ``folder``: the only one in which any of these runs."""
+    what a command names, libraries, files that a native parser reads. ``inputs``: the sources that are data loader scripts.
+    ``postprocess``: of a script. ``check``: the command. ``commands``: those that engines start, each with the files among
+    ``files`` that it names or imports. ``folder``: the only one in which any of these runs."""
 
     files: dict[str, str] = {}
     inputs: tuple[str, ...] = ()
     postprocess: tuple[str, ...] = ()
     check: str = ""
-    check_files: tuple[str, ...] = ()  # those among ``files`` that the command names or imports
+    check_files: tuple[str, ...] = ()  # those among ``files`` that the check names or imports
+    commands: dict[str, tuple[str, ...]] = {}
     folder: str = ""
 
     def strange(self, probe: AnyProbe) -> str:
@@ -41,6 +43,8 @@ class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
             strange = f"the postprocess {', '.join(probe.postprocess)[:200]!a}"
         elif folder != self.folder and self.runs(probe):
             strange = f"something in the folder {folder[:200]!a}"
+        elif unasked := [(kind, command) for kind, command in started(probe) if command not in self.commands]:
+            strange = f"the {unasked[0][0]} {unasked[0][1][:200]!a}"
         elif unnamed := [(kind, path) for kind, path in loaded(probe) if path not in self.files]:
             strange = f"the {unnamed[0][0]} {unnamed[0][1][:200]!a}"
         return f"The session would run {strange}, which nobody agreed to; nothing was run." if strange else ""
@@ -55,13 +59,21 @@ class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def of(self, probe: AnyProbe) -> "Consent":
         """What has to travel with this probe: all of it, or nothing where it runs and loads nothing."""
-        return self if self.runs(probe) or loaded(probe) else NOTHING
+        return self if self.runs(probe) or loaded(probe) or started(probe) else NOTHING
 
 
 def loaded(probe: AnyProbe) -> tuple[tuple[str, str], ...]:
     """(kind, path) of each file that the probe's engines would load."""
-    specs = (getattr(probe, "engine", ""), getattr(probe, "reference", ""))
-    return tuple(found for spec in specs if spec for found in options.loaded(spec))
+    return tuple(found for spec in _specs(probe) for found in options.loaded(spec))
+
+
+def started(probe: AnyProbe) -> tuple[tuple[str, str], ...]:
+    """(kind, command) of each program that the probe's engines would start."""
+    return tuple(found for spec in _specs(probe) for found in options.commands(spec))
+
+
+def _specs(probe: AnyProbe) -> list[str]:
+    return [spec for spec in (getattr(probe, "engine", ""), getattr(probe, "reference", "")) if spec]
 
 
 NOTHING = Consent()

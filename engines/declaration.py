@@ -11,13 +11,15 @@ from engines.spec import EngineSpec
 class Option(msgspec.Struct, frozen=True):
     """One key of an engine spec. ``type``: what a value must be; ``choices`` empty = free; ``least`` and ``most`` bound numbers.
     ``file`` is the path of one file that is read, ``library`` a list of paths that the engine loads: both are asked about
-    before they are opened (``engines.options.loaded``, ``engines.data.held``), and ``what`` says what such a file is.
+    before they are opened (``engines.options.loaded``, ``engines.data.held``), and ``what`` says what such a file is. ``command``
+    is a command line that the engine starts, asked about in the same way (``engines.options.commands``); ``holes``: placeholders
+    that must stand in it.
     ``default`` None: it follows from the other options, as ``help`` says. ``plain``: the value that leaves the engine the least
     freedom, where any other one may be what breaks a model; types and shapes are not such a choice. ``twin``: of a number, a
     lower value at which the engine builds several times faster and mostly fails in the same way (``engines.search.twin``)."""
 
     name: str
-    type: Literal["str", "int", "float", "bool", "list", "file", "library"]
+    type: Literal["str", "int", "float", "bool", "list", "file", "library", "command"]
     default: Any
     help: str
     choices: tuple[str, ...] = ()
@@ -26,6 +28,7 @@ class Option(msgspec.Struct, frozen=True):
     plain: str = ""
     twin: str = ""
     what: str = ""
+    holes: tuple[str, ...] = ()
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -43,7 +46,8 @@ class CheckPart(msgspec.Struct, frozen=True):
     name)``: ``run(feeds)`` takes arrays by input name and gives arrays by output name, ``name`` says engine and version. Where
     ``KIND`` is ``"build"`` it need not run. What the engine refuses is any exception, what is lacking here an ``OSError`` or
     ``ImportError``. It may use ``HERE`` (the case's folder), ``MODEL``, ``SETTINGS``, ``KIND``, ``np``, ``sys``, ``Path`` and
-    ``cannot_tell(why)``, and whatever it imports itself; Python 3.8 must read it.
+    ``cannot_tell(why)``, ``beside(name)`` (the path of a file of the user's that was put beside the case), and whatever it
+    imports itself; Python 3.8 must read it.
 
     ``settings``: ``SETTINGS``, plain literals. ``model``: which file: ``engine.onnx``, what the engine really built, casts and
     all, or ``model.onnx``, the part of the user's model.
@@ -92,8 +96,8 @@ class Declaration(msgspec.Struct, frozen=True):
     about another. ``guests``: (option, value, family) where a value brings in the code of a further family.
     ``lists``: for options of type ``list``, by name, what makes a value canonical; raises ``ValueError`` with a sentence.
     ``emulation``: it stands for engines of a precision and is none that anybody deploys, so a model mended for it is of no use.
-    ``bare``: the option that ``NAME:VALUE`` sets. ``recorded``: it computes nothing and gives what was recorded, so that it is a
-    reference and never the engine under test.
+    ``required``: options that a spec must give. ``bare``: the option that ``NAME:VALUE`` sets. ``recorded``: it computes nothing
+    and gives what was recorded, so that it is a reference and never the engine under test.
     ``title``: its name as people write it. ``check_part``: what check.py takes to run it, which cannot tell without it.
     """
 
@@ -111,6 +115,7 @@ class Declaration(msgspec.Struct, frozen=True):
     guests: tuple[tuple[str, str, str], ...] = ()
     lists: Mapping[str, Callable[[tuple[str, ...]], tuple[str, ...]]] = {}
     emulation: bool = False
+    required: tuple[str, ...] = ()
     bare: str = ""
     recorded: bool = False
     title: str = ""

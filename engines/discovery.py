@@ -28,7 +28,7 @@ OURS: Mapping[str, str] = {
     "tensorrt": "engines.backends.tensorrt:DECLARATION",
     "tensorrt_rtx": "engines.backends.tensorrt:RTX",
     "golden": "engines.backends.golden:DECLARATION",
-    "command": "engines.checker:DECLARATION",
+    "command": "engines.backends.command:DECLARATION",
     "fake": "engines.backends.fake:DECLARATION",
 }
 _TEXTS = ("name", "summary", "module", "package", "install", "needs", "refusal", "family")

@@ -75,6 +75,21 @@ def loaded(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
+def commands(text: str) -> tuple[tuple[str, str], ...]:
+    """(what it is, command line) of each program that an engine of this spec would start; none for a text that is no spec."""
+    try:
+        spec = parse(text)
+        given = values(spec)
+    except ValueError:
+        return ()
+    return tuple((o.what or o.name, given[o.name]) for o in command_options(spec.name) if given[o.name])
+
+
+def command_options(name: str) -> tuple[Option, ...]:
+    """The options of an engine whose values are command lines. Raises ``ValueError`` for an unknown engine."""
+    return tuple(o for o in declared_as(name).options if o.type == "command")
+
+
 def file_options(name: str) -> tuple[Option, ...]:
     """The options of an engine whose values are paths of files. Raises ``ValueError`` for an unknown engine."""
     return tuple(o for o in declared_as(name).options if o.type in ("file", "library"))

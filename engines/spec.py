@@ -1,6 +1,11 @@
-"""Engine specs: ``NAME[:key=value,...]``, lists joined with ``+``. Text in, canonical text out."""
+"""Engine specs: ``NAME[:key=value,...]``, lists joined with ``+``, a comma inside a value as ``\\,``. Text in, canonical text
+out."""
+
+import re
 
 import msgspec
+
+_COMMA = re.compile(r"(?<!\\),")
 
 
 class EngineSpec(msgspec.Struct, frozen=True):
@@ -10,7 +15,8 @@ class EngineSpec(msgspec.Struct, frozen=True):
     options: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        return self.name + (":" + ",".join(f"{k}={v}" for k, v in self.options) if self.options else "")
+        written = (f"{k}={v.replace(',', chr(92) + ',')}" for k, v in self.options)
+        return self.name + (":" + ",".join(written) if self.options else "")
 
     def get(self, key: str, default: str = "") -> str:
         return dict(self.options).get(key, default)
@@ -27,10 +33,13 @@ def parse(text: str) -> EngineSpec:
     if not name or not all(c.isalnum() or c in "_-" for c in name):
         raise ValueError(f"'{text}' does not name an engine; write NAME or NAME:key=value,key=value.")
     options: dict[str, str] = {}
-    for part in filter(None, rest.split(",")):
-        key, eq, value = part.partition("=")
+    for part in filter(None, _COMMA.split(rest)):
+        key, eq, value = part.replace("\\,", ",").partition("=")
         if not eq or not key.strip():
-            raise ValueError(f"'{part}' in '{text}' is not key=value.")
+            hint = "; a comma inside a value is written \\," if options else ""
+            raise ValueError(f"'{part}' in '{text}' is not key=value{hint}.")
+        if value.endswith("\\"):
+            raise ValueError(f"'{value}' in '{text}' ends in a backslash, which would hide the comma behind it.")
         if key.strip() in options:
             raise ValueError(f"'{key.strip()}' is given twice in '{text}'.")
         options[key.strip()] = value.strip()

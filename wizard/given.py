@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import TypeVar
 
 from engines import installed, options
+from engines.checker.command import join
 from engines.compare.criterion import METRICS
 from engines.data import golden_files
 from engines.data.input_problem import InputProblem
@@ -63,6 +64,7 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         digests |= {script: digest_file(Path(script))}
     engine = asked_engine(arguments.engine)
     reference = engine_spec(arguments.reference, "--reference") if arguments.reference else defaults.reference
+    started = options.commands(engine) + options.commands(reference)
     for spec in (parse(engine), parse(reference)):
         digests |= {spec.get(name): digest_file(Path(spec.get(name))) for name in spec_files(spec)}
     return Problem(
@@ -83,7 +85,7 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         ignore_fail_code=tuple(arguments.ignore_fail_code),
         postprocess=treated,
         timeout=arguments.timeout,
-        folder=str(Path.cwd()) if check or script or any(".py" in source for source in sources) else "",
+        folder=str(Path.cwd()) if check or script or started or any(".py" in source for source in sources) else "",
         artifacts=tuple(artifact(name) for name in getattr(arguments, "artifacts", ())),
         capture_bytes=arguments.capture_bytes or defaults.capture_bytes,
         artifact_bytes=arguments.artifact_bytes or defaults.artifact_bytes,
@@ -236,6 +238,11 @@ def engine_spec(text: str, option: str) -> str:
                 BAD_USAGE, f"{option}: {name}={spec.get(name)}: there is no such file.{near or ' Check the path.'}"
             )
         spec = spec.with_option(name, str(path.resolve()))
+    if lacking := next((name for name in declared.required if not spec.get(name)), ""):
+        raise Refusal(BAD_USAGE, f"{option}: {spec.name} needs {lacking}=. {declared.needs}")
+    for chosen in options.command_options(spec.name):
+        if words := spec.get(chosen.name):
+            spec = spec.with_option(chosen.name, program(words, f"{option}: {chosen.name}=", chosen.holes))
     for chosen in options.file_options(spec.name):
         if chosen.type == "library":  # a worker runs in a folder of its own
             paths = [Path(path).expanduser().resolve() for path in filter(None, spec.get(chosen.name).split("+"))]
@@ -274,21 +281,32 @@ def checker(command: str) -> str:
 
     Raises Refusal: exit 2 when it cannot be split, exit 4 when it cannot be started.
     """
+    return _startable(command, "--check", "checker")
+
+
+def program(command: str, option: str, holes: Iterable[str]) -> str:
+    """The same of a program that an engine starts, in which each of ``holes`` must stand. Raises Refusal."""
+    if missing := [hole for hole in holes if f"{{{hole}}}" not in command]:
+        raise Refusal(BAD_USAGE, f"{option}'{command}' does not say where {{{missing[0]}}} goes.")
+    return join(shlex.split(_startable(command, option.rstrip("="), "program")))
+
+
+def _startable(command: str, option: str, who: str) -> str:
     try:
         words = shlex.split(command)
     except ValueError as problem:
-        raise Refusal(BAD_USAGE, f"--check: '{command}' cannot be split into words: {problem}.") from None
+        raise Refusal(BAD_USAGE, f"{option}: '{command}' cannot be split into words: {problem}.") from None
     if not words:
-        raise Refusal(BAD_USAGE, "--check needs a command.")
+        raise Refusal(BAD_USAGE, f"{option} needs a command.")
     found = shutil.which(words[0])
     if found is None:
-        raise Refusal(MISSING, f"The checker '{words[0]}' {_not_startable(Path(words[0]))}")
-    if fault := _not_a_program(Path(found)):
-        raise Refusal(MISSING, f"The checker '{words[0]}' {fault}")
+        raise Refusal(MISSING, f"The {who} '{words[0]}' {_not_startable(Path(words[0]))}")
+    if fault := _not_a_program(Path(found), who):
+        raise Refusal(MISSING, f"The {who} '{words[0]}' {fault}")
     script = words[1] if len(words) > 1 and Path(found).name.startswith(_INTERPRETERS) else ""
     if script.endswith((".py", ".sh")) and not Path(script).exists():
         near = _near(Path(script), f"*{Path(script).suffix}")
-        raise Refusal(MISSING, f"The checker's script '{script}' was not found.{near}")
+        raise Refusal(MISSING, f"The {who}'s script '{script}' was not found.{near}")
     return shlex.join(
         str(Path(w).absolute()) if Path(w).is_file() and (i or "/" in w) and Path(w).name != DEBUG_MODEL else w
         for i, w in enumerate(words)
@@ -304,7 +322,7 @@ def _not_startable(path: Path) -> str:
     return "was not found; give a command that can be started, with its full path if need be."
 
 
-def _not_a_program(path: Path) -> str:
+def _not_a_program(path: Path, who: str) -> str:
     """Why the system would refuse to start an executable file, as the end of a sentence; "" where it would not, as far as its
     first line tells."""
     try:
@@ -316,7 +334,9 @@ def _not_a_program(path: Path) -> str:
         return ""  # may be executed though not read
     if not first.startswith(b"#!"):
         if first.strip() and all(32 <= byte < 127 or byte in b"\t\r\n" for byte in first):
-            return "is a text file without a first line '#!...'; name its interpreter first, such as: sh CHECKER."
+            return (
+                f"is a text file without a first line '#!...'; name its interpreter first, such as: sh {who.upper()}."
+            )
         return ""
     words = first[2:].decode(errors="replace").split(maxsplit=1)
     interpreter = words[0] if words else ""

@@ -53,7 +53,9 @@ class EngineFault(Exception):
 
     def __init__(self, status: str, message: str) -> None:
         super().__init__(message)
-        self.status = status  # build-failed | invalid-model | unsupported | out-of-memory | refused | error
+        # build-failed | invalid-model | unsupported | out-of-memory | refused | error | crash, of a program with its ``signal``
+        self.status = status
+        self.signal = 0
         self.model: onnx.ModelProto | None = None
         self.words: tuple[str, ...] = ()  # of the message, as ``engines.compare.refusal`` has them
 

@@ -1,4 +1,4 @@
-"""The external checker: run a command on files, and say how it ended. What that means is the judge's business."""
+"""A program of the user's: run a command on files, and say how it ended. What that means is for others to say."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Literal
 
@@ -23,6 +23,7 @@ PLACEHOLDERS = ("model", "inputs", "expected", "dir")
 DEBUG_MODEL = "polygraphy_debug.onnx"
 KEEP = 1 << 20  # bytes of each stream that are kept from its start, and as many from its end
 _HOLE = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
+_BARE = re.compile(r"[\w@%+=:./{}-]+", re.ASCII)
 _GRACE = 2.0  # seconds between TERM and KILL after a timeout
 _MOST_LINKS = 10_000  # entries of the user's folder that a checker is shown
 _SCRIPT = 1 << 20  # bytes; larger files are not read as scripts
@@ -122,6 +123,11 @@ def _split(command: str) -> list[str]:
     return split
 
 
+def join(words: Iterable[str]) -> str:
+    """The words as one command; what only holds placeholders beside plain characters is not quoted, as it says more so."""
+    return " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in words)
+
+
 def run_check(
     command: str, model_path: Path, inputs_path: Path | None, expected_path: Path | None, folder: Path, timeout: float = 0.0,
     handed: Collection[str] = (),
@@ -132,7 +138,13 @@ def run_check(
     After a timeout, and for what it leaves behind when it ends, all that it has started is killed. Never raises for what the
     checker does; raises ``ValueError`` for a command that cannot be split or asks for what was not made.
     """
-    line = words(command, model_path, inputs_path, expected_path, folder)
+    return run_line(words(command, model_path, inputs_path, expected_path, folder), folder, timeout, handed)
+
+
+def run_line(
+    line: Sequence[str], folder: Path, timeout: float = 0.0, handed: Collection[str] = (), who: str = "checker"
+) -> CheckResult:
+    """The same for a command that is split and filled in. ``who``: what a message calls the program."""
     begun = time.monotonic()
     given = environment.for_checker(os.environ, handed)
     mark = given.pop("NARROWDOWN_WORKER", "")
@@ -151,7 +163,7 @@ def run_check(
         )
     except (OSError, ValueError) as error:
         os.close(reading)
-        return CheckResult("not-started", message=_why(line[0], folder, error), words=tuple(line))
+        return CheckResult("not-started", message=_why(line[0], folder, error, who), words=tuple(line))
     finally:
         os.close(writing)
     assert keeping.stdin is not None
@@ -172,11 +184,11 @@ def run_check(
             stream.drain()
         told.close()
     if told.errno:
-        message = _why(line[0], folder, OSError(told.errno, os.strerror(told.errno)))
+        message = _why(line[0], folder, OSError(told.errno, os.strerror(told.errno)), who)
         return CheckResult("not-started", message=message, words=tuple(line))
     if told.ended is None and in_time:
         keeper.sweep()
-        return CheckResult("lost", message="The process that watched over the checker was killed.", words=tuple(line))
+        return CheckResult("lost", message=f"The process that watched over the {who} was killed.", words=tuple(line))
     status: Literal["exited", "signalled", "timeout"] = "exited"
     code = told.ended or 0
     if not in_time:
@@ -191,7 +203,7 @@ def run_check(
         stderr=err.text(),
         left_out=out.left_out + err.left_out,
         seconds=seconds,
-        message="" if in_time else f"The checker gave no verdict within {timeout:g} s and was stopped.",
+        message="" if in_time else f"The {who} gave no verdict within {timeout:g} s and was stopped.",
         words=tuple(line),
     )
 
@@ -318,12 +330,12 @@ def _inherit_orphans() -> Callable[[], None] | None:
     return lambda: prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _why(executable: str, folder: Path, error: Exception) -> str:
+def _why(executable: str, folder: Path, error: Exception, who: str) -> str:
     if isinstance(error, FileNotFoundError) and not folder.is_dir():
-        return f"The checker could not be started: its folder '{folder}' does not exist."
+        return f"The {who} could not be started: its folder '{folder}' does not exist."
     if isinstance(error, FileNotFoundError):
-        return f"The checker '{executable}' was not found; give a command that can be started, with its full path if need be."
+        return f"The {who} '{executable}' was not found; give a command that can be started, with its full path if need be."
     if isinstance(error, PermissionError):
-        return f"The checker '{executable}' may not be executed; make it executable or name its interpreter first."
+        return f"The {who} '{executable}' may not be executed; make it executable or name its interpreter first."
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return f"The checker '{executable}' could not be started: {reason}."
+    return f"The {who} '{executable}' could not be started: {reason}."

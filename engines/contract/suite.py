@@ -157,7 +157,7 @@ class EngineContract:
         np.savez(tmp_path / "inputs.npz", x=feeds["x"])
         names: dict[str, Any] = {
             "HERE": tmp_path, "MODEL": part.model, "SETTINGS": dict(part.settings), "KIND": "accuracy", "np": np, "sys": sys,
-            "Path": Path, "cannot_tell": pytest.fail,
+            "Path": Path, "cannot_tell": pytest.fail, "beside": lambda name: tmp_path / name,
         }  # fmt: skip
         exec(compile(part.source, "check.py", "exec"), names)  # noqa: S102 (its own source, as check.py has it)
         run, said = names["start"]()

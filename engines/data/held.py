@@ -60,6 +60,16 @@ def digest(path: str | Path) -> str:
     return wanted
 
 
+def of_command(command: str) -> dict[str, str]:
+    """Path -> sha256 of the files that come with a command which an engine starts. Raises ``NotAgreed`` for one that nobody
+    agreed to."""
+    if command not in consent().commands:
+        raise NotAgreed(
+            f"The command {command[:200]!a} would be started, and nobody agreed to that; nothing was run.", command
+        )
+    return {path: digest(path) for path in consent().commands[command]}
+
+
 def content(path: str | Path, wanted: str = "") -> bytes:
     """The bytes of a file, as they were agreed to. Raises ``NotAgreed``, ``OSError``."""
     wanted = wanted or digest(path)

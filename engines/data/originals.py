@@ -15,11 +15,11 @@ from onnx import NodeProto, TensorProto, numpy_helper
 
 from engines.data import held
 from engines.graph import external, load
-from engines.graph.bypass import Originals, float_twin, is_dequantize, leave_float
+from engines.graph.bypass import Originals, is_dequantize, leave_float, twin
 from engines.graph.cut import Cut
 from engines.graph.load import StoredModel
 from engines.graph.model_problem import ModelProblem
-from engines.graph.quantized import count_operators, in_themselves, is_quantized
+from engines.graph.quantized import counted, in_themselves, is_quantized
 from engines.spec import parse, unquantized
 from engines.store.content import Store
 
@@ -37,7 +37,7 @@ def floated(store: Store, model: StoredModel, part: Cut, engine: str) -> Cut:
     _check(model, inner=not entire, given=original is not None)
     if original is not None and entire:
         return Cut(original.proto, part.feeds, part.outputs)
-    return float_twin(part, weights(store, model, engine))
+    return twin(part, weights(store, model, engine))
 
 
 def kept(store: Store, model: StoredModel, part: Cut, keep: frozenset[int], reference: str) -> Cut:
@@ -57,7 +57,7 @@ def _check(model: StoredModel, *, inner: bool, given: bool) -> None:
         if not given:
             what = "give the float model with model=FLOAT.onnx to compare its outputs"
         raise ModelProblem(
-            f"the model is quantized in operators ({count_operators(nodes[n].op for n in own)}), which have no float counterpart "
+            f"the model is quantized in operators ({counted(nodes[n].op for n in own)}), which have no float counterpart "
             f"inside; {what}."
         )
     if not own and not is_quantized(model.index):

@@ -44,7 +44,7 @@ def is_dequantize(node: Node) -> bool:
     return node.op == DEQUANTIZE and node.domain in _DOMAINS
 
 
-def quantized_source(index: GraphIndex, dequantizer: int) -> int:
+def source(index: GraphIndex, dequantizer: int) -> int:
     """The tensor that the pair of this DequantizeLinear quantizes, directly before it; -1 where the codes are stored, fed,
     or made by something else than a QuantizeLinear."""
     codes = index.nodes[dequantizer].inputs[0]
@@ -54,17 +54,17 @@ def quantized_source(index: GraphIndex, dequantizer: int) -> int:
     return made.inputs[0]
 
 
-def is_stored_weight(index: GraphIndex, dequantizer: int) -> bool:
+def stored(index: GraphIndex, dequantizer: int) -> bool:
     """Whether its codes are a weight."""
     return index.tensors[index.nodes[dequantizer].inputs[0]].kind == "weight"
 
 
-def is_opaque(index: GraphIndex, dequantizer: int) -> bool:
+def opaque(index: GraphIndex, dequantizer: int) -> bool:
     """Whether nothing says what was quantized: its codes come from an operator or from outside."""
-    return quantized_source(index, dequantizer) < 0 and not is_stored_weight(index, dequantizer)
+    return source(index, dequantizer) < 0 and not stored(index, dequantizer)
 
 
-def quantized_layers(index: GraphIndex) -> tuple[Layer, ...]:
+def layers(index: GraphIndex) -> tuple[Layer, ...]:
     """Every layer, in topological order."""
     found: list[Layer] = []
     final = set(index.outputs)
@@ -77,19 +77,19 @@ def quantized_layers(index: GraphIndex) -> tuple[Layer, ...]:
             made = (index.made_by(t) for t in node.reads)
             own = tuple(sorted({m.id for m in made if m is not None and is_dequantize(m)}))
         if own:
-            found.append(Layer(node.id, own, tuple(sorted({node.id, *_pairs_behind(index, own)}))))
+            found.append(Layer(node.id, own, tuple(sorted({node.id, *_behind(index, own)}))))
     return tuple(found)
 
 
-def is_movable(index: GraphIndex, layer: Layer) -> bool:
+def movable(index: GraphIndex, layer: Layer) -> bool:
     """Whether the layer can be left in float: something says of each of its quantized inputs what it was, or (a stored
     weight) what it is worth."""
-    return not any(is_opaque(index, d) for d in layer.dequantizers)
+    return not any(opaque(index, d) for d in layer.dequantizers)
 
 
-def leavable_layers(index: GraphIndex) -> tuple[Layer, ...]:
+def leavable(index: GraphIndex) -> tuple[Layer, ...]:
     """The layers that can be left in float."""
-    return tuple(layer for layer in quantized_layers(index) if is_movable(index, layer))
+    return tuple(layer for layer in layers(index) if movable(index, layer))
 
 
 def in_themselves(index: GraphIndex) -> tuple[int, ...]:
@@ -98,7 +98,7 @@ def in_themselves(index: GraphIndex) -> tuple[int, ...]:
     return tuple(n.id for n in index.nodes if n.op.startswith("QLinear") or n.op in _IN_THEMSELVES)
 
 
-def count_operators(ops: Iterable[str]) -> str:
+def counted(ops: Iterable[str]) -> str:
     """Operators for people: ``3 QLinearAdd, 16 QLinearConv``."""
     counts: dict[str, int] = {}
     for op in ops:
@@ -111,7 +111,7 @@ def is_quantized(index: GraphIndex) -> bool:
     return any(is_dequantize(n) for n in index.nodes)
 
 
-def _pairs_behind(index: GraphIndex, dequantizers: tuple[int, ...]) -> set[int]:
+def _behind(index: GraphIndex, dequantizers: tuple[int, ...]) -> set[int]:
     """The dequantizers, their quantizers, and those of pairs right before them."""
     seen: set[int] = set()
     todo = list(dequantizers)
@@ -120,7 +120,7 @@ def _pairs_behind(index: GraphIndex, dequantizers: tuple[int, ...]) -> set[int]:
         if d in seen:
             continue
         seen.add(d)
-        before = quantized_source(index, d)
+        before = source(index, d)
         if before >= 0:
             seen.add(index.tensors[index.nodes[d].inputs[0]].producer)
             made = index.made_by(before)

@@ -13,7 +13,7 @@ from engines.graph import constants, names, schema
 Attributes = Mapping[str, AttributeProto]
 
 
-def copy_nodes(
+def copied(
     nodes: Sequence[NodeProto], prefix: str, mapping: dict[str, str], fresh: names.Fresh, attributes: Attributes | None = None
 ) -> list[NodeProto]:  # fmt: skip
     """Copies of the nodes, named ``prefix/...``. What they read and make is renamed by ``mapping``; what they make besides gets a
@@ -29,7 +29,7 @@ def copy_nodes(
         node.CopyFrom(original)
         node.name = f"{prefix}/{original.name or f'{original.op_type}_{i}'}"
         if attributes is not None:
-            _fill_references(node, attributes)
+            _refer(node, attributes)
         names.rename_reads(node, mapping)
         for k, name in enumerate(node.output):
             node.output[k] = mapping.get(name, name)
@@ -37,7 +37,7 @@ def copy_nodes(
     return made
 
 
-def _fill_references(node: NodeProto, attributes: Attributes) -> None:
+def _refer(node: NodeProto, attributes: Attributes) -> None:
     """Put the call's attributes where the node refers to them, in its bodies too."""
     for attribute in list(node.attribute):
         if attribute.ref_attr_name:
@@ -50,7 +50,7 @@ def _fill_references(node: NodeProto, attributes: Attributes) -> None:
                 attribute.name = name
     for body in names.bodies(node):
         for child in body.node:
-            _fill_references(child, attributes)
+            _refer(child, attributes)
 
 
 def share_weights(
@@ -68,9 +68,7 @@ def share_weights(
         other.values.name = mapping[sparse.values.name] = fresh(f"{prefix}/{sparse.values.name}")
     left = []
     for node in body.node:
-        constant = (
-            constants.weight_of_constant(node) if node.op_type == "Constant" and schema.domain_of(node) == "" else None
-        )
+        constant = constants.constant(node) if node.op_type == "Constant" and schema.domain_of(node) == "" else None
         if constant is None:
             left.append(node)
             continue
@@ -79,7 +77,7 @@ def share_weights(
     return left
 
 
-def identity_node(source: str, target: str, prefix: str) -> NodeProto:
+def give(source: str, target: str, prefix: str) -> NodeProto:
     """The node that hands ``source`` on under the name ``target``."""
     node = NodeProto(op_type="Identity", name=f"{prefix}/{target}")
     node.input.append(source)
@@ -87,7 +85,7 @@ def identity_node(source: str, target: str, prefix: str) -> NodeProto:
     return node
 
 
-def add_weight(graph: GraphProto, value: np.ndarray[tuple[int, ...], np.dtype[np.generic]], name: str) -> str:
+def weight(graph: GraphProto, value: np.ndarray[tuple[int, ...], np.dtype[np.generic]], name: str) -> str:
     """Add a weight; returns its name."""
     tensor: TensorProto = numpy_helper.from_array(np.asarray(value), name)
     graph.initializer.append(tensor)

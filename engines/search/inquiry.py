@@ -106,7 +106,7 @@ class Inquiry(msgspec.Struct, frozen=True):
             effect=effect and not candidate.edits,
             effect_on=ranges.encode(self.watched),
             # What does not build is asked to be built, nothing more: so it is reduced also where nothing can run it.
-            runs=0 if self.signature.kind == "build" else self.findings.looks,
+            runs=0 if self.signature.kind == "build" and self.ctx.can("build", untold=True) else self.findings.looks,
             feed=feed or self.feed,
             attempt=attempt,
             exclusive=exclusive or self.findings.looks > 1,

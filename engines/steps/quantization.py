@@ -16,14 +16,7 @@ from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import worst
 from engines.findings import Findings, Workaround
 from engines.graph.index import GraphIndex
-from engines.graph.quantized import (
-    count_operators,
-    in_themselves,
-    is_movable,
-    is_stored_weight,
-    leavable_layers,
-    quantized_layers,
-)
+from engines.graph.quantized import counted, in_themselves, layers, leavable, movable, stored
 from engines.probe import HUGE, Describe
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
@@ -78,7 +71,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     ctx = on_float(ctx)
     findings: Findings = yield from load_findings(ctx)
     plain = yield from asked(Describe(model=findings.model))
-    if isinstance(plain, Described) and not leavable_layers(plain.index):
+    if isinstance(plain, Described) and not leavable(plain.index):
         raise StepRefused(_say_none(plain.index, in_themselves(plain.index)), 2)
     findings = yield from prepare_findings(msgspec.structs.replace(ctx, findings=findings))
     if findings.signature is not None and findings.signature.kind == "build":
@@ -91,7 +84,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     if not isinstance(answer, Described):
         raise StepRefused(f"The reference run of the float model did not work: {answer.message}")
     index = answer.index
-    found = quantized_layers(index)
+    found = layers(index)
     opaque = in_themselves(index)
     findings = msgspec.structs.replace(findings, sample=sample)
     ask = make_inquiry(ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample))
@@ -103,7 +96,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     outcome = QuantizationOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]
         layers=len(found),
-        whole=len(opaque) + sum(not is_movable(index, layer) for layer in found),
+        whole=len(opaque) + sum(not movable(index, layer) for layer in found),
         worst=ask.names([lowest.layer.node])[0],
         worst_db=lowest.db,
         keep=len(kept.keep),
@@ -198,7 +191,7 @@ def _make_row(ask: Inquiry, row: Ranked, keep: Iterable[int]) -> LayerRow:
         codes="+".join(codes),
         scales=name_scales(index, layer),
         left_in_float=node.id in set(keep),
-        movable=is_movable(index, layer),
+        movable=movable(index, layer),
     )
 
 
@@ -218,9 +211,7 @@ def _make_notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> t
     notes = []
     if opaque:
         notes.append(f"Quantized in themselves and left whole: {_count_operators(index, opaque)}.")
-    if not parse(ctx.reference).get("model") and any(
-        is_stored_weight(index, d) for x in quantized_layers(index) for d in x.dequantizers
-    ):
+    if not parse(ctx.reference).get("model") and any(stored(index, d) for x in layers(index) for d in x.dequantizers):
         notes.append(
             "The weights are stored as codes, so what their rounding cost cannot be seen: the reference uses them as they are "
             "worth. Give the float model as --reference onnxruntime:model=FLOAT.onnx to see it."
@@ -229,7 +220,7 @@ def _make_notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> t
 
 
 def _count_operators(index: GraphIndex, nodes: Sequence[int]) -> str:
-    return count_operators(index.nodes[n].op for n in nodes)
+    return counted(index.nodes[n].op for n in nodes)
 
 
 def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[int], total: int) -> str:
@@ -257,7 +248,7 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
 def _plan(ctx: StepContext, size: Size) -> Plan:
     """Each layer alone and its pairs, the layers as they are; the effect of each, at most 48; then a search for layers to keep,
     which begins with those that lose the most."""
-    found = len(quantized_layers(size.index)) if size.index else 0
+    found = len(layers(size.index)) if size.index else 0
     effects = min(MOST_EFFECTS, found or max(4, size.nodes // 4))
     measured = not unquantized(ctx.reference)
     asked = (

@@ -168,7 +168,7 @@ class _Captures:
         """The value of a weight, an input or a tensor captured earlier."""
         info = self._index.tensors[tensor]
         if info.kind == "weight":
-            return load.read_weight(self._model, tensor)
+            return load.weight(self._model, tensor)
         if info.kind == "input":
             return self._feed.get(info.name)
         return read(self._folder / f"{tensor}.npy")

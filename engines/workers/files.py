@@ -13,28 +13,15 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, shape_inference
 
 from engines.backends.builds import outside_bytes
+from engines.data.arrays import plain
 from engines.graph import external
+from engines.graph.standing_alone import beside, standing_alone
 from engines.store.content import Store
 
 _INLINE = 1_800 << 20  # bytes; protobuf holds no more than 2 GiB
 _COPY = 64 << 20  # bytes of weights that are worth copying for each check
 
 Array = np.ndarray[Any, Any]
-
-
-def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
-    """A copy that holds its weights. Raises ``ModelProblem`` where a weights file is missing."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    for tensor in external.initializers_with_bodies(copy.graph):
-        if external.is_external(tensor):
-            location, offset, _ = external.external_span(tensor)
-            size = external.byte_size(tensor.data_type, tensor.dims)
-            data = b"".join(external.read_chunks(external.resolve(weights_dir, location), offset, size))
-            tensor.ClearField("external_data")
-            tensor.ClearField("data_location")
-            tensor.raw_data = data
-    return copy
 
 
 def put_model(store: Store, name: str, model: ModelProto, weights_dir: str) -> dict[str, str]:
@@ -46,12 +33,12 @@ def put_model(store: Store, name: str, model: ModelProto, weights_dir: str) -> d
     copy = ModelProto()
     copy.CopyFrom(model)
     with _Incoming(store) as incoming:
-        for tensor in external.initializers_with_bodies(copy.graph):
+        for tensor in external.tensors(copy.graph):
             if external.is_external(tensor):
-                location, offset, _ = external.external_span(tensor)
+                location, offset, _ = external.pointer(tensor)
                 size = external.byte_size(tensor.data_type, tensor.dims)
-                start = incoming.add(external.read_chunks(external.resolve(weights_dir, location), offset, size))
-                external.make_external(tensor, weights, start, size)
+                start = incoming.add(external.chunks(external.resolve(weights_dir, location), offset, size))
+                external.point(tensor, weights, start, size)
         digest = incoming.finish()
     return {name: store.put(copy.SerializeToString(deterministic=True)), weights: digest}
 
@@ -59,7 +46,7 @@ def put_model(store: Store, name: str, model: ModelProto, weights_dir: str) -> d
 def put_file(store: Store, path: Path) -> str:
     """Store a file of any size; returns its digest."""
     with _Incoming(store) as incoming:
-        incoming.add(external.read_chunks(path, 0, path.stat().st_size))
+        incoming.add(external.chunks(path, 0, path.stat().st_size))
         return incoming.finish()
 
 
@@ -117,7 +104,7 @@ class _Incoming:
         return start
 
     def write(self, piece: bytes) -> None:
-        external.write_sparse(self._file, piece)
+        external.put(self._file, piece)
         self._sha.update(piece)
         self._size += len(piece)
 
@@ -159,17 +146,6 @@ class _Counted:
         return
 
 
-def plain(value: Array) -> Array:
-    """The array in a dtype that npy can hold."""
-    value = np.ascontiguousarray(value) if value.ndim else np.asarray(value)
-    if value.dtype.kind in "OSUT":
-        return value.astype(np.str_)
-    if value.dtype.isbuiltin == 2:
-        name = value.dtype.name
-        return value.astype(np.float32 if "float" in name else np.uint8 if name.startswith("u") else np.int8)
-    return value
-
-
 def write_model(
     store: Store, folder: Path, model: ModelProto, weights_dir: str, alias: str = "", *, here: bool = False
 ) -> Path:
@@ -183,7 +159,7 @@ def write_model(
     if outside_bytes(model) < _COPY:
         path.write_bytes(standing_alone(model, weights_dir).SerializeToString())
     elif here:
-        path.write_bytes(_beside(folder, model, weights_dir).SerializeToString())
+        path.write_bytes(beside(folder, model, weights_dir).SerializeToString())
     else:
         path = store.models / f"check-{os.getpid()}-{secrets.token_hex(4)}.onnx"
         path.write_bytes(model.SerializeToString())
@@ -191,19 +167,3 @@ def write_model(
     if alias:
         (folder / alias).hardlink_to(path)
     return path
-
-
-def _beside(folder: Path, model: ModelProto, weights_dir: str) -> ModelProto:
-    """A copy whose weights lie in ``folder/weights.bin``: the bytes that it uses, no others."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    with (folder / "weights.bin").open("wb") as file:
-        for tensor in external.initializers_with_bodies(copy.graph):
-            if external.is_external(tensor):
-                location, offset, _ = external.external_span(tensor)
-                size = external.byte_size(tensor.data_type, tensor.dims)
-                file.write(bytes(-file.tell() % external.ALIGN))
-                external.make_external(tensor, "weights.bin", file.tell(), size)
-                for piece in external.read_chunks(external.resolve(weights_dir, location), offset, size):
-                    file.write(piece)
-    return copy

@@ -179,7 +179,7 @@ class _Measuring:
         read = {t for n in self.part.nodes for t in self.index.nodes[n].reads}
         kinds = [self.index.tensors[t] for t in sorted(read)]
         looked = [t for t in kinds if t.kind == "weight" and t.floating and 0 < t.bytes <= _LOOKED_AT]
-        values = {t.name: np.abs(load.read_weight(self.model, t.id).astype(np.float64)) for t in looked}
+        values = {t.name: np.abs(load.weight(self.model, t.id).astype(np.float64)) for t in looked}
         return {name: float(a[np.isfinite(a)].max(initial=0.0)) for name, a in values.items()}
 
     def _marks(self) -> tuple[int, ...]:

@@ -48,9 +48,9 @@ def nudged_weights(model: ModelProto, weights_dir: str, draw: int) -> ModelProto
         if external.dtype_of(tensor.data_type).kind != "f":
             continue
         if external.is_external(tensor):
-            location, offset, _ = external.external_span(tensor)
+            location, offset, _ = external.pointer(tensor)
             size = external.byte_size(tensor.data_type, tensor.dims)
-            raw = b"".join(external.read_chunks(external.resolve(weights_dir, location), offset, size))
+            raw = b"".join(external.chunks(external.resolve(weights_dir, location), offset, size))
             value = np.frombuffer(raw, external.dtype_of(tensor.data_type)).reshape(tuple(tensor.dims))
         else:
             value = numpy_helper.to_array(tensor)

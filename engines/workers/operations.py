@@ -16,7 +16,9 @@ import msgspec
 from engines import faults
 from engines.backends.base import EngineFault, EngineMissing
 from engines.checker import command, environment
+from engines.checker import files as checkfiles
 from engines.data import held, polygraphy, samples
+from engines.data.arrays import plain
 from engines.data.input_problem import InputProblem
 from engines.data.postprocess import PostprocessProblem
 from engines.graph import controls, load, sanitize
@@ -38,7 +40,7 @@ from engines.probe import (
 )
 from engines.store import memory
 from engines.store.content import Damaged, Store
-from engines.workers import captures, checkfiles, files, measure, unrolling
+from engines.workers import captures, files, measure, unrolling
 from engines.workers.captures import ReferenceFailed
 from engines.workers.part import Array, Feed, Part, named
 
@@ -55,7 +57,8 @@ def execute(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str
     no answer: status ``fault``; nor is a file of the session that is gone or damaged: ``facts["damaged"]`` is its path; nor one
     of the user's that has changed since it was agreed to: ``facts["changed"]``.
     """
-    answer = _judged_by_the_disk(_answered(probe, store, progress, handed), store)
+    with environment.handing(handed):
+        answer = _judged_by_the_disk(_answered(probe, store, progress, handed), store)
     return msgspec.structs.replace(answer, message=_readable(answer.message))
 
 
@@ -118,7 +121,7 @@ def _failed(error: Exception, seconds: float) -> Measurement:
         case EngineFault():
             status: Any = error.status if error.status in _STATUSES else "error"
             facts = {"refusal": list(error.words)} if error.words else {}
-            return Measurement(status=status, message=str(error), facts=facts, run_seconds=seconds)
+            return Measurement(status=status, message=str(error), facts=facts, run_seconds=seconds, signal=error.signal)
         case EngineMissing():
             return Measurement(status="unsupported", message=str(error))
         case ReferenceFailed():
@@ -221,15 +224,16 @@ def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -
         inputs = expected = None
         if "inputs" in asked:
             inputs = folder / "inputs.json"
-            polygraphy.write_inputs(inputs, [{n: files.plain(a) for n, a in named(piece, feed.arrays).items()}])
+            polygraphy.write_inputs(inputs, [{n: plain(a) for n, a in named(piece, feed.arrays).items()}])
         if "expected" in asked:
             expected = folder / "expected.json"
-            polygraphy.write_outputs(expected, [{n: files.plain(right[t]) for n, t in piece.outputs.items()}])
+            polygraphy.write_outputs(expected, [{n: plain(right[t]) for n, t in piece.outputs.items()}])
         # The session's own folder is not shown: a checker that is killed would leave a link to it inside of itself.
         hidden = [store.root.name, *(name.partition("/")[0] for name in probe.artifacts)]
         hidden = hidden if store.root.resolve().parent == user.resolve() else hidden[1:]
         hidden = [*hidden, command.DEBUG_MODEL, "inputs.json", "expected.json"]
-        laid = checkfiles.lay_out(probe.command, user, folder, held.consent(), hidden, store.root / "checks")
+        files_held = {path: held.digest(path) for path in held.consent().check_files}
+        laid = checkfiles.lay_out(probe.command, user, folder, files_held, hidden, store.root / "checks")
         # Compiled Python of the user's would be run in place of the text that was agreed to.
         whole = command.show(folder, user, [*hidden, "__pycache__"]) if probe.folder else True
         progress("checking")
@@ -256,10 +260,10 @@ def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -
 def _piece(probe: Check, part: Part, feed: Feed, asked: Collection[str]) -> tuple[Cut, Mapping[int, Array]]:
     """The model to be checked, and what its outputs should be where the command asks for that, by tensor id."""
     if probe.control == "identity":
-        return controls.identity_model(part.model), feed.arrays
+        return controls.identity(part.model), feed.arrays
     known = part.expected(probe.sample, feed, part.judged) if probe.control or "expected" in asked else {}
     if probe.control == "answers":
-        return controls.constant_model(part.model, {t: known[t] for t in part.judged}), known
+        return controls.answers(part.model, {t: known[t] for t in part.judged}), known
     return part.cut(feed.arrays, feed.constants), known
 
 

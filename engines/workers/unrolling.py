@@ -71,21 +71,21 @@ def unrolled(probe: Unroll, store: Store, progress: Callable[[str], None]) -> Me
 def _deeper(work: _Opening, model: StoredModel, outputs: Sequence[str]) -> StoredModel | None:
     """The model with its outermost bodies opened; None where none is left that can be."""
     graph = model.proto.graph
-    for i in unroll.nodes_with_bodies(graph):
+    for i in unroll.holders(graph):
         if why := unroll.why_closed(model.proto, i):
             ours = graph.node[i].name.endswith(plain_outputs.FLATTENED)
             work.kept.setdefault(
                 _first(graph.node[i]), "" if ours else f"'{model.engine_names[i]}' {why}, and stays as it is."
             )
-    places = [i for i in unroll.nodes_with_bodies(graph) if _first(graph.node[i]) not in work.kept]
+    places = [i for i in unroll.holders(graph) if _first(graph.node[i]) not in work.kept]
     if not places:
         return None
-    proto, watched = unroll.watch_nodes(model.proto, places)
+    proto, watched = unroll.watched(model.proto, places)
     seen = load.load(work.store, load.save(work.store, proto))
     runs = _runs(work, seen, watched, work.probe.sample)
     for i, ran in list(runs.items()):
         node = graph.node[i]
-        bodies = [unroll.body_size(body) for body in names.bodies(node)]
+        bodies = [unroll.size(body) for body in names.bodies(node)]
         made = max(bodies) if node.op_type == "If" else bodies[0] * ran
         if work.nodes + made > MOST:
             work.kept[_first(node)] = (
@@ -101,7 +101,7 @@ def _deeper(work: _Opening, model: StoredModel, outputs: Sequence[str]) -> Store
     empty = [
         name for i, ran in runs.items() if ran == 0 and graph.node[i].op_type != "If" for name in graph.node[i].output if name
     ]  # fmt: skip
-    opened = unroll.open_nodes(model.proto, runs, work.values(seen, empty, work.probe.sample))
+    opened = unroll.opened(model.proto, runs, work.values(seen, empty, work.probe.sample))
     result = load.load(work.store, load.save(work.store, opened))
     sample = work.probe.sample
     if not _same(work.values(model, outputs, sample), work.values(result, outputs, sample)):
@@ -119,7 +119,7 @@ def _deeper(work: _Opening, model: StoredModel, outputs: Sequence[str]) -> Store
 def _runs(work: _Opening, seen: StoredModel, watched: Sequence[unroll.Watched], sample: str) -> dict[int, int]:
     """How each watched node ran on the sample, by position."""
     values = work.values(seen, {w.name for w in watched}, sample)
-    return {w.position: unroll.how_it_ran(seen.node_protos[w.position], values[w.name], w.axis) for w in watched}
+    return {w.position: unroll.ran(seen.node_protos[w.position], values[w.name], w.axis) for w in watched}
 
 
 def _alike(

@@ -23,10 +23,11 @@ from engines import backends
 from engines.backends.base import BuildRequest, EngineFault, EngineMissing
 from engines.consent import Consent
 from engines.data import held
+from engines.data.arrays import plain
 from engines.graph import external
 from engines.store.content import Store
 from engines.store.scratch import scratch
-from engines.workers.files import plain, put_arrays
+from engines.workers.files import put_arrays
 
 KEPT = 16  # elements; an epsilon, an axis or a shape is no weight
 MODELS = ("model.onnx", "engine.onnx", "good.onnx")  # the first one says what a weight was
@@ -47,7 +48,7 @@ def withhold(folder: Path, manner: str, reference: str) -> int:
         for number, (tensor, values) in enumerate(list(_weights(model))):
             held += name != "good.onnx"
             if manner == "none":
-                external.make_external(tensor, GONE, 0, external.byte_size(tensor.data_type, tensor.dims))
+                external.point(tensor, GONE, 0, external.byte_size(tensor.data_type, tensor.dims))
                 continue
             own = true.get(tensor.name, values)
             drawn = alike(own if own.shape == values.shape else values, tensor.name or f"{name} {number}")
@@ -84,10 +85,10 @@ def _weights(model: ModelProto) -> Iterator[tuple[TensorProto, Array]]:
     for tensor in external.attribute_tensors(model):
         if int(np.prod(tensor.dims)) > KEPT and tensor.data_type != TensorProto.INT64:
             raise ValueError("A node of the case holds weights itself, which cannot be taken out of it.")
-    for tensor in external.initializers_with_bodies(model.graph):
+    for tensor in external.tensors(model.graph):
         if tensor.data_type in (TensorProto.INT64, TensorProto.STRING, TensorProto.BOOL):
             continue  # shapes, indices, texts, masks
-        values = external.inner_values(tensor)
+        values = external.inner(tensor)
         if values.size > KEPT:
             yield tensor, values
 

@@ -45,6 +45,7 @@ SCENES = {
     "polygraphy": "tests/e2e/test_polygraphy_page.py::test_every_shown_command_runs",
     "an engine": "tests/plugins/test_engine.py::test_the_page_does_what_it_says",
     "quantization": "tests/e2e/test_quantized_models.py::test_the_page_does_what_it_says",
+    "a runtime": "tests/plugins/test_runtime.py::test_the_page_does_what_it_says",
     "a step": "tests/plugins/test_fresh.py::test_the_page_does_what_it_says",
 }
 
@@ -68,6 +69,7 @@ RULES = (
     ("docs/quantization.md", "", "quantization"),
     ("docs/write-a-step.md", "", "a step"),
     ("docs/write-an-engine.md", "", "an engine"),
+    ("docs/own-runtime.md", "", "a runtime"),
     ("docs/tensorrt.md", "narrowdown engines", "surveys"),
     ("docs/tensorrt.md", "narrowdown run MODEL --flow build-failure", "parsed: the extra rtx, which is no part of the tests' "
      "environment; tests/e2e/test_build_failure.py walks the flow"),

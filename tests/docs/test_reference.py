@@ -121,6 +121,7 @@ def values(option: Option) -> str:
         return ", ".join(f"`{c}`" for c in option.choices)
     bounds = [f"{word} {limit}" for word, limit in (("from", option.least), ("to", option.most)) if limit is not None]
     kind = {"str": "a word", "int": "a whole number", "float": "a number", "bool": "`true` or `false`",
+            "command": "a command",
             "list": "a list, joined with `+`", "library": "a list, joined with `+`", "file": "a file"}[option.type]  # fmt: skip
     return " ".join((kind, *bounds))
 

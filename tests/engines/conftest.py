@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.consent import Consent, loaded
+from engines.consent import Consent, loaded, started
 from engines.data import held
 from engines.probe import AnyProbe, Check, LoadInputs, Measure
 from engines.sources import postprocess_script, scripts
@@ -20,6 +20,16 @@ class Whatever(dict[str, str]):
         return digest_file(Path(path)) if Path(path).is_file() else default
 
 
+class AnyCommand(dict[str, tuple[str, ...]]):
+    """Every command is agreed to, with no file of its own."""
+
+    def __contains__(self, _command: object) -> bool:
+        return True
+
+    def __missing__(self, _command: str) -> tuple[str, ...]:
+        return ()
+
+
 class Everything(Consent, frozen=True):
     """To whatever is asked."""
 
@@ -30,7 +40,7 @@ class Everything(Consent, frozen=True):
         return agreed(probe)
 
 
-EVERYTHING = Everything(files=Whatever())
+EVERYTHING = Everything(files=Whatever(), commands=AnyCommand())
 
 
 def agreed(probe: AnyProbe) -> Consent:
@@ -45,6 +55,7 @@ def agreed(probe: AnyProbe) -> Consent:
         inputs=tuple(s for s in sources if scripts(s)),
         postprocess=treated,
         check=probe.command if isinstance(probe, Check) else "",
+        commands={command: () for _, command in started(probe)},
         folder=getattr(probe, "folder", ""),
     )
 

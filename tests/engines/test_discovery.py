@@ -121,7 +121,7 @@ def test_an_engine_of_another_package_is_one_of_all(install: Install, asked: Cal
         "drift has no option 'falt'. Did you mean 'fault'? It takes fault.",
         "drift: fault=of is not one of on, off. Did you mean 'off'?",
         "There is no engine 'drif'. Did you mean 'drift'? Known: onnxruntime, reference, emulate, openvino, tensorrt, "
-        "tensorrt_rtx, golden, drift.",
+        "tensorrt_rtx, golden, command, drift.",
         "drift drift-engine 0.1",
     ]
 

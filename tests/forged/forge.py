@@ -95,6 +95,23 @@ def check(problem: JSON, text: str) -> None:
     problem["folder"] = problem.get("folder") or str(Path(problem["model"]).parent)
 
 
+def engine(problem: JSON, text: str) -> None:
+    problem["engine"] = f"command:run=python {text} {{model}} {{inputs}} {{outputs}}"
+    problem["folder"] = problem.get("folder") or str(Path(problem["model"]).parent)
+
+
+def around(name: str) -> Callable[[JSON, str], None]:
+    """One of the commands beside that one."""
+
+    def named(problem: JSON, text: str) -> None:
+        problem["engine"] = (
+            f"command:{name}=python {text} {{model}} {{engine}},run=true {{model}} {{inputs}} {{outputs}}"
+        )
+        problem["folder"] = problem.get("folder") or str(Path(problem["model"]).parent)
+
+    return named
+
+
 def option(field: str, engine: str) -> Callable[[JSON, str], None]:
     def name(problem: JSON, text: str) -> None:
         problem[field] = f"{engine}={text}"
@@ -107,6 +124,9 @@ PAYLOADS: dict[str, Payload] = {
     "data loader script": Payload(".py", script, inputs),
     "postprocess script": Payload(".py", script, postprocess),
     "check command": Payload(".py", script, check),
+    "engine command": Payload(".py", script, engine),
+    "build command": Payload(".py", script, around("build")),
+    "version command": Payload(".py", script, around("version")),
     "library of custom operators": Payload(".so", library, option("reference", "onnxruntime:custom_ops")),
     "library of plugins": Payload(".so", library, option("engine", "tensorrt:plugins"), code=False),
     "float original": Payload(".onnx", model, option("reference", "onnxruntime:model"), code=False),
@@ -115,7 +135,8 @@ PAYLOADS: dict[str, Payload] = {
     "calibration cache": Payload(".cache", cache, option("engine", "tensorrt:calibration"), code=False),
 }
 LISTS = ("library of custom operators", "library of plugins", "golden outputs")
-RUN = ("data loader script", "postprocess script", "check command")
+COMMANDS = ("check command", "engine command", "build command", "version command")
+RUN = ("data loader script", "postprocess script", *COMMANDS)
 
 
 class Forged(NamedTuple):
@@ -271,18 +292,19 @@ def known_elsewhere(at: Bench, kind: str) -> None:
 
 def other_folder(at: Bench, kind: str) -> None:
     """The same command, agreed to in the victim's folder, in a folder with a ``check.py`` of the stranger's."""
-    if kind != "check command":
+    if kind not in COMMANDS:
         raise Pointless
     (at.own / "check.py").write_text("raise SystemExit(1)\n", encoding="utf-8")
     script(at.strange / "check.py", at.canary)
-    edit(at, lambda problem: problem.update(check="python -m check {model}", folder=str(at.own)))
+    edit(at, lambda problem: problem.update(folder=str(at.own)))
+    edit(at, lambda problem: PAYLOADS[kind].name(problem, "-m check"))
     trust.remember(trust.items(problem_of(at)))
     edit(at, lambda problem: problem.update(folder=str(at.strange)))
 
 
 def no_folder(at: Bench, kind: str) -> None:
     """Agreed to in one's own folder; in the session it runs in none, where names mean the session's."""
-    if kind != "check command":
+    if kind not in COMMANDS:
         raise Pointless
     other_folder(at, kind)
     edit(at, lambda problem: problem.update(folder=""))

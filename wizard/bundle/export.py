@@ -14,15 +14,15 @@ import msgspec
 
 from engines import faults, outside
 from engines.checker import environment
+from engines.checker import files as checkfiles
 from engines.compare.criterion import for_parts
 from engines.consent import NOTHING, Consent
-from engines.data.held import NotAgreed, copy, link_others, under
+from engines.data.held import NotAgreed, copy, link_others, of_command, under
 from engines.findings import Culprit
-from engines.options import file_options, loaded
+from engines.options import command_options, file_options, loaded
 from engines.spec import parse
 from engines.store.content import Store, atomic, digest_file
 from engines.store.scratch import scratch
-from engines.workers import checkfiles
 from wizard.bundle.case import others_eyes, write_case
 from wizard.bundle.check import Asked, script
 from wizard.machine import ask
@@ -252,20 +252,26 @@ def held_check(culprit: Culprit, asked: Asked, problem: Problem, consent: Consen
 
     def make(place: Path) -> Trial:
         engine, command = parse(problem.engine), problem.check
+        laid, folder = checkfiles.Laid(command), Path(problem.folder) if problem.folder else None
+        user = place / "user"
+        user.mkdir()
         with under(consent):
             for option in file_options(engine.name) if not command else ():
                 if option.type == "library" and (paths := engine.get(option.name)):
                     engine = engine.with_option(option.name, "+".join(str(copy(path)) for path in paths.split("+")))
-            laid, folder = checkfiles.Laid(command), Path(problem.folder) if problem.folder else None
+            for option in command_options(engine.name) if not command else ():
+                if words := engine.get(option.name):
+                    each = checkfiles.lay_out(words, folder or user, user, of_command(words), (), place)
+                    engine = engine.with_option(option.name, each.command)
+                    laid = laid._replace(in_place={**laid.in_place, **each.in_place})
             if command:
                 if command != consent.check or problem.folder != consent.folder:
                     raise NotAgreed("The check command was not agreed to; nothing was run.", command)
-                user = place / "user"
-                user.mkdir()
-                laid = checkfiles.lay_out(command, folder or user, user, consent, (), place)
-                if folder and not laid.in_place:
-                    link_others(folder, user)
-                    folder = user
+                files = {path: consent.files[path] for path in consent.check_files}
+                laid = checkfiles.lay_out(command, folder or user, user, files, (), place)
+            if folder and any(user.iterdir()) and not laid.in_place:
+                link_others(folder, user)
+                folder = user
         own = msgspec.structs.replace(asked, engine=str(engine), check=laid.command, needs=())
         return Trial(script(culprit, own), folder, laid)
 

@@ -20,6 +20,8 @@ from typing import Any
 import msgspec
 
 import engines
+from engines import options
+from engines.checker.command import join
 from engines.spec import parse
 from wizard.problem import Problem
 from wizard.report.document import Report
@@ -81,12 +83,18 @@ class Traces(msgspec.Struct, frozen=True, dict=True):
     def spec(self, text: str) -> str:
         """An engine spec with files by name."""
         spec = parse(text)
+        commands = {command for _, command in options.commands(text)}
         for key, value in spec.options:
-            spec = spec.with_option(key, "+".join(map(self.file, value.split("+"))))
+            words = (
+                join(map(self.file, shlex.split(value)))
+                if value in commands
+                else "+".join(map(self.file, value.split("+")))
+            )
+            spec = spec.with_option(key, words)
         return self.clean(str(spec))
 
     def command(self, text: str) -> str:
-        """A checker's command line: what lies below the user's folder from there on, other files by name."""
+        """A command line: what lies below the user's folder from there on, other files by name."""
         return shlex.join(map(self.file, shlex.split(text)))
 
     def file(self, word: str) -> str:

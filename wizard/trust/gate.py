@@ -32,7 +32,8 @@ def admit(problem: Problem, yes: Iterable[str] = (), engine: str = "") -> Consen
     """What a session's PROBLEM may run: all of it, where all of it was agreed to. ``yes``: the values of ``--yes-run-scripts``;
     what is named there by its digest is remembered. ``engine``: one that the user typed in place of the recorded one. Raises
     ``Untrusted``."""
-    own = {item.key for item in items(Problem(model="", engine=engine, reference=""))} if engine else set()
+    typed = Problem(model="", engine=engine, reference="", folder=problem.folder)
+    own = {item.key for item in items(typed)} if engine else set()
     allowed, found = frozenset(yes), items(problem, engine)
     _refuse_crooked(found)
     if unknown := [item for item in _unknown(found, allowed) if item.key not in own]:
@@ -62,6 +63,7 @@ def _consent(problem: Problem, found: Iterable[Item]) -> Consent:
         postprocess=problem.postprocess if postprocess_script(problem.postprocess) else (),
         check=problem.check,
         check_files=check_files,
+        commands={item.name: tuple(item.files) for item in found if item.command and item.kind != CHECK},
         folder=problem.folder,
     )
 

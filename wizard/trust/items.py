@@ -20,7 +20,9 @@ KINDS = (
     LOADER,
     POSTPROCESS,
     CHECK,
-    *dict.fromkeys(o.what for name in discovery.ours() for o in options.file_options(name)),
+    *dict.fromkeys(
+        o.what for name in discovery.ours() for o in (*options.command_options(name), *options.file_options(name))
+    ),
 )
 _SHOWN = 5  # first lines of a script
 
@@ -28,8 +30,9 @@ _SHOWN = 5  # first lines of a script
 class Item(msgspec.Struct, frozen=True):
     """Something that would run or be loaded. ``name``: its source, command or path, as the PROBLEM has it; ``path``: where it
     lies, the command itself for one. ``folder``: the one that it runs in. ``files``: path -> sha256 of all that consent to it
-    covers, as they are *now*; one that is not there is left out. ``first_lines``: of a script, or the command itself. ``fault``:
-    why it cannot be agreed to as it is written, the end of a sentence; "" where it can."""
+    covers, as they are *now*; one that is not there is left out. ``first_lines``: of a script, or the command itself.
+    ``command``: it is a command line, not a file. ``fault``: why it cannot be agreed to as it is written, the end of a sentence;
+    "" where it can."""
 
     kind: str
     name: str
@@ -37,6 +40,7 @@ class Item(msgspec.Struct, frozen=True):
     folder: str = ""
     files: dict[str, str] = {}
     first_lines: tuple[str, ...] = ()
+    command: bool = False
     fault: str = ""
 
     @property
@@ -49,7 +53,7 @@ class Item(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """What a person names with ``--yes-run-scripts``: the file's own sha256 where it is all that is covered, else one of
         everything; "" for a file that is not there, which no digest stands for."""
-        if self.kind == CHECK:
+        if self.command:
             return self.key
         return "" if self.path not in self.files else self.files[self.path] if len(self.files) == 1 else self.key
 
@@ -67,22 +71,32 @@ def items(problem: Problem, engine: str = "") -> list[Item]:
     if script := postprocess_script(problem.postprocess):
         found.append(_script(POSTPROCESS, ", ".join(problem.postprocess), script, problem.folder))
     if problem.check:
-        files = command_files(problem.check, problem.folder)
-        fault = path_fault(problem.folder) if problem.folder else ""
-        found.append(Item(CHECK, problem.check, problem.check, problem.folder, files, (problem.check,), fault))
+        found.append(_command(CHECK, problem.check, problem.folder))
     specs = dict.fromkeys(filter(None, (problem.engine, problem.reference, engine)))
-    return [*found, *sorted({item.key: item for spec in specs for item in _of_spec(spec)}.values(), key=_order)]
+    of_specs = {item.key: item for spec in specs for item in _of_spec(spec, problem.folder)}
+    return [*found, *sorted(of_specs.values(), key=_order)]
 
 
 def _order(item: Item) -> tuple[str, str]:
     return item.kind, item.path
 
 
-def _of_spec(spec: str) -> Iterable[Item]:
+def _of_spec(spec: str, folder: str) -> Iterable[Item]:
+    for kind, command in options.commands(spec):
+        found = _command(kind, command, folder)
+        yield msgspec.structs.replace(found, fault=found.fault or _crooked(spec))
     for kind, path in options.loaded(spec):
-        plain = str(options.check(spec)) == spec
-        fault = path_fault(path) or ("" if plain else f"stands in an engine that is not written plainly, {spec!a}")
-        yield Item(kind, path, path, "", {} if fault else _digests([path]), (), fault)
+        fault = path_fault(path) or _crooked(spec)
+        yield Item(kind, path, path, "", {} if fault else _digests([path]), fault=fault)
+
+
+def _crooked(spec: str) -> str:
+    return "" if str(options.check(spec)) == spec else f"stands in an engine that is not written plainly, {spec!a}"
+
+
+def _command(kind: str, command: str, folder: str) -> Item:
+    fault = path_fault(folder) if folder else ""
+    return Item(kind, command, command, folder, command_files(command, folder), (command,), command=True, fault=fault)
 
 
 def _inputs_path(source: str) -> str:
@@ -94,7 +108,7 @@ def _inputs_path(source: str) -> str:
 def _script(kind: str, name: str, path: str, folder: str) -> Item:
     fault = path_fault(path) or (path_fault(folder) if folder else "")
     files = {} if fault else _digests([path, *imported(Path(path))])
-    return Item(kind, name, path, folder, files, head(path, _SHOWN), fault)
+    return Item(kind, name, path, folder, files, head(path, _SHOWN), fault=fault)
 
 
 def _digests(paths: Iterable[str | Path]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from engines.store.content import atomic, turn
-from wizard.trust.items import CHECK, Item
+from wizard.trust.items import Item
 
 
 def trust_file() -> Path:
@@ -36,9 +36,7 @@ def remember(agreed: Iterable[Item]) -> None:
         known: dict[str, str] = {}
         with contextlib.suppress(OSError, ValueError):
             known = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
-        fresh = {
-            each.key: each.path for item in agreed for each in ((item,) if item.kind == CHECK else (item, item.absent))
-        }
+        fresh = {each.key: each.path for item in agreed for each in ((item,) if item.command else (item, item.absent))}
         if fresh.keys() <= known.keys():
             return
         with atomic(path) as temporary:

@@ -13,7 +13,7 @@ from engines.backends.emulate import DECLARATION
 from engines.backends.marks import with_outputs
 from engines.backends.onnxruntime.engine import Session, Settings
 from engines.graph import schema
-from engines.graph.emulate import emulate_precision
+from engines.graph.emulate import emulate
 from engines.graph.model_problem import ModelProblem
 from engines.spec import EngineSpec
 
@@ -35,7 +35,7 @@ class Engine:
         """Convert and make a session. ``keep``: nodes whose results stay FP32. Raises ``EngineFault``."""
         try:
             marked = with_outputs(_typed(request.model, request.weights_dir), request.marks)
-            model = emulate_precision(marked, request.weights_dir, self.info.precision, request.keep)
+            model = emulate(marked, request.weights_dir, self.info.precision, request.keep)
         except ModelProblem as error:
             raise EngineFault("unsupported", str(error)) from error
         return Session(model, request.weights_dir, _FAST if _small(request, len(model.graph.node)) else _LITERAL)

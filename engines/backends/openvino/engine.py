@@ -212,7 +212,7 @@ def _notes(asked: str, ran: str, native: Collection[str], without: bool) -> tupl
 @contextlib.contextmanager
 def _beside(model: onnx.ModelProto, weights_dir: str) -> Iterator[str]:
     """The model as a file in the folder to which its weights are relative, for as long as it is read."""
-    if not any(external.is_external(t) for t in external.initializers_with_bodies(model.graph)):
+    if not any(external.is_external(t) for t in external.tensors(model.graph)):
         with tempfile.TemporaryDirectory(prefix="narrowdown-") as folder:
             path = Path(folder) / "model.onnx"
             path.write_bytes(model.SerializeToString())

@@ -183,9 +183,7 @@ def _refuse_large(model: onnx.ModelProto, precision: str) -> None:
     """Raises ``EngineFault`` before anything is converted or read."""
     wide = {"fp64": 8, "fp32": 4}.get(precision, 2)
     most = _LARGEST // 2 if precision == "fp64" else _LARGEST
-    size = sum(
-        math.prod(t.dims) * wide for t in external.initializers_with_bodies(model.graph) if external.is_external(t)
-    )
+    size = sum(math.prod(t.dims) * wide for t in external.tensors(model.graph) if external.is_external(t))
     if size > most:
         said = f"ONNX's evaluator holds all weights in memory; in {precision.upper()} this model's are {size / 2**30:.1f} GiB"
         raise EngineFault("unsupported", f"{said}, more than the {most >> 30} GiB that it is used for.")
@@ -211,17 +209,17 @@ def _bared(model: onnx.ModelProto, weights_dir: str) -> tuple[onnx.ModelProto, d
 
 def _with_weights(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
     """The model with its external weights inside, as the evaluator wants them; the same object where there are none."""
-    outside = [t for t in external.initializers_with_bodies(model.graph) if external.is_external(t)]
+    outside = [t for t in external.tensors(model.graph) if external.is_external(t)]
     if not outside:
         return model
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    for tensor in external.initializers_with_bodies(copy.graph):
+    for tensor in external.tensors(copy.graph):
         if not external.is_external(tensor):
             continue
-        location, offset, _ = external.external_span(tensor)
+        location, offset, _ = external.pointer(tensor)
         size = external.byte_size(tensor.data_type, tensor.dims)
-        pieces = external.read_chunks(external.resolve(weights_dir, location), offset, size)
+        pieces = external.chunks(external.resolve(weights_dir, location), offset, size)
         tensor.raw_data = b"".join(pieces)
         tensor.ClearField("external_data")
         tensor.data_location = onnx.TensorProto.DEFAULT

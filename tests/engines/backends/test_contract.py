@@ -1,10 +1,19 @@
 """Every engine of ours keeps the contract. A new one has a class here."""
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
 from engines import options
 from engines.backends import make
 from engines.contract import EngineContract
+from engines.data import held
 from engines.installed import importable
 from engines.spec import parse
+
+from ..conftest import EVERYTHING
 
 
 class TestOnnxruntime(EngineContract):
@@ -26,6 +35,26 @@ class TestOpenvino(EngineContract):
 
 class TestFake(EngineContract):
     specs = ("fake",)
+
+
+TOY = f"{sys.executable} {Path(__file__).parents[2] / 'plugins/toy/run_toy.py'} {{model}} {{inputs}} {{outputs}}"
+
+
+@pytest.mark.slow  # each run starts a Python of its own
+class TestCommand(EngineContract):
+    """A program that is none of ours: the page's toy runtime."""
+
+    specs = (
+        f"command:run={TOY}",
+        f"command:build=cp {{model}} {{engine}},run={TOY.replace('{model}', '{engine}')},precision=fp16,typed=true",
+    )
+    complete = False
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _agreed_to_it(cls) -> Iterator[None]:
+        with held.under(EVERYTHING):
+            yield
 
 
 def test_no_two_engines_have_one_fingerprint() -> None:

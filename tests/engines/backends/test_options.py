@@ -23,6 +23,10 @@ def value_of(option: Option) -> st.SearchStrategy[str]:
     name = st.text("abcXYZ_/.1", min_size=1)
     if option.name == "names":  # golden outputs: RECORDED=TENSOR
         return st.lists(st.tuples(name, name).map("=".join), max_size=3).map("+".join)
+    if option.name == "dtypes":
+        return st.lists(st.sampled_from(["float32", "int64", "bool"]), max_size=3).map("+".join)
+    if option.type == "command":
+        return st.text("abc {},'.1", min_size=1).map(str.strip).filter(bool)
     match option.type:
         case "int":
             return st.integers(int(option.least or 0), int(option.most or 10**6)).flatmap(
@@ -69,7 +73,8 @@ def test_any_text_is_a_spec_or_a_sentence(text: str) -> None:
         ("tensort", "Did you mean 'tensorrt'?"),
         (
             "fakee",
-            "There is no engine 'fakee'. Known: onnxruntime, reference, emulate, openvino, tensorrt, tensorrt_rtx, golden.",
+            "There is no engine 'fakee'. Known: onnxruntime, reference, emulate, openvino, tensorrt, tensorrt_rtx, golden, "
+            "command.",
         ),
         ("onnxruntime:treads=1", "no option 'treads'. Did you mean 'threads'?"),
         ("emulate:precison=fp16", "Did you mean 'precision'?"),
@@ -81,7 +86,9 @@ def test_any_text_is_a_spec_or_a_sentence(text: str) -> None:
         ("onnxruntime:disabled_optimizers=PadFusion", "Did you mean 'Pad_Fusion'?"),
         ("onnxruntime:disabled_optimizers=Pad_Fusion+divmulfusion", "Did you mean 'DivMulFusion'?"),
         ("golden:names=logits", "'logits' is not RECORDED=TENSOR"),
-        ("command", "--check"),
+        ("command:dtypes=float8", "dtypes: 'float8' is not one of float16, bfloat16"),
+        ("command:run=a, b", "is not key=value; a comma inside a value is written \\,."),
+        ("command:run=a\\", "ends in a backslash"),
         ("onnxruntime:threads", "'threads' in 'onnxruntime:threads' is not key=value."),
         ("fake:rate=nan", "rate=nan is out of range"),
     ],

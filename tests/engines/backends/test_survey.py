@@ -28,7 +28,7 @@ def test_the_survey_lists_every_engine() -> None:
     assert rows["onnxruntime"]["options"][0]["name"] == "optimization"
     if not rows["tensorrt"]["present"]:
         assert "pip install" in rows["tensorrt"]["reason"] or "GPU" in rows["tensorrt"]["reason"]
-    assert "--check" in rows["command"]["reason"]
+    assert "command:run=PROGRAM" in rows["command"]["reason"]
 
 
 def test_the_command_prints_one_line_of_json() -> None:

@@ -1,5 +1,5 @@
-"""The files that a check command names and imports, held to what was agreed: the checker is given private copies of them, made
-from the bytes that were digested. What lies beside them is linked, so that a script still finds its neighbours.
+"""The files that a command names and imports, held to what was agreed: the program is given private copies of them, made from the
+bytes that were digested. What lies beside them is linked, so that a script still finds its neighbours.
 
 A script that asks where it lies, to keep something beside itself, runs where it is: it is digested right before and right after.
 """
@@ -13,7 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from engines.consent import Consent
 from engines.data import held
 
 # How a script asks where it lies: Python's, the shells', Perl's, Ruby's and Node's ways.
@@ -32,11 +31,12 @@ class Laid(NamedTuple):
     in_place: Mapping[str, str] = MappingProxyType({})
 
 
-def lay_out(command: str, user: Path, folder: Path, consent: Consent, hidden: Collection[str], beside: Path) -> Laid:
-    """Make the copies: what lies below the ``user``'s folder in the checker's own ``folder``, all else in private folders (below
-    ``beside`` where programs cannot be started from the temporary folder). Names in ``hidden`` are left alone. Raises
-    ``NotAgreed``, ``OSError``, ``ValueError`` for a command that cannot be split."""
-    files = {path: consent.files[path] for path in consent.check_files}
+def lay_out(
+    command: str, user: Path, folder: Path, files: Mapping[str, str], hidden: Collection[str], beside: Path
+) -> Laid:
+    """Make copies of ``files`` (path -> sha256 that was agreed to): of what lies below the ``user``'s folder in the program's own
+    ``folder``, all else in private folders (below ``beside`` where programs cannot be started from the temporary folder). Names
+    in ``hidden`` are left alone. Raises ``NotAgreed``, ``OSError``, ``ValueError`` for a command that cannot be split."""
     words = shlex.split(command)
     # A link to a script stands for the folder that the script lies in.
     links = any(os.path.realpath(path) != path for path in files)

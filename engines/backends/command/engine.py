@@ -1,0 +1,348 @@
+"""A program of the user's own in a worker: started anew for each run, in a fresh folder, with the environment of checkers."""
+
+import contextlib
+import hashlib
+import re
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
+
+from engines import options
+from engines.backends import machine
+from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing
+from engines.backends.builds import outside_bytes
+from engines.backends.command import DECLARATION, doors, exchange
+from engines.backends.marks import with_outputs
+from engines.checker import command, environment
+from engines.checker import files as checkfiles
+from engines.data import held
+from engines.data.input_problem import InputProblem
+from engines.graph import external, schema
+from engines.graph.model_problem import ModelProblem
+from engines.graph.standing_alone import beside, standing_alone
+from engines.graph.typed import to_precision
+from engines.spec import EngineSpec
+
+Array = np.ndarray[Any, Any]
+
+CANNOT = 69  # the exit status that says "I cannot do this model": EX_UNAVAILABLE of sysexits.h
+_INLINE = 1_800 << 20  # bytes of weights; protobuf holds no more than 2 GiB
+_STORAGE = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
+_ASKING = 60.0  # seconds to print a version
+_HOLE = re.compile(r"\{(model|inputs|outputs|engine|dir)\}")
+_UNSUPPORTED = re.compile(
+    r"not[ _-]?(?:yet )?(?:implemented|supported)|unsupported"
+    r"|(?:unknown|unrecognized|no such) (?:op|node|layer)|\b(?:op|node|layer)\w* .{0,120}\bunknown",
+    re.IGNORECASE,
+)
+_NO_MEMORY = re.compile(r"bad_?alloc|out of memory|MemoryError|cannot allocate memory", re.IGNORECASE)
+
+
+class Built:
+    """A model that the program is given with each run, and what its build command made of it."""
+
+    def __init__(self, program: "Program", model: onnx.ModelProto, was: Mapping[str, np.dtype[Any]]) -> None:
+        """``model``: what the program is given, weights outside; ``was``: name -> the type that its values have in the model that
+        was asked for."""
+        self.model = model
+        self.facts: Mapping[str, Any] = {}
+        self._program, self._was = program, was
+        self._types = schema.element_types(model)
+        self._folder: Path | None = Path(tempfile.mkdtemp(prefix="narrowdown-"))
+
+    @property
+    def folder(self) -> Path:
+        """Where the model lies. Raises ``EngineFault`` once this is closed."""
+        if self._folder is None:
+            raise EngineFault("refused", "This build was closed.")
+        return self._folder
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
+        """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
+        folder, graph = self.folder, self.model.graph
+        known = [o.name for o in graph.output]
+        if missing := [i.name for i in graph.input if i.name not in feeds]:
+            raise EngineFault("refused", f"The input '{missing[0]}' was not fed.")
+        if unknown := [name for name in outputs if name not in known]:
+            raise EngineFault("refused", f"The model has no output '{unknown[0]}'.")
+        fed = {i.name: self._carried(i.name, feeds[i.name]) for i in graph.input}
+        got = self._program.run(folder, fed)
+        arrays = [o.name for o in graph.output if o.type.WhichOneof("value") in (None, "tensor_type")]
+        wanted = [name for name in outputs or known if name in arrays]
+        # What an operator makes that ONNX does not know has no type here.
+        if lacking := [name for name in wanted if name not in got and self._types.get(name)]:
+            gave = ", ".join(sorted(got)[:5]) or "nothing"
+            raise EngineFault("error", f"The program gave no output '{lacking[0]}'; it gave {gave}.")
+        return {name: self._read(name, got[name]) for name in wanted if name in got}
+
+    def _carried(self, name: str, value: Array) -> Array:
+        """The value in the type that the program takes."""
+        if name not in self._was:
+            return value
+        carrier = external.dtype_of(self._types[name])
+        made = value.astype(carrier)
+        if value.dtype.kind in "iu" and not np.array_equal(made.astype(value.dtype), value):
+            raise EngineFault(
+                "unsupported", f"The input '{name}' holds numbers that {carrier.name} does not hold (dtypes=)."
+            )
+        return made
+
+    def _read(self, name: str, value: Array) -> Array:
+        """What the program gave, in the type that the model declares where numpy, or a door, had another one for it."""
+        if value.dtype.kind in "SUT":
+            return value.astype(object)
+        if not self._types.get(name):
+            return value
+        declared = external.dtype_of(self._types[name])
+        if name in self._was:
+            declared = self._was[name]
+        if value.dtype.kind == "V" and value.dtype.itemsize == declared.itemsize:
+            return value.view(declared)
+        lacks = declared.isbuiltin == 2 or declared == np.bool_
+        return value.astype(declared) if (lacks or name in self._was) and value.dtype != declared else value
+
+    def close(self) -> None:
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class Program:
+    """The commands of a spec."""
+
+    def __init__(self, chosen: Mapping[str, Any]) -> None:
+        self._run, self._build, self._version = chosen["run"], chosen["build"], chosen["version"]
+        self._form: str = chosen["io"]
+
+    def version(self) -> str:
+        """The first line that the version command prints; raises ``EngineMissing``."""
+        if not self._version:
+            return "unknown"
+        with self._started(self._version, lambda folder: {"dir": folder}, timeout=_ASKING) as (_, ran):
+            said = next(filter(None, map(str.strip, ran.stdout.splitlines())), "")
+            if ran.status != "exited" or ran.returncode or not said:
+                why = ran.message or _last(ran)
+                raise EngineMissing(f"The version command of this engine ({self._version}) gave no version: {why}")
+        return said[:80]
+
+    def build(self, folder: Path) -> None:
+        """Make ``folder/engine`` of ``folder/model.onnx``. Raises ``EngineFault``."""
+        if not self._build:
+            return
+        places = {"model": folder / "model.onnx", "engine": folder / "engine"}
+        with self._started(self._build, lambda own: {**places, "dir": own}) as (_, ran):
+            _refuse(ran, "build command", building=True)
+        if not places["engine"].exists():
+            raise EngineFault("build-failed", "The build command ended well, and wrote no {engine}.")
+
+    def run(self, folder: Path, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """What the program gives for these values. Raises ``EngineFault``."""
+
+        def places(own: Path) -> dict[str, Path]:
+            inputs = exchange.place(own, "inputs", self._form)
+            exchange.write(inputs, feeds, self._form)
+            outputs = exchange.place(own, "outputs", self._form)
+            return {
+                "model": folder / "model.onnx", "engine": folder / "engine", "inputs": inputs, "outputs": outputs, "dir": own,
+            }  # fmt: skip
+
+        with self._started(self._run, places) as (own, ran):
+            # Without a build command it is here that a model is refused.
+            _refuse(ran, "program", building=not self._build)
+            try:
+                return exchange.read(exchange.place(own, "outputs", self._form), self._form)
+            except InputProblem as problem:
+                said = str(problem)
+                raise EngineFault("error", f"The program ended well. {said} {_heard(ran)}".rstrip()) from problem
+
+    @contextlib.contextmanager
+    def _started(
+        self, words: str, places: Callable[[Path], Mapping[str, Path]], timeout: float = 0.0
+    ) -> Iterator[tuple[Path, command.CheckResult]]:
+        """Start a command in a fresh folder, in which the user's files are shown; (that folder, how it ended)."""
+        covered = held.of_command(words)
+        user = held.consent().folder
+        with tempfile.TemporaryDirectory(prefix="narrowdown-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            filled = places(folder)
+            hidden = [path.name for path in filled.values()]
+            laid = checkfiles.lay_out(words, Path(user) if user else folder, folder, covered, hidden, folder)
+            try:
+                if user:
+                    # Compiled Python of the user's would be run in place of the text that was agreed to.
+                    command.show(folder, Path(user), [*hidden, "__pycache__"])
+                line = [_HOLE.sub(lambda hole: str(filled[hole[1]]), word) for word in shlex.split(laid.command)]
+                ran = command.run_line(line, folder, timeout, environment.handed(), "program")
+                sys.stderr.write(f"{ran.stdout}{ran.stderr}")  # the probe's log
+                checkfiles.unchanged(laid)
+                yield folder, ran
+            finally:
+                for private in laid.private:
+                    shutil.rmtree(private, ignore_errors=True)
+
+
+class Engine:
+    """A program with its options."""
+
+    def __init__(self, info: EngineInfo, program: Program, chosen: Mapping[str, Any]) -> None:
+        self.info = info
+        self._program, self._typed, self._dtypes = program, chosen["typed"], chosen["dtypes"]
+
+    def build(self, request: BuildRequest) -> Built:
+        """Write the model, and run the build command on it. Raises ``EngineFault``."""
+        given = with_outputs(request.model, request.marks)
+        try:
+            if self._typed or (request.keep and self.info.precision in ("fp16", "bf16")):
+                given = to_precision(given, request.weights_dir, self.info.precision, request.keep)
+            given = _stated(given)
+            shown, was = doors.carried(given, schema.element_types(given), self._dtypes)
+            built = Built(self._program, shown, was)
+        except ModelProblem as error:
+            raise EngineFault("unsupported", str(error)) from error
+        try:
+            _write(built.folder, shown, request.weights_dir)
+            self._program.build(built.folder)
+        except (ModelProblem, FileNotFoundError) as error:
+            built.close()
+            why = (
+                str(error) if isinstance(error, ModelProblem) else f"The weights file '{error.filename}' is not there."
+            )
+            raise EngineFault("invalid-model", why) from error
+        except BaseException:
+            built.close()
+            raise
+        return built
+
+
+def make(spec: EngineSpec) -> Engine:
+    """The engine of a spec. Raises ``EngineMissing`` where there is no program, or where it does not start; ``ValueError`` for
+    options that do not go together; ``NotAgreed``."""
+    chosen = options.values(spec)
+    if not chosen["run"]:
+        raise EngineMissing(f"This engine is a program of your own. {DECLARATION.needs}")
+    precision: str = chosen["precision"]
+    low = precision in ("fp16", "bf16")
+    if chosen["typed"] and not low:
+        raise ValueError("command: typed=true goes with precision=fp16 or bf16: the model is converted to that.")
+    commands = [text for _, text in options.commands(str(spec))]
+    for text in commands:
+        first = shlex.split(text)[0]
+        if shutil.which(first) is None:
+            raise EngineMissing(
+                f"The program '{first}' of this engine was not found; put it back, or give its full path."
+            )
+    covered = {path: digest for text in commands for path, digest in held.of_command(text).items()}
+    program = Program(chosen)
+    version = program.version()
+    device = chosen["device"] or machine.cpu()[0]
+    scripts = hashlib.sha256(repr(sorted(covered.items())).encode()).hexdigest()
+    builds = bool(chosen["build"])
+    once = "the program builds as it runs; give what builds it alone as build=."
+    info = EngineInfo(
+        name=spec.name,
+        spec=str(spec),
+        version=version,
+        device=device,
+        precision=precision,
+        storage=_STORAGE.get(precision, "float32"),
+        fingerprint=machine.fingerprint(spec.name, version, chosen, device, scripts=scripts),
+        capabilities={
+            "build": Capability(builds, "" if builds else once),
+            "run": Capability(True),
+            "mark": Capability(True),
+            "keep": Capability(
+                chosen["typed"],
+                "" if chosen["typed"]
+                else "the program chooses its own types; where it takes a model in FP16 or BF16 as it is, add typed=true."
+                if low
+                else f"it computes in {precision.upper()}, so there is nothing to keep.",
+            ),
+            "casts": Capability(low and not chosen["typed"], "" if low else f"it computes in {precision.upper()}."),
+            "optimizers": Capability(False, "a program has no switches that are known here."),
+            "tactics": Capability(False, "nothing is known of how the program chooses kernels."),
+            "rebuild": Capability(builds, "" if builds else once),
+            "latency": Capability(False, "most of the time goes into starting the program."),
+            "threads": Capability(False, "give the program's own option for it in its command."),
+        },
+        options=DECLARATION.options,
+        slots=1,
+    )  # fmt: skip
+    return Engine(info, program, chosen)
+
+
+def _stated(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with the type, and where it can be told the shape, of each output: others' loaders ask for both."""
+    if all(o.type.HasField("tensor_type") and o.type.tensor_type.HasField("shape") for o in model.graph.output):
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    types = schema.element_types(model)
+    try:
+        graph = onnx.shape_inference.infer_shapes(model).graph
+        inferred = {v.name: v for v in (*graph.value_info, *graph.output)}
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, EncodeError):
+        inferred = {}
+    for output in copy.graph.output:
+        seen = inferred.get(output.name)
+        if not output.type.WhichOneof("value") and seen is not None:
+            output.type.CopyFrom(seen.type)
+        if not output.type.WhichOneof("value") and types.get(output.name):
+            output.type.tensor_type.elem_type = types[output.name]
+        bare = output.type.HasField("tensor_type") and not output.type.tensor_type.HasField("shape")
+        if bare and seen is not None and seen.type.tensor_type.HasField("shape"):
+            output.type.tensor_type.shape.CopyFrom(seen.type.tensor_type.shape)
+    return copy
+
+
+def _write(folder: Path, model: onnx.ModelProto, weights_dir: str) -> None:
+    """``model.onnx``, its weights inside or beside it."""
+    small = outside_bytes(model) < _INLINE
+    whole = standing_alone(model, weights_dir) if small else beside(folder, model, weights_dir)
+    (folder / "model.onnx").write_bytes(whole.SerializeToString())
+
+
+def _refuse(ran: command.CheckResult, what: str, *, building: bool) -> None:
+    """Raise ``EngineFault`` for a program that did not end well. ``building``: a model may be refused here."""
+    text = f"{ran.stderr}\n{ran.stdout}"
+    if ran.status == "exited" and not ran.returncode:
+        return
+    if ran.status == "not-started":
+        raise EngineFault("refused", ran.message)
+    if ran.status == "lost" or ran.signal:
+        number = ran.signal or int(signal.SIGKILL)
+        fault = EngineFault("crash", f"The {what} died of signal {number}{_named(number)}. {_heard(ran)}")
+        fault.signal = number
+        raise fault
+    said = f"The {what} ended with exit status {ran.returncode}: {_last(ran)}"
+    if ran.returncode == CANNOT or _UNSUPPORTED.search(text):
+        raise EngineFault("unsupported", said)
+    if _NO_MEMORY.search(text):
+        raise EngineFault("out-of-memory", said)
+    raise EngineFault("build-failed" if building else "error", said)
+
+
+def _named(number: int) -> str:
+    try:
+        return f" ({signal.Signals(number).name})"
+    except ValueError:
+        return ""
+
+
+def _last(ran: command.CheckResult) -> str:
+    """The last line that it said, as the end of a sentence."""
+    lines = [line.strip() for line in (ran.stderr.strip() or ran.stdout.strip()).splitlines() if line.strip()]
+    said = lines[-1][:300] if lines else "it said nothing"
+    return said if said.endswith((".", "!", "?")) else f"{said}."
+
+
+def _heard(ran: command.CheckResult) -> str:
+    return f"It said: {_last(ran)}" if (ran.stderr.strip() or ran.stdout.strip()) else "It said nothing."

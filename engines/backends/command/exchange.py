@@ -1,0 +1,51 @@
+"""Values between us and a program: what it is fed, and what it gave, in files."""
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import numpy as np
+
+from engines.data import packed, polygraphy
+from engines.data.arrays import plain, write_npz
+from engines.data.input_problem import InputProblem
+
+Array = np.ndarray[Any, Any]
+_DAMAGED = (ValueError, EOFError, KeyError, zipfile.BadZipFile, MemoryError, SyntaxError)
+
+
+def place(folder: Path, name: str, form: str) -> Path:
+    """``inputs.npz``, ``inputs.json``, or the folder ``inputs``."""
+    return folder / (name if form == "npy" else f"{name}.{form}")
+
+
+def write(path: Path, feeds: Mapping[str, Array], form: str) -> None:
+    """What a program is fed, by name. In a folder a name's odd characters are written as in a URL. Raises ``OSError``."""
+    if form == "npz":
+        write_npz(path, feeds)
+    elif form == "json":
+        polygraphy.write_inputs(path, [{name: plain(value) for name, value in feeds.items()}])
+    else:
+        path.mkdir()
+        for name, value in feeds.items():
+            np.save(path / f"{quote(name, safe='')}.npy", plain(value), allow_pickle=False)
+
+
+def read(path: Path, form: str) -> dict[str, Array]:
+    """What a program gave, by name. Raises ``InputProblem`` with a sentence: there is nothing, or it cannot be read."""
+    if not path.exists():
+        raise InputProblem(f"It wrote no '{path.name}'.")
+    try:
+        if form == "json":
+            return polygraphy.read_inputs(path)[0]
+        if form == "npy":
+            return {unquote(file.stem): np.load(file, allow_pickle=False) for file in sorted(path.glob("*.npy"))}
+        if large := packed.too_large(path):
+            raise InputProblem(f"Its '{path.name}' {large}.")
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, IndexError, *_DAMAGED) as error:
+        said = " ".join(str(error).split())[:200].rstrip(".")
+        raise InputProblem(f"Its '{path.name}' cannot be read: {said or type(error).__name__}.") from error

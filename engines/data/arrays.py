@@ -1,0 +1,29 @@
+"""Arrays in files that plain numpy reads."""
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+def plain(value: Array) -> Array:
+    """The array in a dtype that npy can hold: types that numpy lacks (bfloat16, ...) are widened, which keeps each value."""
+    value = np.ascontiguousarray(value) if value.ndim else np.asarray(value)
+    if value.dtype.kind in "OSUT":
+        return value.astype(np.str_)
+    if value.dtype.isbuiltin == 2:
+        name = value.dtype.name
+        return value.astype(np.float32 if "float" in name else np.uint8 if name.startswith("u") else np.int8)
+    return value
+
+
+def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Whatever their names: ``numpy.savez`` takes some for its own arguments. Raises ``OSError``."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, value in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, plain(value), allow_pickle=False)

@@ -1,0 +1,39 @@
+"""A model with its weights in it, or in one file beside it: what programs of others can open."""
+
+from pathlib import Path
+
+from onnx import ModelProto
+
+from engines.graph import external
+
+
+def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
+    """A copy that holds its weights. Raises ``ModelProblem`` where a weights file is missing."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in external.tensors(copy.graph):
+        if external.is_external(tensor):
+            location, offset, _ = external.pointer(tensor)
+            size = external.byte_size(tensor.data_type, tensor.dims)
+            data = b"".join(external.chunks(external.resolve(weights_dir, location), offset, size))
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+            tensor.raw_data = data
+    return copy
+
+
+def beside(folder: Path, model: ModelProto, weights_dir: str) -> ModelProto:
+    """A copy whose weights lie in ``folder/weights.bin``, which is written: the bytes that it uses, no others. Raises
+    ``ModelProblem`` where a weights file is missing, ``OSError``."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    with (folder / "weights.bin").open("wb") as file:
+        for tensor in external.tensors(copy.graph):
+            if external.is_external(tensor):
+                location, offset, _ = external.pointer(tensor)
+                size = external.byte_size(tensor.data_type, tensor.dims)
+                file.write(bytes(-file.tell() % external.ALIGN))
+                external.point(tensor, "weights.bin", file.tell(), size)
+                for piece in external.chunks(external.resolve(weights_dir, location), offset, size):
+                    file.write(piece)
+    return copy

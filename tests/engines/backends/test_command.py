@@ -1,0 +1,139 @@
+"""A program as an engine: what it is given, and what is made of each way in which it can end. Programs of the shell: they start
+at once."""
+
+import shlex
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from engines.backends import make
+from engines.backends.base import BuildRequest, EngineFault, EngineMissing
+from engines.contract.suite import FLOAT, INT64, small_model
+from engines.data.arrays import write_npz
+
+node = helper.make_node
+HERE = "{model} {inputs} {outputs}"
+NEG = small_model([node("Neg", ["x"], ["y"], name="neg")], {"x": (FLOAT, [2])}, ["y"])
+X = {"x": np.array([1, -2], np.float32)}
+
+
+def built(words: str, model: onnx.ModelProto = NEG, **more: str):
+    said = ",".join(f"{key}={value}" for key, value in {"run": words, **more}.items())
+    return make(f"command:{said}").build(BuildRequest(model, ""))
+
+
+def shell(line: str) -> str:
+    """``$0`` is the model, ``$1`` inputs, ``$2`` outputs."""
+    return f"sh -c {shlex.quote(line)} {HERE}"
+
+
+def fault(words: str, **more: str) -> EngineFault:
+    with pytest.raises(EngineFault) as caught:
+        built(words, **more).run(X)
+    assert str(caught.value).endswith(".")
+    return caught.value
+
+
+@pytest.fixture
+def answer(tmp_path: Path) -> Path:
+    path = tmp_path / "answer.npz"
+    write_npz(path, {"y": np.array([7, 8], np.float32), "file": np.zeros(1)})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "said"),
+    [
+        ("exit 0", "error", "It wrote no 'outputs.npz'. It said nothing."),
+        ("echo lost my way; exit 0", "error", "It said: lost my way."),
+        ("cp $1 $2", "error", "gave no output 'y'; it gave x."),
+        ("echo no archive > $2", "error", "'outputs.npz' cannot be read"),
+        ("echo bad layer >&2; exit 3", "build-failed", "The program ended with exit status 3: bad layer."),
+        ("echo 'op Erf is not supported' >&2; exit 3", "unsupported", "Erf"),
+        ("exit 69", "unsupported", "ended with exit status 69: it said nothing."),
+        ("echo std::bad_alloc; exit 1", "out-of-memory", "bad_alloc"),
+        ("kill -SEGV $$", "crash", "died of signal 11 (SIGSEGV)"),
+    ],
+)
+def test_every_way_to_end_without_an_answer(line: str, status: str, said: str) -> None:
+    ended = fault(shell(line))
+    assert (ended.status, said in str(ended)) == (status, True), str(ended)
+    assert ended.signal == (11 if status == "crash" else 0)
+
+
+def test_an_answer(answer: Path) -> None:
+    assert built(shell(f"cp {answer} $2")).run(X)["y"].tolist() == [7, 8]
+
+
+def test_where_there_is_a_compiler_it_refuses_models_and_runs_fail(answer: Path, tmp_path: Path) -> None:
+    run = shell(f"cp {answer} $2").replace("{model}", "{engine}")
+    with pytest.raises(EngineFault, match=r"wrote no \{engine\}") as caught:
+        built(run, build="true {model} {engine}")
+    assert caught.value.status == "build-failed"
+    made = built(run, build="cp {model} {engine}")
+    assert made.run(X)["y"].tolist() == [7, 8]
+    assert (made.folder / "engine").read_bytes() == (made.folder / "model.onnx").read_bytes()
+    folder = made.folder
+    made.close()
+    assert not folder.exists()
+    assert fault(shell("exit 1"), build="cp {model} {engine}").status == "error"
+
+
+def test_values_travel_in_each_form(tmp_path: Path) -> None:
+    model = small_model([node("Identity", ["a/b"], ["a/b2"])], {"a/b": (FLOAT, [2])}, ["a/b2"])
+    value = {"a/b": np.array([1, 2], np.float32)}
+    seen = tmp_path / "seen"
+    named = "mkdir $2; cp $1/a%2Fb.npy $2/a%2Fb2.npy"
+    assert built(shell(named), model, io="npy").run(value)["a/b2"].tolist() == [1, 2]
+    assert built(shell(f"sed s:a/b:a/b2: $1 | tee {seen} > $2"), model, io="json").run(value)["a/b2"].tolist() == [1, 2]
+    assert '"a/b2"' in seen.read_text()
+
+
+def test_types_that_the_program_does_not_take_are_carried(answer: Path, tmp_path: Path) -> None:
+    """Inputs and outputs change their types in the file, and come back in the model's own."""
+    kinds = {"x": (TensorProto.BFLOAT16, [2]), "i": (INT64, [2])}
+    nodes = [node("Identity", ["x"], ["y"]), node("Less", ["i", "i"], ["b"])]
+    model = small_model(nodes, kinds, ["y", "b"])
+    write_npz(answer, {"y": np.array([7, 8], np.float32), "b": np.array([0, 1], np.int32)})
+    seen = tmp_path / "seen.npz"
+    made = built(shell(f"cp $1 {seen}; cp {answer} $2"), model, dtypes="int32+float32")
+    feeds = {"x": np.array([1, 2], ml_dtypes.bfloat16), "i": np.array([3, 4])}
+    got = made.run(feeds)
+    assert (got["y"].dtype, got["b"].tolist()) == (ml_dtypes.bfloat16, [False, True])
+    with np.load(seen) as fed:
+        assert {name: str(fed[name].dtype) for name in fed.files} == {"x": "float32", "i": "int32"}
+    given = onnx.load(made.folder / "model.onnx")
+    onnx.checker.check_model(given, full_check=True)
+    assert {v.name: v.type.tensor_type.elem_type for v in (*given.graph.input, *given.graph.output)} == {
+        "x": FLOAT, "i": TensorProto.INT32, "y": FLOAT, "b": TensorProto.INT32,
+    }  # fmt: skip
+    with pytest.raises(EngineFault, match="numbers that int32 does not hold"):
+        made.run({**feeds, "i": np.array([3, 1 << 40])})
+    with pytest.raises(EngineFault, match="none of which can carry it"):
+        built("true {model} {inputs} {outputs}", model, dtypes="bool")
+
+
+def test_who_it_is(tmp_path: Path) -> None:
+    """Its version is its own word, and another one is another engine; one that says none, or is not there, is missing."""
+    spec = "command:run=true {model} {inputs} {outputs},version=echo "
+    first, second = make(f"{spec}1.2").info, make(f"{spec}1.3").info
+    assert (first.version, second.version) == ("1.2", "1.3")
+    assert first.fingerprint != second.fingerprint
+    for wrong in ("command", "command:run=no-such-program {inputs} {outputs}", "command:run=true,version=false"):
+        with pytest.raises(EngineMissing):
+            make(wrong)
+
+
+def test_keeping_wants_a_program_that_keeps_to_types() -> None:
+    words = "command:run=true {model} {inputs} {outputs}"
+    assert not make(f"{words},precision=fp16").info.capabilities["keep"].present
+    engine = make(f"{words},precision=fp16,typed=true")
+    assert engine.info.capabilities["keep"].present
+    made = engine.build(BuildRequest(NEG, "", keep=frozenset()))
+    assert TensorProto.FLOAT16 in [a.i for n in made.model.graph.node for a in n.attribute]
+    with pytest.raises(ValueError, match="goes with precision=fp16"):
+        make(f"{words},typed=true")
