@@ -34,6 +34,7 @@ from typing import Any, Literal
 import msgspec
 
 from engines import faults
+from engines.checker.environment import for_worker
 from engines.consent import NOTHING, Consent
 from engines.probe import AnyProbe, Inspect, Measurement, Status
 from engines.store import memory, scratch
@@ -459,7 +460,7 @@ class Pool:
         # numpy's own threads would compete with the engine's, and make the evaluator's sums depend on the number of cores.
         self._keep_a_dog()
         mark = f"{self._mark}.{next(self._starts)}"
-        environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ, watchdog.VARIABLE: mark}
+        environment = {**for_worker(os.environ), watchdog.VARIABLE: mark}
         environment["TMPDIR"] = str(self._temporary().path)
         if slot.device:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot.device - 1]

@@ -404,3 +404,12 @@ def test_what_can_be_handed_on(name: str, said: str) -> None:
         if said
         else environment.fault(name, {"HF_TOKEN": "t"}) == ""
     )
+
+
+@pytest.mark.parametrize("users", [{}, {"OPENBLAS_NUM_THREADS": "16"}])
+def test_a_worker_has_one_thread_for_openblas_and_a_checker_what_the_user_says(users: dict[str, str]) -> None:
+    held = environment.for_worker({"HOME": "/h", **users})
+    assert held["OPENBLAS_NUM_THREADS"] == "1"
+    given = environment.for_checker(held)
+    assert given["OPENBLAS_NUM_THREADS"] == users.get("OPENBLAS_NUM_THREADS", "1")
+    assert environment.USERS_THREADS not in given
