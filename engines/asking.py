@@ -19,11 +19,13 @@ T = TypeVar("T")
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """Progress for people: what is being tried, the smallest failing node count so far. ``expected``: probes still to come until
-    the step ends, the one that is announced among them; -1: as planned."""
+    the step ends, the one that is announced among them; -1: as planned. ``tried``: parts that a search has tried, -1 where
+    none may be ended now."""
 
     text: str
     expected: int = -1
     best: int = -1
+    tried: int = -1
 
 
 class StepContext(msgspec.Struct, frozen=True, dict=True):

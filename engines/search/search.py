@@ -32,20 +32,35 @@ _BESIDE = (1, 2, 4, 8)
 
 
 class Trials(msgspec.Struct):
-    """Every node set asked about so far, with its verdict. ``count`` is the number of distinct decision probes."""
+    """Every node set asked about so far, with its verdict. ``count`` is the number of distinct decision probes; ``most`` how many
+    there may be, 0 for as many as it takes: from then on nothing new is asked, and cannot be told."""
 
     ask: Inquiry
     known: dict[NodeIds, Verdict] = {}
     measured: dict[NodeIds, Measurement] = {}
     count: int = 0
     best: int = -1
+    most: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether no more may be asked."""
+        return 0 < self.most <= self.count
+
+    def smallest(self, nodes: NodeIds) -> NodeIds:
+        """The smallest set that was measured to fail, of those as small as ``nodes`` this one."""
+        failing = [s for s, v in self.known.items() if v.failed]
+        return min([nodes, *failing], key=len)
 
     def test(self, nodes: NodeIds) -> Sub[Verdict]:
         """The verdict on a node set, fed as stored, judged by own error and effect. The empty set passes."""
         if not nodes:
             return Verdict("pass", own=0.0)
         if nodes not in self.known:
-            yield Note(f"trying {len(nodes)} of {len(self.ask.index.nodes)} nodes", best=self.best)
+            if self.ended:
+                return Verdict("unresolved", detail="the search was ended")
+            text = f"trying {len(nodes)} of {len(self.ask.index.nodes)} nodes"
+            yield Note(text, best=self.best, tried=self.count)
             candidate = self.ask.candidate(nodes)
             m: Measurement = yield from self.ask.repeated(
                 lambda attempt: self.ask.ask(candidate, attempt=attempt), self.ask.verdict

@@ -45,6 +45,9 @@ class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verify: int = 3  # fresh builds of the result
     shrink: bool = True  # whether shapes, values and attributes of the result are made simpler too
     shrink_probes: int = SHRINK_PROBES  # that this may take
+    budget: int = (
+        0  # parts that the search may try before it takes the smallest that fails so far; 0: as many as it needs
+    )
 
 
 class Reduced(msgspec.Struct, frozen=True):
@@ -56,6 +59,7 @@ class Reduced(msgspec.Struct, frozen=True):
     probes: int = 0
     verifications: int = 0
     unresolved: dict[str, int] = {}
+    stopped: bool = False  # the search was ended before it was through
     files: tuple[Saved, ...] = ()  # rows of the table "bundle"
 
 
@@ -98,7 +102,7 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
 
 def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) -> Sub[Reduced]:
     """Prove the ends, search from ``start`` (default the whole model), shrink, verify. Returns Reduced."""
-    trials = Trials(asking_twin(ask), known={}, measured={})
+    trials = Trials(asking_twin(ask), known={}, measured={}, most=params.budget)
     whole = frozenset(ask.everything)
     yield Note("the whole model must fail, and the reference must pass")
     verdict: Verdict = yield from trials.test(whole)
@@ -125,8 +129,11 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
     cuts = params.search != "linear" and not hiding
     nodes: NodeIds = yield from minimise(trials, start or whole, cuts=cuts, likely=hiding)
     probes = trials.count - 1
+    stopped = trials.ended
+    nodes = trials.smallest(nodes) if stopped else nodes
+    trials.most = 0  # what was found is checked all the same
     fixed = ask.index.from_weights.intersection(t for n in nodes for t in ask.index.nodes[n].outputs)
-    if fixed and len(nodes) > 1:
+    if fixed and len(nodes) > 1 and not stopped:
         # What makes constants is not needed where the engine is given these; fed as inputs they would not be folded and fused.
         frozen = Trials(msgspec.structs.replace(trials.ask, frozen=fixed), known={}, measured={})
         smaller: NodeIds = yield from minimise(frozen, nodes, cuts=False)
@@ -137,7 +144,7 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
     if given is None:  # a part that fails on the twin alone is no case of the engine's
         return (yield from search_smallest(without_twin(ask), params, start))
     ask, trials, searched = given.ask, given, given.count
-    minimal: bool = yield from prove_one_minimal(trials, nodes)
+    minimal: bool = False if stopped else (yield from prove_one_minimal(trials, nodes))
     verifications += trials.count - searched
     case, files, spent = yield from settle_case(
         ask,
@@ -146,14 +153,14 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
         minimal,
         found_by="reduce",
         verify=params.verify,
-        shrink_probes=min(params.shrink_probes, shrinks_for(ask.findings)) if params.shrink else 0,
+        shrink_probes=min(params.shrink_probes, shrinks_for(ask.findings)) if params.shrink and not stopped else 0,
     )
     again = params.verify == 0 or not case.verified.startswith("0/")
     looks = case.verified.partition("/")[2]
     reason = "" if again else f"what was left failed once, and in none of {looks} fresh builds"
     spent += verifications
     return Reduced(
-        case, "reduced" if again else "unresolved", reason, probes, spent, trials.unresolved(), files
+        case, "reduced" if again else "unresolved", reason, probes, spent, trials.unresolved(), stopped, files
     )  # fmt: skip
 
 
@@ -167,7 +174,8 @@ def _message(reduced: Reduced, ask: Inquiry) -> str:
     fail = "fails" if len(case.nodes) == 1 else "fail"
     size = f"{len(case.nodes)} of {len(ask.index.nodes)} nodes {fail}"
     whole = say_left_whole(ask.index, ranges.decode(case.node_ids))
-    return f"{size} in the same way ({case.verified} fresh builds).{more}{whole}"
+    early = " The search was stopped here: that no smaller part fails was not shown." if reduced.stopped else ""
+    return f"{size} in the same way ({case.verified} fresh builds).{early}{more}{whole}"
 
 
 def say_left_whole(index: GraphIndex, nodes: Iterable[int]) -> str:

@@ -108,8 +108,8 @@ class Look(msgspec.Struct, frozen=True):
 
     state: Outcome
     nodes: int
-    part: str = ""
-    kept: str = ""
+    part: str = ""  # ids of the nodes that it tried, as ranges; empty where it tried none just as they are
+    kept: str = ""  # ids of the nodes that it kept in a higher precision
 
 
 class Search(msgspec.Struct, frozen=True):

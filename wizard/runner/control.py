@@ -56,6 +56,8 @@ class Control:
         self.controller = ""
         self.alone_since: float | None = None
         self.redraw: Callable[[], None] = lambda: None
+        self.tried: Callable[[], int] = lambda: 0  # probes of the search at work, where it can be ended now
+        self.settle = 0  # probes at which it is ended
 
     # -- requests
 
@@ -84,6 +86,8 @@ class Control:
                 return self._skip_step()
             case requests.Stop(hard=hard):
                 self.stop(hard=hard)
+            case requests.Settle():
+                return self.settle_search()
             case requests.Pause():
                 self.paused = True
             case requests.GoOn():
@@ -134,6 +138,15 @@ class Control:
         self.skip = True
         if self.phase == "running":
             self.urgent.set()
+        return _YES
+
+    def settle_search(self) -> Reply:
+        """End the search at work with the smallest part so far."""
+        tried = self.tried() if self.phase == "running" else 0
+        if not tried:
+            return _no("No search is running that has found a smaller part.")
+        self.settle, self.paused = tried, False
+        self.urgent.set()
         return _YES
 
     def _go_back_to(self, to: int | str) -> Reply:

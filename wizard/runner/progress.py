@@ -18,7 +18,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """``phase``: starting, offer, running, ask, ended, stopped. -1 means unknown everywhere.
 
     ``done`` decision probes answered in this run; ``expected`` how many there will be in all, ``planned`` how many before it
-    began; ``best`` nodes of the smallest failing part, ``nodes`` of the working model;
+    began; ``best`` nodes of the smallest failing part, ``tried`` probes of a search that
+    can be ended with it now (0: none), ``nodes`` of the working model;
     ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds``, ``builds``, ``runs`` and ``disk`` (bytes, at most) what an
     offered step is expected to take; ``log`` the running probe's log below the session folder; ``workers`` the pool's slots;
     ``holder`` the controlling client; ``seq`` the journal's last event.
@@ -34,6 +35,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     expected: int = -1
     planned: int = -1
     best: int = -1
+    tried: int = 0
     nodes: int = -1
     elapsed: float = 0.0
     eta: float = -1.0

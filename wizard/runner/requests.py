@@ -42,6 +42,10 @@ class Stop(Request, frozen=True, tag="stop"):
     hard: bool = False
 
 
+class Settle(Request, frozen=True, tag="settle"):
+    """End the search that runs, with the smallest part that fails so far."""
+
+
 class Pause(Request, frozen=True, tag="pause"):
     """Start no further probe."""
 
@@ -86,7 +90,7 @@ class Status(Request, frozen=True, tag="status"):
 
 
 AnyRequest: TypeAlias = (
-    Answer | Go | Skip | Stop | Pause | GoOn | Detach | SetPolicy | Rewind | AddNote | Export | Status
+    Answer | Go | Skip | Stop | Settle | Pause | GoOn | Detach | SetPolicy | Rewind | AddNote | Export | Status
 )
 FOR_ALL = (Status, AddNote)  # what a client that only watches may ask too
 

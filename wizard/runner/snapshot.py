@@ -93,6 +93,7 @@ class Artist:
             expected=expected,
             planned=planned,
             best=note.best if running else -1,
+            tried=control.tried() if running else 0,
             nodes=self._ledger.state.nodes or -1,
             elapsed=round(time.monotonic() - work.began, 2),
             eta=eta,

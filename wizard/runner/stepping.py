@@ -26,6 +26,7 @@ from wizard.runner.estimate import estimate
 from wizard.runner.housekeeping import Housekeeping
 from wizard.runner.ledger import Ledger
 from wizard.runner.limits import build_limit, probe_limit
+from wizard.runner.settling import SETTLED, count_tried, with_budget
 from wizard.runner.sharing import count_jobs, tell_of_sharing
 from wizard.runner.snapshot import Work
 from wizard.session.decide import RunStep
@@ -74,7 +75,8 @@ class Stepping:
         if spec is None:
             raise SessionProblem(f"The flow asks for a step '{decision.step}' that this narrowdown does not have.")
         control, work = self._control, self._work
-        control.phase, control.skip, control.go = "running", False, False
+        decision = with_budget(decision, self._ledger.state.here, control.settle)
+        control.phase, control.skip, control.go, control.settle = "running", False, False, 0
         work.begin(decision)
         self._redraw()
         missing = await control.interruptible(self._look_at_engines(decision))
@@ -213,12 +215,15 @@ class Stepping:
             note=work.take_note,
         )
         began = time.monotonic()
+        control.tried = lambda: count_tried(spec, work.note, self._ledger.state.nodes)
         try:
             finish = await control.interruptible(drive.finish())
             if finish is not None:
                 await self._finish(started, drive, finish, time.monotonic() - began)
             elif control.skip:
                 self._finish_without_outcome(started, "refused", "Skipped by you.", spec=spec)
+            elif control.settle:
+                self._ledger.emit(StepCancelled(run=started.run, node=started.node, reason=SETTLED))
             else:
                 self._ledger.emit(StepCancelled(run=started.run, node=started.node, reason="rewound"))
         except Stopped:

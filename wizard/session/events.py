@@ -76,7 +76,7 @@ class StepFinished(Event, frozen=True, tag="step.finished"):
 class StepCancelled(Event, frozen=True, tag="step.cancelled"):
     run: int
     node: str
-    reason: str = "stopped"  # stopped | rewound | engine-changed
+    reason: str = "stopped"  # stopped | rewound | engine-changed | settled
 
 
 class ProbeStarted(Event, frozen=True, tag="probe.started"):

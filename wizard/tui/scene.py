@@ -44,6 +44,7 @@ class Work(msgspec.Struct, frozen=True):
     expected: int = -1
     planned: int = -1
     best: int = -1
+    tried: int = 0  # probes of a search that can be ended now with its smallest part; 0: none
     nodes: int = -1
     eta: float = -1.0
     # The whole step, estimated before it runs.

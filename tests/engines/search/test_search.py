@@ -109,6 +109,24 @@ def test_one_culprit_in_a_chain_costs_no_more_than_two_bisections(n: int, where:
     assert count - 1 <= 2 * math.ceil(math.log2(n) if n > 1 else 0) + 2
 
 
+@pytest.mark.parametrize("most", [1, 2, 5, 9, 14])
+def test_a_search_that_is_ended_gives_the_smallest_part_that_failed(most: int) -> None:
+    """It asks no more than it may, and what it has is the smallest that was measured to fail by then."""
+    index, whole = chain(300), frozenset(range(300))
+    trials = Trials(inquiry(index), known={}, measured={}, most=most)
+
+    def ended() -> Generator[Any, Any, Any]:
+        yield from trials.test(whole)
+        found = yield from minimise(trials, whole)
+        return trials.smallest(found)
+
+    found, probes = drive(ended(), index, needs(40, 97, 200, 210))
+    assert trials.ended
+    assert probes == trials.count == most
+    assert trials.known[found].failed
+    assert len(found) == min(len(nodes) for nodes, verdict in trials.known.items() if verdict.failed)
+
+
 def test_two_distant_interacting_nodes_end_as_two_nodes() -> None:
     found, minimal, count, _ = search(chain(300), needs(40, 97))
     assert found == {40, 97}

@@ -43,6 +43,7 @@ class Params(msgspec.Struct, frozen=True):
     size: int = 32
     repeats: int = 2
     search: str = ""
+    budget: int = 0
 
 
 def measure(nodes: Any, attempt: int = 0, *, exclusive: bool = False, engine: str = ENGINE) -> Measure:
@@ -83,7 +84,10 @@ def search(ctx: StepContext) -> Steps[SearchOutcome]:
         size = max(1, len(left) // parts)
         for start in range(0, len(left), size):
             rest = left[:start] + left[start + size :]
-            yield Note(f"{len(rest)} nodes", expected=parts, best=len(left))
+            if 0 < params.budget <= count:
+                size = 1  # nothing further is tried
+                continue
+            yield Note(f"{len(rest)} nodes", expected=parts, best=len(left), tried=count)
             m = yield measure(rest, ctx.visit)
             count += 1
             if fails(m):

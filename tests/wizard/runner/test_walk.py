@@ -473,6 +473,35 @@ def test_rewinding_while_a_step_runs_cancels_it(tmp_path):
     assert [ev.reason for ev in read(tmp_path / NAME) if isinstance(ev, e.StepCancelled)] == ["rewound"]
 
 
+def test_a_search_is_ended_with_its_smallest_part_and_replays_alike(tmp_path):
+    """The step runs again over what is known, with so many probes as its budget; what it has found is checked all the same."""
+
+    async def go() -> int:
+        oracle = Oracle()
+        w = Watched(tmp_path, oracle, Options(detach=True))
+        await w.until("running", "second")
+        refused = await w.runner.control.handle({"do": "settle"}, None)
+        assert refused == {"ok": False, "error": "No search is running that has found a smaller part."}
+        while not w.runner.control.tried():
+            await asyncio.sleep(0)
+        oracle.hold = asyncio.Event()
+        while not oracle.running:
+            await asyncio.sleep(0)
+        tried = w.runner.control.tried()
+        await w.ask("settle")
+        oracle.hold.set()
+        code = await w.task
+        runs = [ev for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted) and ev.node == "second"]
+        assert [run.params.get("budget", 0) for run in runs] == [0, tried]
+        return code
+
+    assert asyncio.run(go()) == 0
+    assert [ev.reason for ev in read(tmp_path / NAME) if isinstance(ev, e.StepCancelled)] == ["settled"]
+    second = next(visit for visit in state(tmp_path).route if visit.node == "second")
+    assert (second.status, second.outcome["verdict"]) == ("done", "reduced")
+    assert len(finished(tmp_path)) == len(set(finished(tmp_path))), "nothing was measured twice"
+
+
 @pytest.mark.parametrize("hard", [False, True])
 def test_stopping_keeps_the_session_and_resume_goes_on(tmp_path, hard):
     async def go() -> int:

@@ -617,3 +617,21 @@ async def test_a_welcome_is_told_once_and_enter_goes_on(session: FakeSession, ma
         assert session.sent == [], "the same key does not run the step"
         await pilot.press("enter")
         await settle(pilot, lambda: [r["do"] for r in session.sent] == ["go"])
+
+
+@pytest.mark.parametrize(("choice", "sent"), [("1", "settle"), ("2", None), ("3", "stop")])
+async def test_stopping_a_search_offers_its_smallest_part(
+    session: FakeSession, make_app: Make, choice: str, sent: str | None
+) -> None:
+    s.running(session)
+    assert session.snapshot is not None
+    session.snapshot |= {"best": 48, "nodes": 412, "tried": 4}
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.work.tried == 4)
+        await pilot.press("x")
+        await settle(pilot, lambda: "Use the smallest so far (48 of 412 nodes)" in golden.text_of(app))
+        await pilot.press(*["down"] * (int(choice) - 1), "enter")
+        await settle(pilot, lambda: "The search is not through" not in golden.text_of(app))
+        asked = [r["do"] for r in session.sent if r["do"] in ("settle", "stop")]
+        assert asked == ([sent] if sent else [])

@@ -16,7 +16,7 @@ from wizard.runner import requests
 from wizard.tui import keys, narrative
 from wizard.tui.board import Hunt
 from wizard.tui.scene import Face, Scene, commands, offered
-from wizard.tui.screens.overlays import Field, Fields
+from wizard.tui.screens.overlays import Choose, Field, Fields
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
 from wizard.tui.troubles import troubles
 from wizard.tui.widgets.answers import Answers
@@ -26,7 +26,7 @@ from wizard.tui.widgets.lines import Panel, Text
 from wizard.tui.widgets.route import Crumb, Route
 from wizard.tui.widgets.trouble import ORDER, Troubles
 from wizard.tui.widgets.work import Doing, Model, Probes, Smallest, Tail
-from wizard.words import price, size
+from wizard.words import count, price, size
 
 LOCATED = ("culprit", "names", "first_node")  # fields of an outcome that name nodes: then their surroundings are drawn
 WAITING = "Waiting for the session's own process. Engines are looked at first, which takes a few seconds."
@@ -295,8 +295,24 @@ class StepScreen(SessionScreen):
             self.host.request(requests.Skip())
 
     def action_stop(self) -> None:
-        """Soft stop."""
-        self.host.request(requests.Stop(), "Stopping after this probe.")
+        """Soft stop; in a search that has found a smaller part, ask whether that will do."""
+        work = self.scene.work if self.scene else None
+        if work is None or not work.tried or not 0 < work.best < work.nodes or work.stopping:
+            self.host.request(requests.Stop(), "Stopping after this probe.")
+            return
+
+        def done(wanted: str | None) -> None:
+            if wanted == "use":
+                self.host.request(requests.Settle(), "Going on with the smallest part so far.")
+            elif wanted == "stop":
+                self.host.request(requests.Stop(), "Stopping after this probe.")
+
+        options = [
+            ("use", f"Use the smallest so far ({work.best:,} of {count(work.nodes, 'node')})", "it goes on with that"),
+            ("on", "Search on", "a smaller part may be found"),
+            ("stop", "Stop", "everything measured is kept; it can go on later"),
+        ]
+        self.app.push_screen(Choose("The search is not through", "", options), done)
 
     def action_stop_now(self) -> None:
         """Hard stop."""
