@@ -100,6 +100,8 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     tried: str = ""  # what casts in the model do, where the engine is free to ignore them: one sentence
     unseen: Unseen | None = None  # None: not tried on others (an earlier version)
     outside: tuple[str, ...] = ()  # of ``keep_names`` those that lie beyond what is accused
+    in_model: tuple[str, ...] = ()  # those nodes by the names of the model in the file, where there is one
+    written: str = ""  # the file that holds it, as it was seen to do: one sentence
     curve: tuple[Point, ...] = ()  # fewest nodes first; each has less error than those before
 
     @property

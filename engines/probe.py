@@ -157,6 +157,10 @@ class Measure(Probe, frozen=True, tag="measure"):
     ``vary``    the same samples in another way (``engines.workers.variation``), scored against the engine's own answer to them as
                 they are: no reference is run. facts["follows"]: of ``stale``, whether the answer follows what was in memory.
                 ``unsupported`` where the samples cannot be fed so.
+    ``written`` digest of a stored model, this one or the one that it was made from, into which ``keep`` is written as a plain
+                file that is read back and run in place of the candidate: ``rest`` is the precision (``fp16``, ``bf16``) of all
+                other nodes, "" leaves their types. facts["written"]: ``names`` of its kept nodes, ``lost``: nodes of this model
+                that it does not have; with ``save`` the file is the artifact ``worked-around.onnx``.
     ``save``    keep what was built (model.onnx, engine.onnx, inputs, expected, actual) under this name: artifacts.
     ``postprocess`` what is done to the model's own outputs before they are scored (the whole model, and ``effect``): one
                 ``SCRIPT.py[:FUNCTION]``, whose digest is ``postprocess_digest`` and which runs in ``folder``, or several
@@ -180,6 +184,8 @@ class Measure(Probe, frozen=True, tag="measure"):
     forbid: dict[str, tuple[str, ...]] = {}
     nudge: Literal["", "inputs", "weights"] = ""
     vary: Literal["", "permuted", "twice", "alone", "repeated", "stale"] = ""
+    written: str = ""
+    rest: Literal["", "fp16", "bf16"] = ""
     save: str = ""
     timeout: float = 0.0  # seconds; 0: the pool's rule
     postprocess: tuple[str, ...] = ()

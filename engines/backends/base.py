@@ -26,7 +26,8 @@ class EngineInfo(msgspec.Struct, frozen=True):
     it (``float32``, ``float16``, ``bfloat16``: cut tensors are fed rounded to it). ``fingerprint`` changes whenever results may:
     engine, version, options, device, driver, CPU features, threads. ``capabilities``: build, run, mark, keep (precision per
     node), optimizers (can be switched), tactics, rebuild (a new build may differ), threads. ``notes``: sentences on what the
-    engine really does here where its name or its options promise something else.
+    engine really does here where its name or its options promise something else. ``typed``: the spec with which it computes a
+    file in the types that the file states, so that a workaround can be written into one; "": it retypes as it likes.
     """
 
     name: str
@@ -45,6 +46,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     copies: float = 2.0  # of a model's weights that a build holds in memory at the worst, beside the mapped file
     notes: tuple[str, ...] = ()
     recorded: Recorded | None = None  # of one that computes nothing
+    typed: str = ""
 
 
 class EngineFault(Exception):

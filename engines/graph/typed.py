@@ -22,13 +22,15 @@ _CASTS = 13  # an opset whose Cast knows every type here
 
 class _Plan(NamedTuple):
     """What a conversion does: ``sources`` element types become ``target``. ``dtype`` is numpy's of ``target``; ``suffix`` names
-    the second weights file. ``rounds``: the model's own casts to a narrower type still round."""
+    the second weights file. ``rounds``: the model's own casts to a narrower type still round. ``stores``:
+    so does each result, into the type that it had."""
 
     target: int
     dtype: np.dtype[Any]
     sources: frozenset[int]
     suffix: str
     rounds: bool
+    stores: bool = False
 
 
 def to_precision(model: ModelProto, weights_dir: str, precision: str, keep: Collection[int]) -> ModelProto:
@@ -58,6 +60,13 @@ def to_float64(model: ModelProto, weights_dir: str) -> ModelProto:
     """
     sources = frozenset({int(TensorProto.FLOAT), int(TensorProto.FLOAT16), int(TensorProto.BFLOAT16)})
     return _convert(model, weights_dir, _Plan(_DOUBLE, np.dtype(np.float64), sources, "fp64", rounds=True), ())
+
+
+def to_rounded(model: ModelProto, weights_dir: str) -> ModelProto:
+    """A copy that computes in float32 what the model computes in FP16 and BF16, and rounds each result to the type that it had:
+    what a faultless engine that obeys the types gives. FP32 stays as it is. Raises ``ModelProblem``."""
+    plan = _Plan(int(TensorProto.FLOAT), np.dtype(np.float32), frozenset(_HALVES), "rounded", rounds=True, stores=True)
+    return _convert(model, weights_dir, plan, ())
 
 
 def _convert(model: ModelProto, weights_dir: str, plan: _Plan, keep: Collection[int]) -> ModelProto:
@@ -240,6 +249,16 @@ class _Scope:
         ):
             self._retype_attributes(node)
         self.nodes.append(node)
+        for i, name in enumerate(node.output):
+            if self.plan.stores and low_out[i] and self.original(name) in self.plan.sources:
+                self._store(node, i, name)
+
+    def _store(self, node: NodeProto, position: int, name: str) -> None:
+        """Two casts behind a result, through the type that it had."""
+        node.output[position] = self.shared.fresh(f"{name}__exact")
+        stored = self.shared.fresh(f"{name}__stored")
+        self._cast(node.output[position], stored, self.original(name))
+        self._cast(stored, name, self.plan.target)
 
     def _rounds(self, node: NodeProto) -> bool:
         """Whether it is a cast of the model's own that loses digits, which the conversion must not give back."""

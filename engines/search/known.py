@@ -36,7 +36,14 @@ def list_facts(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
     """All that is known of the workaround, the most important first."""
     unseen = cure.unseen or Unseen()
     real = any(s.id.startswith("real:") for s in findings.samples)
-    return (_cause(findings), *_place(cure), _made_on(cure, real=real), *_tried_on(unseen, real=real), *_size(cure))
+    return (
+        _cause(findings),
+        *_place(cure),
+        _made_on(cure, real=real),
+        *_tried_on(unseen, real=real),
+        *_size(cure),
+        *_file(cure),
+    )
 
 
 def is_known(findings: Findings, cure: Workaround) -> bool:
@@ -100,6 +107,10 @@ def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
     if not unseen.plain:
         said.append(Fact("Not one of these fails without it, so they say little of it.", firm=False))
     return tuple(said)
+
+
+def _file(cure: Workaround) -> tuple[Fact, ...]:
+    return (Fact(cure.written),) if cure.written else ()
 
 
 def _size(cure: Workaround) -> tuple[Fact, ...]:

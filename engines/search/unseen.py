@@ -33,11 +33,13 @@ class Near(msgspec.Struct, frozen=True):
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """``failing``: the samples that it is not right on, the worst first; those of ``near`` among them are its own."""
+    """``failing``: the samples that it is not right on, the worst first; those of ``near`` among them are its own. ``loose``: of
+    ``near`` those that are not determined."""
 
     unseen: Unseen = Unseen()
     failing: tuple[str, ...] = ()
     near: Near = Near()
+    loose: frozenset[str] = frozenset()
 
 
 def set_apart(findings: Findings, samples: Collection[str]) -> frozenset[str]:
@@ -154,7 +156,7 @@ def try_unseen(
         undetermined=len(loose),
         error=max(unseen.error, _error(counted, rule)),
     )
-    return Tried(unseen, (*over, *missed), near)
+    return Tried(unseen, (*over, *missed), near, loose)
 
 
 def _plain(ask: Inquiry, near: Near) -> Measure:

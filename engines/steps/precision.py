@@ -27,6 +27,7 @@ from engines.search.sets import KeptSets, NodeSet
 from engines.search.settle import Saved
 from engines.search.unseen import Tried, list_failing, say_tried, set_apart, try_unseen
 from engines.search.whole import list_feeds
+from engines.search.written import Sides, WrittenOut, write_out
 from engines.spec import unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
 from engines.steps.prepare import prepare_findings
@@ -99,6 +100,7 @@ class Kept(msgspec.Struct, frozen=True):
     became: dict[str, str] = {}  # node name -> what the engine made of it, where it tells
     unseen: Unseen | None = None
     curve: tuple[Point, ...] = ()
+    written: WrittenOut = WrittenOut()
 
 
 def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
@@ -175,7 +177,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         if len(keep) == len(everything):
             break
         tried: Tried = yield from search.try_on_unseen(keep, held, plain, batch, best)
-        best = _Best(keep, search.seen, tried.unseen)
+        best = _Best(keep, search.seen, tried.unseen, tried)
         if not tried.failing or batch + 1 == params.batches or search.spent >= params.budget:
             break
         # What it fails on joins the search, the worst first; others take its place among the unseen.
@@ -199,7 +201,11 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
     final: Measurement = yield from search.measure(best.keep, search.all_seen(), save="workaround")
     minimal = search.needs_each(best.keep)
     curve: tuple[Point, ...] = yield from search.curve(best.keep)
-    return search.result("found", best.keep, final, minimal=minimal, unseen=best.unseen, curve=curve)
+    kept = search.result("found", best.keep, final, minimal=minimal, unseen=best.unseen, curve=curve)
+    missed = kept.samples_n - kept.samples_ok + best.unseen.n - best.unseen.ok
+    sides = Sides(best.seen, best.tried.near, best.tried.loose)
+    written: WrittenOut = yield from write_out(ask, best.keep, sides, missed)
+    return msgspec.structs.replace(kept, written=written, files=written.files or kept.files)
 
 
 class _Best(msgspec.Struct, frozen=True):
@@ -207,7 +213,8 @@ class _Best(msgspec.Struct, frozen=True):
 
     keep: NodeSet
     seen: frozenset[str]
-    unseen: Unseen = Unseen()
+    unseen: Unseen
+    tried: Tried
 
 
 class _Search(KeptSets):
@@ -360,7 +367,7 @@ class _Search(KeptSets):
             return best
         tried: Tried = yield from self.try_on_unseen(less, held, plain, self.params.batches, best)
         worse = tried.unseen.ok * best.unseen.n < best.unseen.ok * tried.unseen.n
-        return best if worse or not tried.unseen.n else _Best(less, self.seen, tried.unseen)
+        return best if worse or not tried.unseen.n else _Best(less, self.seen, tried.unseen, tried)
 
     def _met_on_the_way(self) -> Sub[NodeSet]:
         """The smallest set that passes on all that is seen, of those that passed on a part of it; everything where none does."""
@@ -550,6 +557,8 @@ def make_workaround(ask: Inquiry, kept: Kept) -> Sub[Workaround | None]:
         minimal=kept.minimal,
         unseen=kept.unseen,
         curve=kept.curve,
+        in_model=kept.written.names,
+        written=kept.written.said,
     )
 
 

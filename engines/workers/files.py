@@ -18,7 +18,7 @@ from engines.graph import external
 from engines.graph.standing_alone import beside, standing_alone
 from engines.store.content import Store
 
-_INLINE = 1_800 << 20  # bytes; protobuf holds no more than 2 GiB
+INLINE = 1_800 << 20  # bytes; protobuf holds no more than 2 GiB
 _COPY = 64 << 20  # bytes of weights that are worth copying for each check
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 def put_model(store: Store, name: str, model: ModelProto, weights_dir: str) -> dict[str, str]:
     """Store a model under an artifact name. One file where protobuf can hold it; else its weights are the artifact
     ``<stem>.weights.bin``, to which the model points by that name."""
-    if outside_bytes(model) < _INLINE:
+    if outside_bytes(model) < INLINE:
         return {name: store.put(standing_alone(model, weights_dir).SerializeToString(deterministic=True))}
     weights = f"{Path(name).stem}.weights.bin"
     copy = ModelProto()

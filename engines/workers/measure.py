@@ -4,13 +4,13 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
 
-from engines.backends.base import Built, EngineFault
+from engines.backends.base import BuildRequest, Built, EngineFault
 from engines.backends.builds import Kept, outside_bytes, shut
 from engines.compare import metrics, refusal
 from engines.compare.answers import answer
@@ -22,11 +22,12 @@ from engines.graph.ranges import ALL, decode, encode
 from engines.probe import HUGE, Candidate, Measure, Measurement, SampleResult, Score
 from engines.sources import POSTPROCESSING
 from engines.store.content import Store
-from engines.workers import captures, files, variation
+from engines.workers import captures, files, variation, written
 from engines.workers.nudge import nudged_feeds, nudged_weights
 from engines.workers.part import Array, Feed, Part, Say, by_id, named
 from engines.workers.values import values
 
+WRITTEN = "worked-around.onnx"
 _KEPT_BUILDS = 4
 # Bytes of builds that are kept while another is made. A search asks the same build again at once or not at all, so a large model
 # gains nothing by a second one.
@@ -39,12 +40,13 @@ _CHUNK = 1 << 20  # elements at a time where float64 copies are made
 @dataclass
 class _Ready:
     """A built candidate. ``seconds`` is what its build took, however often it is used. ``held``: bytes that it gives out in a
-    run, which an engine may go on holding."""
+    run, which an engine may go on holding. ``facts``: of what was written."""
 
     part: Cut
     built: Built
     seconds: float
     held: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _shut(ready: _Ready) -> None:
@@ -101,7 +103,9 @@ class _Measuring:
         # Inner tensors of a cut are compared as they are.
         self.finished = probe.candidate.nodes == ALL and set(self.part.judged) == set(self.index.outputs)
         # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no part of the answer.
-        self.spans = self.engine.info.spans and probe.candidate.nodes == ALL and not probe.candidate.edits
+        self.spans = (
+            self.engine.info.spans and not probe.written and probe.candidate.nodes == ALL and not probe.candidate.edits
+        )
         # A tensor that is fed from outside has as many rows as the captured one.
         self.spans = self.spans and not decode(probe.candidate.severed)
         self.builds = _builds if probe.runs <= 1 else Kept(_KEPT_BUILDS, _shut, _weigh)
@@ -131,6 +135,7 @@ class _Measuring:
                 # What an engine refuses is a case too: the model and what it would have been fed.
                 return self._refused(fault, feed, expected)
             nodes = sum(n >= 0 for n in ready.part.node_ids)
+            facts.update(ready.facts)
             if self.probe.marks and self.probe.candidate.nodes != ALL:
                 facts["weights"] = self._largest_weights()
             if self.probe.record or self.probe.runs == 0 or (self.probe.keep and self.probe.save):
@@ -240,7 +245,7 @@ class _Measuring:
         what = (probe.model, probe.candidate, self.part.judged, self.marks)
         how = (
             self.engine.info.fingerprint, self.engine.info.spec, probe.keep, probe.attempt, probe.record, probe.force,
-            probe.forbid, probe.reference, probe.nudge == "weights", span,
+            probe.forbid, probe.reference, probe.nudge == "weights", span, probe.written, probe.rest,
         )  # fmt: skip
         row = {t: a[:1] for t, a in feed.arrays.items()} if span else feed.arrays  # the same for any number of rows
 
@@ -254,6 +259,8 @@ class _Measuring:
             if probe.nudge == "weights":
                 moved = nudged_weights(part.model, self.model.weights_dir, probe.attempt)
                 part = replace(part, model=moved)
+            if probe.written:
+                return self._read_back(feed, part, begun)
             built = self.part.build(
                 probe.engine, part, feed.arrays, self.keep, attempt=probe.attempt, record=probe.record,
                 force=probe.force, forbid=probe.forbid, say=self.progress, rows=span,
@@ -264,6 +271,21 @@ class _Measuring:
         ready = self.builds.get(_key((*what, *how), row, feed.constants), make)
         self.build_seconds = max(self.build_seconds, ready.seconds)
         return ready
+
+    def _read_back(self, feed: Feed, part: Cut, begun: float) -> _Ready:
+        """The build of a file into which the nodes that are kept were written; inputs and outputs by name."""
+        probe = self.probe
+        made = written.write(self.store, self.model, self.keep, probe.written, probe.rest, probe.reference)
+        request = BuildRequest(
+            model=made.model,
+            weights_dir=self.model.weights_dir,
+            feed_shapes={name: tuple(feed.arrays[t].shape) for name, t in part.feeds.items()},
+            attempt=probe.attempt,
+            say=self.progress,
+        )
+        built = self.engine.build(request)
+        facts = {"written": {"names": list(made.names), "lost": list(made.lost)}}
+        return _Ready(replace(part, model=made.model), built, time.monotonic() - begun, facts=facts)
 
     def _run(self, ready: _Ready, feed: Feed, run: int) -> dict[int, Array]:
         arrays = nudged_feeds(feed.arrays, run) if self.probe.nudge == "inputs" else feed.arrays
@@ -419,6 +441,9 @@ class _Measuring:
     def _save(self, ready: _Ready, feed: Feed, expected: Mapping[int, Array], actual: Mapping[int, Array]) -> None:
         """Keep what was built and what went in and out, for the case bundle."""
         self.progress("saving")
+        if self.probe.written:
+            self.artifacts |= files.put_model(self.store, WRITTEN, ready.part.model, self.model.weights_dir)
+            return
         shapes = {output: expected[t].shape for output, t in ready.part.outputs.items() if t in expected}
         # What the engine ran stays as it was; the model is also looked at.
         for name, model in (("model.onnx", files.for_viewers(ready.part.model)), ("engine.onnx", ready.built.model)):

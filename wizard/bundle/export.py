@@ -25,6 +25,7 @@ from engines.store.content import Store, atomic, digest_file
 from engines.store.scratch import scratch
 from wizard.bundle.case import others_eyes, write_case
 from wizard.bundle.check import Asked, script
+from wizard.bundle.models import place_worked_around
 from wizard.machine import ask
 from wizard.problem import Problem
 from wizard.report import to_html, to_json, to_markdown
@@ -170,6 +171,8 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
         _write_report(place, told)
     if text := keep_script(report.workaround, asked.version):
         (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
+    if weights == "keep":
+        place_worked_around(reading, folder)
     if said := left(found, folder):
         (folder / TRACES).write_text(said + "\n", encoding="utf-8")
 

@@ -11,16 +11,31 @@ from wizard.machine import ask
 from wizard.report.read import Reading
 from wizard.session.state import Visit
 
+WORKED_AROUND = "worked-around.onnx"
+
 
 def write_worked_around(reading: Reading) -> str:
     """The model with the workaround applied, written into the session's folder; "" where the workaround is no change of the
     model, or one that an emulation alone can run. Raises MachineProblem, OSError."""
+    return place_worked_around(reading, reading.folder)
+
+
+def place_worked_around(reading: Reading, folder: Path) -> str:
+    """The same, written into ``folder``: the file that was tried as it stands, where there is one."""
     cure = reading.state.findings.workaround
-    if cure is None or not cure.keep or outside.is_emulation(outside.found(parse(cure.engine))):
-        return ""
     makers = [v for v in reading.state.route if step_makes(v.step, "workaround")]
-    path = write_models(reading, makers[-1], str(reading.folder / "worked-around.onnx"))[0] if makers else None
-    return path or ""
+    if cure is None or not cure.keep or not makers:
+        return ""
+    emulated = outside.is_emulation(outside.found(parse(cure.engine)))
+    if emulated and WORKED_AROUND not in _list_files(reading, makers[-1]).get("workaround", {}):
+        return ""  # what an emulation builds rounds by itself
+    return write_models(reading, makers[-1], str(folder / WORKED_AROUND))[0] or ""
+
+
+def _list_files(reading: Reading, visit: Visit) -> dict[str, dict[str, str]]:
+    """Role -> the files that a step has left for it, name -> digest."""
+    rows = reading.table(visit.tables.get("bundle", ""))
+    return {str(row.get("role")): row.get("files") or {} for row in rows}
 
 
 def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[str | None, str | None]:
@@ -35,9 +50,10 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
             return None, None
         ask("engines.workers.standalone", str(store.models / f"{made}.onnx"), str(target))
         return str(target), None
-    rows = {row.get("role"): row.get("files") or {} for row in reading.table(visit.tables.get("bundle", ""))}
+    rows = _list_files(reading, visit)
     case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround", {})
-    kept, stem = (case, "model") if "model.onnx" in case else (cure, "engine")
+    as_written = "worked-around" if WORKED_AROUND in cure else "engine"
+    kept, stem = (case, "model") if "model.onnx" in case else (cure, as_written)
     made = kept.get(f"{stem}.onnx")
     if made:
         _copy(store.path(made), target)

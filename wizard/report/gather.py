@@ -227,7 +227,7 @@ def _workaround(findings: base.Findings, engine: str) -> Workaround | None:
         kind=w.kind,
         holds=w.holds,
         engine=w.engine or engine,
-        keep_higher=w.keep_names,
+        keep_higher=w.in_model or w.keep_names,
         switched_off=w.switched_off,
         samples_ok=w.samples_ok,
         samples_n=w.samples_n,

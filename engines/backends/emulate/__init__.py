@@ -8,6 +8,8 @@ from engines.declaration import ByHand, CaseCommand, Declaration, Found, Option
 def lines(found: Found, command: CaseCommand) -> list[str]:
     """What emulates it, then the engine that it is like."""
     flag = f"--{found.chosen['precision']}"
+    if flag == "--typed":
+        return onnxruntime.lines(found, command)
     return [
         *onnxruntime.lines(found, command),
         "",
@@ -24,7 +26,15 @@ DECLARATION = Declaration(
     package="onnxruntime",
     install="pip install onnxruntime",
     family="onnxruntime",
-    options=(Option("precision", "str", "fp16", "The storage precision.", ("fp16", "bf16")),),
+    options=(
+        Option(
+            "precision",
+            "str",
+            "fp16",
+            "The storage precision; typed: of each tensor the type that the file states.",
+            ("fp16", "bf16", "typed"),
+        ),
+    ),
     emulation=True,
     # The rounding is in the file, as pairs of casts; any optimizer could remove it.
     check_part=lambda _: onnxruntime.literal(),

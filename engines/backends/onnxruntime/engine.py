@@ -192,6 +192,7 @@ def make(spec: EngineSpec) -> Engine:
         slots=machine.slots(settings.threads),
         gpus=int(settings.provider in ("cuda", "tensorrt", "rocm", "migraphx", "directml")),
         copies=1.0 if settings.prepacking else 0.0,
+        typed=str(spec),
     )
     return Engine(info, settings)
 

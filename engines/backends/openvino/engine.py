@@ -147,6 +147,7 @@ def make(spec: EngineSpec) -> Engine:
     info = EngineInfo(
         name=spec.name,
         spec=str(spec),
+        typed=str(spec),
         version=short,
         device=full if not low or hint in native else f"{full} ({hint} without instructions for it)",
         precision=precision,

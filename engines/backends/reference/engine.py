@@ -140,6 +140,7 @@ def make(spec: EngineSpec) -> Engine:
         },
         options=DECLARATION.options,
         slots=machine.slots(1),
+        typed=str(spec.with_option("precision", "fp32")),
     )  # fmt: skip
     return Engine(info)
 

@@ -78,7 +78,7 @@ def test_any_text_is_a_spec_or_a_sentence(text: str) -> None:
         ),
         ("onnxruntime:treads=1", "no option 'treads'. Did you mean 'threads'?"),
         ("emulate:precison=fp16", "Did you mean 'precision'?"),
-        ("emulate:precision=fp8", "emulate: precision=fp8 is not one of fp16, bf16."),
+        ("emulate:precision=fp8", "emulate: precision=fp8 is not one of fp16, bf16, typed."),
         ("openvino:precision=bf61", "Did you mean 'bf16'?"),
         ("onnxruntime:threads=two", "threads=two is not a whole number."),
         ("onnxruntime:threads=-1", "it must be from 0 to 1024."),

@@ -1,0 +1,46 @@
+"""Where nodes of a model that was made from another one (cleaned, its bodies opened) stand in that one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from engines.graph.index import GraphIndex, Node
+from engines.graph.unroll import CONTROL
+
+
+def find_origins(made: GraphIndex, origin: GraphIndex, names: Sequence[str], nodes: Iterable[int]) -> Mapping[int, int]:
+    """Node of ``made`` -> node of ``origin``; those that are not found are left out. ``names``: of the nodes of ``origin``, by
+    id, as what was opened is called by them.
+
+    A node is the one that gives a tensor of the same name by the same operator, else the only one of its own name and operator;
+    a node that stood in a body is the If, Loop or Scan that holds it.
+    """
+    by_name: dict[tuple[str, str], list[int]] = {}
+    for node in origin.nodes:
+        by_name.setdefault((node.name, node.op), []).append(node.id)
+    holders = {
+        name: node.id for name, node in zip(names, origin.nodes, strict=True) if node.op in CONTROL and not node.domain
+    }
+    found = {n: _find(made, origin, by_name, holders, made.nodes[n]) for n in nodes}
+    return {n: there for n, there in found.items() if there is not None}
+
+
+def _find(
+    made: GraphIndex,
+    origin: GraphIndex,
+    by_name: Mapping[tuple[str, str], Sequence[int]],
+    holders: Mapping[str, int],
+    node: Node,
+) -> int | None:
+    for t in node.outputs:
+        tensor = origin.by_name.get(made.tensors[t].name)
+        maker = origin.made_by(tensor) if tensor is not None else None
+        if maker is not None and maker.op == node.op and maker.domain == node.domain:
+            return maker.id
+    named = by_name.get((node.name, node.op), ()) if node.name else ()
+    if len(named) == 1:
+        return named[0]
+    path = node.name
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        if path in holders:
+            return holders[path]
+    return None

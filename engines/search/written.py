@@ -1,0 +1,116 @@
+"""The workaround written into a model of its own, by preference the user's, and that file tried as it stands."""
+
+import msgspec
+
+from engines.asking import Note, Sub, asked
+from engines.compare.judge import by_sample
+from engines.graph.quantized import leavable
+from engines.probe import Measurement
+from engines.search.inquiry import Inquiry
+from engines.search.unseen import Near, list_failing, restrict
+from engines.search.whole import list_feeds
+
+FILE = "worked-around.onnx"
+SHOWN = 3  # names in a sentence
+TYPED = ("fp16", "bf16")  # what casts in a file can say
+
+
+class Right(msgspec.Struct, frozen=True):
+    """How many samples are right: of those that the set was made on, and of others."""
+
+    ok: int = 0
+    n: int = 0
+    unseen_ok: int = 0
+    unseen: int = 0
+
+    @property
+    def missed(self) -> int:
+        return self.n - self.ok + self.unseen - self.unseen_ok
+
+    def say(self) -> str:
+        others = f" and {self.unseen_ok} of {self.unseen} it was not made on" if self.unseen else ""
+        return f"right on {self.ok} of {self.n}{others}"
+
+
+class WrittenOut(msgspec.Struct, frozen=True):
+    """``said``: one sentence on the file, or on why there is none; "" where precision is nothing that a file says to this engine.
+    ``names``: what is kept, by the names of the model in the file."""
+
+    files: dict[str, str] = {}
+    said: str = ""
+    names: tuple[str, ...] = ()
+
+
+class Sides(msgspec.Struct, frozen=True):
+    """The samples that a written model is tried on: ``seen`` of the session's (none: all) are those that the set was made on, and
+    of ``near`` all but ``loose``, which are not determined, are not."""
+
+    seen: frozenset[str] = frozenset()
+    near: Near = Near()
+    loose: frozenset[str] = frozenset()
+
+
+def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) -> Sub[WrittenOut]:
+    """The file that is wrong on no more samples than ``missed``, as the set was: made of the user's model, or, where that has not
+    got the nodes or is wrong, of the cleaned one that was searched."""
+    info, findings = ask.ctx.engine_info, ask.findings
+    rest = info.precision if info.precision in TYPED and ask.ctx.can("keep") else ""
+    if not info.typed or not (rest or leavable(ask.index)):
+        return WrittenOut()
+    why = ""
+    for base in dict.fromkeys((findings.original or findings.model, findings.model)):
+        own = base == (findings.original or findings.model)
+        yield Note(f"the workaround as a file, made of {'your model' if own else 'the cleaned model'}")
+        m = yield from asked(_probe(ask, keep, base, rest, list_feeds(findings), save="written"))
+        if m.status != "ok":
+            why = why or f"it could not be written: {m.message}"
+            continue
+        lost = tuple(m.facts.get("written", {}).get("lost", ()))
+        right: Right = yield from _try_file(ask, m, keep, base, rest, sides)
+        if right.missed <= missed and not (lost and own and base != findings.model and right.missed):
+            names = tuple(m.facts.get("written", {}).get("names", ()))
+            what = "your model" if own else "the cleaned model that was searched"
+            said = f"{FILE} ({what} with {len(names)} nodes in FP32), loaded and run: {right.say()}."
+            return WrittenOut(dict(m.artifacts), f"{said}{_say_lost(lost, own)}{_say_why(why)}", names)
+        why = why or f"written into your model it is {right.say()}{_list_lost(lost)}"
+    return WrittenOut(said=f"There is no {FILE}: {why.rstrip('.')}.")
+
+
+def _try_file(ask: Inquiry, m: Measurement, keep: tuple[int, ...], base: str, rest: str, sides: Sides) -> Sub[Right]:
+    """The file on what the set was made on, and on what it was not."""
+    every = set(by_sample(m))
+    seen = every & sides.seen if sides.seen else every
+    made, held = restrict(m, seen), restrict(m, every - seen)
+    ok, held_ok = (len(by_sample(x)) - len(list_failing(x, ask.criterion)) for x in (made, held))
+    right = Right(ok, len(seen), held_ok, len(every - seen))
+    if not sides.near.feeds:
+        return right
+    near = yield from asked(_probe(ask, keep, base, rest, sides.near.feeds, inputs=sides.near.inputs))
+    counted = restrict(near, set(by_sample(near)) - sides.loose)
+    n = len(by_sample(counted))
+    good = n - len(list_failing(counted, ask.criterion)) if near.status == "ok" else 0
+    return msgspec.structs.replace(
+        right, unseen_ok=right.unseen_ok + good, unseen=right.unseen + (n or len(sides.near.feeds))
+    )
+
+
+def _probe(ask: Inquiry, keep: tuple[int, ...], base: str, rest: str, samples: tuple[str, ...], **more: object):  # type: ignore[no-untyped-def]
+    return ask.whole(samples, patches=(), keep=keep, engine=ask.ctx.engine_info.typed, written=base, rest=rest, **more)
+
+
+def _list_lost(lost: tuple[str, ...]) -> str:
+    if not lost:
+        return ""
+    names = ", ".join(lost[:SHOWN]) + (", ..." if len(lost) > SHOWN else "")
+    return f", which has no {names}"
+
+
+def _say_lost(lost: tuple[str, ...], own: bool) -> str:
+    """A sentence with a space in front on nodes that were kept in the search and are none of this model."""
+    return (
+        f" Your model has no {_list_lost(lost)[len(', which has no ') :]}; it is right without." if lost and own else ""
+    )
+
+
+def _say_why(why: str) -> str:
+    return f" Not of your own model: {why.rstrip('.')}." if why else ""

@@ -1,0 +1,161 @@
+"""A workaround as a file: written into the user's model, by the user's names, and tried as it stands."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from engines.graph import load
+from engines.graph.load import build_index
+from engines.graph.origin import find_origins
+from engines.graph.typed import to_precision, to_rounded
+from engines.probe import Measure
+from engines.search.known import list_facts
+from tests.gpu import models
+
+from .conftest import Session
+
+FP16 = "emulate:precision=fp16"
+
+
+@pytest.fixture
+def failing(tmp_path: Path, open_model: Callable[..., Session]) -> Session:
+    """A session on the emulation whose failure is locked."""
+    model, inputs = models.layernorm(tmp_path)
+    s = open_model(model, FP16, (inputs,))
+    s.step("compare")
+    return s
+
+
+def search_on(s: Session, rename_tensors: bool) -> None:
+    """The working model becomes one that was made from the user's, in which no node has its own name."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(load.load(s.store, s.findings.model).proto)
+    ends = {o.name for o in proto.graph.output}
+    renamed = {n: f"{n}_clean" for node in proto.graph.node for n in node.output if n not in ends and rename_tensors}
+    for i, node in enumerate(proto.graph.node):
+        node.name = f"clean_{i}"
+        node.input[:] = [renamed.get(n, n) for n in node.input]
+        node.output[:] = [renamed.get(n, n) for n in node.output]
+    del proto.graph.value_info[:]
+    s.findings = msgspec.structs.replace(s.findings, model=load.save(s.store, proto))
+
+
+def file_of(s: Session, done: Any) -> onnx.ModelProto:
+    files = next(row["files"] for row in done.tables["bundle"] if row["role"] == "workaround")
+    return onnx.load_from_string(s.store.path(files["worked-around.onnx"]).read_bytes())
+
+
+def test_the_file_is_the_users_model_with_casts_and_was_run_as_it_stands(failing: Session) -> None:
+    s, done = failing, failing.step("workaround").finish
+    cure = done.findings.workaround
+    assert "worked-around.onnx (your model with" in cure.written
+    assert f"right on {cure.samples_n} of {cure.samples_n} and {cure.unseen.n} of {cure.unseen.n}" in cure.written
+    model = file_of(s, done)
+    types = {t.data_type for t in model.graph.initializer}
+    assert TensorProto.FLOAT16 in types
+    kinds = {v.name: v.type.tensor_type.elem_type for v in onnx.shape_inference.infer_shapes(model).graph.value_info}
+    for node in model.graph.node:
+        if node.name in cure.keep_names:
+            assert all(kinds.get(name, TensorProto.FLOAT) == TensorProto.FLOAT for name in node.output)
+    assert {n.name for n in model.graph.node} >= set(cure.keep_names)
+    assert cure.written in [fact.text for fact in list_facts(done.findings, cure)]
+
+
+def test_nodes_of_a_cleaned_model_are_kept_by_the_users_names(failing: Session) -> None:
+    s = failing
+    users = {n.name for n in load.load(s.store, s.findings.model).proto.graph.node}
+    search_on(s, rename_tensors=False)
+    done = s.step("workaround").finish
+    cure = done.findings.workaround
+    assert all(name.startswith("clean_") for name in cure.keep_names)
+    assert "worked-around.onnx (your model with" in cure.written
+    assert {n.name for n in file_of(s, done).graph.node} >= users
+    assert cure.in_model
+    assert set(cure.in_model) <= users
+
+
+def test_where_the_users_model_has_not_got_the_nodes_the_cleaned_one_is_written(failing: Session) -> None:
+    search_on(failing, rename_tensors=True)
+    done = failing.step("workaround").finish
+    said = done.findings.workaround.written
+    assert "the cleaned model that was searched with" in said
+    assert "Not of your own model: written into your model it is right on 0 of" in said
+    assert "which has no clean_" in said
+    assert {n.name for n in file_of(failing, done).graph.node} >= set(done.findings.workaround.keep_names)
+
+
+def test_a_file_that_is_wrong_is_not_handed_over(failing: Session, monkeypatch: Any) -> None:
+    """What is written keeps nothing: read back and run, it fails, and that is what is said."""
+    from engines.workers import written
+
+    right = written.to_precision
+    monkeypatch.setattr(written, "to_precision", lambda model, folder, rest, keep: right(model, folder, rest, ()))
+    done = failing.step("workaround").finish
+    assert "There is no worked-around.onnx: written into your model it is right on" in done.findings.workaround.written
+    assert not any("worked-around.onnx" in row["files"] for row in done.tables["bundle"])
+
+
+def chain(*nodes: Any) -> Any:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    model = helper.make_model(
+        helper.make_graph(list(nodes), "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    return build_index(model, "d")
+
+
+def test_nodes_are_found_again_by_what_they_give_by_name_and_by_the_body_that_they_stood_in() -> None:
+    loop = helper.make_node("Loop", ["n", "", "b"], ["c"], "walk", body=helper.make_graph([], "body", [], []))
+    n = [
+        helper.make_tensor_value_info("n", TensorProto.INT64, []),
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]),
+    ]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    nodes = [helper.make_node("Exp", ["x"], ["a"], ""), helper.make_node("Neg", ["a"], ["b"], "minus"), loop]
+    nodes += [helper.make_node("Abs", ["c"], ["y"], "last")]
+    origin = build_index(
+        helper.make_model(helper.make_graph(nodes, "g", n, [y]), opset_imports=[helper.make_opsetid("", 17)]), "o"
+    )
+    made = chain(
+        helper.make_node("Exp", ["x"], ["a"], "renamed"),
+        helper.make_node("Neg", ["a"], ["other"], "minus"),
+        helper.make_node("Mul", ["other", "other"], ["i"], "walk/body/iteration_0/mul"),
+        helper.make_node("Add", ["i", "i"], ["j"], "made of nothing"),
+        helper.make_node("Abs", ["j"], ["y"], "last"),
+    )
+    assert find_origins(made, origin, ("exp", "minus", "walk", "last"), range(5)) == {0: 0, 1: 1, 2: 2, 4: 3}
+
+
+def test_what_a_file_types_as_half_is_rounded_and_what_it_keeps_is_not() -> None:
+    """``emulate:precision=typed``: 60,000 twice is beyond FP16; kept in FP32 it is not."""
+    import onnxruntime as ort
+
+    nodes = [helper.make_node("Add", ["x", "x"], ["s"], "sum"), helper.make_node("Div", ["s", "four"], ["y"], "part")]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    four = helper.make_tensor("four", TensorProto.FLOAT, [1], [4.0])
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y], [four]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+    )
+    fed = {"x": np.array([60000.0, 1.0], np.float32)}
+    for keep, right in (((), np.inf), ((0, 1), 30000.0)):
+        made = to_rounded(to_precision(model, "", "fp16", keep), "")
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = ort.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        assert session.run(None, fed)[0][0] == right
+
+
+def test_an_engine_that_takes_no_types_from_files_is_not_asked(failing: Session) -> None:
+    s = failing
+    s.info = {**s.info, "typed": ""}
+    done = s.step("workaround")
+    assert done.finish.findings.workaround.written == ""
+    assert not any(isinstance(p, Measure) and p.written for p in done.probes)
+    assert msgspec.json.encode(done.finish.findings.workaround)
