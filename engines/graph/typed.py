@@ -12,7 +12,7 @@ import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper
 
 from engines.graph import external, names, schema
-from engines.graph.emulate import PRECISIONS, local_calls, note
+from engines.graph.emulate import CONVERT, PRECISIONS, local_calls, note
 from engines.graph.model_problem import ModelProblem
 
 _DOUBLE = int(TensorProto.DOUBLE)
@@ -46,7 +46,7 @@ def to_precision(model: ModelProto, weights_dir: str, precision: str, keep: Coll
     plan = _Plan(target, dtype, frozenset({int(TensorProto.FLOAT)}), f"typed-{precision}", rounds=False)
     version = schema.opsets(model).get("", 13)
     if precision == "bf16" and version < 13:
-        raise ModelProblem(f"Typed BF16 needs opset 13 or newer; this model has opset {version}. Export it again.")
+        raise ModelProblem(f"Typed BF16 needs opset 13 or newer; this model has opset {version}. {CONVERT}")
     return _convert(model, weights_dir, plan, keep)
 
 

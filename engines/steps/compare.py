@@ -15,6 +15,7 @@ from engines.findings import Findings
 from engines.options import recorded
 from engines.probe import HUGE, Measurement, SampleResult, Score
 from engines.search import golden, noise, trial, voices, works
+from engines.search.alike_refused import refused_alike
 from engines.search.cause import FAULTLESS
 from engines.search.controls import Controls, can_pass
 from engines.search.cost import Plan, Size
@@ -38,13 +39,16 @@ _CLASS_SCORES = re.compile(r"logit|prob|class|score|softmax|label", re.IGNORECAS
 TELLING = 1000  # a margin beyond this is said as "more than": its digits are those of rounding
 
 
-Verdict = Literal["fails", "passes", "refused", "reference", "noise", "export", "built", "unresolved"]
+Verdict = Literal[
+    "fails", "passes", "refused", "refused-whole", "reference", "noise", "export", "built", "unresolved",
+]  # fmt: skip
 
 
 class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """compare: the whole model on every sample (node ``reproduce``)."""
 
-    # refused: the engine does not take the model, so nothing is right or wrong; reference: the reference itself is suspect;
+    # refused: the engine does not take the model, so nothing is right or wrong; refused-whole: nor any part of it, all for the
+    # same reason, so no node is at fault; reference: the reference itself is suspect;
     # noise: rounding moves the outputs as much; export: the model is not what the golden outputs were recorded of; built: it
     # builds and cannot run here
     verdict: Verdict = "unresolved"
@@ -101,7 +105,8 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         return finish
     findings = yield from lock_failure(ctx, findings, m)
     if m.status != "ok":
-        return _finish_without_outputs(findings, m, rule)
+        alone = yield from refused_alike(ctx, findings)
+        return _finish_without_outputs(findings, m, rule, alone)
     if m.facts.get("build") is not None and not m.results:
         return _finish_built_only(ctx, findings, rule)
     drawn = yield from measure_random(ctx, findings, rule)
@@ -283,12 +288,20 @@ def _compare_by_check(ctx: StepContext, findings: Findings, m: Measurement) -> S
     return Finish(outcome, findings, decisive={"whole": (probe_whole(ctx, findings),)})
 
 
-def _finish_without_outputs(findings: Findings, m: Measurement, rule: Criterion) -> Finish[CompareOutcome]:
-    """The engine did not get as far as outputs: a failure of its own kind, when it is the engine's; else nothing can be said."""
+def _finish_without_outputs(
+    findings: Findings, m: Measurement, rule: Criterion, alone: tuple[str, ...] = ()
+) -> Finish[CompareOutcome]:
+    """The engine did not get as far as outputs: a failure of its own kind, when it is the engine's; else nothing can be said.
+    ``alone``: nodes that are refused by themselves as the whole is, where all that were tried are."""
     fails = findings.signature is not None
     verdict: Verdict = "fails" if fails else "unresolved"
+    message = m.message
     if findings.signature is not None and findings.signature.kind == "build":
-        verdict = "refused"
+        verdict = "refused-whole" if alone else "refused"
+    if alone:
+        message = f"{message} No node is at fault: each that was tried alone ({', '.join(alone)}) is refused in the same words."
+    if m.status == "reference-failed":
+        message = f"{message} Choose one that can with --reference."
     return Finish(
         CompareOutcome(
             verdict=verdict,
@@ -298,9 +311,7 @@ def _finish_without_outputs(findings: Findings, m: Measurement, rule: Criterion)
             precision=rule.precision,
             looks=1,
             failures=int(fails),
-            message=f"{m.message} Choose one that can with --reference."
-            if m.status == "reference-failed"
-            else m.message,
+            message=message,
         ),
         findings,
     )
@@ -599,6 +610,7 @@ SPEC = StepSpec(
         End("verdict", "reference", "reference-suspect"),
         End("verdict", "noise", "not-determined"),
         End("verdict", "refused", "unresolved"),
+        End("verdict", "refused-whole", "unresolved"),
         End("verdict", "export", "export-at-fault"),
         End("verdict", "unresolved", "unresolved"),
     ),

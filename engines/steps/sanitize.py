@@ -6,7 +6,7 @@ import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import judge_check, judge_whole, worst
+from engines.compare.judge import exceed, judge_check, judge_whole, worst
 from engines.compare.refusal import is_same
 from engines.compare.say import off_by
 from engines.findings import Findings
@@ -94,6 +94,12 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
         new = after.error
     change = _classify_change(old, new) if before.looks == 1 else "none"
     base = msgspec.structs.replace(base, error=new, error_before=old, change=change)
+    steady = before.looks == 1 and not ctx.check
+    brought = (yield from _say_brought(ctx, before, after)) if steady and after is not None else ""
+    if brought:
+        # What fails as it was given may be a made-up sample; what passes there is not what was asked about.
+        message = f"{became}, but {brought}; going on with the original."
+        return Finish(msgspec.structs.replace(base, verdict="fails", reason=brought, message=message), before)
     if after is not None and change == "hurts":
         # What cleaning up adds is another failure than the one that was asked about.
         reason = f"the sanitized model is worse than the original ({_say_worse(before.signature, after)})"
@@ -110,6 +116,19 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
         message=_message(became, after, change, old),
     )
     return Finish(outcome, before if after is None else locked, decisive={"whole": (probe_whole(ctx, clean),)})
+
+
+def _say_brought(ctx: StepContext, before: Findings, after: Signature) -> Sub[str]:
+    """That the sample which the cleaned model fails on passes on the original, or "". That was measured before: nothing runs."""
+    rule = before.criterion or Criterion()
+    original = yield from asked(probe_whole(ctx, before))
+    was = [r for r in original.results if r.sample == after.sample]
+    if original.status != "ok" or not was or exceed(was, rule):
+        return ""
+    error = worst(was, rule)[2]
+    if after.error <= (1 + SAME) * error:
+        return ""  # either side of the tolerance
+    return f"that brings a failure of its own: {after.sample} is {off_by(after.error)}, and passes as given, {off_by(error)}"
 
 
 def _classify_change(old: float | None, new: float | None) -> Literal["helps", "hurts", "none"]:

@@ -53,6 +53,21 @@ def test_the_first_step_says_so_and_the_refused_node_is_found(walk: Walk, models
     assert "off by" not in walked.ran.out
 
 
+@pytest.mark.parametrize("flow", ["accuracy", "build-failure", "precision"])
+def test_a_model_that_is_refused_whatever_is_cut_out_of_it_accuses_no_node(walk: Walk, models: Path, flow: str) -> None:
+    nodes = [helper.make_node(op, [a], [b], f"/{op}") for op, a, b in (("Relu", "x", "a"), ("Exp", "a", "y"))]
+    values = [helper.make_tensor_value_info(name, 1, ["n", 4]) for name in "xy"]
+    path = models / "old.onnx"
+    old = helper.make_graph(nodes, "g", values[:1], values[1:])
+    onnx.save(helper.make_model(old, opset_imports=[helper.make_opsetid("", 11)], ir_version=6), path)
+    walked = walk(path, "--engine", "emulate:precision=bf16", "--flow", flow)
+    assert (walked.ran.code, walked.answers()) == (6, [("reproduce", "refused-whole")])
+    report = walked.reading.report()
+    assert (report.end, report.culprits) == ("refused-whole", ())
+    assert "each that was tried alone (/Relu, /Exp) is refused in the same words" in walked.ran.out
+    assert "onnx.version_converter.convert_version(onnx.load(PATH), 13)" in walked.ran.out
+
+
 def test_the_flow_precision_stops_at_once(walk: Walk, models: Path) -> None:
     model, inputs = dynamic_rank(models)
     walked = walk(model, "--inputs", inputs, "--engine", "openvino", "--flow", "precision")

@@ -190,6 +190,8 @@ def verify(
     checks: dict[str, Any] = {"culprits": []}
     if truth.voice is None:
         checks["culprits"] = [{"nodes": c["nodes"], **truth.refusals(c["nodes"], given[0])} for c in said["culprits"]]
+        if said.get("end") == "refused-whole":
+            checks["alike"] = truth.refusals([], given[0])
         return checks
     workaround = said.get("workaround")
     if said.get("verdict") in ("input-sensitive", "not-determined"):
@@ -313,6 +315,15 @@ def cases(only: Sequence[str], engines: Sequence[str]) -> list[tuple[models.Mode
     ]
 
 
+def worst_first(
+    wanted: Sequence[tuple[models.Model, str]], earlier: Sequence[dict[str, Any]]
+) -> list[tuple[models.Model, str]]:
+    """What was wrong in an earlier run, then what it could not tell, then partly, then what it did not reach; the rest after."""
+    grades = {(r["model"], r["engine"]): r["grade"] for r in earlier}
+    order = {"wrong": 0, "cannot tell": 1, "partly": 2, "": 3, "right": 4}
+    return sorted(wanted, key=lambda case: order[grades.get((case[0].name, case[1]), "")] if earlier else 0)
+
+
 def main() -> int:
     """Run what is missing. Exit 1 where a case is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -320,6 +331,7 @@ def main() -> int:
     parser.add_argument("--models", type=Path, help="where the models lie or are put; default: OUT/models")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--engine", nargs="*", default=list(ENGINES))
+    parser.add_argument("--first", type=Path, help="an earlier run's results: what was not right there is run first")
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--until", type=float, default=0, help="start no case later than so many seconds from now")
@@ -339,7 +351,8 @@ def main() -> int:
         print("\n" + json.dumps(line, default=str))
         return 0
     models.fetch(folder, chosen.only or None)
-    return campaign(out, folder, cases(chosen.only, chosen.engine), chosen.seconds, chosen.at_once, chosen.until)
+    wanted = worst_first(cases(chosen.only, chosen.engine), read(chosen.first) if chosen.first else [])
+    return campaign(out, folder, wanted, chosen.seconds, chosen.at_once, chosen.until)
 
 
 def campaign(

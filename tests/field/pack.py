@@ -56,6 +56,7 @@ cd "$root"
 keep() {
     [ -z "${OUT:-}" ] || cp "$work/out/results.jsonl" "$OUT/" 2>/dev/null || true
 }
+if [ -e "$pack/before.jsonl" ]; then set -- --first "$pack/before.jsonl" "$@"; fi
 (while sleep 15; do keep; done) &
 copier=$!
 "$python" tests/field/campaign.py --out "$work/out" --models "$work/models" --seconds "$seconds" \\

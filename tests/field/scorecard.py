@@ -27,6 +27,8 @@ def score(truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
         return "cannot tell", f"the truth is not known: {truth.get('why', '')}"
     if verdict == "build-failure" or said.get("end") == "build-failure":
         return ("right", "the engine refuses it") if state == "refused" else ("wrong", "the engine takes this model")
+    if said.get("end") == "refused-whole":
+        return _refused_whole(state, checks.get("alike") or {})
     if state == "refused" and any(c.get("cause") == "build-failure" for c in said.get("culprits") or ()):
         return _refused(checks)
     if state == "refused":
@@ -92,6 +94,19 @@ def _made_up(verdict: str, checks: Facts) -> tuple[str, str]:
     if verdict == "input-sensitive":
         return "right", "every given sample passes, as it said; made-up data fail"
     return "partly", "not determined on data that it made up; that every given sample passes is not said"
+
+
+def _refused_whole(state: str, alike: Facts) -> tuple[str, str]:
+    if state != "refused":
+        return "wrong", "the engine takes this model"
+    if not alike.get("others"):
+        return "partly", f"the engine refuses it; whether every part could not be checked: {alike.get('why', '')}"
+    if alike["others_refused"] < alike["others"]:
+        return (
+            "wrong",
+            f"the engine takes {alike['others'] - alike['others_refused']} of {alike['others']} nodes by themselves",
+        )
+    return "right", f"the engine refuses it, and each of {alike['others']} nodes by themselves, as it said"
 
 
 def _refused(checks: Facts) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.field import campaign
 from tests.field.scorecard import BEGIN, END, page, put, score
 
 FAILS = {"state": "fails", "tolerance": 0.01, "others": [{"openvino": 1e-6}]}
@@ -114,6 +115,24 @@ def test_a_refusal_is_right_where_the_named_node_is_refused_and_others_are_not()
     assert score(state, refused, {"culprits": [{"true": True, "others": 9, "others_refused": 9}]})[0] == "partly"
     assert score(state, refused, {"culprits": [{"true": False, "others": 9, "others_refused": 0}]})[0] == "wrong"
     assert score(FAILS, refused, {"culprits": [{"nodes": ["a"], "true": False}]})[0] == "wrong"
+
+
+def test_a_refusal_as_a_whole_is_right_where_no_node_is_taken_alone() -> None:
+    whole = said(verdict="unresolved", end="refused-whole", culprits=[])
+    state = {"state": "refused", "tolerance": 0.01}
+    assert score(state, whole, {"culprits": [], "alike": {"others": 9, "others_refused": 9}})[0] == "right"
+    assert score(state, whole, {"culprits": [], "alike": {"others": 9, "others_refused": 8}})[0] == "wrong"
+    assert score(state, whole, {"culprits": [], "alike": {"true": None, "why": "within a body"}})[0] == "partly"
+    assert score({**FAILS, "state": "passes"}, whole, {"culprits": []})[0] == "wrong"
+
+
+def test_what_was_not_right_is_run_first() -> None:
+    few = campaign.cases(["kaldi", "nemo80"], ["openvino"])
+    earlier = [{"model": "kaldi", "engine": "openvino", "grade": "right"}]
+    assert [m.name for m, _ in campaign.worst_first(few, [])] == ["kaldi", "nemo80"]
+    assert [m.name for m, _ in campaign.worst_first(few, earlier)] == ["nemo80", "kaldi"]
+    earlier += [{"model": "nemo80", "engine": "openvino", "grade": "wrong"}]
+    assert campaign.worst_first(few, earlier)[0][0].name == "nemo80"
 
 
 def test_a_program_that_breaks_is_wrong_whatever_it_said() -> None:

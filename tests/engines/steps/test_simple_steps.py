@@ -60,6 +60,22 @@ def test_sanitizing(answers: Any, walk: Any, error: float, verdict: str, change:
     assert outcome.goes_on == ("sanitized" if model == "clean" else "original")
 
 
+@pytest.mark.parametrize(("given", "model"), [(0.001, "m"), (0.009, "clean"), (0.4, "clean")])
+def test_a_sample_that_only_cleaning_makes_fail_is_not_searched(
+    answers: Any, walk: Any, given: float, model: str
+) -> None:
+    """swift-f0 on OpenVINO in BF16: random values fail as given, and once cleaned up a real sample, too."""
+    limit = answers.READY.criterion.tolerance
+    assert limit == 0.01
+    signature = Signature("accuracy", sample="random:0", outputs=("y",), errors={"y": 0.5})
+    clean = answers.measured(("real:0", 0.0105), ("random:0", 0.5))
+    still = answers.measured(("real:0", given), ("random:0", 0.5))
+    before = locked(answers, signature=signature, sample="random:0")
+    done = walk("sanitize", answers.context(before), sanitized(answers, clean, still))
+    assert done.finish.findings.model == model
+    assert ("that brings a failure of its own: real:0" in done.finish.outcome.message) == (model == "m")
+
+
 def test_what_could_not_be_sanitized_goes_on_with_the_original(answers: Any, walk: Any) -> None:
     refused = Measurement(status="refused", message="could not sanitize: a sparse weight.")
     done = walk("sanitize", answers.context(locked(answers)), lambda _: refused)

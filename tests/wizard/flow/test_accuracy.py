@@ -29,7 +29,7 @@ FLOW = LOADED.flow
 
 # CONTRACTS: the answer ids that an answers file may name.
 ANSWERS = {
-    "reproduce": "yes no noise reference refused export",
+    "reproduce": "yes no noise reference refused refused-whole export",
     "consistency": "yes no",
     "sanitize": "yes no stuck",
     "real-inputs": "yes no only-real none",
@@ -97,6 +97,7 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("tactics", {"found": True}, "yes", "minimal-case"),
         ("tactics", {"found": False}, "no", "layerwise"),
         ("reproduce", {"verdict": "refused", "failure": "build"}, "refused", "sanitize"),
+        ("reproduce", {"verdict": "refused-whole", "failure": "build"}, "refused-whole", "refused-whole"),
         ("sanitize", {"verdict": "fails", "failure": "build"}, "yes", "reduce"),
         ("sanitize", {"verdict": "could-not", "failure": "build"}, "stuck", "reduce"),
         ("minimal-case", {"confirmed": True, "cause": "build-failure", "culprits": 1}, "report", "case-found"),
@@ -242,7 +243,7 @@ def test_an_answer_that_nothing_speaks_for_is_found() -> None:
     assert never_recommended(msgspec.structs.replace(node, answers=unknown)) == {"noise"}
     greedy = msgspec.structs.replace(node.answers["yes"], when={"not": {"verdict": "fails"}})
     hidden = msgspec.structs.replace(node, answers={"greedy": greedy, **node.answers})
-    assert never_recommended(hidden) == {"reference", "refused", "noise", "export", "no"}
+    assert never_recommended(hidden) == {"reference", "refused", "refused-whole", "noise", "export", "no"}
 
 
 def test_every_walk_ends() -> None:
