@@ -1,5 +1,5 @@
-"""What every engine is here, each asked in a process of its own, so that a library that crashes while it loads is a line of the
-answer."""
+"""What every engine is here, asked in a process of their own, and each in one of its own where that dies: a library that crashes
+while it loads is a line of the answer."""
 
 import json
 import signal
@@ -15,6 +15,7 @@ from engines import backends, discovery, installed
 from engines.declaration import Declaration
 
 _SECONDS = 120.0
+_SECONDS_TOGETHER = 30.0  # for all of them, before each is asked alone
 
 
 def describe(name: str) -> dict[str, Any]:
@@ -36,23 +37,30 @@ def survey(names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Every engine (or those named) as ``describe`` gives it, then the plug-ins that are broken. Never raises ``Exception``."""
     known = discovery.engines()
     wanted = [known[n] for n in names] if names else [d for d in known.values() if not d.hidden]
-    with ThreadPoolExecutor(2) as pool:
-        rows = list(pool.map(_ask, wanted))
+    asked = [d for d in wanted if not d.refusal and installed.importable(d.package)]
+    found = {d.name: _row(d) for d in wanted} | {row["name"]: row for row in _ask_all(asked)}
+    rows = [found[d.name] for d in wanted]
     return rows if names else [*rows, *(_broken(p) for p in discovery.plugins() if p.broken)]
+
+
+def _ask_all(asked: Sequence[Declaration]) -> list[dict[str, Any]]:
+    """All in one process, as most of what it costs to ask one is to load what they share; each alone where that one dies."""
+    try:
+        rows = _told(_run([d.name for d in asked], _SECONDS_TOGETHER))
+        if len(rows) == len(asked):
+            return rows
+    except (subprocess.TimeoutExpired, OSError, ValueError, IndexError):
+        pass
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(_ask, asked))
 
 
 def _ask(declared: Declaration) -> dict[str, Any]:
     row = _row(declared)
-    if declared.refusal or not installed.importable(declared.package):
-        return row
-    command = [sys.executable, "-P", "-m", "engines.backends", declared.name]
     try:
-        done = subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_SECONDS, check=False
-        )  # fmt: skip
+        done = _run([declared.name], _SECONDS)
         if done.returncode == 0:
-            rows: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-            return rows[0]
+            return _told(done)[0]
         ended = _signal(-done.returncode) if done.returncode < 0 else f"it ended with {done.returncode}"
         again = installed.command(declared.install)
         row["reason"] = f"{declared.name} is installed but does not load here: {ended}; install it again: {again}."
@@ -61,6 +69,17 @@ def _ask(declared: Declaration) -> dict[str, Any]:
     except (OSError, ValueError, IndexError) as error:
         row["reason"] = f"{declared.name} could not be asked: {backends.line(error)}."
     return row
+
+
+def _run(names: Sequence[str], seconds: float) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-P", "-m", "engines.backends", *names]
+    return subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=seconds, check=False)
+
+
+def _told(done: "subprocess.CompletedProcess[bytes]") -> list[dict[str, Any]]:
+    """The rows of a process that ended well, none of another. Raises ``ValueError``, ``IndexError`` for no rows."""
+    rows: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else []
+    return rows
 
 
 def _row(declared: Declaration) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from engines.compare.judge import judge
 from engines.demos import magika_inputs
 from engines.graph import load, ranges
 from engines.probe import Candidate, Edit, Measurement
-from engines.workers import captures
+from engines.workers import captures, measure
 
 EMULATE = "emulate:precision=fp16"
 MODELS = Path(__file__).parents[2] / "models"
@@ -63,9 +63,16 @@ def small(tmp_path, session_of):
 # -- every part of the reference is exactly the reference
 
 
+@pytest.fixture
+def all_transplanted(monkeypatch):
+    """Also what is right to the bit is put into the reference run, which shows nothing but is to be exact."""
+    monkeypatch.setattr(measure, "_same", lambda *_: False)
+
+
 @pytest.mark.parametrize("name", ["sort_tf_massive_m4", "shapes_cnn"])
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
+@pytest.mark.usefixtures("all_transplanted")
 def test_any_part_run_on_the_reference_gives_the_captured_values(opened, name: str, data: st.DataObject) -> None:
     session = opened(name)
     count = len(session.index.nodes)
@@ -81,6 +88,7 @@ def test_any_part_run_on_the_reference_gives_the_captured_values(opened, name: s
     assert not result.rounded
 
 
+@pytest.mark.usefixtures("all_transplanted")
 def test_a_cut_anywhere_through_the_graph_is_exact(opened) -> None:
     session = opened("sort_tf_massive_m4")
     count = len(session.index.nodes)
@@ -92,6 +100,17 @@ def test_a_cut_anywhere_through_the_graph_is_exact(opened) -> None:
 
 
 # -- own error and effect
+
+
+@pytest.mark.parametrize(("engine", "runs"), [(EXACT, 0), (EMULATE, 1)])
+def test_no_effect_is_sought_of_a_part_that_is_right_to_the_bit(opened, monkeypatch, engine: str, runs: int) -> None:
+    session, sought = opened("sort_tf_massive_m4"), []
+    real = measure._Measuring._downstream
+    monkeypatch.setattr(measure._Measuring, "_downstream", lambda *a: sought.append(a) or real(*a))
+    result = only(session.measure(engine, session.nodes(session.by_op("Pow")[0]), samples=("real:0/0",), effect=True))
+    assert [s.name for s in result.effect] == [session.index.tensors[t].name for t in session.index.outputs]
+    assert all(s.equal for s in result.effect) == (not runs)
+    assert len(sought) == runs
 
 
 def test_every_overflowing_pow_of_the_transformer_fails_alone_and_for_the_whole(opened) -> None:
