@@ -98,6 +98,7 @@ class Declaration(msgspec.Struct, frozen=True):
     ``emulation``: it stands for engines of a precision and is none that anybody deploys, so a model mended for it is of no use.
     ``required``: options that a spec must give. ``bare``: the option that ``NAME:VALUE`` sets. ``recorded``: it computes nothing
     and gives what was recorded, so that it is a reference and never the engine under test.
+    ``deployed``: what models of a machine with a GPU are deployed on, so that it is asked there where no engine is named.
     ``title``: its name as people write it. ``check_part``: what check.py takes to run it, which cannot tell without it.
     """
 
@@ -119,6 +120,7 @@ class Declaration(msgspec.Struct, frozen=True):
     bare: str = ""
     recorded: bool = False
     title: str = ""
+    deployed: bool = False
     check_part: Callable[[Found], CheckPart] | None = None
     by_hand: ByHand = ByHand()
 

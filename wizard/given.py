@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import TypeVar
 
-from engines import installed, options
+from engines import discovery, installed, options
 from engines.checker.command import join
 from engines.compare.criterion import METRICS
 from engines.data import golden_files
@@ -20,6 +20,7 @@ from engines.sources import paths, postprocess_script, split_function, top_k
 from engines.spec import EngineSpec, parse
 from engines.store import regular
 from engines.store.content import digest_file
+from engines.workers import gpus
 from wizard import config
 from wizard.exits import BAD_USAGE, MISSING, Refusal
 from wizard.problem import Problem
@@ -193,13 +194,38 @@ def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def asked_engine(text: str | None) -> str:
-    """The spec of ``--engine``, else of the user's settings, else the usual one. Raises Refusal."""
+    """The spec of ``--engine``, else of the user's settings, else what is usual on this machine. Raises Refusal."""
     if text:
         return engine_under_test(text)
     settings = config.load()
-    return (
-        engine_under_test(settings.engine, f"{settings.path}: engine") if settings.engine else Problem(model="").engine
-    )
+    return engine_under_test(settings.engine, f"{settings.path}: engine") if settings.engine else usual_engine()[0]
+
+
+def usual_engine() -> tuple[str, str]:
+    """(the spec, why that one, half a sentence) of the engine that is asked where none is named: what models are deployed
+    on where its package and a GPU are here, else the one that runs anywhere."""
+    why = []
+    for declared in discovery.engines().values():
+        if not declared.deployed or declared.hidden or declared.refusal:
+            continue
+        title = declared.title or declared.name
+        if not installed.importable(declared.package):
+            why.append(f"{title} is not installed here")
+        elif gpus.listed():
+            return engine_under_test(declared.name), f"{title} and a GPU are here"
+        else:
+            why.append(f"{title} is here, and no GPU")
+    return Problem(model="").engine, " and ".join(why)
+
+
+def say_usual(arguments: argparse.Namespace) -> str:
+    """What is said where nobody has named the engine, and how to; "" where somebody has, or where a checker asks none."""
+    asks_none = arguments.check and not re.search(r"{(inputs|expected)}", arguments.check)
+    if arguments.engine or asks_none or config.load().engine:
+        return ""
+    spec, why = usual_engine()
+    named = f"No engine was named, so {spec} is the one under test ({why})."
+    return f"{named} --engine NAME names another; 'narrowdown engines' lists them."
 
 
 def engine_under_test(text: str, option: str = "--engine") -> str:

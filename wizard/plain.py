@@ -65,6 +65,16 @@ class Refused(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
     error: str
 
 
+def say_engines(event: StepStarted) -> str:
+    """``ENGINE:option=value 10.6 on NVIDIA H200 against REFERENCE 1.23.2 on CPU``; "" where no engine was looked at."""
+    asked = []
+    for spec, info in ((event.engine, event.engine_info), (event.reference, event.reference_info)):
+        if spec and info:
+            device = f"on {info['device']}" if info.get("device") else ""
+            asked.append(" ".join(filter(None, (elide(spec, 100), str(info.get("version", "")), device))))
+    return visible(" against ".join(asked))
+
+
 def json_line(value: Mapping[str, Any]) -> str:
     """A line of ``--display json``, newline included; ``v`` is its format, the journal's."""
     return msgspec.json.encode({"v": VERSION, **value}).decode() + "\n"
@@ -125,6 +135,7 @@ class PlainDisplay:
         self._message = ""  # of the step that finished last
         self._ended = ""  # the end that was said last, "" once anything came after it
         self._begun: set[tuple[str, int]] = set()  # visits whose step was started
+        self._between = ""  # engine and reference as they were said last
 
     def event(self, event: AnyEvent) -> None:
         if isinstance(event, ProbeStarted) and event.probe is not None:
@@ -180,7 +191,15 @@ class PlainDisplay:
                 again += ", running again" if (event.node, event.visit) in self._begun else ""
                 self._begun.add((event.node, event.visit))
                 head = self._paint(f"[{self._questions}] {visible(title)}", "1") + f"  (step {event.step}{again})"
-                return ["", head, *([f"    expected: {price(event.expected)}"] if event.expected.probes >= 0 else [])]
+                between = say_engines(event)
+                named = [between] if between and between != self._between else []
+                self._between = between or self._between
+                return [
+                    *named,
+                    "",
+                    head,
+                    *([f"    expected: {price(event.expected)}"] if event.expected.probes >= 0 else []),
+                ]
             case ProbeFinished():
                 return self._probe(event)
             case WorkerDied():

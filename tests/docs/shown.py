@@ -58,6 +58,9 @@ RULES = (
     ("docs/add-a-metric.md", "narrowdown step compare", "metric"),
     ("docs/add-a-cause.md", "python -m pytest", "cause"),
     ("docs/polygraphy.md", "narrowdown open", "parsed: a person at a terminal, as README's, which the scene 'routes' answers"),
+    *(("docs/polygraphy.md", f"narrowdown step {step}", "parsed: TensorRT and a GPU") for step in (
+        "compare model.onnx --engine tensorrt", "layerwise model.onnx --engine tensorrt",
+        "repeat model.onnx --until 10 --engine tensorrt", "precision model.onnx --engine tensorrt")),
     ("docs/polygraphy.md", "polygraphy run model.onnx --trt", "parsed: a GPU; Polygraphy makes the script of it"),
     ("docs/polygraphy.md", "polygraphy debug build", "parsed: a GPU"),
     ("docs/polygraphy.md", "polygraphy debug precision", "parsed: a GPU"),

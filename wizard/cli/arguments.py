@@ -107,6 +107,7 @@ def parser() -> Parser:
     _model(ran)
     _problem(ran)
     _running(ran)
+    _expect(ran)
     ran.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
 
     resumed = command("resume", "run", "resume", "go on with a session")
@@ -213,6 +214,7 @@ def parser() -> Parser:
     _model(stepped)
     _problem(stepped)
     _running(stepped)
+    _expect(stepped)
     stepped.add_argument("--json", action="store_true", help="the result as one JSON object on stdout")
     stepped.add_argument("-o", "--output", metavar="OUT.onnx", help="also write the model that the step made")
     stepped.add_argument(
@@ -472,6 +474,14 @@ def _running(made: Parser, *, folder: bool = True) -> None:
         "--no-disk-check", action="store_true", help="start a step also where the disk may be too small for it"
     )
     _add_consent(group)
+
+
+def _expect(made: Parser) -> None:
+    made.add_argument(
+        "--expect",
+        choices=("pass", "fail"),
+        help="for CI: exit 0 where the model passes or fails as expected, 5 where it does not, 6 where that cannot be told",
+    )
 
 
 def _problem(made: Parser) -> None:

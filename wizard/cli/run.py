@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from engines import installed
+from engines import discovery, installed
 from engines.consent import Consent
 from engines.store.content import atomic
 from engines.workers.executor import LOCAL
@@ -16,12 +16,24 @@ from wizard import handed, terminal, trust
 from wizard.cli.answers import Script, read_answers
 from wizard.cli.flow import faults
 from wizard.cli.follow import Follower, JsonPrompt, Prompt
-from wizard.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, STOPPED, Refusal
+from wizard.exits import (
+    BAD_USAGE,
+    DIFFERS,
+    FAILURE_SEEN,
+    FOUND,
+    MISSING,
+    NEEDS_PERSON,
+    NOT_REPRODUCED,
+    STOPPED,
+    UNRESOLVED,
+    UNTOLD,
+    Refusal,
+)
 from wizard.flow import terms
 from wizard.flow.load import FlowProblem, Loaded, shipped
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
-from wizard.given import problem_from
+from wizard.given import problem_from, say_usual
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
 from wizard.runner import requests
@@ -37,13 +49,53 @@ from wizard.words import duration, listing, visible
 
 
 def open_(arguments: argparse.Namespace) -> int:
-    """``narrowdown open MODEL``: a person answers."""
+    """``narrowdown open MODEL``: a person answers, which engine first where none is named."""
+    if said := say_usual(arguments):
+        arguments.engine = choose_engine(said)
     return start(problem_from(arguments), arguments, person=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """``narrowdown run MODEL``: recommended or scripted answers."""
-    return start(problem_from(arguments), arguments, person=False)
+    if said := say_usual(arguments):
+        print(f"narrowdown: {said}", file=sys.stderr)
+    return expected(arguments.expect, start(problem_from(arguments), arguments, person=False))
+
+
+def expected(wanted: str | None, code: int) -> int:
+    """The exit code under ``--expect``: 0 where it is as expected, 5 where it is not, 6 where that cannot be told. What is no
+    answer to it (bad usage, a person needed, something missing, stopped) stays."""
+    seen = "fail" if code in FAILURE_SEEN else "pass" if code == NOT_REPRODUCED else "" if code in UNTOLD else None
+    if not wanted or seen is None:
+        return code
+    return (FOUND if seen == wanted else DIFFERS) if seen else UNRESOLVED
+
+
+def choose_engine(said: str) -> str | None:
+    """The engine that a person at a terminal chooses, among those that are installed; None for the usual one, which ``said``
+    names. Nobody is asked where nobody is there, or only one engine is."""
+    here = [
+        e
+        for e in discovery.engines().values()
+        if not (e.hidden or e.refusal or e.recorded) and e.module and (not e.package or installed.importable(e.package))
+    ]
+    if not terminal.person_present() or len(here) < 2:
+        print(f"narrowdown: {said}", file=sys.stderr)
+        return None
+    print(said)
+    for number, declared in enumerate(here, 1):
+        print(f"  {number}  {declared.name:14} {declared.summary}")
+    while True:
+        try:
+            typed = input("Which engine gives the wrong results? (a number, NAME:key=value, Enter: as above): ").strip()
+        except EOFError:
+            return None
+        if not typed:
+            return None
+        if not typed.isdigit():
+            return typed
+        if 1 <= int(typed) <= len(here):
+            return here[int(typed) - 1].name
 
 
 def resume(arguments: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ from wizard.cli.shown import found
 from wizard.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, Refusal
 from wizard.flow.load import in_words
 from wizard.flow.model import Flow
-from wizard.given import problem_from
+from wizard.given import problem_from, say_usual
 from wizard.machine import MachineProblem
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
@@ -32,12 +32,24 @@ from wizard.session import folder as folders
 from wizard.session.single import PREFIX, single_flow
 from wizard.session.state import Visit
 
+MEASURES_FAILURES = ("compare", "repeat")
+
 
 def step(arguments: argparse.Namespace) -> int:
     """Run it, say what it found; ``--json``: the object alone on stdout, all else on stderr."""
     if arguments.detach:
         raise Refusal(BAD_USAGE, "A step alone cannot be detached; 'narrowdown run --detach' can.")
     params = parameters(arguments.name, wanted(arguments))
+    if arguments.expect and arguments.name not in MEASURES_FAILURES:
+        steps = " and ".join(MEASURES_FAILURES)
+        raise Refusal(BAD_USAGE, f"--expect is for the steps {steps}, which say whether the model fails.")
+    return run.expected(arguments.expect, one(arguments, params))
+
+
+def one(arguments: argparse.Namespace, params: dict[str, str]) -> int:
+    """Run the step with these parameters and say what it found; the exit code."""
+    if said := say_usual(arguments):
+        print(f"narrowdown: {said}", file=sys.stderr)
     problem = msgspec.structs.replace(problem_from(arguments), flow=PREFIX + arguments.name)
     if arguments.output:
         not_onto_itself(writable(arguments.output), problem)

@@ -36,7 +36,7 @@ def model(text: str) -> str:
 
 def engine(text: str) -> str:
     """The canonical spec of the engine under test; empty takes the default. Raises Refusal."""
-    return words.engine_under_test(text.strip()) if text.strip() else Problem(model="").engine
+    return words.asked_engine(text.strip())
 
 
 def reference(text: str) -> str:

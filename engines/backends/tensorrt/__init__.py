@@ -46,6 +46,7 @@ DECLARATION = Declaration(
     "engines.backends.tensorrt.make",
     package="tensorrt",
     install="pip install 'narrowdown[tensorrt]'",
+    deployed=True,
     needs="It needs an NVIDIA GPU and its driver; with neither, tensorrt_rtx builds, which shows what is refused.",
     options=(
         Option(
