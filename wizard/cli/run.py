@@ -50,6 +50,7 @@ from wizard.words import duration, listing, visible
 
 def open_(arguments: argparse.Namespace) -> int:
     """``narrowdown open MODEL``: a person answers, which engine first where none is named."""
+    display_name(arguments, person=True)  # refuses before anything is asked
     if said := say_usual(arguments):
         arguments.engine = choose_engine(said)
     return start(problem_from(arguments), arguments, person=True)
