@@ -24,10 +24,10 @@ INSERTED = re.compile(
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the packages, as installed, and of their tests."""
+    """A copy of the packages, as installed, and of their tests; with what is compiled, or each program compiles it again."""
     for package in (wizard, engines, flows):
         there = Path(str(package.__path__[0]))
-        shutil.copytree(there, tmp_path / there.name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(there, tmp_path / there.name)
     shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     return tmp_path

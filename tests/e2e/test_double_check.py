@@ -84,10 +84,10 @@ def test_a_tolerance_under_which_the_model_passes(made_up: Walked) -> None:
 
 CHECKER = """
 import sys
-import onnx
-ops = {node.op_type for node in onnx.load(sys.argv[1]).graph.node}
-print("wrong numbers" if "Softmax" in ops else "no such kernel")
-sys.exit(1 if ops & {"Softmax", "Relu"} else 0)
+from pathlib import Path
+model = Path(sys.argv[1]).read_bytes()
+print("wrong numbers" if b"Softmax" in model else "no such kernel")
+sys.exit(1 if b"Softmax" in model or b"Relu" in model else 0)
 """
 
 
@@ -148,8 +148,7 @@ def test_the_second_culprit_is_searched_for_under_another_tolerance(walk: Walk, 
 
 COLD = """
 import hashlib, pathlib, sys
-import onnx
-if {node.op_type for node in onnx.load(sys.argv[1]).graph.node} == {"Identity"}:
+if b"Softmax" not in pathlib.Path(sys.argv[1]).read_bytes() and b"Identity" in pathlib.Path(sys.argv[1]).read_bytes():
     sys.exit(0)
 seen = pathlib.Path(__file__).with_suffix(".seen")
 seen.mkdir(exist_ok=True)

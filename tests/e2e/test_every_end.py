@@ -296,12 +296,10 @@ def test_a_checker_that_passes_nothing_tells_nothing(walk: Walk, models: Path) -
 
 NEEDS_ITS_OUTPUT = """
 import sys
-import numpy as np, onnxruntime as ort
-from polygraphy.json import load_json
-session = ort.InferenceSession(sys.argv[1])
-(feed,) = load_json(sys.argv[2])
-(y,) = session.run(["y"], {i.name: feed[i.name] for i in session.get_inputs()})
-sys.exit("wrong" if b"Softmax" in open(sys.argv[1], "rb").read() else 0)
+import onnx
+model = onnx.load(sys.argv[1])
+(y,) = [output for output in model.graph.output if output.name == "y"]
+sys.exit("wrong" if any(node.op_type == "Softmax" for node in model.graph.node) else 0)
 """
 
 

@@ -1,6 +1,7 @@
 """What SECURITY.md says of the source, held against the source; and of strangers' paths, against the functions that take them."""
 
 import ast
+import functools
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,31 +24,41 @@ FORBIDDEN_CALLS = {
 }
 
 
-def trees() -> list[tuple[Path, ast.AST]]:
-    return [
-        (path, ast.parse(path.read_text(encoding="utf-8"))) for root in ROOTS for path in sorted(root.rglob("*.py"))
-    ]
+@functools.cache
+def nodes() -> list[tuple[Path, ast.Import | ast.ImportFrom | ast.Call]]:
+    """Every import and every call of the product."""
+    files = [path for root in ROOTS for path in sorted(root.rglob("*.py"))]
+    walks = ((path, ast.walk(ast.parse(path.read_text(encoding="utf-8")))) for path in files)
+    wanted = ast.Import | ast.ImportFrom | ast.Call
+    return [(path, node) for path, walk in walks for node in walk if isinstance(node, wanted)]
+
+
+def called(node: ast.Call) -> str:
+    """The name, with its dots, that is called; of what has none, as ``f(x).y``, the end of it: ``().y``."""
+    parts, here = [], node.func
+    while isinstance(here, ast.Attribute):
+        parts, here = [here.attr, *parts], here.value
+    return ".".join([here.id if isinstance(here, ast.Name) else "()", *parts])
 
 
 def test_nothing_unpickles_evaluates_or_starts_a_shell() -> None:
     found = []
     arrays = 0
-    for path, tree in trees():
-        for node in ast.walk(tree):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            found += [f"{path}:{node.lineno}: {name}" for name in names if name.partition(".")[0] in FORBIDDEN_MODULES]
-            if not isinstance(node, ast.Call):
-                continue
-            said, words = ast.unparse(node.func), {word.arg: ast.unparse(word.value) for word in node.keywords}
-            # The contract suite runs an engine's own part of check.py, as check.py does; it is a test, and reads no session.
-            own = said == "exec" and path.as_posix().endswith("engines/contract/suite.py")
-            if (said in FORBIDDEN_CALLS and not own) or words.get("shell") == "True":
-                found.append(f"{path}:{node.lineno}: {said}")
-            if said in ("np.load", "numpy.load", "np.lib.format.read_array", "np.lib.npyio.NpzFile"):
-                arrays += 1
-                if words.get("allow_pickle") != "False":
-                    found.append(f"{path}:{node.lineno}: {said} without allow_pickle=False")
+    for path, node in nodes():
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        found += [f"{path}:{node.lineno}: {name}" for name in names if name.partition(".")[0] in FORBIDDEN_MODULES]
+        if not isinstance(node, ast.Call):
+            continue
+        said, words = called(node), {word.arg: getattr(word.value, "value", None) for word in node.keywords}
+        # The contract suite runs an engine's own part of check.py, as check.py does; it is a test, and reads no session.
+        own = said == "exec" and path.as_posix().endswith("engines/contract/suite.py")
+        if (said in FORBIDDEN_CALLS and not own) or words.get("shell") is True:
+            found.append(f"{path}:{node.lineno}: {said}")
+        if said in ("np.load", "numpy.load", "np.lib.format.read_array", "np.lib.npyio.NpzFile"):
+            arrays += 1
+            if words.get("allow_pickle") is not False:
+                found.append(f"{path}:{node.lineno}: {said} without allow_pickle=False")
     assert found == []
     assert arrays > 2, "the scan sees the places that read arrays"
 
@@ -63,11 +74,9 @@ def test_a_log_that_lies_elsewhere_is_not_read(tmp_path: Path, name: str) -> Non
 def test_nobody_but_the_gate_makes_a_consent() -> None:
     """A door that was not thought of has none to hand over, and nothing runs without one."""
     makers = {
-        str(path.relative_to(root.parent))
-        for root in ROOTS
-        for path in sorted(root.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Consent"
+        path.relative_to(next(root.parent for root in ROOTS if path.is_relative_to(root))).as_posix()
+        for path, node in nodes()
+        if isinstance(node, ast.Call) and called(node).rpartition(".")[2] == "Consent"
     }
     # The bundle's writer hands on a part of what it was given.
     assert makers == {"wizard/trust/gate.py", "engines/consent.py", "wizard/bundle/export.py"}
