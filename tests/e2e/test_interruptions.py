@@ -51,19 +51,20 @@ def kill_runner(session: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words", "probes"),
+    ("name", "command", "words", "probes"),
     [
-        ("shapes", ["--tolerance", "1e-3"], 35),  # in the middle of a reduction
-        pytest.param("sort", ["--engine", "emulate:precision=fp16"], 60, marks=pytest.mark.slow),
+        ("shapes", ["step", "reduce"], ["--tolerance", "1e-3"], 12),
+        pytest.param("shapes", ["run"], ["--tolerance", "1e-3"], 35, marks=pytest.mark.slow),  # amid a reduction
+        pytest.param("sort", ["run"], ["--engine", "emulate:precision=fp16"], 60, marks=pytest.mark.slow),
     ],
 )
-def test_kill_9_and_resume(narrowdown, surroundings, tmp_path, request, name, words, probes) -> None:
+def test_kill_9_and_resume(narrowdown, surroundings, tmp_path, request, name, command, words, probes) -> None:
     model, inputs = request.getfixturevalue(name)
-    words = [*words, "--inputs", inputs]
+    words = [*command, model, *words, "--inputs", inputs]
     straight, broken = tmp_path / "straight", tmp_path / "broken"
-    assert narrowdown("run", model, *words, "--session", straight).code == 0
+    assert narrowdown(*words, "--session", straight).code == 0
 
-    process = begin(["run", model, *words, "--session", broken], surroundings, tmp_path)
+    process = begin([*words, "--session", broken], surroundings, tmp_path)
     try:
         wait_for(broken, lambda found: sum(e["kind"] == "probe.finished" for e in found) >= probes, process)
         kill_runner(broken)
