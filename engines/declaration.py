@@ -125,14 +125,14 @@ class Declaration(msgspec.Struct, frozen=True):
     by_hand: ByHand = ByHand()
 
 
-# What a Q/DQ model was before it was quantized; ``engines.data.originals`` does it, whatever the engine.
+# What a model was before it was converted; ``engines.data.originals`` does it, whatever the engine.
 QUANTIZATION = (
     Option(
         "quantization", "str", "as-is", "bypass: the model without its QuantizeLinear/DequantizeLinear pairs.",
         ("as-is", "bypass"),
     ),
     Option(
-        "model", "file", "", "The float original of a Q/DQ model: its pairs bypassed, with the weights of this ONNX file.",
+        "model", "file", "", "The model that this one was made of (FP16, AutoCast, Q/DQ): its values at the places of this one.",
         what="float original",
     ),
 )  # fmt: skip

@@ -1,9 +1,10 @@
-"""The float original of a Q/DQ model: which file it is, which of its weights each stored weight was made from, the float
-twin.
+"""The float original of a model, quantized or in half precision: which file it is, which of its weights each stored weight was
+made from, the float twin.
 
 An engine spec asks for it: ``quantization=bypass`` (every pair bypassed, stored weights as their codes are worth) or
 ``model=FLOAT.onnx`` (that, with the weights of this file; what the whole model gives comes from the file itself). A
-reference so asked says what the model gave before it was quantized.
+reference so asked says what the model gave before it was converted. The twin of a model with no pairs has FP32 in place of
+every half, so that the casts of a converter do nothing; its tensors have the names of the model's own, wherever they stand.
 """
 
 from collections.abc import Collection, Iterator
@@ -20,6 +21,7 @@ from engines.graph.cut import Cut
 from engines.graph.load import StoredModel
 from engines.graph.model_problem import ModelProblem
 from engines.graph.quantized import counted, in_themselves, is_quantized
+from engines.graph.widen import widened
 from engines.spec import parse, unquantized
 from engines.store.content import Store
 
@@ -34,10 +36,41 @@ def floated(store: Store, model: StoredModel, part: Cut, engine: str) -> Cut:
     entire = part.node_ids == tuple(range(len(model.node_protos))) and not part.marks
     entire = entire and set(part.feeds) == set(model.inputs) and set(part.outputs) == set(model.outputs)
     original = whole(store, model, engine)
-    _check(model, inner=not entire, given=original is not None)
+    if original is None or quantized(model):
+        _check(model, inner=not entire, given=original is not None)
     if original is not None and entire:
         return Cut(original.proto, part.feeds, part.outputs)
+    if original is not None and not quantized(model):
+        wide = widened(part.model, model.weights_dir, same_weights(model, original))
+        return Cut(wide, part.feeds, part.outputs, part.marks, part.node_ids)
     return twin(part, weights(store, model, engine))
+
+
+def quantized(model: StoredModel) -> bool:
+    """Whether the model has pairs, or operators that compute on codes."""
+    return bool(in_themselves(model.index)) or is_quantized(model.index)
+
+
+def same_weights(model: StoredModel, original: StoredModel) -> Originals:
+    """By the name of each float weight the original's: under its name, else at the same place of the node that gives the same
+    tensor, as long as it has the same shape."""
+    memo = f"same weights of {original.digest}"
+    if memo not in model._memo:
+        twins = {name: node for node in original.proto.graph.node for name in node.output if name}
+        places: dict[str, str] = {}
+        for node in model.proto.graph.node:
+            there = twins.get(node.output[0]) if node.output else None
+            if there is not None and there.op_type == node.op_type:
+                places.update({here: named for here, named in zip(node.input, there.input, strict=False) if here})
+        found: dict[str, TensorProto] = {}
+        for tensor in model.proto.graph.initializer:
+            wished = (tensor.name, places.get(tensor.name, ""))
+            chosen = next((t for w in wished if (t := _fitting(original, w, tensor)) is not None), None)
+            if chosen is not None and _alike(tensor, tensor):
+                found[tensor.name] = chosen
+        model._memo[memo] = found
+    result: Originals = model._memo[memo]
+    return result
 
 
 def kept(store: Store, model: StoredModel, part: Cut, keep: frozenset[int], reference: str) -> Cut:
@@ -63,7 +96,7 @@ def _check(model: StoredModel, *, inner: bool, given: bool) -> None:
     if not own and not is_quantized(model.index):
         raise ModelProblem(
             "the model has no QuantizeLinear/DequantizeLinear pairs, so there is nothing to bypass; give the quantized model, "
-            f"or leave {'model=' if given else 'quantization=bypass'} out."
+            "or leave quantization=bypass out."
         )
 
 
@@ -78,7 +111,7 @@ def whole(store: Store, model: StoredModel, spec: str) -> StoredModel | None:
         if set(here) != set(there):
             lacking = sorted(set(here) ^ set(there))[0]
             raise ModelProblem(
-                f"'{Path(path).name}' is not the float original of this model: only one of them has the {kind} '{lacking}'."
+                f"'{Path(path).name}' is not the original of this model: only one of them has the {kind} '{lacking}'."
             )
     return original
 

@@ -140,7 +140,13 @@ class _Loading:
             "guesses": self.guesses,
             "warnings": list(self.warnings),
             "quantized": self._quantized(),
+            "half": self._half(),
         }
+
+    def _half(self) -> str:
+        """``fp16`` or ``bf16`` where nodes of the model give such tensors."""
+        made = {t.dtype for t in self.index.tensors if t.kind == "node"}
+        return "fp16" if "float16" in made else "bf16" if "bfloat16" in made else ""
 
     def _quantized(self) -> bool:
         return any(node.op in _INT8 for node in self.index.nodes)

@@ -19,6 +19,7 @@ from engines.search.controls import can_pass
 from engines.search.twin import find_twin
 from engines.search.whole import choose_feed, list_feeds, lock_failure, probe_whole, sign_failure
 from engines.sources import paths, postprocess_script
+from engines.spec import unquantized
 from engines.steps import intake
 
 
@@ -42,13 +43,15 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             bodies=int(taken.facts.get("bodies", 0)),
             notes=(*findings.notes, *taken.facts.get("warnings", ())),
         )
-    quantized = False
+    quantized, half = False, ""
     if not findings.inputs and not _needs_no_inputs(ctx):
         yield Note("reading the inputs")
         made = yield from asked(_inputs(ctx, findings))
         if made.status != "ok":
             raise intake.no_inputs(made, problem.inputs)
         quantized = bool(made.facts.get("quantized"))
+        # Against the model before it was converted, what halves cost is no failure.
+        half = str(made.facts.get("half", "")) if unquantized(ctx.reference) else ""
         said = (*made.facts.get("guesses", ()), *made.facts.get("warnings", ()))
         tried = _with_inputs(findings, made)
         if no_batch := (yield from see_rows(ctx, tried, tuple(made.facts.get("batched", ())))):
@@ -58,7 +61,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
         yield from golden.refuse_unfit(ctx, findings)
     if findings.criterion is None:
         findings = msgspec.structs.replace(
-            findings, criterion=criterion(problem, "int8" if quantized else ctx.engine_info.precision)
+            findings, criterion=criterion(problem, "int8" if quantized else half or ctx.engine_info.precision)
         )
     return findings
 

@@ -31,6 +31,7 @@ from engines.probe import Candidate
 from engines.store import regular
 from engines.store.content import Store, boot
 from engines.store.sound import Sealed
+from engines.workers.halves import fed
 
 DEFAULT_BUDGET = 4 << 30  # bytes on disk, all captures of a session
 # Of marked tensors in one run. A session holds all that is marked until its run is over, also what is not fetched of it (ONNX
@@ -104,9 +105,9 @@ def seen(
         if value is None:
             missing.append(tensor.id)
         else:
-            facts[tensor.id] = _facts(value)
+            facts[tensor.id] = _facts(value, tensor.dtype)
     for t, value in captures.run(missing, keep=lambda _: True):
-        facts[t] = _facts(value)
+        facts[t] = _facts(value, model.index.tensors[t].dtype)
     captures.evict()
     return load.with_seen(model.index, facts)
 
@@ -301,7 +302,8 @@ class _Captures:
             request = BuildRequest(
                 part.model, model.weights_dir, marks=tuple(part.marks), feed_shapes=by_name, sample=sample
             )
-            return part, self._engine.build(request), sum(max(0, self._size(index.tensors[t])) for t in marks)
+            built = fed(self._engine.build(request), part, self._reference)
+            return part, built, sum(max(0, self._size(index.tensors[t])) for t in marks)
 
         try:
             part, built, _ = _builds.get(key, make)
@@ -390,7 +392,10 @@ def read(path: Path) -> Array | None:
     return value
 
 
-def _facts(value: Array) -> tuple[str, tuple[int, ...]]:
+def _facts(value: Array, declared: str) -> tuple[str, tuple[int, ...]]:
+    """(dtype, shape); a half stays one where the reference is the model before it was converted."""
+    if declared in ("float16", "bfloat16"):
+        return declared, tuple(value.shape)
     return ("string" if value.dtype.kind in "OSUT" else value.dtype.name), tuple(value.shape)
 
 

@@ -13,7 +13,7 @@ from engines.backends.builds import shut
 from engines.data import originals, samples
 from engines.data.input_problem import InputProblem
 from engines.graph.cut import Cut, cut, feeds_of, kept_rows, node_ids, outputs_of
-from engines.graph.load import StoredModel
+from engines.graph.load import StoredModel, np_dtype
 from engines.graph.model_problem import ModelProblem
 from engines.graph.quantized import is_quantized
 from engines.graph.ranges import ALL, decode
@@ -21,6 +21,7 @@ from engines.probe import Candidate, Edit
 from engines.store.content import Store
 from engines.workers import captures
 from engines.workers.captures import ReferenceFailed
+from engines.workers.halves import fed
 
 Array = np.ndarray[Any, Any]
 Say = Callable[[str], None]
@@ -80,10 +81,23 @@ class Part:
         for edit in self.candidate.edits:
             _edit(arrays, edit)
         constants = self.constants(arrays)
-        return Feed(
+        feed = Feed(
             arrays={t: a for t, a in arrays.items() if t not in constants},
             constants={t: a for t, a in arrays.items() if t in constants},
         )
+        self._narrow(feed)
+        return feed
+
+    def _narrow(self, feed: Feed) -> None:
+        """Where the reference is the model before it was converted, what the model holds in a half is fed as one."""
+        for t, value in feed.arrays.items():
+            declared = self.index.tensors[t]
+            if declared.dtype not in ("float16", "bfloat16") or value.dtype.name == declared.dtype:
+                continue
+            with np.errstate(all="ignore"):
+                feed.exact[t], feed.arrays[t] = value, value.astype(np_dtype(declared.dtype))
+                if bool(np.any(np.isfinite(value) & ~np.isfinite(feed.arrays[t].astype(value.dtype)))):
+                    feed.unrepresentable.append(declared.name)
 
     def constants(self, arrays: Mapping[int, Array]) -> set[int]:
         """Which of the fed tensors are baked in: those that the candidate names, else the integers and booleans that decide a
@@ -146,7 +160,7 @@ class Part:
             part=piece,
             **how,
         )
-        return engine.build(request)
+        return fed(engine.build(request), part, spec)
 
 
 def named(part: Cut, arrays: Mapping[int, Array]) -> dict[str, Array]:

@@ -46,6 +46,7 @@ SCENES = {
     "an engine": "tests/plugins/test_engine.py::test_the_page_does_what_it_says",
     "quantization": "tests/e2e/test_quantized_models.py::test_the_page_does_what_it_says",
     "a runtime": "tests/plugins/test_runtime.py::test_the_page_does_what_it_says",
+    "converted": "tests/e2e/test_another_model.py::test_the_page_does_what_it_says",
     "a step": "tests/plugins/test_fresh.py::test_the_page_does_what_it_says",
 }
 
@@ -73,6 +74,7 @@ RULES = (
     ("docs/write-a-step.md", "", "a step"),
     ("docs/write-an-engine.md", "", "an engine"),
     ("docs/own-runtime.md", "", "a runtime"),
+    ("docs/converted.md", "", "converted"),
     ("docs/tensorrt.md", "narrowdown engines", "surveys"),
     ("docs/tensorrt.md", "narrowdown run MODEL --flow build-failure", "parsed: the extra rtx, which is no part of the tests' "
      "environment; tests/e2e/test_build_failure.py walks the flow"),

@@ -144,4 +144,6 @@ def applied(findings: Findings, latest: Mapping[str, Any], problem: ProblemView,
 def _rule(findings: Findings, problem: ProblemView, info: EngineView) -> Criterion | None:
     if findings.criterion is None:
         return None
-    return criterion(problem, "int8" if findings.criterion.precision == "int8" else info.precision)
+    found = findings.criterion.precision
+    of_the_model = found == "int8" or (found in ("fp16", "bf16") and info.precision in ("fp32", "tf32", "fp64"))
+    return criterion(problem, found if of_the_model else info.precision)

@@ -213,11 +213,10 @@ def inline(tensor: TensorProto, store: Store) -> TensorProto:
             "onnxruntime:quantization=bypass",
             "no QuantizeLinear/DequantizeLinear pairs.*leave quantization=bypass out",
         ),
-        (False, "onnxruntime:model={float}", "no QuantizeLinear/DequantizeLinear pairs.*leave model= out"),
         (
             True,
             "onnxruntime:model={other}",
-            "not the float original of this model: only one of them has the input 'ids'",
+            "not the original of this model: only one of them has the input 'ids'",
         ),
         (True, "onnxruntime:model=/nowhere/f.onnx", "cannot be read"),
     ],

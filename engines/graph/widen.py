@@ -1,0 +1,72 @@
+"""A model in half precision as it was before: every FP16 and BF16 tensor is FP32, and weights may be those of the original.
+
+As all of them change, no cast is needed, and a cast that a converter put in does nothing any more. Names stay.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper
+
+from engines.graph import external, names, schema
+
+HALVES = frozenset({int(TensorProto.FLOAT16), int(TensorProto.BFLOAT16)})
+_FLOAT = int(TensorProto.FLOAT)
+
+
+def widened(model: ModelProto, weights_dir: str, originals: Mapping[str, TensorProto]) -> ModelProto:
+    """A copy with no half in it. ``originals``: by the name of a weight of the main graph what it was before. Raises
+    ``ModelProblem`` where a weights file is damaged."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in copy.graph.initializer:
+        if (before := originals.get(tensor.name)) is not None:
+            name = tensor.name
+            tensor.CopyFrom(before)
+            tensor.name = name
+    _graph(copy.graph, weights_dir)
+    return copy
+
+
+def _graph(graph: GraphProto, weights_dir: str) -> None:
+    for tensor in graph.initializer:
+        _tensor(tensor, weights_dir)
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        _type(value.type)
+    for node in graph.node:
+        _attributes(node, weights_dir)
+        for body in names.bodies(node):
+            _graph(body, weights_dir)
+
+
+def _attributes(node: NodeProto, weights_dir: str) -> None:
+    special = schema.DTYPE_ATTRIBUTE.get(node.op_type)
+    for attribute in node.attribute:
+        if special is not None and attribute.name == special[0] and attribute.i in HALVES:
+            attribute.i = _FLOAT
+        if attribute.HasField("t"):
+            _tensor(attribute.t, weights_dir)
+
+
+def _type(declared: TypeProto) -> None:
+    kind = declared.WhichOneof("value")
+    if kind == "tensor_type" and declared.tensor_type.elem_type in HALVES:
+        declared.tensor_type.elem_type = _FLOAT
+    elif kind == "sequence_type":
+        _type(declared.sequence_type.elem_type)
+    elif kind == "optional_type":
+        _type(declared.optional_type.elem_type)
+
+
+def _tensor(tensor: TensorProto, weights_dir: str) -> None:
+    if tensor.data_type not in HALVES:
+        return
+    source = external.dtype_of(tensor.data_type)
+    if not external.is_external(tensor):
+        value = numpy_helper.to_array(tensor).astype(np.float32).reshape(tuple(tensor.dims))
+        tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
+        return
+    location, offset, length = external.pointer(tensor)
+    wide = external.converted(weights_dir, location, f"fp32-from-{source.name}", lambda x: x.astype(np.float32), source)
+    tensor.data_type = _FLOAT
+    external.point(tensor, wide, offset * 2, length * 2)

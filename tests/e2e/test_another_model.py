@@ -1,0 +1,103 @@
+"""A model in half precision against the one that it was made of: docs/converted.md."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from engines.graph.widen import widened
+
+from ..docs.shown import of
+from .conftest import Narrowdown
+
+FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
+node = helper.make_node
+
+
+def original() -> onnx.ModelProto:
+    """Nine nodes; the square in the middle goes beyond 65,504, its root does not."""
+    rng = np.random.default_rng(3)
+    weights = {
+        "w1": rng.normal(size=(64, 64)) * 0.3, "b1": rng.normal(size=64), "gain": np.full(64, 900.0),
+        "w2": rng.normal(size=(64, 8)) * 0.1,
+    }  # fmt: skip
+    nodes = [
+        node("MatMul", ["x", "w1"], ["h"], name="fc1"), node("Add", ["h", "b1"], ["hb"], name="bias1"),
+        node("Tanh", ["hb"], ["t"], name="act"), node("Mul", ["t", "gain"], ["g"], name="scale"),
+        node("Mul", ["g", "g"], ["sq"], name="square"), node("ReduceMean", ["sq"], ["m"], name="mean", axes=[-1]),
+        node("Sqrt", ["m"], ["r"], name="root"), node("Div", ["g", "r"], ["nrm"], name="norm"),
+        node("MatMul", ["nrm", "w2"], ["y"], name="fc2"),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", FLOAT, [4, 64])],
+        [helper.make_tensor_value_info("y", FLOAT, [4, 8])],
+        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def converted(model: onnx.ModelProto) -> onnx.ModelProto:
+    """As AutoCast leaves it: halves inside, casts at both ends, and a weight under another name."""
+    half = onnx.ModelProto()
+    half.CopyFrom(model)
+    for tensor in half.graph.initializer:
+        name = "w2_fp16" if tensor.name == "w2" else tensor.name
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), name))
+    nodes = list(half.graph.node)
+    nodes[0].input[0], nodes[-1].input[1], nodes[-1].output[0] = "x_cast", "w2_fp16", "y_half"
+    first = node("Cast", ["x"], ["x_cast"], name="cast_in", to=HALF)
+    last = node("Cast", ["y_half"], ["y"], name="cast_out", to=FLOAT)
+    nodes = [first, *(n for n in nodes), last]
+    del half.graph.node[:]
+    half.graph.node.extend(nodes)
+    onnx.checker.check_model(half)
+    return half
+
+
+def test_a_widened_model_has_no_half_in_it() -> None:
+    """Bodies too; and where an original's weight is given it is that."""
+    body = helper.make_graph(
+        [node("Cast", ["i"], ["o"], to=HALF)], "body", [], [helper.make_tensor_value_info("o", HALF, [2])],
+        [numpy_helper.from_array(np.ones(2, np.float32), "i")],
+    )  # fmt: skip
+    model = converted(original())
+    model.graph.initializer.append(numpy_helper.from_array(np.array(True), "c"))
+    model.graph.node.append(node("If", ["c"], ["z"], name="if", then_branch=body, else_branch=body))
+    model.graph.output.append(helper.make_tensor_value_info("z", HALF, [2]))
+    before = numpy_helper.from_array(np.full((64, 64), 1 / 3, np.float32), "w1")
+    wide = widened(model, "", {"w1": before})
+    onnx.checker.check_model(wide, full_check=True)
+    assert b"\x10\x0a" not in wide.graph.output[-1].SerializeToString()
+    kinds = {t.data_type for t in wide.graph.initializer} | {o.type.tensor_type.elem_type for o in wide.graph.output}
+    assert HALF not in kinds
+    assert [a.i for n in wide.graph.node if n.op_type == "Cast" for a in n.attribute] == [FLOAT, FLOAT]
+    assert numpy_helper.to_array(wide.graph.initializer[0])[0, 0] == np.float32(1 / 3)
+    assert model.graph.initializer[0].data_type == HALF, "the model itself is not changed"
+
+
+@pytest.mark.slow
+def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> None:
+    onnx.save(original(), str(tmp_path / "float.onnx"))
+    onnx.save(converted(original()), str(tmp_path / "half.onnx"))
+    (shown,) = of("converted")
+    ran = narrowdown(*shown.words[1:], "--session", "s")
+    assert ran.code == 0, ran.err
+    assert "1 of 11 nodes fails: square (overflow)" in ran.out
+    assert "its true values stay below 8.1e+05" in ran.out, "beyond what a half holds, so not from the model itself"
+    walked = narrowdown("step", "layerwise", "half.onnx", *shown.words[3:], "--json").json()
+    assert walked["culprit"] == "square"
+    assert {row["name"] for row in walked["tensors"]} >= {"x_cast", "sq", "y_half"}
+    told = json.loads(narrowdown("step", "compare", "half.onnx", *shown.words[3:], "--json").out)
+    assert told["verdict"] == "fails"
+    # Another model's outputs have other names.
+    other = original()
+    other.graph.output[0].name = other.graph.node[-1].output[0] = "logits"
+    onnx.save(other, str(tmp_path / "float.onnx"))
+    refused = narrowdown(*shown.words[1:])
+    assert refused.code != 0
+    assert "is not the original of this model: only one of them has the output" in refused.err + refused.out
