@@ -45,9 +45,7 @@ class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verify: int = 3  # fresh builds of the result
     shrink: bool = True  # whether shapes, values and attributes of the result are made simpler too
     shrink_probes: int = SHRINK_PROBES  # that this may take
-    budget: int = (
-        0  # parts that the search may try before it takes the smallest that fails so far; 0: as many as it needs
-    )
+    budget: int = 0  # parts that the search may try before it takes the smallest so far; 0: as many as it needs
 
 
 class Reduced(msgspec.Struct, frozen=True):

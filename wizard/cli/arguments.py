@@ -469,6 +469,13 @@ def _running(made: Parser, *, folder: bool = True) -> None:
     )
     _where(group)
     _handed(group)
+    group.add_argument(
+        "--budget",
+        type=_duration,
+        default=0.0,
+        metavar="DURATION",
+        help="such as 10m: after that long, searches end with the smallest part so far, which is not shown to be minimal",
+    )
     group.add_argument("--detach", action="store_true", help="leave the runner at work when this program ends")
     group.add_argument(
         "--no-disk-check", action="store_true", help="start a step also where the disk may be too small for it"

@@ -237,6 +237,7 @@ def walk(
         answers=script.answers,
         settings=script.settings,
         jobs=arguments.jobs,
+        budget=arguments.budget,
         executor=where,
         handed=passed,
         offers=person and name == "tui",
@@ -419,6 +420,7 @@ def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool
 
     library = Sessions(
         jobs=getattr(arguments, "jobs", 0),
+        budget=getattr(arguments, "budget", 0.0),
         executor=executor(arguments),
         any_room=getattr(arguments, "no_disk_check", False),
         retry_unresolved=getattr(arguments, "retry_unresolved", False),

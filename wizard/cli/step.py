@@ -62,6 +62,7 @@ def one(arguments: argparse.Namespace, params: dict[str, str]) -> int:
     where = run.executor(arguments)
     options = Options(
         jobs=arguments.jobs,
+        budget=arguments.budget,
         executor=where,
         handed=handed.chosen(place, arguments.pass_env, where),
         any_room=arguments.no_disk_check,

@@ -30,13 +30,14 @@ from wizard.runner.housekeeping import Housekeeping
 from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options
 from wizard.runner.settings import fault
+from wizard.runner.settling import BUDGET
 from wizard.runner.snapshot import Artist, Work
 from wizard.runner.stepping import Devices, Stepping
 from wizard.session.decide import Ask, Ended, RunStep, decide
 from wizard.session.events import NoteAdded, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened
 from wizard.session.folder import versions
 from wizard.session.problems import Faulted, SessionProblem
-from wizard.words import size
+from wizard.words import duration, size
 
 CONNECT = 20.0  # seconds that the first controller may take
 TICK = 0.5  # seconds between two snapshots
@@ -262,6 +263,17 @@ class Walk:
 
     # -- what is seen from outside
 
+    def _keep_budget(self, spent: float) -> None:
+        """End a search with its smallest part so far once the time that the user gave is over; each search once."""
+        here, budget = self._ledger.state.here, self._options.budget
+        if not 0 < budget < spent or here is None or here.params.get(BUDGET) or self.control.settle:
+            return
+        if self.control.settle_search()["ok"]:
+            self._ledger.note_once(
+                f"The budget of {duration(budget)} is over: the search ends with the smallest part so far, which is not shown "
+                "to be minimal."
+            )
+
     async def _tick(self) -> None:
         """Draw twice a second, sweep logs, and end where whoever this works for is gone, or never came."""
         control = self.control
@@ -272,6 +284,7 @@ class Walk:
             if self.work.drive is not None and time.monotonic() - swept > SWEEP:
                 await self._house.sweep()
                 swept = time.monotonic()
+            self._keep_budget(time.monotonic() - began)
             await asyncio.sleep(TICK)
             connected = connected or bool(control.controller)
             late = not connected and not control.detached and time.monotonic() - began > CONNECT

@@ -67,8 +67,8 @@ class Library(Protocol):
 
 
 class Sessions:
-    """The sessions on this machine. ``jobs``, ``executor``, ``any_room`` (``--no-disk-check``) and ``yes`` (digests of scripts
-    that may run) as on the command line; ``watch``: only look, start and steer nothing.
+    """The sessions on this machine. ``jobs``, ``budget``, ``executor``, ``any_room`` (``--no-disk-check``), ``yes`` (digests of
+    scripts that may run) as on the command line; ``watch``: only look, start and steer nothing.
 
     Runners are started detached: whatever becomes of the screen, a running step ends, and its question waits a while for
     somebody to come back. Quitting is a request of its own.
@@ -78,6 +78,7 @@ class Sessions:
         self,
         *,
         jobs: int = 0,
+        budget: float = 0.0,
         executor: str = "local",
         any_room: bool = False,
         retry_unresolved: bool = False,
@@ -89,6 +90,7 @@ class Sessions:
             policy="person",
             offers=True,
             jobs=jobs,
+            budget=budget,
             executor=executor,
             any_room=any_room,
             detach=True,

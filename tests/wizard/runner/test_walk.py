@@ -473,6 +473,26 @@ def test_rewinding_while_a_step_runs_cancels_it(tmp_path):
     assert [ev.reason for ev in read(tmp_path / NAME) if isinstance(ev, e.StepCancelled)] == ["rewound"]
 
 
+def test_a_budget_ends_each_search_once(tmp_path):
+    """The tick that comes while what was found is checked does not end the search again."""
+    oracle = Oracle()
+
+    async def go() -> int:
+        w = Watched(tmp_path, oracle, Options(detach=True, budget=1e-6))
+        await w.until("running", "second")
+        while not w.runner.control.settle:
+            await asyncio.sleep(0)
+            w.runner._keep_budget(1.0)
+        w.runner._keep_budget(1.0)
+        return await w.task
+
+    assert asyncio.run(go()) == 0
+    assert [ev.reason for ev in read(tmp_path / NAME) if isinstance(ev, e.StepCancelled)] == ["settled"]
+    notes = [ev.text for ev in read(tmp_path / NAME) if isinstance(ev, e.NoteAdded)]
+    assert [note for note in notes if "not shown to be minimal" in note]
+    assert len(notes) == 1
+
+
 def test_a_search_is_ended_with_its_smallest_part_and_replays_alike(tmp_path):
     """The step runs again over what is known, with so many probes as its budget; what it has found is checked all the same."""
 
