@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
+from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import by_sample, judge_whole, margin, worst
 from engines.findings import Findings, Unseen, Workaround
 from engines.graph import ranges
@@ -12,13 +13,16 @@ from engines.graph.quantized import leavable
 from engines.probe import HUGE, Measure, Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
+from engines.search.ddmin import ddmin
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.known import is_known, list_outside
 from engines.search.latency import TIMED, measure_latency
+from engines.search.looks import count_failed_runs
 from engines.search.settle import Saved
+from engines.search.statistics import looks_to_see
 from engines.search.switches import list_switches
 from engines.search.unseen import Tried, say_tried, set_apart, try_unseen
-from engines.search.whole import list_feeds
+from engines.search.whole import list_feeds, probe_whole
 from engines.spec import parse
 from engines.steps.base import End, Finish, Steps, StepSpec
 from engines.steps.precision import (
@@ -39,6 +43,8 @@ from engines.steps.tactics import tactics
 SPREAD_BUDGET = 60
 # Times the looks of a verdict, in each build of a workaround for what comes and goes: missed by chance once in thousands at most.
 THRICE = 3
+# Runs that tell how often it fails where threads may race: 20 show what happens once in seven with 95 %.
+LOOKS = 20
 MOSTLY = 0.95  # of the unseen samples; of 32 all but one
 
 
@@ -83,6 +89,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     findings = yield from prepare_findings(ctx)
     if not findings.culprits and not ctx.findings.samples and not ctx.check:
         # The step runs alone: whether an optimizer is guilty decides what there is to switch off.
+        findings = yield from _count_looks(ctx, findings, params.most_runs)
         finish = yield from tactics(msgspec.structs.replace(ctx, findings=findings, params={}))
         findings = finish.findings
     ask: Inquiry = yield from open_inquiry(ctx, findings)
@@ -90,9 +97,10 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     chosen: Workaround | None = None
     message = "Nothing that this engine can switch was found to help."
     tried: str = yield from _try_casts(ask)
-    for kind, engine in _list_options(ctx, findings):
+    fewest: tuple[str, ...] = yield from _find_fewest(ask)
+    for kind, engine, off in _list_options(ctx, findings, fewest):
         yield Note(f"without {', '.join(findings.tactics)}" if kind == "tactic" else f"trying {engine}")
-        chosen = yield from _verify_option(ask, params, kind, engine)
+        chosen = yield from _verify_option(ask, params, kind, engine, off)
         if chosen is not None:
             message = (
                 f"{', '.join(chosen.switched_off) or engine}: {say_tried(chosen.samples_ok, chosen.samples_n, chosen.unseen)}, "
@@ -108,6 +116,13 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             chosen = msgspec.structs.replace(chosen, outside=ask.names(beyond))
     elif chosen is None and (reason := ctx.reason("keep")):
         message = f"{message} Keeping nodes in higher precision: {reason}"
+    if (
+        (known := findings.workaround) is not None
+        and known.samples_ok == known.samples_n > 0
+        and not _is_better(chosen, known)
+    ):
+        message = f"{message} What was verified before stays: {', '.join(known.keep_names or known.switched_off)}."
+        chosen, files = known, {}
     if tried:
         message = f"{tried} {message}"
         chosen = msgspec.structs.replace(chosen, tried=tried) if chosen else None
@@ -171,20 +186,64 @@ def _search_kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
     return (yield from keep_higher(ask, PrecisionParams(budget=min(params.budget, SPREAD_BUDGET)), tries))
 
 
-def _list_options(ctx: StepContext, findings: Findings) -> list[tuple[str, str]]:
-    """(kind, engine spec) that the findings suggest, the cheapest first."""
-    options: list[tuple[str, str]] = []
+def _is_better(chosen: Workaround | None, known: Workaround) -> bool:
+    """Whether what was found now may take the place of what was verified before: right wherever it was tried, or at least where
+    that was."""
+    return chosen is not None and (chosen.holds or (known.unseen is None and chosen.samples_ok == chosen.samples_n > 0))
+
+
+def _count_looks(ctx: StepContext, findings: Findings, most: int) -> Sub[Findings]:
+    """Where the engine has several threads, how many runs a verdict needs: a failure that the first run showed may show in a part
+    of the runs only, and what is right once may be right by chance."""
+    threads = parse(ctx.engine).get("threads", ctx.engine_info.usual("threads", "1"))
+    if threads == "1" or findings.looks > 1 or findings.signature is None or findings.signature.kind != "accuracy":
+        return findings
+    yield Note(f"does it fail in each of {LOOKS} runs?")
+    m = yield from asked(probe_whole(ctx, findings, samples=(findings.sample,), runs=LOOKS, exclusive=True))
+    failures = count_failed_runs(m, findings.criterion or Criterion()) if m.status == "ok" else LOOKS
+    if failures == LOOKS:
+        return findings
+    rate = max(1, failures) / LOOKS
+    return msgspec.structs.replace(findings, looks=min(most, 2 * looks_to_see(rate)))
+
+
+def _find_fewest(ask: Inquiry) -> Sub[tuple[str, ...]]:
+    """Of the switches that break it together the fewest that cure it when they are off: where one prepares what the other breaks,
+    either will do. None of them can be left on, by the sample that the search works on."""
+    findings = ask.findings
+    guilty = (*findings.optimizers, *findings.options)
+    can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
+
+    def cures(off: tuple[str, ...]) -> Sub[Verdict]:
+        """Delta debugging keeps what "fails": the sets that cure."""
+        yield Note(f"without {', '.join(off)} alone")
+        m = yield from asked(
+            ask.plain((findings.sample,), engine=can.without(off), runs=findings.looks, exclusive=findings.looks > 1)
+        )
+        verdict = judge_whole(m, ask.criterion)
+        return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
+
+    return (yield from ddmin(guilty, cures, len(guilty)))
+
+
+def _list_options(
+    ctx: StepContext, findings: Findings, fewest: tuple[str, ...]
+) -> list[tuple[str, str, tuple[str, ...]]]:
+    """(kind, engine spec, what is switched off in it) that the findings suggest, the cheapest first. ``fewest``: of the switches
+    that cause it those that cure one sample."""
+    options: list[tuple[str, str, tuple[str, ...]]] = []
     spec = parse(ctx.engine)
-    if guilty := (*findings.optimizers, *findings.options):
-        without = list_switches(ctx.engine, ctx.engine_info).without(guilty)
-        options.append(("optimizer" if findings.optimizers else "option", without))
+    for off in dict.fromkeys((fewest, (*findings.optimizers, *findings.options))):
+        if off:
+            without = list_switches(ctx.engine, ctx.engine_info).without(off)
+            options.append(("optimizer" if set(off) & set(findings.optimizers) else "option", without, off))
     if findings.tactics:
-        options.append(("tactic", ctx.engine))
+        options.append(("tactic", ctx.engine, ()))
     varies = findings.looks > 1 or any(c.cause == "nondeterminism" for c in findings.culprits)
     if varies and spec.get("threads", ctx.engine_info.usual("threads", "1")) != "1":
-        options.append(("threads", str(spec.with_option("threads", "1"))))
+        options.append(("threads", str(spec.with_option("threads", "1")), ()))
     if ctx.can("precision-hint") and not options:
-        options.append(("option", str(spec.with_option("precision", "f32"))))
+        options.append(("option", str(spec.with_option("precision", "f32")), ()))
     return options
 
 
@@ -206,8 +265,10 @@ def _try_casts(ask: Inquiry) -> Sub[str]:
     return f"Casts in the model do not cure it: with {size} kept in FP32 by casts it is still {off}."
 
 
-def _verify_option(ask: Inquiry, params: WorkaroundParams, kind: str, engine: str) -> Sub[Workaround | None]:
-    """The workaround when it holds on every sample in every look, else None."""
+def _verify_option(
+    ask: Inquiry, params: WorkaroundParams, kind: str, engine: str, off: tuple[str, ...]
+) -> Sub[Workaround | None]:
+    """The workaround when it holds on every sample in every look, else None. ``off``: what is switched off in ``engine``."""
     findings = ask.findings
     runs = min(params.most_runs, THRICE * findings.looks) if findings.looks > 1 else 1
     results: list[Measurement] = []
@@ -217,7 +278,7 @@ def _verify_option(ask: Inquiry, params: WorkaroundParams, kind: str, engine: st
         m = yield from asked(ask.plain(
             list_feeds(findings), engine=engine, attempt=attempt, runs=runs, exclusive=runs > 1, forbid=forbid,
         ))  # fmt: skip
-        if m.status != "ok":
+        if not judge_whole(m, ask.criterion).passed:
             return None
         results.append(m)
     good = [
@@ -253,7 +314,7 @@ def _verify_option(ask: Inquiry, params: WorkaroundParams, kind: str, engine: st
     return Workaround(
         kind=kind,
         engine=engine,
-        switched_off=(*findings.optimizers, *findings.options) if kind == "optimizer" else tuple(forbid) or changed,
+        switched_off=off if kind == "optimizer" else tuple(forbid) or changed,
         forbid=forbid,
         samples_ok=len(good) - len(held),
         samples_n=len(good) - len(held),

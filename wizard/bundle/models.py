@@ -24,6 +24,8 @@ def place_worked_around(reading: Reading, folder: Path) -> str:
     """The same, written into ``folder``: the file that was tried as it stands, where there is one."""
     cure = reading.state.findings.workaround
     makers = [v for v in reading.state.route if step_makes(v.step, "workaround")]
+    # A step that finds nothing better than what stood leaves no files.
+    makers = [v for v in makers if _list_files(reading, v).get("workaround")] or makers
     if cure is None or not cure.keep or not makers:
         return ""
     emulated = outside.is_emulation(outside.found(parse(cure.engine)))

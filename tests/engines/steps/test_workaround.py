@@ -1,0 +1,103 @@
+"""The workaround step: the fewest switches that cure, as many runs as the rate asks for, and what stood before is not lost."""
+
+from typing import Any
+
+import msgspec
+
+from engines.findings import Workaround
+from engines.probe import Measure, Measurement
+from engines.spec import parse
+from engines.views import view_engine
+
+from .answers import PRESENT, context, measured, opening
+from .conftest import walk
+from .simulated import Simulated, graph
+
+CHAIN = [() if i == 0 else (i - 1,) for i in range(6)]
+INFO = {"capabilities": {"optimizers": PRESENT}, "optimizers": ["Breaks", "Other", "Prepares"]}
+
+
+def fused(probe: Any) -> Any:
+    """Wrong where both of two optimizers are on: microsoft/onnxruntime#32228, where one prepares what the other breaks."""
+    if (m := opening(probe)) is not None:
+        return m
+    if not isinstance(probe, Measure):
+        return Measurement(status="error", message="not asked here")
+    off = set(parse(probe.engine).get("disabled_optimizers").split("+"))
+    bad = probe.engine.startswith("ort") and not off & {"Breaks", "Prepares"}
+    return measured(*((s, 0.5 if bad else 0.0) for s in probe.samples))
+
+
+def switched(**rest: Any) -> Any:
+    from engines.asking import Described
+    from engines.probe import Describe
+
+    from .answers import READY
+    from .simulated import RULE
+
+    index = graph(CHAIN)
+    signed = Simulated.single(index, {2: 0.5}).findings().signature
+    found = msgspec.structs.replace(
+        READY, signature=signed, sample="real:0", criterion=RULE, optimizers=("Breaks", "Prepares"), **rest
+    )
+    ctx = msgspec.structs.replace(context(found, engine="ort"), engine_info=view_engine(INFO))
+
+    def answer(probe: Any) -> Any:
+        return Described(index, Measurement()) if isinstance(probe, Describe) else fused(probe)
+
+    return walk("workaround", ctx, answer)
+
+
+def test_of_two_switches_that_break_it_together_one_is_switched_off() -> None:
+    done = switched()
+    cure = done.finish.findings.workaround
+    assert cure.holds
+    assert len(cure.switched_off) == 1
+    assert set(cure.switched_off) < {"Breaks", "Prepares"}
+    assert done.finish.findings.optimizers == ("Breaks", "Prepares"), "those that cause it are still named"
+    assert parse(cure.engine).get("disabled_optimizers") == cure.switched_off[0]
+
+
+def test_what_was_verified_before_is_not_overwritten_by_nothing() -> None:
+    """Everything kept does not cure it here, and what repeat has verified stands."""
+    engine = Simulated.single(graph(CHAIN), {2: 0.5}, stubborn=frozenset({2}))
+    known = Workaround(kind="precision", engine="e", keep="2", keep_names=("n2",), samples_ok=1, samples_n=1)
+    findings = msgspec.structs.replace(engine.findings(), workaround=known)
+    done = walk("workaround", engine.context(findings=findings), engine).finish
+    assert done.findings.workaround == known
+    assert "What was verified before stays: n2" in done.outcome.message
+    assert done.outcome.keep == 1
+
+
+def test_a_smaller_set_takes_the_place_of_what_was_foretold() -> None:
+    engine = Simulated.single(graph(CHAIN), {2: 0.5})
+    known = Workaround(kind="precision", engine="e", keep="1-4", keep_names=("n1", "n2"), samples_ok=1, samples_n=1)
+    findings = msgspec.structs.replace(engine.findings(), workaround=known)
+    done = walk("workaround", engine.context(findings=findings), engine).finish
+    assert done.findings.workaround.keep == "2"
+
+
+def test_threads_are_looked_at_as_often_as_the_rate_of_failure_asks_for() -> None:
+    """A race that one run in three shows: alone, the step counts first, and each verdict then takes many runs."""
+    engine = Simulated.single(graph(CHAIN), {2: 0.5}, rate=0.3, seed=3)
+    from engines.steps.workaround import LOOKS, _count_looks
+
+    locked = msgspec.structs.replace(engine.findings(), looks=1)
+    for name, varies in (("e:threads=4", True), ("e:threads=1", False)):
+        ctx = msgspec.structs.replace(engine.context(findings=locked), engine=name)
+        found, asked = drive(_count_looks(ctx, locked, 300), engine)
+        assert (found.looks > 5) == varies
+        assert [p.runs for p in asked] == ([LOOKS] if varies else [])
+
+
+def drive(sub: Any, oracle: Any) -> tuple[Any, list[Measure]]:
+    asked, answer = [], None
+    while True:
+        try:
+            probe = sub.send(answer)
+        except StopIteration as end:
+            return end.value, asked
+        answer = None
+        if isinstance(probe, Measure):
+            asked.append(probe)
+            answer = oracle(probe)
