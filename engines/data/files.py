@@ -154,7 +154,7 @@ def _image(file: Path) -> Array:
         from PIL import Image
     except ImportError as error:
         raise InputProblem(
-            f"'{file.name}' is an image; reading it needs pillow: install narrowdown[images], or give an .npy file."
+            f"'{file.name}' is an image; reading it needs pillow: python -m pip install pillow, or give an .npy file."
         ) from error
     try:
         with Image.open(file) as image:

@@ -469,7 +469,7 @@ def _say_reference(tried: trial.Tried, rule: Criterion) -> str:
         voices.name_voice(heard.judge),
         _say_amount(heard.error or 0.0, rule),
     )
-    third = "Bring in a third: --reference golden outputs or another engine, or pip install 'narrowdown[openvino]'."
+    third = "Bring in a third: --reference golden outputs or another engine, or python -m pip install openvino."
     match heard.standing:
         case "wrong":
             other = voices.name_voice(heard.other)

@@ -172,7 +172,7 @@ def metered(shown: Display, file: str | None, session: str) -> Display:
         return shown
     if find_spec("prometheus_client") is None:
         raise Refusal(
-            MISSING, "--metrics needs the Prometheus client: " + installed.command("pip install 'narrowdown[metrics]'")
+            MISSING, "--metrics needs the Prometheus client: " + installed.command("pip install prometheus-client")
         )
     from wizard.metrics import Metered
 
@@ -389,7 +389,7 @@ def executor(arguments: argparse.Namespace) -> str:
         raise Refusal(
             MISSING,
             "--executor needs Dask distributed, here and on every host: "
-            + installed.command("pip install 'narrowdown[cluster]'"),
+            + installed.command("pip install distributed"),
         )
     return chosen
 

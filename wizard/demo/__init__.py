@@ -38,8 +38,7 @@ def _magika(_folder: Path) -> Path:
     model = Path(spec.origin).parent / "models/standard_v3_3/model.onnx" if spec and spec.origin else None
     if model is None or not model.is_file():
         raise DemoMissing(
-            "The demo needs the package magika, which brings the model: "
-            + installed.command("pip install 'narrowdown[demo]'")
+            "The demo needs the package magika, which brings the model: " + installed.command("pip install magika")
         )
     return model
 

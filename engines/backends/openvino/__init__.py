@@ -23,7 +23,7 @@ DECLARATION = Declaration(
     "OpenVINO: a second real engine on the CPU.",
     "engines.backends.openvino.engine",
     package="openvino",
-    install="pip install 'narrowdown[openvino]'",
+    install="pip install openvino",
     options=(
         Option(
             "precision", "str", "default", "Inference precision hint; default: OpenVINO's own choice for this device.",

@@ -45,7 +45,7 @@ DECLARATION = Declaration(
     "NVIDIA TensorRT on a GPU.",
     "engines.backends.tensorrt.make",
     package="tensorrt",
-    install="pip install 'narrowdown[tensorrt]'",
+    install="pip install tensorrt cuda-bindings",
     deployed=True,
     needs="It needs an NVIDIA GPU and its driver; with neither, tensorrt_rtx builds, which shows what is refused.",
     options=(
@@ -91,7 +91,7 @@ RTX = Declaration(
     "NVIDIA TensorRT-RTX: builds on any machine, runs on RTX GPUs.",
     "engines.backends.tensorrt.make",
     package="tensorrt_rtx",
-    install="pip install 'narrowdown[rtx]'",
+    install="pip install tensorrt-rtx",
     needs="It builds on any machine, and runs on RTX GPUs.",
     family="tensorrt",
     options=(

@@ -204,7 +204,7 @@ def test_a_missing_capability_skips_the_step_with_the_engines_reason(tmp_path):
 
 def test_a_missing_engine_is_a_sentence_and_is_tried_again(tmp_path):
     oracle = Oracle()
-    oracle.missing = "OpenVINO is not installed; pip install narrowdown[openvino]."
+    oracle.missing = "OpenVINO is not installed; python -m pip install openvino."
     assert walk(tmp_path, oracle) == 4
     closed = state(tmp_path).closed
     assert (closed.exit_code, closed.reason) == (4, oracle.missing)
