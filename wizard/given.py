@@ -33,7 +33,7 @@ DEBUG_MODEL = (
 _INTERPRETERS = ("python", "pypy", "sh", "bash", "dash", "zsh", "ruby", "perl", "node")
 _COMPARED = ("tolerance", "atol", "rtol", "metric", "postprocess")  # options of the comparison
 _EACH_ITS_OWN = ("/dev/fd/", "/dev/std", "/proc/")
-INPUT_KINDS = (".json", ".npz", ".npy", ".pb", ".py", ".png", ".jpg", ".jpeg")
+INPUT_KINDS = (".json", ".npz", ".npy", ".pb", ".py", ".bin", ".png", ".jpg", ".jpeg")
 
 
 def problem_from(arguments: argparse.Namespace) -> Problem:
@@ -150,11 +150,13 @@ def refuse_strange(path: Path, said: str = "") -> None:
 
 
 def input_source(text: str) -> str:
-    """An input source, its path absolute; ``NAME=path`` names the input of a file with one array. Raises Refusal (exit 2)."""
-    given, named, rest = text.partition("=")
-    a_file = PurePath(split_function(rest)[0]).suffix.lower() in INPUT_KINDS
-    if named and "/" not in given and a_file and not Path(text).expanduser().exists():
-        return f"{given}={input_source(rest)}"
+    """An input source, its path absolute; ``NAME=path``, or ``NAME:path`` as in trtexec's ``--loadInputs``, names the input of a
+    file with one array. Raises Refusal (exit 2)."""
+    for given, named, rest in (text.partition("="), text.partition(":")):
+        place = Path(split_function(rest)[0]).expanduser()
+        a_file = place.suffix.lower() in INPUT_KINDS or (named and place.is_dir())
+        if named and "/" not in given and not given.endswith(".py") and a_file and not Path(text).expanduser().exists():
+            return f"{given}={input_source(rest)}"
     name, function = split_function(text)
     path = Path(name).expanduser()
     refuse_strange(path)

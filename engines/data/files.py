@@ -1,8 +1,9 @@
 """Input files of every kind, read one feed at a time. What a file holds is not yet matched with the model: see ``samples``.
 
-Sources are paths: Polygraphy's JSON (or a folder of it), ``.npz`` (arrays by input name, one feed), ``.npy``, ``.pb`` and
-images (one input each, ``NAME=path`` names it), ONNX's test data (folders ``test_data_set_0`` with ``input_0.pb``, or one that
-holds such folders; one feed each), and data loader scripts ``path.py[:function]`` that yield feeds.
+Sources are paths: Polygraphy's JSON (or a folder of it), ``.npz`` (arrays by input name, one feed), ``.npy``, ``.pb``, raw
+``.bin`` and images (one input each, ``NAME=path`` names it; a folder of images is one feed each), ONNX's test data (folders
+``test_data_set_0`` with ``input_0.pb``, or one that holds such folders; one feed each), and data loader scripts
+``path.py[:function]`` that yield feeds.
 """
 
 import contextlib
@@ -22,7 +23,8 @@ from engines.sources import split_function
 from engines.store import regular
 
 IMAGES = (".png", ".jpg", ".jpeg")
-KINDS = (".json", ".npz", ".npy", ".pb", ".py", *IMAGES)
+RAW = (".bin",)  # nothing but values, as trtexec's --loadInputs takes them; type and shape are the model's to say
+KINDS = (".json", ".npz", ".npy", ".pb", ".py", *RAW, *IMAGES)
 # Of one script: a loader without an end must neither fill the disk nor keep every probe busy for hours.
 _MOST_FEEDS = 1_000
 _MOST_BYTES = 4 << 30
@@ -40,6 +42,7 @@ class Given(NamedTuple):
     arrays: Mapping[str, Array]
     alone: bool = False
     image: bool = False
+    raw: bool = False  # bytes alone
     warning: str = ""
 
 
@@ -69,6 +72,14 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
     elif kind == ".pb":
         found, array = _pb(file, known)
         yield Given(file.name, {name or (found if found in known else ""): array}, alone=True)
+    elif file.is_dir() and (
+        pictures := sorted(p for p in file.iterdir() if p.suffix.lower() in IMAGES and p.is_file())
+    ):
+        for picture in pictures:
+            yield Given(picture.name, {name: _image(picture)}, alone=True, image=True)
+    elif kind in RAW:
+        found = name or (file.stem if file.stem in known else "")
+        yield Given(file.name, {found: np.fromfile(file, np.uint8)}, alone=True, raw=True)
     elif file.is_dir() or kind == ".json":
         for feed in polygraphy.read_inputs(file):
             yield Given(file.name, feed)

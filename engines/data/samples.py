@@ -271,7 +271,29 @@ class _Loading:
                 f"'{given.source}' holds one {what}, and it is not clear for which of the inputs {_listed(self.wanted)}: write "
                 f"{first}={given.source}, or name the file after its input."
             )
+        if given.raw:
+            return name, self._raw(name, array, given.source)
         return name, self._picture(name, array, given.source) if given.image else array
+
+    def _raw(self, name: str, data: Array, source: str) -> Array:
+        """Bytes as values of the input's type and shape; where one dimension is open, the file's size tells it."""
+        tensor, dims = self.wanted[name].tensor, self.probe.shapes.get(name, self.wanted[name].dims)
+        where = f"'{source}' holds {data.size:,} bytes, and the input '{name}'"
+        if tensor.dtype == "string" or dims is None:
+            raise InputProblem(f"{where} is {'text' if dims is not None else 'of no declared shape'}: give it as .npy.")
+        dtype = np_dtype(tensor.dtype)
+        open_ = [axis for axis, d in enumerate(dims) if isinstance(d, str)]
+        row = math.prod(int(d) for d in dims if not isinstance(d, str)) * dtype.itemsize
+        shape = [0 if isinstance(d, str) else int(d) for d in dims]
+        if len(open_) == 1 and row and data.size and data.size % row == 0:
+            shape[open_[0]] = data.size // row
+        elif open_:
+            raise InputProblem(
+                f"{where} is {tensor.dtype} {_dims(tuple(dims))}: say its shape with --input-shapes {name}:[...]."
+            )
+        elif row != data.size:
+            raise InputProblem(f"{where} wants {row:,}: {tensor.dtype} {_dims(tuple(dims))}.")
+        return data.view(dtype).reshape(shape)
 
     def _picture(self, name: str, pixels: Array, source: str) -> Array:
         """uint8 [height, width, channels] in the input's layout, size and type."""

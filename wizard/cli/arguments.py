@@ -506,7 +506,8 @@ def _problem(made: Parser) -> None:
         metavar="FILE|SCRIPT.py[:func]",
         action="append",
         default=[],
-        help=".npz, .npy, .pb, images, Polygraphy's JSON, ONNX's test data, or a loader script (repeatable); default: random",
+        help=".npz, .npy, .pb, [NAME:]raw.bin, images or a folder of them, Polygraphy's JSON, ONNX's test data, or a loader "
+        "script (repeatable); default: random",
     )
     problem.add_argument("--seed", type=_seed, default=1, metavar="N", help="of the random inputs; default: 1")
     problem.add_argument(
