@@ -71,15 +71,15 @@ def price(cost: Cost) -> str:
     if not cost.probes:
         return "nothing has to run: every answer is known from before"
     if cost.probes < 0:
-        return "? probes, ? seconds"
+        return "not known yet; this step finds out"
     asked = f"about {count(cost.probes, 'probe')}"
     work = [count(cost.builds, "build"), count(cost.runs, "run")] if cost.builds > 0 else []
     parts = [f"{asked} ({', '.join(work)})" if work else asked]
-    parts.append(f"about {duration(cost.seconds)}" if cost.seconds >= 0 else "seconds not known yet")
+    parts += [f"about {duration(cost.seconds)}"] if cost.seconds >= 0 else []
     parts.append(f"at most {size(cost.disk)} more on disk" if cost.disk >= 0 else "? on disk")
-    unknown = "; nothing of the kind was measured yet, this step will tell" if cost.seconds < 0 else ""
+    unknown = ". How long one takes is not known yet; this step finds out" if cost.seconds < 0 else ""
     if cost.seconds < 0 and cost.unit > 0:
-        unknown = f"; the first build took {duration(cost.unit)}, later ones mostly take less"
+        unknown = f". The first build took {duration(cost.unit)}, later ones mostly take less"
     return ", ".join(parts) + unknown
 
 

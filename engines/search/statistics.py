@@ -76,12 +76,8 @@ def looks_to_settle(looks: int, confidence: float = CONFIDENCE) -> tuple[float, 
 
 
 def say_ruled_out(looks: int) -> str:
-    """What ``looks`` looks without a failure leave possible, and how many more would settle it; a clause without a full stop."""
-    rate, more = looks_to_settle(looks)
-    return (
-        f"a fault rarer than {100 * unseen_rate(looks):.3g} % would not have shown; {more:,} more looks without a failure would "
-        f"rule out, with {100 * CONFIDENCE:.0f} % confidence, one that shows in {100 * rate:g} % of the runs"
-    )
+    """What ``looks`` runs without a failure leave possible; a clause without a full stop."""
+    return f"a fault in fewer than 1 of {round(1 / unseen_rate(looks)):,} runs would not have shown"
 
 
 def _log_choose(n: int, k: int) -> float:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.criterion import ANSWERS, Criterion
+from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
 from engines.compare.judge import badness, judge_check, judge_whole, margin, worst
 from engines.compare.say import say_limit
 from engines.findings import Findings
@@ -394,6 +394,8 @@ def _message(
     allowed = f"{_say_allowed(rule, output)} for {rule.precision}"
     if verdict == "fails":
         often = f" in {failures} of {looks} runs" if looks > 1 else ""
+        if rule.metric == "rel_l2" and problem not in PROBLEMS and error < HUGE:
+            return f"{output} is wrong by {100 * error:.3g} %{often} {_say_normal(rule, output)}. Worst sample: {sample}.{doubt}"
         return f"{output} is {amount} on {sample}{often}; allowed {allowed}.{doubt}"
     near = margin(rule, error, output)
     times = f"more than {TELLING}" if near > TELLING else f"{near:.3g}"
@@ -404,6 +406,13 @@ def _message(
     )
     more = f" in {looks} runs: {worst_of}; {say_ruled_out(looks)}" if looks > 1 else f": {worst_of}"
     return f"No failure{more}.{doubt}"
+
+
+def _say_normal(rule: Criterion, output: str) -> str:
+    """What a relative error may be: what its precision costs, unless somebody said otherwise."""
+    most = rule.tolerances.get(output, rule.tolerance)
+    usual = TOLERANCE_BY_PRECISION.get(rule.precision) == most
+    return f"(up to {100 * most:.3g} % is {'normal for ' + rule.precision.upper() if usual else 'allowed'})"
 
 
 def _find_problem(results: tuple[SampleResult, ...], output: str) -> str:
@@ -618,7 +627,7 @@ SPEC = StepSpec(
         "metric": "measured as",
         "precision": "the engine computes in",
         "nonfinite": "new NaN or infinity",
-        "emulated_error": "a faultless engine would give",
+        "emulated_error": "error that the precision alone explains",
         "explanation": "so the likely origin is",
         "reference_error": "the reference is off by",
         "reference_judge": "the reference was judged by",

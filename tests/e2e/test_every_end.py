@@ -74,7 +74,7 @@ def unresolved(folder: Path) -> list[str | Path]:
 ENDS = [
     End(
         "not-reproduced", "not-reproduced", 10, not_reproduced,
-        ("times below what is allowed (0.01 for fp16)", "a fault rarer than 1 % would not have shown", "--inputs"),
+        ("times below what is allowed (0.01 for fp16)", "a fault in fewer than 1 of 100 runs would not have shown", "--inputs"),
         "It does not fail here",
     ),
     End(

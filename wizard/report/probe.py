@@ -28,6 +28,26 @@ from wizard.words import count, elide, number
 Outcome = Literal["passes", "fails", "unresolved", "running", "done"]
 WORDS = {"passes": "passes", "fails": "fails", "unresolved": "cannot tell", "running": "running", "done": "done"}
 
+# Why a probe tells nothing, in a user's words.
+WHY = {
+    "unrepresentable-input": "its input no longer fits this precision",
+    "amplified-downstream": "almost right itself, made large by what follows",
+    "milder": "wrong, but by less than the model",
+    "harmless": "wrong, but the model's outputs stay right",
+    "different-outputs": "other outputs are wrong",
+    "refused-otherwise": "refused, for another reason",
+    "build-failed": "the engine could not build it",
+    "invalid-model": "no valid model",
+    "unsupported": "the engine does not support it",
+    "refused": "the engine refuses it",
+    "reference-failed": "the reference could not run it",
+    "check-died": "your checker died",
+    "timeout": "took too long",
+    "out-of-memory": "out of memory",
+    "crash": "the engine crashed",
+    "varies": "comes and goes",
+}
+
 
 def tried(probe: AnyProbe | None) -> str:
     """What the probe tries, without the engine that it tries it on."""
@@ -118,14 +138,15 @@ def verdict(probe: AnyProbe | None, measurement: Measurement | None, findings: F
     criterion = findings.criterion
     if measurement.status != "ok" or criterion is None:
         if measurement.status != "ok":
-            return "unresolved", measurement.status + (f", signal {measurement.signal}" if measurement.signal else "")
+            died = f", signal {measurement.signal}" if measurement.signal else ""
+            return "unresolved", WHY.get(measurement.status, measurement.status) + died
         return "done", _worst(measurement)
     try:
         answer = _judge(probe, measurement, criterion, findings)
     except (ValueError, KeyError):
         return "done", _worst(measurement)
     if answer.kind == "unresolved":
-        return "unresolved", answer.reason or answer.detail
+        return "unresolved", WHY.get(answer.reason, answer.reason) or answer.detail
     own = "" if answer.own is None else f"{criterion.metric} {number(answer.own)}"
     effect = "" if answer.effect is None else f"effect {number(answer.effect)}"
     return ("fails" if answer.kind == "fail" else "passes"), ", ".join(filter(None, (own, effect)))

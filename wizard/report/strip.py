@@ -89,7 +89,7 @@ class Trail:
     def _say(self, tried: tuple[Span, ...], many: int, state: str, why: str, *, smaller: bool) -> str:
         name, be = name_nodes(tried), "is" if many == 1 else "are"
         if state == UNSURE:
-            return f"{name.capitalize()}: cannot tell" + (f", {why}." if why else ".")
+            return f"{name.capitalize()}: {f'skipped, {why}' if why else 'cannot tell'}."
         if state == WRONG:
             left = f"{many} of {count(self.whole, 'node')}"
             return f"{name.capitalize()} alone {be} still wrong" + (f", so {left} are left." if smaller else ".")

@@ -26,6 +26,7 @@ from wizard.session import lock
 from wizard.session.events import AnyEvent, SessionClosed
 from wizard.session.folder import FLOW, describe
 from wizard.session.journal import NAME, Tail, verify
+from wizard.session.notes import write_note
 from wizard.session.problems import SessionProblem, of_system
 
 _REPLY = 30.0  # seconds that a reply may take; an export takes longest
@@ -148,8 +149,13 @@ class Client:
             if self._socket is None:
                 try:
                     self._connect_locked(self._wanted, _START)
-                except (OSError, SessionProblem) as problem:
-                    return {"ok": False, "error": f"No runner is at work on this session ({problem})."}
+                except (OSError, SessionProblem):
+                    if request.get("do") == "note":
+                        return self._note_alone(request)
+                    return {
+                        "ok": False,
+                        "error": "This session is stopped, so that cannot be done now. Resume it first.",
+                    }
             try:
                 if self.role == "watch" and self._wanted == "controller":
                     self._hello("controller")  # whoever held it may have gone
@@ -157,6 +163,16 @@ class Client:
             except (OSError, ValueError):
                 self._disconnect()
                 return {"ok": False, "error": "The runner has ended. What was measured is kept; resume goes on."}
+
+    def _note_alone(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Write a note where no runner is at work: an end, a session that was stopped."""
+        try:
+            write_note(self.folder, str(request.get("text", "")), str(request.get("node", "")))
+        except OSError as error:
+            return {"ok": False, "error": f"The note could not be written: {error.strerror or 'the disk refused it'}."}
+        except SessionProblem as problem:
+            return {"ok": False, "error": str(problem)}
+        return {"ok": True}
 
     def alive(self) -> bool:
         """Whether a runner is at work on the session, or is about to be."""

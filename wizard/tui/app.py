@@ -228,7 +228,10 @@ class Narrowdown(InTurn[int]):
 
     @work(thread=True, group="requests", exit_on_error=False)
     def _send(self, session: Session, request: Request, said: str) -> None:
-        if problem := _refusal(session, request):
+        problem = _refusal(session, request)
+        if problem and isinstance(request, requests.AddNote):  # what was typed is never thrown away
+            self.call_from_thread(self.trouble, "The note was not written", f"{problem}\n\n{request.text}")
+        elif problem:
             self.call_from_thread(self.say, problem, warning=True)
         elif said:
             self.call_from_thread(self.say, said)

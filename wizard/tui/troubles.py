@@ -78,7 +78,7 @@ def signal_name(number: int) -> str:
 
 def died(event: WorkerDied, number: int = 0) -> str:
     """A worker's death in one sentence; ``number`` is its probe's in the table."""
-    how = f"of {signal_name(event.signal)}" if event.signal else f"with exit status {event.returncode}"
+    how = f"of {signal_name(event.signal)}" if event.signal else "by itself"
     where = f" in probe {number}" if number else ""
     return f"Worker {event.worker} died {how}{where}."
 
@@ -189,6 +189,5 @@ def _stopped(scene: Scene) -> Trouble:
     else:
         reason = scene.work.text or (closed.reason if closed else "")
     parts = [reason] if reason and reason != "stopped" else []
-    parts.append("Nothing works on this session now.")
-    after = "Everything measured so far is kept: {retry} goes on from here."
-    return Trouble("notice", "Stopped", " ".join(parts), next=after)
+    parts.append("Stopped. Everything measured is kept.")
+    return Trouble("notice", "Stopped", " ".join(parts), next="{retry} goes on.")

@@ -116,6 +116,6 @@ async def test_the_list_says_how_to_come_back(session: FakeSession, make_app: Ma
         await settle(pilot, lambda: "goes back to k7f3, which stays as it is" in golden.text_of(app))
         await settle(pilot, lambda: "open here" in golden.text_of(app))
         text = golden.text_of(app)
-        assert "held by process 8 on there" in text
+        assert "open in another window" in text
         assert "process 7" not in text
         assert "…  open here" in text, "what is cut says so"

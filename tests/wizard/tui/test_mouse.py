@@ -114,7 +114,7 @@ async def test_rows_of_probes_map_and_rewind(session: FakeSession, make_app: Mak
     app = make_app()
     async with app.run_test(size=(104, 40)) as pilot:
         await settle(pilot, lambda: "cannot tell" in golden.text_of(app))
-        await click(pilot, "cannot tell  crash")
+        await click(pilot, "cannot tell  the engine")
         await settle(pilot, lambda: isinstance(app.screen, LogCard) and "Probe 4" in golden.text_of(app))
         await pilot.press("escape")
         await settle(pilot, lambda: isinstance(app.screen, StepScreen))

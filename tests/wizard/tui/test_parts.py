@@ -166,7 +166,7 @@ def test_rows_of_a_run(session: FakeSession) -> None:
     ]
     assert board.hunt.finished == 4
     assert [nodes for nodes, _ in board.hunt.best] == [96, 48]
-    assert rows[3].detail == "crash, signal 11"
+    assert rows[3].detail == "the engine crashed, signal 11"
 
 
 def test_speculative_probes_show_only_once_they_count(session: FakeSession) -> None:

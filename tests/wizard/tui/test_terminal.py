@@ -156,7 +156,7 @@ def stop_softly(terminal: Terminal, session: Path) -> None:
         terminal.press("\r")
         if "stop now" in terminal.until("stop now", "Your answer"):
             terminal.press("x")
-        if "Nothing works on this session" in terminal.until("Nothing works on this session", "Your answer"):
+        if "Everything measured is kept" in terminal.until("Everything measured is kept", "Your answer"):
             return
         terminal.press("\r")
         while step_of(terminal.look()) == title:

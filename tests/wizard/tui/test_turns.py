@@ -90,7 +90,7 @@ def test_every_turn_of_a_short_route(tmp_path: Path, terminals: list[Terminal]) 
     terminal.press("x")
     terminal.until("stopping after this probe")
     gate.unlink()
-    terminal.until("Nothing works on this session")
+    terminal.until("Everything measured is kept")
     assert journal(session)[-1]["exit_code"] == 130
     terminal.press("R")
     terminal.together("Step 2: The other branch", "Enter runs it")

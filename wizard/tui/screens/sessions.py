@@ -167,7 +167,7 @@ class SessionsScreen(Hosted):
         else:
             reached, style = f"{entry.node or 'not begun'}  {entry.verdict}".rstrip(), ""
         state = "unreadable" if entry.problem else "ended" if entry.end else "paused"
-        held = state if not entry.holder else "open here" if self.host.opened(entry.path) else f"held by {entry.holder}"
+        held = state if not entry.holder else "open here" if self.host.opened(entry.path) else "open in another window"
         age, held = f"  {ago(entry.age)}", f"  {held}"
         first = fit(elide(f"{entry.id}  {model}  {entry.engine}", width - len(age), mark), width - len(age), mark)
         room = max(8, width - len(held) - 2)

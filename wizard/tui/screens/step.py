@@ -1,5 +1,6 @@
 """One screen draws every node: what will run (offer), running, what was measured and the question (ask)."""
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -28,6 +29,8 @@ from wizard.tui.widgets.trouble import ORDER, Troubles
 from wizard.tui.widgets.work import Doing, Model, Probes, Smallest, Tail
 from wizard.words import count, price, size
 
+_TOOL = re.compile(r"[A-Za-z]\w*")  # the name in "polygraphy>=0.50; tensorrt<11"
+_NAMES = {"polygraphy": "Polygraphy", "trtexec": "trtexec", "narrowdown": "Narrowdown"}
 LOCATED = ("culprit", "names", "first_node")  # fields of an outcome that name nodes: then their surroundings are drawn
 WAITING = "Waiting for the session's own process. Engines are looked at first, which takes a few seconds."
 TWICE = 1.0  # seconds within which the same key is taken for a slip
@@ -78,7 +81,9 @@ class ByHand(Panel):
     def show(self, made: Sequence[Command]) -> None:
         first = next((command for command in made if command.text), None)
         others = [command.tool for command in made if command is not first]
-        more = f"# also for {', '.join(others)}" if others else ""
+        named = dict.fromkeys(_NAMES.get(word, word) for tool in others for word in _TOOL.findall(tool)[:1])
+        said = f"# Also with {', '.join(named)} ({{copy}} shows {'both forms' if len(made) == 2 else 'all forms'})"
+        more = str(getattr(self.app, "fill_in_keys", str)(said)) if others else ""
         self.query_one(Text).show("\n".join(filter(None, (first.text if first else "", more))))
 
 

@@ -1,0 +1,21 @@
+"""A person's note, written without a runner."""
+
+from pathlib import Path
+
+from wizard.session.events import NoteAdded
+from wizard.session.journal import NAME, Journal
+from wizard.session.lock import Lock
+
+
+def write_note(folder: Path, text: str, node: str = "") -> None:
+    """Append a note to the journal of a session that nobody works on. Raises OSError, and SessionProblem where somebody does or
+    the journal is damaged."""
+    lock = Lock.acquire(folder)
+    try:
+        journal = Journal(folder / NAME)
+        try:
+            journal.append(NoteAdded(text=text, node=node))
+        finally:
+            journal.close()
+    finally:
+        lock.release()
