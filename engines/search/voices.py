@@ -34,7 +34,7 @@ Standing = Literal["right", "wrong", "alone", "open", "unheard"]
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """``nodes``: float64 in plain Python is slow, so larger models are not given to it. ``seconds``: that a voice may take."""
+    """``nodes``: float64 takes its time for each, so larger models are not given to it. ``seconds``: that a voice may take."""
 
     nodes: int
     seconds: float
