@@ -84,6 +84,21 @@ class ByHand(msgspec.Struct, frozen=True):
     keep_script: Callable[[Found, Collection[str]], str] | None = None
 
 
+class Tracker(msgspec.Struct, frozen=True):
+    """Where an engine's faults are reported, and the fields of its template, in its order: (heading, what goes below it).
+    A heading with ``#`` has its text below it, any other beside it. What may go there: ``wizard.bundle.issue.fill``."""
+
+    url: str = ""
+    fields: tuple[tuple[str, str], ...] = (
+        ("## Description", "description"), ("## Expected", "expected"), ("## Actual", "actual"), ("Version", "version"),
+        ("Device", "device"), ("Options", "options"), ("Operating system", "system"), ("Python", "python"),
+        ("## Steps to reproduce", "steps"), ("## Files", "model"),
+    )  # fmt: skip
+
+
+TRACKER = Tracker()  # of an engine that declares none
+
+
 class Declaration(msgspec.Struct, frozen=True):
     """An engine as the command line knows it.
 
@@ -99,6 +114,7 @@ class Declaration(msgspec.Struct, frozen=True):
     ``required``: options that a spec must give. ``bare``: the option that ``NAME:VALUE`` sets. ``recorded``: it computes nothing
     and gives what was recorded, so that it is a reference and never the engine under test.
     ``deployed``: what models of a machine with a GPU are deployed on, so that it is asked there where no engine is named.
+    ``tracker``: where its faults are reported.
     ``title``: its name as people write it. ``check_part``: what check.py takes to run it, which cannot tell without it.
     """
 
@@ -121,6 +137,7 @@ class Declaration(msgspec.Struct, frozen=True):
     recorded: bool = False
     title: str = ""
     deployed: bool = False
+    tracker: Tracker | None = None
     check_part: Callable[[Found], CheckPart] | None = None
     by_hand: ByHand = ByHand()
 

@@ -25,6 +25,7 @@ from engines.store.content import Store, atomic, digest_file
 from engines.store.scratch import scratch
 from wizard.bundle.case import others_eyes, write_case
 from wizard.bundle.check import Asked, script
+from wizard.bundle.issue import issue, readme
 from wizard.bundle.models import place_worked_around
 from wizard.machine import ask
 from wizard.problem import Problem
@@ -169,6 +170,7 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
             (place / WITHHELD).write_text(said + "\n", encoding="utf-8")
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
         _write_report(place, told)
+        _write_issue(place, told, asked)
     if text := keep_script(report.workaround, asked.version):
         (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
     if weights == "keep":
@@ -204,6 +206,15 @@ def _write_report(place: Path, report: Report) -> None:
         (place / name).write_text(text, encoding="utf-8")
     environment = msgspec.json.format(msgspec.json.encode(report.environment))
     (place / "environment.json").write_bytes(environment + b"\n")
+
+
+def _write_issue(place: Path, report: Report, asked: Asked) -> None:
+    """``issue.md`` and ``README.txt`` of the culprit whose folder it is."""
+    number = int(place.name.removeprefix("culprit-")) if place.name.startswith("culprit-") else 1
+    culprit = report.culprits[number - 1]
+    commands = (place / "commands.sh").read_text(encoding="utf-8")
+    (place / "issue.md").write_text(issue(report, culprit, asked, commands), encoding="utf-8")
+    (place / "README.txt").write_text(readme(culprit, asked), encoding="utf-8")
 
 
 class Trial(NamedTuple):

@@ -1,7 +1,7 @@
 """ONNX Runtime: what is known of it without loading it."""
 
 from engines.backends.onnxruntime import optimizers, outside
-from engines.declaration import QUANTIZATION, ByHand, Declaration, Option
+from engines.declaration import QUANTIZATION, ByHand, Declaration, Option, Tracker
 
 DECLARATION = Declaration(
     "onnxruntime",
@@ -37,6 +37,15 @@ DECLARATION = Declaration(
     ),
     under_test=(("optimization", "all"),),  # as it comes, with its optimizers: what people run
     title="ONNX Runtime",
+    tracker=Tracker(
+        "https://github.com/microsoft/onnxruntime/issues/new",
+        (
+            ("### Describe the issue", "description"), ("### Expected", "expected"), ("### Actual", "actual"),
+            ("### To reproduce", "steps"), ("### Model File", "model"), ("Urgency", "unknown"), ("Platform", "system"),
+            ("ONNX Runtime Installation", "unknown"), ("ONNX Runtime Version or Commit ID", "version"),
+            ("ONNX Runtime API", "api"), ("Execution Provider and device", "device"), ("Session options", "options"),
+        ),
+    ),
     check_part=outside.check_part,
     by_hand=ByHand(lines=outside.lines),
     lists={"disabled_optimizers": optimizers.canonical},

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from engines.declaration import QUANTIZATION, CheckPart, Declaration, Found, Option
+from engines.declaration import QUANTIZATION, CheckPart, Declaration, Found, Option, Tracker
 
 _SOURCE = Path(__file__).with_name("check.py.txt")
 
@@ -34,5 +34,14 @@ DECLARATION = Declaration(
         *QUANTIZATION,
     ),
     title="OpenVINO",
+    tracker=Tracker(
+        "https://github.com/openvinotoolkit/openvino/issues/new",
+        (
+            ("OpenVINO Version", "version"), ("Operating System", "system"), ("Device used for inference", "device"),
+            ("Framework", "onnx"), ("Model used", "model"), ("### Issue description", "description"),
+            ("### Expected", "expected"), ("### Actual", "actual"), ("### Step-by-step reproduction", "steps"),
+            ("Options", "options"),
+        ),
+    ),
     check_part=check_part,
 )  # fmt: skip

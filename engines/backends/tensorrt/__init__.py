@@ -6,7 +6,7 @@ chooses, ``layers`` reads back what it built, ``execution`` runs it. ``outside``
 """
 
 from engines.backends.tensorrt import outside
-from engines.declaration import ByHand, Declaration, Option
+from engines.declaration import ByHand, Declaration, Option, Tracker
 
 _SHARED = (
     Option("workspace", "int", 0, "Most scratch memory of a layer, in MiB; 0: all of the GPU's memory.", least=0),
@@ -39,6 +39,17 @@ _SHARED = (
     Option("opt_shapes", "list", (), "Usual shapes, for which kernels are chosen; default: as fed."),
     Option("max_shapes", "list", (), "Largest shapes; default: as fed."),
 )
+
+_TRACKER = Tracker(
+    "https://github.com/NVIDIA/TensorRT/issues/new",
+    (
+        ("## Description", "description"), ("## Expected", "expected"), ("## Actual", "actual"), ("## Environment", "options"),
+        ("TensorRT Version", "version"), ("NVIDIA GPU", "device"), ("NVIDIA Driver Version", "driver"), ("CUDA Version", "cuda"),
+        ("CUDNN Version", "unknown"), ("Operating System", "system"), ("Python Version", "python"),
+        ("Baremetal or Container", "unknown"), ("## Relevant Files", "model"), ("## Steps To Reproduce", "steps"),
+        ("Can this model run on other frameworks", "others"),
+    ),
+)  # fmt: skip
 
 DECLARATION = Declaration(
     "tensorrt",
@@ -83,6 +94,7 @@ DECLARATION = Declaration(
         *_SHARED,
     ),
     title="TensorRT",
+    tracker=_TRACKER,
     check_part=outside.check_part,
     by_hand=ByHand(outside.lines, outside.flags, outside.fitted, keep_script=outside.keep_script),
 )  # fmt: skip
@@ -106,6 +118,7 @@ RTX = Declaration(
         *_SHARED,
     ),
     title="TensorRT-RTX",
+    tracker=_TRACKER,
     check_part=outside.check_part,
     # It has the ways of TensorRT 11: always strongly typed, no layer precisions. trtexec is TensorRT's alone.
     by_hand=ByHand(outside.lines, outside.flags, outside.fitted, stands_for={"tensorrt": "11"}, without=("trtexec",)),

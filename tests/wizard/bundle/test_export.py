@@ -1,6 +1,7 @@
 """From a journalled session to report and bundle, with a session written by hand."""
 
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -13,13 +14,16 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from engines import discovery
 from engines.compare.criterion import Criterion, Signature
+from engines.declaration import TRACKER
 from engines.findings import Case, Culprit, Findings, Workaround
 from engines.probe import Candidate, Inspect, Measurement
 from engines.store.content import Store
 from wizard.bundle.case import write_case
 from wizard.bundle.check import Asked
 from wizard.bundle.export import NothingToExport, export
+from wizard.bundle.issue import issue
 from wizard.problem import Problem
 from wizard.report import to_html, to_json, to_markdown
 from wizard.report.canonical import canonical
@@ -59,6 +63,7 @@ nodes:
 ends:
   found: {title: A minimal failing case was found, explain: "", verdict: minimal-case}
 """
+OURS_DECLARED = discovery.ours()
 ENGINE = "emulate:precision=fp16"
 
 
@@ -212,6 +217,8 @@ def test_the_bundle(session: Path, tmp_path: Path) -> None:
         "expected.json",
         "check.py",
         "commands.sh",
+        "README.txt",
+        "issue.md",
         "report.md",
         "report.html",
         "report.json",
@@ -232,6 +239,31 @@ def test_the_bundle(session: Path, tmp_path: Path) -> None:
         text = (case / name).read_text()
         assert ("to the kernel team, see session/logs" in text) is (name != "report.md")
         assert str(session) not in text, "where the session lies is nobody else's business"
+
+
+def test_a_bug_report_has_the_fields_of_the_trackers_template(session: Path, tmp_path: Path) -> None:
+    case = export(read(session), tmp_path / "case")
+    for place in (case, case / "culprit-2"):
+        text = (place / "issue.md").read_text()
+        prose = re.sub(r"```sh.*?```", "", text, flags=re.DOTALL)
+        headings = re.findall(r"^(?:#+ (.+)|\*\*(.+?)\*\*: .+)$", prose, re.MULTILINE)
+        wanted = OURS_DECLARED[ENGINE.partition(":")[0]].tracker or TRACKER
+        assert [a or b for a, b in headings][1:] == [heading.lstrip("# ") for heading, _ in wanted.fields]
+        assert wanted.url in text
+        assert "python check.py" in text.partition("```sh")[2]
+        assert str(session) not in text
+        readme = (place / "README.txt").read_text()
+        assert len(readme.splitlines()) == 10
+        assert "python check.py" in readme
+
+
+@pytest.mark.parametrize("name", [name for name, declared in OURS_DECLARED.items() if declared.tracker])
+def test_every_field_of_a_tracker_is_one_that_is_filled(session: Path, name: str) -> None:
+    report = read(session).report()
+    asked = Asked(engine=name, found_with=name, criterion=Criterion(), version="1.2")
+    text = issue(report, report.culprits[0], asked, "#!/bin/sh\npython check.py\n")
+    assert text.count("(please fill in)") < 6
+    assert "1.2" in text
 
 
 def test_a_neighbour_too_heavy_to_be_kept_is_spoken_of(tmp_path: Path) -> None:

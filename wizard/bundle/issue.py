@@ -1,0 +1,88 @@
+"""``issue.md`` and ``README.txt`` of a case: what its finder hands to the engine's maintainers, and ten lines for whoever opens
+the folder. Pure; the report is told without folders, users and hosts already."""
+
+from collections.abc import Mapping
+
+from engines import outside
+from engines.declaration import TRACKER
+from engines.discovery import find
+from engines.spec import parse
+from wizard.bundle.check import Asked
+from wizard.report.document import Culprit, Report
+from wizard.report.markdown import literal
+from wizard.words import count, listing, number
+
+UNKNOWN = "(please fill in)"
+MINIMAL = ("model.onnx", "engine.onnx", "inputs.npz", "expected.npz", "check.py", "commands.sh")
+
+
+def issue(report: Report, culprit: Culprit, asked: Asked, commands: str) -> str:
+    """A bug report with the fields that the tracker of the engine asks for. ``commands``: the text of commands.sh."""
+    engine = parse(asked.engine)
+    declared = find(engine.name)
+    tracker = (declared.tracker if declared else None) or TRACKER
+    slots = fill(report, culprit, asked, commands)
+    named = outside.title(outside.found(engine, asked.version))
+    title = f"{' + '.join(culprit.ops[:4])}: {culprit.cause.replace('-', ' ')} with {named} {asked.version}".rstrip()
+    where = f"<!-- For {tracker.url} ; attach this folder as a zip file. -->\n\n" if tracker.url else ""
+    parts = [
+        f"{heading}\n\n{slots[slot]}" if heading.startswith("#") else f"**{heading}**: {slots[slot]}"
+        for heading, slot in tracker.fields
+    ]
+    return f"{where}# {title}\n\n" + "\n\n".join(parts) + "\n"
+
+
+def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mapping[str, str]:
+    """The text of each slot of a tracker's fields."""
+    environment = report.environment
+    machine, role = environment.get("machine", {}), environment.get("engine", {})
+    versions = environment.get("versions", {})
+    reference = environment.get("reference", {})
+    allowed = f", allowed {report.allowed}" if report.allowed else ""
+    lines = [line for line in commands.splitlines() if line and not line.startswith("#!")]
+    script = "\n".join(["```sh", *lines, "```"])
+    judged = f"{reference.get('name', report.reference)} {reference.get('version', '')}".strip()
+    return {
+        "description": (
+            f"A part of {count(len(culprit.nodes), 'node')} ({listing(culprit.ops, 6)}), cut out of a model of "
+            f"{count(report.nodes_before, 'node')}, gives wrong results with {asked.found_with}. "
+            + literal(culprit.evidence)
+        ),
+        "expected": f"The outputs in expected.npz, as {judged} gives them (option text: {report.reference}){allowed}.",
+        "actual": (
+            f"The outputs in actual.npz where it is there: the part itself is off by {number(culprit.own)}, and its error moves "
+            f"the outputs of the whole model by {number(culprit.effect)}. It failed in {culprit.verified or '?'} fresh builds."
+        ),
+        "version": asked.version or UNKNOWN,
+        "device": str(role.get("device") or UNKNOWN),
+        "driver": f"{UNKNOWN}: nvidia-smi says it",
+        "cuda": str(versions.get("cuda-bindings") or f"{UNKNOWN}: nvidia-smi says it"),
+        "system": str(machine.get("system") or UNKNOWN),
+        "python": str(machine.get("python") or UNKNOWN),
+        "onnx": str(versions.get("onnx") or UNKNOWN),
+        "options": asked.engine,
+        "model": f"attached: {', '.join(MINIMAL)}",
+        "steps": script,
+        "others": f"Yes: {judged} gives the expected outputs.",
+        "api": "Python",
+        "unknown": UNKNOWN,
+    }
+
+
+def readme(culprit: Culprit, asked: Asked) -> str:
+    """Ten lines for whoever gets the folder."""
+    return "\n".join(
+        [
+            f"{count(len(culprit.nodes), 'node')} of a model give wrong results with {asked.found_with}.",
+            "",
+            "Run:  python check.py",
+            "      exit 1: the fault is still there; exit 0: it is gone; exit 2: that cannot be told here.",
+            "It needs numpy and the engine's own package, nothing else.",
+            "",
+            "model.onnx is the failing part, inputs.npz what it is fed, expected.npz what is right; commands.sh: other tools.",
+            "issue.md is a bug report for the engine's maintainers; report.html tells how the part was found.",
+            f"Named cause: {culprit.cause}.",
+            "Read the files before you send them: names of nodes and tensors, weights and inputs are those of the model.",
+            "",
+        ]
+    )
