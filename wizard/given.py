@@ -213,7 +213,7 @@ def usual_engine() -> tuple[str, str]:
         title = declared.title or declared.name
         if not installed.importable(declared.package):
             why.append(f"{title} is not installed here")
-        elif gpus.listed():
+        elif gpus.list_gpus():
             return engine_under_test(declared.name), f"{title} and a GPU are here"
         else:
             why.append(f"{title} is here, and no GPU")
@@ -288,7 +288,7 @@ def recorded_files(path: Path, option: str) -> list[Path]:
     if not path.exists():
         raise Refusal(BAD_USAGE, f"{option}: there is no file '{path}'.{_near(path, '*')}")
     try:
-        found = golden_files.expand(path)
+        found = golden_files.list_golden_files(path)
     except (InputProblem, OSError) as problem:
         raise Refusal(BAD_USAGE, f"{option}: {problem}") from None
     if wrong := next((file for file in found if file.suffix.lower() not in golden_files.KINDS), None):

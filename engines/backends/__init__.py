@@ -21,7 +21,7 @@ def make(spec: str | EngineSpec) -> "Engine":
     checked = options.check(spec)
     declared = options.declared_as(checked.name)
     if not installed.importable(declared.package):
-        raise EngineMissing(absent(declared))
+        raise EngineMissing(say_absent(declared))
     for _, file in options.loaded(str(checked)):
         if Path(file).exists():  # else the engine itself says what is missing
             held.digest(file)
@@ -32,7 +32,7 @@ def make(spec: str | EngineSpec) -> "Engine":
     except Exception as error:
         again = installed.command(declared.install)
         raise EngineMissing(
-            f"{declared.name} is installed but does not load ({line(error)}); install it again: {again}."
+            f"{declared.name} is installed but does not load ({say_in_one_line(error)}); install it again: {again}."
         ) from error
     engine: Engine = module.make(checked)
     for option in options.file_options(checked.name):
@@ -45,7 +45,7 @@ def make(spec: str | EngineSpec) -> "Engine":
     return engine
 
 
-def absent(declared: Declaration) -> str:
+def say_absent(declared: Declaration) -> str:
     """What to say where an engine cannot be had."""
     if declared.refusal:
         return f"{declared.refusal}."
@@ -53,6 +53,6 @@ def absent(declared: Declaration) -> str:
     return f"{lacks}. {declared.needs}" if declared.needs else lacks
 
 
-def line(error: BaseException) -> str:
+def say_in_one_line(error: BaseException) -> str:
     """An error's text in one line."""
     return (" ".join(str(error).split()) or type(error).__name__)[:300]

@@ -5,7 +5,7 @@ import os
 import sys
 
 from engines import discovery
-from engines.backends.survey import describe, survey
+from engines.backends.survey import describe_engine, survey_engines
 
 
 def main(names: list[str]) -> int:
@@ -15,7 +15,7 @@ def main(names: list[str]) -> int:
         return 2
     answer = os.dup(1)
     os.dup2(2, 1)
-    rows = [describe(name) for name in names] if names else survey()
+    rows = [describe_engine(name) for name in names] if names else survey_engines()
     with os.fdopen(answer, "w") as out:
         out.write(json.dumps(rows) + "\n")
     return 0

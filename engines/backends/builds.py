@@ -63,7 +63,7 @@ class Kept(Generic[T]):
 
 def outside_bytes(model: ModelProto) -> int:
     """Bytes of the tensors that lie in weights files: what an engine may copy."""
-    outside = (t for t in external.tensors(model.graph) if external.is_external(t))
+    outside = (t for t in external.initializers_with_bodies(model.graph) if external.is_external(t))
     return sum(max(0, external.byte_size(t.data_type, t.dims)) for t in outside)
 
 

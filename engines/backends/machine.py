@@ -28,7 +28,7 @@ def cpu() -> tuple[str, str]:
     return name, flags
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
@@ -36,9 +36,9 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def slots(threads: int) -> int:
+def count_slots(threads: int) -> int:
     """How many builds of that many threads (0: all cores) fit the processor at once."""
-    return max(1, cores() // (threads or cores()))
+    return max(1, count_cores() // (threads or count_cores()))
 
 
 def fingerprint(engine: str, version: str, options: Mapping[str, Any], device: str, **more: str) -> str:
@@ -50,7 +50,7 @@ def fingerprint(engine: str, version: str, options: Mapping[str, Any], device: s
         "options": dict(options),
         "device": device,
         "cpu": cpu(),
-        "cores": cores() if options.get("threads") == 0 or options.get("inter_threads") == 0 else 0,
+        "cores": count_cores() if options.get("threads") == 0 or options.get("inter_threads") == 0 else 0,
         **more,
     }
     digest = hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()

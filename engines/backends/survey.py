@@ -18,29 +18,29 @@ _SECONDS = 120.0
 _SECONDS_TOGETHER = 30.0  # for all of them, before each is asked alone
 
 
-def describe(name: str) -> dict[str, Any]:
+def describe_engine(name: str) -> dict[str, Any]:
     """One engine with its default options, as plain data: name, summary, source, present, reason, version, device, options,
     capabilities and the rest of ``EngineInfo``. Never raises ``Exception``; a native library that dies takes this process
     along."""
     declared = discovery.engines()[name]
-    row = _row(declared)
+    row = _bare_row(declared)
     if not declared.refusal:
         try:
             row |= msgspec.to_builtins(backends.make(name).info)
             row |= {"present": True, "reason": ""}
         except Exception as error:
-            row["reason"] = backends.line(error)
+            row["reason"] = backends.say_in_one_line(error)
     return row
 
 
-def survey(names: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Every engine (or those named) as ``describe`` gives it, then the plug-ins that are broken. Never raises ``Exception``."""
+def survey_engines(names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Every engine (or those named) as ``describe_engine`` gives it, then broken plug-ins. Never raises ``Exception``."""
     known = discovery.engines()
     wanted = [known[n] for n in names] if names else [d for d in known.values() if not d.hidden]
     asked = [d for d in wanted if not d.refusal and installed.importable(d.package)]
-    found = {d.name: _row(d) for d in wanted} | {row["name"]: row for row in _ask_all(asked)}
+    found = {d.name: _bare_row(d) for d in wanted} | {row["name"]: row for row in _ask_all(asked)}
     rows = [found[d.name] for d in wanted]
-    return rows if names else [*rows, *(_broken(p) for p in discovery.plugins() if p.broken)]
+    return rows if names else [*rows, *(_broken_row(p) for p in discovery.plugins() if p.broken)]
 
 
 def _ask_all(asked: Sequence[Declaration]) -> list[dict[str, Any]]:
@@ -52,22 +52,22 @@ def _ask_all(asked: Sequence[Declaration]) -> list[dict[str, Any]]:
     except (subprocess.TimeoutExpired, OSError, ValueError, IndexError):
         pass
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(_ask, asked))
+        return list(pool.map(_ask_process, asked))
 
 
-def _ask(declared: Declaration) -> dict[str, Any]:
-    row = _row(declared)
+def _ask_process(declared: Declaration) -> dict[str, Any]:
+    row = _bare_row(declared)
     try:
         done = _run([declared.name], _SECONDS)
         if done.returncode == 0:
             return _told(done)[0]
-        ended = _signal(-done.returncode) if done.returncode < 0 else f"it ended with {done.returncode}"
+        ended = _say_signal(-done.returncode) if done.returncode < 0 else f"it ended with {done.returncode}"
         again = installed.command(declared.install)
         row["reason"] = f"{declared.name} is installed but does not load here: {ended}; install it again: {again}."
     except subprocess.TimeoutExpired:
         row["reason"] = f"{declared.name} is installed but gave no answer within {_SECONDS:.0f} s."
     except (OSError, ValueError, IndexError) as error:
-        row["reason"] = f"{declared.name} could not be asked: {backends.line(error)}."
+        row["reason"] = f"{declared.name} could not be asked: {backends.say_in_one_line(error)}."
     return row
 
 
@@ -82,14 +82,14 @@ def _told(done: "subprocess.CompletedProcess[bytes]") -> list[dict[str, Any]]:
     return rows
 
 
-def _row(declared: Declaration) -> dict[str, Any]:
+def _bare_row(declared: Declaration) -> dict[str, Any]:
     """An engine of which nothing is known but its declaration."""
     return {
         "name": declared.name,
         "summary": declared.summary,
         "source": next((p.source for p in discovery.plugins() if p.declared is declared), ""),
         "present": False,
-        "reason": backends.absent(declared),
+        "reason": backends.say_absent(declared),
         "version": "",
         "device": "",
         "options": msgspec.to_builtins(declared.options),
@@ -97,7 +97,7 @@ def _row(declared: Declaration) -> dict[str, Any]:
     }
 
 
-def _broken(plugin: discovery.Plugin) -> dict[str, Any]:
+def _broken_row(plugin: discovery.Plugin) -> dict[str, Any]:
     away = installed.command(f"pip uninstall {plugin.package}")
     return {
         "name": plugin.name,
@@ -112,7 +112,7 @@ def _broken(plugin: discovery.Plugin) -> dict[str, Any]:
     }
 
 
-def _signal(number: int) -> str:
+def _say_signal(number: int) -> str:
     try:
         return f"it died of {signal.Signals(number).name}"
     except ValueError:

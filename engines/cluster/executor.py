@@ -22,7 +22,7 @@ import msgspec
 from distributed import Client, KilledWorker
 
 from engines.cluster import host as hosts
-from engines.cluster.parcels import Packer, Parcel, at_home, pinned
+from engines.cluster.parcels import Packer, Parcel, at_home, pin_files
 from engines.cluster.turns import Kind, Turns
 from engines.consent import NOTHING, Consent
 from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
@@ -58,7 +58,7 @@ class _Member:
         self.slots: list[Slot] = []
 
     def is_a(self, spec: str, fingerprint: str) -> bool:
-        return spec in self.told and _fingerprint(self.told[spec]) == fingerprint
+        return spec in self.told and _fingerprint_of(self.told[spec]) == fingerprint
 
 
 class _Job:
@@ -134,8 +134,8 @@ class Cluster:
     def beside(self, probe: AnyProbe) -> int:
         """How many exclusive probes like this one can be answered at a time: one on each GPU where its engine takes one, else
         one on each machine."""
-        specs = _specs(probe)
-        return max(1, len({_seat(member, specs) for member in self._fit(specs)}))
+        specs = _engine_specs(probe)
+        return max(1, len({_seat_of(member, specs) for member in self._fit_members(specs)}))
 
     async def start(self) -> None:
         """Find the scheduler and greet its workers. Raises ``ExecutorLost``."""
@@ -143,16 +143,16 @@ class Cluster:
             self._client = await self._connect()
         except Exception as error:  # whatever speaks another protocol there raises whatever it likes
             raise ExecutorLost(
-                f"No cluster answers at {self._url} ({_unanswered(self._url, error)}). "
+                f"No cluster answers at {self._url} ({_say_unanswered(self._url, error)}). "
                 "Start it, or leave --executor out to work on this machine."
             ) from error
         await self._home.start()
         self._seen = time.monotonic()
         self._beat = asyncio.create_task(self._look_after())
-        self._in_background(self._watch())
+        self._in_background(self._watch_scheduler())
         async with self._changed:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait_for(self._somebody), _FIRST_HOST)
+                await asyncio.wait_for(self._changed.wait_for(self._anyone_greeted), _FIRST_HOST)
         if not self._members:
             why = next(iter(self._refused.values()), "start one with 'dask worker'")
             await self.stop(hard=True)
@@ -163,10 +163,14 @@ class Cluster:
     async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
         """Answer the probe (see ``Executor``)."""
         if self._stopping:
-            return _cancelled()
+            return _make_cancelled()
         if at_home(probe):
             return await self._home.run(probe, timeout, log)
-        work = self._inspect(probe, timeout) if isinstance(probe, Inspect) else self._measure(probe, timeout, log)
+        work = (
+            self._inspect_everywhere(probe, timeout)
+            if isinstance(probe, Inspect)
+            else self._measure(probe, timeout, log)
+        )
         task = asyncio.create_task(work)
         self._asked.add(task)
         try:
@@ -175,7 +179,7 @@ class Cluster:
             self._asked.discard(task)
             if not task.done():
                 task.cancel()
-        return _cancelled() if task.cancelled() else task.result()
+        return _make_cancelled() if task.cancelled() else task.result()
 
     async def stop(self, hard: bool = False) -> None:
         """End everything here and on the hosts, within some seconds."""
@@ -188,7 +192,7 @@ class Cluster:
             if behind is not None:
                 behind.cancel()
         await asyncio.gather(*self._asked, return_exceptions=True)
-        leaving = (self._call(address, hosts.leave, limit=3.0) for address in self._members)
+        leaving = (self._call_host(address, hosts.leave, limit=3.0) for address in self._members)
         await asyncio.gather(*leaving, return_exceptions=True)
         if self._client is not None:
             with contextlib.suppress(Exception):
@@ -200,7 +204,7 @@ class Cluster:
         if not self._seen:
             return f"the scheduler at {self._url}, {_CONNECT:.0f} s at most"
         silent = time.monotonic() - self._seen
-        if not self._connected() or silent > _SILENT:
+        if not self._wait_for_connection() or silent > _SILENT:
             return (
                 f"the scheduler at {self._url}, silent for {silent:.0f} s, {_PATIENCE / 60:.0f} minutes at most "
                 "(Dask's workers end with their scheduler: start both again)"
@@ -215,7 +219,7 @@ class Cluster:
         found += [slot for slot in self._home.snapshot() if slot.state == "busy"]
         return [msgspec.structs.replace(slot, worker=number) for number, slot in enumerate(found, 1)]
 
-    def _somebody(self) -> bool:
+    def _anyone_greeted(self) -> bool:
         """Whether everyone who is there has been greeted."""
         return bool(self._members or self._refused) and not self._joining
 
@@ -239,21 +243,21 @@ class Cluster:
                     self._client = await self._connect()
                 found = await asyncio.wait_for(self._client.scheduler.identity(), _CALL)
             except Exception as error:  # whatever it is, the next look may work
-                _log.warning("the scheduler does not answer: %s", _line(error))
+                _log.warning("the scheduler does not answer: %s", _say_in_one_line(error))
             else:
                 self._seen = time.monotonic()
                 self._warn_of_open_wires(found["workers"])
-                await self._meet(found["workers"])
+                await self._meet_workers(found["workers"])
                 beats = (self._pulse(member) for member in list(self._members.values()))
                 await asyncio.gather(*beats, return_exceptions=True)
             async with self._changed:
                 self._changed.notify_all()
             await asyncio.sleep(_PULSE)
 
-    async def _watch(self) -> None:
+    async def _watch_scheduler(self) -> None:
         """Say so where the scheduler is gone, and where it is back."""
         while True:
-            lost = not self._connected() or time.monotonic() - self._seen > _SILENT
+            lost = not self._wait_for_connection() or time.monotonic() - self._seen > _SILENT
             if lost and not self._lost:
                 self._tell(
                     f"The scheduler at {self._url} does not answer. It is waited for, {_PATIENCE / 60:.0f} minutes at most; "
@@ -267,50 +271,53 @@ class Cluster:
 
     def _warn_of_open_wires(self, workers: Collection[str]) -> None:
         """Say once that others can read and send along, where anything of the cluster is on another machine."""
-        if not self._warned and (where := unencrypted((self._url, *workers))):
+        if not self._warned and (where := first_unencrypted((self._url, *workers))):
             self._warned = True
             self._tell(
                 f"The connection to {where} is not encrypted, and who can reach this cluster can run code on its hosts and on "
                 "this machine. On a network that is not yours alone use tls:// with certificates (docs/clusters.md)."
             )
 
-    async def _meet(self, workers: dict[str, Any]) -> None:
+    async def _meet_workers(self, workers: dict[str, Any]) -> None:
         for address in [a for a in (*self._members, *self._refused) if a not in workers]:
             self._members.pop(address, None)
             self._refused.pop(address, None)
         for address, facts in workers.items():
             if address not in self._members and address not in self._refused and address not in self._joining:
-                self._joining[address] = asyncio.create_task(self._join(address, dict(facts.get("resources") or {})))
+                self._joining[address] = asyncio.create_task(
+                    self._join_worker(address, dict(facts.get("resources") or {}))
+                )
 
-    async def _join(self, address: str, resources: dict[str, float]) -> None:
+    async def _join_worker(self, address: str, resources: dict[str, float]) -> None:
         try:
             greeting = _decode_greeting(
-                await self._call(address, hosts.greet, self._capture_bytes, hosts.encode(self._consent))
+                await self._call_host(address, hosts.greet, self._capture_bytes, hosts.encode(self._consent))
             )
             if greeting.speaks != FORMAT:
                 there = f"{greeting.narrowdown or 'of an unknown version'} (probes of format {greeting.speaks})"
                 here = f"{hosts.version()} (format {FORMAT})"
-                self._refuse(address, f"{greeting.name} has narrowdown {there}, this machine {here}")
+                self._refuse_worker(address, f"{greeting.name} has narrowdown {there}, this machine {here}")
                 return
             member = _Member(address, greeting, resources)
             for spec, fingerprint in list(self._chosen.items()):
-                await self._ask(member, spec, _FIRST_HOST)
+                await self._inspect_member(member, spec, _FIRST_HOST)
                 if not member.is_a(spec, fingerprint):
                     self._left_out(spec, [member])
             self._members[address] = member
         except Exception as error:
-            if isinstance(error, msgspec.MsgspecError) or _lacking(error):
-                self._refuse(
-                    address, f"narrowdown is not installed on {address}, or in another version ({_line(error)})"
+            if isinstance(error, msgspec.MsgspecError) or _is_import_failure(error):
+                self._refuse_worker(
+                    address,
+                    f"narrowdown is not installed on {address}, or in another version ({_say_in_one_line(error)})",
                 )
             else:  # it may be gone; the next look finds it again
-                _log.warning("the worker %s could not be greeted: %s", address, _line(error))
+                _log.warning("the worker %s could not be greeted: %s", address, _say_in_one_line(error))
         finally:
             del self._joining[address]
             async with self._changed:
                 self._changed.notify_all()
 
-    def _refuse(self, address: str, why: str) -> None:
+    def _refuse_worker(self, address: str, why: str) -> None:
         """Note why a worker takes no part. Where others do, it is said in the session; where none does, at its end."""
         self._refused[address] = why
         if self._members:
@@ -322,13 +329,13 @@ class Cluster:
             self._tell(f"A host is left out: {why}.")
 
     async def _pulse(self, member: _Member) -> None:
-        said = await self._call(member.address, hosts.pulse, member.greeting.token, limit=5.0)
+        said = await self._call_host(member.address, hosts.pulse, member.greeting.token, limit=5.0)
         if said is None:  # another process at the same address
             self._members.pop(member.address, None)
         else:
             member.slots = _decode_slots(said)
 
-    async def _call(self, address: str, function: Callable[..., Any], *words: Any, limit: float = _CALL) -> Any:
+    async def _call_host(self, address: str, function: Callable[..., Any], *words: Any, limit: float = _CALL) -> Any:
         """What a host answers to a word, outside the cluster's queue. Raises whatever comes."""
         said = await asyncio.wait_for(
             self._client.run(function, self._session, *words, workers=[address], on_error="raise"), limit
@@ -337,13 +344,13 @@ class Cluster:
 
     # -- which engine -------------------------------------------------------------------------------------------------
 
-    async def _inspect(self, probe: Inspect, timeout: float) -> Measurement:
+    async def _inspect_everywhere(self, probe: Inspect, timeout: float) -> Measurement:
         """Look at the engine on every host; go with the fingerprint that the session knows, else with the one that most hosts
         have. The others take no part in what asks for this engine."""
         spec, end = probe.engine, time.monotonic() + _PATIENCE + timeout
         while not any(spec in member.told for member in self._members.values()):
             asked = await self._wait_for_a_host((), ())
-            asks = [self._in_background(self._ask(member, spec, timeout)) for member in asked]
+            asks = [self._in_background(self._inspect_member(member, spec, timeout)) for member in asked]
             await asyncio.wait(asks, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait(asks, timeout=_STRAGGLERS)  # later ones take part from then on
             if not any(spec in member.told for member in asked):  # they went away
@@ -354,9 +361,9 @@ class Cluster:
                     )
                 await self._wait_for_news()
         found: dict[str, list[_Member]] = {}
-        for member in self._fit(set(self._chosen)):
+        for member in self._fit_members(set(self._chosen)):
             if spec in member.told and member.told[spec].status == "ok":
-                found.setdefault(_fingerprint(member.told[spec]), []).append(member)
+                found.setdefault(_fingerprint_of(member.told[spec]), []).append(member)
         if not found:
             answers = [member.told[spec] for member in self._members.values() if spec in member.told]
             if all(answer.status != "ok" for answer in answers):
@@ -370,20 +377,24 @@ class Cluster:
         self._left_out(spec, [m for m in self._members.values() if spec in m.told and not m.is_a(spec, chosen)])
         return found[chosen][0].told[spec]
 
-    async def _ask(self, member: _Member, spec: str, timeout: float) -> None:
+    async def _inspect_member(self, member: _Member, spec: str, timeout: float) -> None:
         with contextlib.suppress(Exception):  # a host that is lost meanwhile has told nothing
-            said = await self._call(member.address, hosts.inspect, spec, timeout, limit=timeout + _CALL)
+            said = await self._call_host(member.address, hosts.inspect, spec, timeout, limit=timeout + _CALL)
             member.told[spec] = _decode_measurement(said)
 
     def _left_out(self, spec: str, others: Sequence[_Member]) -> None:
-        here = _version(self._facts.get(spec, {}))
+        here = _say_version(self._facts.get(spec, {}))
         for member in sorted(others, key=lambda m: m.greeting.name):
             name, told = member.greeting.name, member.told.get(spec)
             if name in self._named:
                 continue
             self._named.add(name)
             there = (
-                "unknown" if told is None else _version(told.facts) if told.status == "ok" else _clause(told.message)
+                "unknown"
+                if told is None
+                else _say_version(told.facts)
+                if told.status == "ok"
+                else _make_clause(told.message)
             )
             what = (
                 f"{there} there and {here} here"
@@ -395,7 +406,7 @@ class Cluster:
                 "verdicts would not be comparable."
             )
 
-    def _fit(self, specs: Collection[str], avoid: Collection[str] = ()) -> list[_Member]:
+    def _fit_members(self, specs: Collection[str], avoid: Collection[str] = ()) -> list[_Member]:
         """The members whose engines are the session's, on other machines than those in ``avoid`` where there are any."""
         fit = [m for m in self._members.values() if all(m.is_a(s, self._chosen[s]) for s in specs if s in self._chosen)]
         return [m for m in fit if m.greeting.place not in avoid] or fit
@@ -407,17 +418,17 @@ class Cluster:
         job = _Job(f"{secrets.token_hex(4)}-{number}", probe, timeout, log or log_name(probe, number))
         try:
             measurement = await self._in_turn(job, "seated" if probe.exclusive else "shared")
-            elsewhere = measurement.status in _HOST_DEPENDENT and self._places() > {job.where}
+            elsewhere = measurement.status in _HOST_DEPENDENT and self._list_places() > {job.where}
             sensitive = _HOST_DEPENDENT if probe.exclusive else _LOAD_SENSITIVE  # its own crash is to be counted
             if measurement.status in sensitive and (job.crowded or elsewhere):
                 # Neither load nor one slow or small host decides.
                 measurement = await self._in_turn(job, "alone", avoid={job.where})
         except asyncio.CancelledError:
-            self._in_background(self._withdraw(job.ask))
+            self._in_background(self._withdraw_question(job.ask))
             raise
         return measurement
 
-    def _places(self) -> set[str]:
+    def _list_places(self) -> set[str]:
         return {member.greeting.place for member in self._members.values()}
 
     async def _in_turn(self, job: _Job, kind: Kind, *, avoid: Collection[str] = ()) -> Measurement:
@@ -426,15 +437,15 @@ class Cluster:
             if len(self._turns.at_work) > 1:
                 for other in self._turns.at_work:
                     other.crowded = True
-            return await self._answered(job, avoid, seated=kind == "seated")
+            return await self._answer_somewhere(job, avoid, seated=kind == "seated")
 
-    async def _answered(self, job: _Job, avoid: Collection[str], *, seated: bool) -> Measurement:
+    async def _answer_somewhere(self, job: _Job, avoid: Collection[str], *, seated: bool) -> Measurement:
         """The measurement, however many hosts are lost on the way to it."""
-        specs = _specs(job.probe)
+        specs = _engine_specs(job.probe)
         try:
-            needs, pins = self._packer.needed(job.probe), await asyncio.to_thread(pinned, job.probe)
+            needs, pins = self._packer.needed(job.probe), await asyncio.to_thread(pin_files, job.probe)
         except OSError as error:
-            raise ExecutorLost(f"A file of the session cannot be read: {_line(error)}.") from error
+            raise ExecutorLost(f"A file of the session cannot be read: {_say_in_one_line(error)}.") from error
         question = hosts.encode(hosts.Question(job.ask, job.probe, job.timeout, job.log, tuple(needs), pins))
         weights = sum(parcel.size for parcels in needs.values() for parcel in parcels if "/weights/" in parcel.name)
         lost, only, unfit = 0, "", dict[str, str]()
@@ -442,26 +453,28 @@ class Cluster:
             fit = [m for m in await self._wait_for_a_host(specs, avoid) if m.address not in unfit]
             if not fit:
                 raise ExecutorLost(f"{next(iter(unfit.values()))}, or leave --executor out to work on this machine.")
-            if seated and not (fit := self._seated(job, specs, fit)):
+            if seated and not (fit := self._seat_members(job, specs, fit)):
                 await self._wait_for_news()
                 continue
             try:
                 chosen = [m for m in fit if m.address == only] or fit
-                answer = await self._submitted(question, self._resources(job.probe, weights, chosen), chosen)
+                answer = await self._submit_question(
+                    question, self._needed_resources(job.probe, weights, chosen), chosen
+                )
             except KilledWorker:
                 break
             except ExecutorLost:
                 raise
             except Exception as error:  # the wire to the scheduler broke, in one of many ways
-                _log.warning("the probe was not answered: %s", _line(error))
+                _log.warning("the probe was not answered: %s", _say_in_one_line(error))
                 answer = None
             only = ""
             member = self._members.get(answer.address) if answer else None
             if answer is None or member is None:
-                lost += self._connected()  # a cluster that forgets its tasks says nothing about the probe
+                lost += self._wait_for_connection()  # a cluster that forgets its tasks says nothing about the probe
                 await self._wait_for_news()
             elif answer.kind == "missing":
-                if await self._supply(member, [parcel for name in answer.missing for parcel in needs[name]]):
+                if await self._supply_member(member, [parcel for name in answer.missing for parcel in needs[name]]):
                     only = member.address
                 else:
                     lost += 1
@@ -472,25 +485,25 @@ class Cluster:
             elif answer.measurement.status == "fault":  # of that machine: another one may do
                 unfit[member.address] = f"{member.greeting.name}: {answer.measurement.message.rstrip('.')}"
             elif answer.measurement.status != "cancelled" and await self._brought_home(member, answer):
-                return self._accepted(job, member, answer)
+                return self._accept_answer(job, member, answer)
             else:  # its workers were ended, by nobody here, or it went while it handed over what it had made
                 lost += 1
         return Measurement(
             status="crash", message=f"The hosts that worked on the probe were lost {_LOST} times, one after the other."
         )
 
-    def _seated(self, job: _Job, specs: Collection[str], fit: Sequence[_Member]) -> list[_Member]:
+    def _seat_members(self, job: _Job, specs: Collection[str], fit: Sequence[_Member]) -> list[_Member]:
         """Those of the members that are at the job's own seat, or at a free one that it takes; none where all are taken."""
-        seats = {_seat(member, specs) for member in fit}
+        seats = {_seat_of(member, specs) for member in fit}
         if job.seat not in seats:
             free = seats - {other.seat for other in self._turns.at_work}
             job.seat = min(free, default="")
-        return [member for member in fit if _seat(member, specs) == job.seat]
+        return [member for member in fit if _seat_of(member, specs) == job.seat]
 
     async def _wait_for_a_host(self, specs: Collection[str], avoid: Collection[str]) -> list[_Member]:
         """The hosts that fit. Raises ``ExecutorLost`` where there is none for long."""
         end = time.monotonic() + _PATIENCE
-        while not (fit := self._fit(specs, avoid)) or not self._connected():
+        while not (fit := self._fit_members(specs, avoid)) or not self._wait_for_connection():
             self._check_cluster()
             if time.monotonic() > end:
                 raise ExecutorLost(
@@ -505,7 +518,7 @@ class Cluster:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), _PULSE)
 
-    def _connected(self) -> bool:
+    def _wait_for_connection(self) -> bool:
         return self._client is not None and self._client.status == "running"
 
     def _check_cluster(self) -> None:
@@ -516,7 +529,7 @@ class Cluster:
                 "resume when it is back, or without --executor on this machine."
             )
 
-    async def _submitted(
+    async def _submit_question(
         self, question: bytes, resources: Mapping[str, float], members: Sequence[_Member]
     ) -> hosts.Answer | None:
         """The answer of whichever host the cluster has chosen; None where that host, or the cluster, was lost. Raises
@@ -526,7 +539,7 @@ class Cluster:
             hosts.answer, self._session, question, key=f"narrowdown-{secrets.token_hex(8)}", workers=addresses,
             allow_other_workers=False, pure=False, resources=resources or None,
         )  # fmt: skip
-        waiting = asyncio.ensure_future(_result(future))
+        waiting = asyncio.ensure_future(_task_result(future))
         try:
             while not waiting.done():
                 await asyncio.wait({waiting}, timeout=_PULSE)
@@ -540,33 +553,33 @@ class Cluster:
                 await future.cancel(force=True)
         return hosts.decode_answer(said) if said is not None else None
 
-    def _resources(self, probe: AnyProbe, weights: int, members: Sequence[_Member]) -> dict[str, float]:
+    def _needed_resources(self, probe: AnyProbe, weights: int, members: Sequence[_Member]) -> dict[str, float]:
         """What the probe's engines need for a model of so many bytes, as far as all of these workers declare such a resource."""
-        facts = [told.facts for spec in _specs(probe) if (told := members[0].told.get(spec)) is not None]
+        facts = [told.facts for spec in _engine_specs(probe) if (told := members[0].told.get(spec)) is not None]
         copies = sum(float(f.get("copies", 0.0)) for f in facts)
         needs = {"GPU": max((float(f.get("gpus", 0)) for f in facts), default=0.0), "MEMORY": copies * weights}
         return {name: n for name, n in needs.items() if n and all(name in m.resources for m in members)}
 
     # -- files --------------------------------------------------------------------------------------------------------
 
-    async def _supply(self, member: _Member, parcels: Sequence[Parcel]) -> bool:
+    async def _supply_member(self, member: _Member, parcels: Sequence[Parcel]) -> bool:
         """Send what is missing, each file once to each host, however many probes wait for it; False where that failed."""
         try:
             for parcel in parcels:
                 async with self._ways.setdefault((member.greeting.place, parcel.name), asyncio.Lock()):
-                    if await self._call(member.address, hosts.lacks, [parcel.name]):
-                        await self._send(member, parcel)
+                    if await self._call_host(member.address, hosts.lacks, [parcel.name]):
+                        await self._send_parcel(member, parcel)
         except Exception as error:  # a host that is lost is lost, however it shows
-            _log.warning("a file could not be sent: %s", _line(error))
+            _log.warning("a file could not be sent: %s", _say_in_one_line(error))
             return False
         return True
 
-    async def _send(self, member: _Member, parcel: Parcel) -> None:
+    async def _send_parcel(self, member: _Member, parcel: Parcel) -> None:
         label, offset = hosts.encode(parcel), 0
         with (self._root / parcel.name).open("rb") as file:
             while True:
                 piece = file.read(_PIECE)
-                if await self._call(member.address, hosts.receive, label, offset, piece, limit=10 * _CALL):
+                if await self._call_host(member.address, hosts.receive, label, offset, piece, limit=10 * _CALL):
                     return
                 offset += len(piece)
 
@@ -577,19 +590,19 @@ class Cluster:
                 if self._store.put(data) != digest:
                     return False
             for digest, size in answer.large.items():
-                await self._fetch(member, digest, size)
+                await self._fetch_artifact(member, digest, size)
         except (OSError, ValueError, KeyError):
             return False
         return True
 
-    async def _fetch(self, member: _Member, digest: str, size: int) -> None:
+    async def _fetch_artifact(self, member: _Member, digest: str, size: int) -> None:
         target = self._store.path(digest)
         if target.exists():
             return
         sha = hashlib.sha256()
         with atomic(target) as temporary, temporary.open("wb") as file:
             for offset in range(0, size, _PIECE):
-                piece = await self._call(member.address, hosts.read, digest, offset, _PIECE, limit=10 * _CALL)
+                piece = await self._call_host(member.address, hosts.read, digest, offset, _PIECE, limit=10 * _CALL)
                 sha.update(piece)
                 file.write(piece)
             if sha.hexdigest() != digest:
@@ -597,7 +610,7 @@ class Cluster:
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
-    def _accepted(self, job: _Job, member: _Member, answer: hosts.Answer) -> Measurement:
+    def _accept_answer(self, job: _Job, member: _Member, answer: hosts.Answer) -> Measurement:
         job.where = member.greeting.place
         if answer.log:
             path = self._root / job.log
@@ -609,8 +622,8 @@ class Cluster:
                 self._on_death(msgspec.structs.replace(death, detail=f"{death.detail} (on {member.greeting.name})"))
         return msgspec.structs.replace(answer.measurement, log=job.log if answer.log else "")
 
-    async def _withdraw(self, ask: str) -> None:
-        calls = (self._call(address, hosts.withdraw, ask) for address in self._members)
+    async def _withdraw_question(self, ask: str) -> None:
+        calls = (self._call_host(address, hosts.withdraw, ask) for address in self._members)
         await asyncio.gather(*calls, return_exceptions=True)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -620,7 +633,7 @@ class Cluster:
         return task
 
 
-async def _result(future: Any) -> bytes | None:
+async def _task_result(future: Any) -> bytes | None:
     """The task's result; None where the cluster has forgotten the task. Raises what the task raised."""
     try:
         return cast(bytes, await future)
@@ -630,51 +643,51 @@ async def _result(future: Any) -> bytes | None:
         raise
 
 
-def _specs(probe: AnyProbe) -> list[str]:
+def _engine_specs(probe: AnyProbe) -> list[str]:
     return [spec for spec in (getattr(probe, "engine", ""), getattr(probe, "reference", "")) if spec]
 
 
-def _seat(member: _Member, specs: Collection[str]) -> str:
+def _seat_of(member: _Member, specs: Collection[str]) -> str:
     """What a probe of these engines has to itself when it is alone at this member: a GPU, or a machine."""
     takes = any(told.facts.get("gpus") for spec in specs if (told := member.told.get(spec)) is not None)
     return (member.greeting.gpu if takes else "") or member.greeting.machine
 
 
-def _fingerprint(measurement: Measurement) -> str:
+def _fingerprint_of(measurement: Measurement) -> str:
     return str(measurement.facts.get("fingerprint", "")) if measurement.status == "ok" else ""
 
 
-def _cancelled() -> Measurement:
+def _make_cancelled() -> Measurement:
     return Measurement(status="cancelled", message="The probe was stopped before it finished.")
 
 
-def _unanswered(url: str, error: Exception) -> str:
+def _say_unanswered(url: str, error: Exception) -> str:
     """Why a cluster could not be reached, in a clause."""
     if isinstance(error, TimeoutError):
         return f"nothing in {_CONNECT:.0f} s; a scheduler listens at port 8786 unless told otherwise, at 8787 is its dashboard"
     if url.startswith(("tls://", "wss://")) and "ssl_context" in str(error):
         names = (f"DASK_DISTRIBUTED__COMM__TLS__{name}" for name in ("CA_FILE", "CLIENT__CERT", "CLIENT__KEY"))
         return f"it wants certificates: set {', '.join(names)}"
-    return _line(error)
+    return _say_in_one_line(error)
 
 
-def unencrypted(addresses: Iterable[str]) -> str:
+def first_unencrypted(addresses: Iterable[str]) -> str:
     """The first of these addresses that is on another machine and spoken to in the open; "" where there is none."""
     for address in addresses:
         scheme, _, rest = address.partition("://")
         name = rest.rpartition(":")[0].strip("[]")
-        if scheme not in ("tls", "wss", "inproc") and not _loopback(name):
+        if scheme not in ("tls", "wss", "inproc") and not _is_loopback(name):
             return address
     return ""
 
 
-def _loopback(name: str) -> bool:
+def _is_loopback(name: str) -> bool:
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(name).is_loopback
     return name == "localhost"
 
 
-def _lacking(error: Exception) -> bool:
+def _is_import_failure(error: Exception) -> bool:
     """Whether a worker could not import what it was asked for. Dask hands that on as it is, or by its name within an exception
     of no kind."""
     return isinstance(error, ImportError | AttributeError) or bool(
@@ -682,14 +695,14 @@ def _lacking(error: Exception) -> bool:
     )
 
 
-def _version(facts: Mapping[str, Any]) -> str:
+def _say_version(facts: Mapping[str, Any]) -> str:
     """The version of an engine with its device and driver, as far as they are known."""
     return " ".join(str(facts[name]) for name in ("version", "device", "driver") if facts.get(name)) or "unknown"
 
 
-def _clause(message: str) -> str:
+def _make_clause(message: str) -> str:
     return " ".join(message.split())[:200].rstrip(".") or "missing"
 
 
-def _line(error: BaseException) -> str:
+def _say_in_one_line(error: BaseException) -> str:
     return (" ".join(str(error).split()) or type(error).__name__)[:200]

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from engines.cluster.parcels import Parcel, digest_here, place
+from engines.cluster.parcels import Parcel, digest_here, parcel_place
 from engines.consent import Consent
 from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
 from engines.store.content import Store, boot, digest_file
@@ -175,12 +175,12 @@ async def greet(session: str, capture_bytes: int, consent: bytes, dask_worker: A
             host = _hosts[session] = _Host(
                 root, dask_worker.state.nthreads, limit or 0, capture_bytes, _decode_consent(consent)
             )
-            threading.Thread(target=_expire, args=(session, host), name="lease", daemon=True).start()
+            threading.Thread(target=_expire_session, args=(session, host), name="lease", daemon=True).start()
     host.heard = time.monotonic()
     status = host.root.stat()
     where = f"{socket.gethostname()}/{boot()}/{status.st_dev}/{status.st_ino}"
     if host.gpu is None:
-        found = await asyncio.to_thread(gpus.listed)
+        found = await asyncio.to_thread(gpus.list_gpus)
         host.gpu = found[0].id if found else ""
     return encode(Greeting(host.token, where, platform.node(), host.slots, boot(), host.gpu, narrowdown=version()))
 
@@ -209,30 +209,30 @@ def answer(session: str, question: bytes) -> bytes:
     if host is None:
         return encode(Answer("stranger", address))
     host.heard = time.monotonic()
-    if missing := tuple(name for name in asked.needs if not place(host.root, name).is_file()):
+    if missing := tuple(name for name in asked.needs if not parcel_place(host.root, name).is_file()):
         return encode(Answer("missing", address, missing=missing))
-    if reason := _unfit(asked):
+    if reason := _say_unfit(asked):
         return encode(Answer("unfit", address, reason=reason))
     measurement, deaths = host.wait(host.probe(asked))
     if damaged := measurement.facts.get("damaged"):  # this host's copy is
         for name in (str(damaged), *asked.needs):
             (host.root / name).unlink(missing_ok=True)
         return encode(Answer("missing", address, missing=asked.needs))
-    files, large = _made(host.root, measurement)
-    return encode(Answer("answered", address, measurement, files, large, _taken(host.root / asked.log), deaths))
+    files, large = _made_artifacts(host.root, measurement)
+    return encode(Answer("answered", address, measurement, files, large, _take_log_end(host.root / asked.log), deaths))
 
 
 async def lacks(session: str, names: list[str]) -> list[str]:
     """Which of these files are not here. Raises ``ValueError`` for a wrong name."""
     host = _hosts[session]
-    return [name for name in names if not place(host.root, name).is_file()]
+    return [name for name in names if not parcel_place(host.root, name).is_file()]
 
 
 async def receive(session: str, parcel: bytes, offset: int, piece: bytes) -> bool:
     """Take a piece of a file; True once it is whole and in place. Raises ``ValueError`` for a wrong name or wrong bytes."""
     host, wanted = _hosts[session], _decode_parcel(parcel)
     host.heard = time.monotonic()
-    target = place(host.root, wanted.name)
+    target = parcel_place(host.root, wanted.name)
     if target.is_file():
         return True
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -285,7 +285,7 @@ async def leave(session: str) -> None:
         await asyncio.to_thread(shutil.rmtree, host.root, True)
 
 
-def _expire(session: str, host: _Host) -> None:
+def _expire_session(session: str, host: _Host) -> None:
     """End the workers of a session whose other end has gone. The folder stays: it may come back."""
     while _hosts.get(session) is host:
         if time.monotonic() - host.heard > LEASE:
@@ -298,7 +298,7 @@ def _expire(session: str, host: _Host) -> None:
         time.sleep(1.0)
 
 
-def _unfit(asked: Question) -> str:
+def _say_unfit(asked: Question) -> str:
     """Why this host must not answer, in a sentence; "" where it may."""
     name = platform.node()
     for path, digest in asked.pins.items():
@@ -312,7 +312,7 @@ def _unfit(asked: Question) -> str:
     return ""
 
 
-def _made(root: Path, measurement: Measurement) -> tuple[dict[str, bytes], dict[str, int]]:
+def _made_artifacts(root: Path, measurement: Measurement) -> tuple[dict[str, bytes], dict[str, int]]:
     """The artifacts that a measurement names: what is small with its bytes, what is large with its size."""
     store, files, large = Store(root), dict[str, bytes](), dict[str, int]()
     for digest in measurement.artifacts.values():
@@ -325,7 +325,7 @@ def _made(root: Path, measurement: Measurement) -> tuple[dict[str, bytes], dict[
     return files, large
 
 
-def _taken(log: Path) -> bytes:
+def _take_log_end(log: Path) -> bytes:
     """The end of a probe's log, which is not kept here."""
     try:
         with log.open("rb") as file:

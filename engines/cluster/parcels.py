@@ -44,30 +44,30 @@ class Packer:
         model, inputs = getattr(probe, "model", ""), getattr(probe, "inputs", "")
         found: dict[str, tuple[Parcel, ...]] = {}
         if model:
-            found[f"models/{model}.onnx"] = self._once(f"models/{model}.onnx", self._model)
+            found[f"models/{model}.onnx"] = self._pack_once(f"models/{model}.onnx", self._pack_model)
         if inputs:
-            found[f"inputs/{inputs}/index.json"] = self._once(f"inputs/{inputs}/index.json", self._inputs)
+            found[f"inputs/{inputs}/index.json"] = self._pack_once(f"inputs/{inputs}/index.json", self._pack_inputs)
         return found
 
-    def _once(self, name: str, find: Callable[[Path], Iterator[Parcel]]) -> tuple[Parcel, ...]:
+    def _pack_once(self, name: str, find: Callable[[Path], Iterator[Parcel]]) -> tuple[Parcel, ...]:
         if name not in self._known:
             self._known[name] = tuple(find(self._store.root / name))
         return self._known[name]
 
-    def _model(self, path: Path) -> Iterator[Parcel]:
+    def _pack_model(self, path: Path) -> Iterator[Parcel]:
         for name in sorted(weights_of(path)):
             file = self._store.root / name
             if file.exists():  # else the text was no weights file's name
                 yield Parcel(name, file.stem, file.stat().st_size)
         yield Parcel(f"models/{path.name}", path.stem, path.stat().st_size)
 
-    def _inputs(self, index: Path) -> Iterator[Parcel]:
+    def _pack_inputs(self, index: Path) -> Iterator[Parcel]:
         folder = index.parent
         for file in (*sorted(f for f in folder.iterdir() if f.is_file() and f != index), index):
             yield Parcel(f"inputs/{folder.name}/{file.name}", digest_file(file), file.stat().st_size)
 
 
-def place(root: Path, name: str) -> Path:
+def parcel_place(root: Path, name: str) -> Path:
     """Where a parcel lies below a session folder. Raises ``ValueError`` for a name that is none."""
     if not _NAMES.fullmatch(name):
         raise ValueError(f"'{name[:120]}' is not the name of a file that travels.")
@@ -82,7 +82,7 @@ def at_home(probe: AnyProbe) -> bool:
     )
 
 
-def pinned(probe: AnyProbe) -> dict[str, str]:
+def pin_files(probe: AnyProbe) -> dict[str, str]:
     """The user's own files that the probe names by path, with their digests here: libraries and models in engine specs, scripts
     and files in a check's command. A host must have the same ones: no other code may run there than was agreed to here. A program
     that is found by the search path is each machine's own."""
@@ -103,11 +103,11 @@ def digest_here(path: Path) -> str:
     """sha256 of a file on this machine; "" where it is none, or cannot be read."""
     try:
         status = path.stat()
-        return _digest(path, status.st_mtime_ns, status.st_size) if path.is_file() else ""
+        return _digest_file(path, status.st_mtime_ns, status.st_size) if path.is_file() else ""
     except (OSError, ValueError):
         return ""
 
 
 @functools.lru_cache(maxsize=256)
-def _digest(path: Path, _changed: int, _size: int) -> str:
+def _digest_file(path: Path, _changed: int, _size: int) -> str:
     return digest_file(path)

@@ -30,12 +30,12 @@ def ranged(inputs: Sequence[Wanted], seed: int) -> Iterator[tuple[str, Array]]:
     last = max((i for i, w in enumerate(inputs) if w.bounds is not None), default=-1)
     stream = np.random.RandomState(seed)
     for wanted in inputs[: last + 1]:
-        values = _draw(stream, wanted)
+        values = _draw_values(stream, wanted)
         if wanted.bounds is not None:
             yield wanted.name, values
 
 
-def _draw(stream: np.random.RandomState, wanted: Wanted) -> Array:
+def _draw_values(stream: np.random.RandomState, wanted: Wanted) -> Array:
     low, high = wanted.bounds or (0.0, 1.0)
     dtype = wanted.dtype
     if dtype.kind == "b":

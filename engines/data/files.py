@@ -50,7 +50,7 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
     """The feeds of a source. ``names``: the model's inputs, to tell ``NAME=path`` and file names. ``folder``: where a script
     runs, if it is there, else the script's own folder. Raises ``InputProblem``."""
     known = tuple(names)
-    name, path = _named(source, known)
+    name, path = _split_name(source, known)
     path, function = split_function(path)
     file = Path(path)
     kind = file.suffix.lower()
@@ -68,15 +68,15 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
         )
     elif file.is_dir() and (sets := data_sets(file)):
         for place in sets:
-            yield Given(place.name, dict(_pb(tensor, known) for tensor in place.glob("input_*.pb")))
+            yield Given(place.name, dict(_read_tensorproto(tensor, known) for tensor in place.glob("input_*.pb")))
     elif kind == ".pb":
-        found, array = _pb(file, known)
+        found, array = _read_tensorproto(file, known)
         yield Given(file.name, {name or (found if found in known else ""): array}, alone=True)
     elif file.is_dir() and (
         pictures := sorted(p for p in file.iterdir() if p.suffix.lower() in IMAGES and p.is_file())
     ):
         for picture in pictures:
-            yield Given(picture.name, {name: _image(picture)}, alone=True, image=True)
+            yield Given(picture.name, {name: _read_image(picture)}, alone=True, image=True)
     elif kind in RAW:
         found = name or (file.stem if file.stem in known else "")
         yield Given(file.name, {found: np.fromfile(file, np.uint8)}, alone=True, raw=True)
@@ -84,12 +84,12 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
         for feed in polygraphy.read_inputs(file):
             yield Given(file.name, feed)
     elif kind == ".npz":
-        yield Given(file.name, npz(file))
+        yield Given(file.name, read_npz(file))
     elif kind == ".npy":
-        yield Given(file.name, {name or (file.stem if file.stem in known else ""): npy(file)}, alone=True)
+        yield Given(file.name, {name or (file.stem if file.stem in known else ""): read_npy(file)}, alone=True)
     elif kind in IMAGES:
         yield Given(
-            file.name, {name or (file.stem if file.stem in known else ""): _image(file)}, alone=True, image=True
+            file.name, {name or (file.stem if file.stem in known else ""): _read_image(file)}, alone=True, image=True
         )
     else:
         raise InputProblem(
@@ -97,13 +97,13 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
         )
 
 
-def _named(source: str, known: tuple[str, ...]) -> tuple[str, str]:
+def _split_name(source: str, known: tuple[str, ...]) -> tuple[str, str]:
     """(input name, path) of ``NAME=path``. A path that holds ``=`` itself stays a path unless an input has that name."""
     name, equals, path = source.partition("=")
     return (name, path) if equals and name in known and not name.startswith("/") else ("", source)
 
 
-def _pb(file: Path, known: tuple[str, ...]) -> tuple[str, Array]:
+def _read_tensorproto(file: Path, known: tuple[str, ...]) -> tuple[str, Array]:
     """(input, value) of a TensorProto: the name in it, else the input at the place that the file's name tells, else ""."""
     name, value = tensorproto.read(file)
     place = re.fullmatch(r"input_(\d{1,4})", file.stem)
@@ -112,36 +112,36 @@ def _pb(file: Path, known: tuple[str, ...]) -> tuple[str, Array]:
     return known[int(place[1])], value
 
 
-def npy(file: Path) -> Array:
+def read_npy(file: Path) -> Array:
     try:
         loaded = np.load(file, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # numpy's header goes through Python's tokenizer, which has exceptions of its own
-        raise InputProblem(_unread(file, "a numpy array", error)) from error
+        raise InputProblem(_say_unreadable(file, "a numpy array", error)) from error
     if not isinstance(loaded, np.ndarray):
         raise InputProblem(f"'{file.name}' is an archive of arrays; give it the ending .npz.")
     return loaded
 
 
-def npz(file: Path) -> dict[str, Array]:
+def read_npz(file: Path) -> dict[str, Array]:
     try:
         loaded = np.load(file, allow_pickle=False)
         if not isinstance(loaded, np.ndarray):
             with loaded:
-                _bounded(file)
+                _refuse_too_large(file)
                 return {name: loaded[name] for name in loaded.files}
     except InputProblem:
         raise
     except Exception as error:  # zipfile and zlib have exceptions of their own
-        raise InputProblem(_unread(file, "an archive of numpy arrays", error)) from error
+        raise InputProblem(_say_unreadable(file, "an archive of numpy arrays", error)) from error
     raise InputProblem(f"'{file.name}' is a single array; give it the ending .npy.")
 
 
-def _bounded(file: Path) -> None:
+def _refuse_too_large(file: Path) -> None:
     if large := packed.too_large(file):
         raise InputProblem(f"'{file.name}' {large}; give the inputs as one .npy file each.")
 
 
-def _unread(file: Path, kind: str, error: Exception) -> str:
+def _say_unreadable(file: Path, kind: str, error: Exception) -> str:
     """Why numpy does not open a file, as a sentence."""
     if isinstance(error, OSError) and error.strerror:
         return f"'{file.name}' cannot be read: {error.strerror}."
@@ -156,10 +156,10 @@ def _unread(file: Path, kind: str, error: Exception) -> str:
         )
     if "allow_pickle" in str(error):  # numpy takes whatever it does not know for a pickle
         return f"'{file.name}' cannot be read as {kind}: it is something else. Save it again."
-    return f"'{file.name}' cannot be read as {kind}: {scripting.short(error)} Save it again."
+    return f"'{file.name}' cannot be read as {kind}: {scripting.say_error(error)} Save it again."
 
 
-def _image(file: Path) -> Array:
+def _read_image(file: Path) -> Array:
     """uint8 [height, width, channels]."""
     try:
         from PIL import Image
@@ -172,26 +172,26 @@ def _image(file: Path) -> Array:
             plain = image if image.mode in ("L", "RGB", "RGBA") else image.convert("RGB")
             pixels = np.asarray(plain, np.uint8)
     except Exception as error:  # every format's reader has its own
-        raise InputProblem(f"'{file.name}' cannot be read as an image: {scripting.short(error)}") from error
+        raise InputProblem(f"'{file.name}' cannot be read as an image: {scripting.say_error(error)}") from error
     return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
 def from_script(file: Path, function: str, folder: str) -> Iterator[Given]:
     """Feeds of a data loader script."""
-    with scripting.opened(_KIND, file, function, folder) as loader:
-        yield from _iterate(file, function, loader, folder)
+    with scripting.open_script(_KIND, file, function, folder) as loader:
+        yield from _iterate_script(file, function, loader, folder)
 
 
-def _iterate(file: Path, function: str, loader: Any, folder: str) -> Iterator[Given]:
+def _iterate_script(file: Path, function: str, loader: Any, folder: str) -> Iterator[Given]:
     try:
         with contextlib.chdir(folder):
             made = loader()
     except scripting.ENDS as error:
-        if scripting.refuses(error):
+        if scripting.refuses_arguments(error):
             raise InputProblem(
-                f"{function}() in '{file.name}' must take no arguments ({scripting.short(error)[:-1]})."
+                f"{function}() in '{file.name}' must take no arguments ({scripting.say_error(error)[:-1]})."
             ) from error
-        raise InputProblem(scripting.blame(_KIND, file, error)) from error
+        raise InputProblem(scripting.blame_line(_KIND, file, error)) from error
     try:
         feeds = iter([made] if isinstance(made, Mapping) else made)
     except TypeError:
@@ -209,7 +209,7 @@ def _iterate(file: Path, function: str, loader: Any, folder: str) -> Iterator[Gi
                 raise InputProblem(f"{function}() in '{file.name}' gave no feed at all.") from None
             return
         except scripting.ENDS as error:
-            raise InputProblem(scripting.blame(_KIND, file, error)) from error
+            raise InputProblem(scripting.blame_line(_KIND, file, error)) from error
         if count == _MOST_FEEDS or size > _MOST_BYTES:
             yield Given(
                 file.name,
@@ -232,7 +232,7 @@ def _as_array(value: Any, name: str, file: Path) -> Array:
         array = np.asarray(value)
     except Exception as error:
         raise InputProblem(
-            f"'{name}' from '{file.name}' cannot be turned into an array: {scripting.short(error)}"
+            f"'{name}' from '{file.name}' cannot be turned into an array: {scripting.say_error(error)}"
         ) from error
     if array.dtype == object and not all(isinstance(x, str) for x in array.ravel()):
         raise InputProblem(f"'{name}' from '{file.name}' is not an array of numbers or strings.")

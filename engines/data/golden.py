@@ -50,7 +50,7 @@ def read(sources: Sequence[str], opened: Callable[[str], Path] = Path) -> list[S
     samples: list[Sample] = []
     groups: dict[str, int] = {}
     for source in sources:
-        for found in _read(source, opened):
+        for found in _read_file(source, opened):
             if not isinstance(found, _Piece):
                 samples.append(found)
                 continue
@@ -67,22 +67,22 @@ def read(sources: Sequence[str], opened: Callable[[str], Path] = Path) -> list[S
     return samples
 
 
-def _read(source: str, opened: Callable[[str], Path]) -> Iterable[Sample | _Piece]:
+def _read_file(source: str, opened: Callable[[str], Path]) -> Iterable[Sample | _Piece]:
     path = Path(source)
     group = str(path.parent)
     match path.suffix.lower():
         case ".npz":
-            return [files.npz(opened(source))]
+            return [files.read_npz(opened(source))]
         case ".npy":
-            return [_Piece(group, path.stem, -1, files.npy(opened(source)))]
+            return [_Piece(group, path.stem, -1, files.read_npy(opened(source)))]
         case ".json":
-            return _json(opened(source))
+            return _read_json(opened(source))
         case ".pb":
             name, value = tensorproto.read(opened(source))
             place = _PLACE.fullmatch(path.stem)
             return [_Piece(group, name or ("" if place else path.stem), int(place[1]) if place else -1, value)]
         case ".raw":
-            return [_Piece(group, *_raw(opened(source)))]
+            return [_Piece(group, *_read_raw(opened(source)))]
         case ".py":
             return [dict(given.arrays) for given in files.from_script(path, _FUNCTION, group) if given.arrays]
     raise InputProblem(
@@ -90,9 +90,9 @@ def _read(source: str, opened: Callable[[str], Path]) -> Iterable[Sample | _Piec
     )
 
 
-def _json(path: Path) -> list[Sample]:
+def _read_json(path: Path) -> list[Sample]:
     with contextlib.suppress(ValueError):
-        if (exported := _trtexec(path)) is not None:
+        if (exported := _read_trtexec(path)) is not None:
             return [exported]
     runs = polygraphy.read_outputs(path)
     if len(runs) > 1:
@@ -103,7 +103,7 @@ def _json(path: Path) -> list[Sample]:
     return runs[0][1] if runs else []
 
 
-def _trtexec(path: Path) -> Sample | None:
+def _read_trtexec(path: Path) -> Sample | None:
     """The outputs that ``trtexec --exportOutput`` writes: a list of {name, dimensions, values}; None for other JSON."""
     decoded = json.loads(regular.read(path).decode("utf-8"))
     if not isinstance(decoded, list) or not decoded:
@@ -120,7 +120,7 @@ def _trtexec(path: Path) -> Sample | None:
     return found
 
 
-def _raw(path: Path) -> tuple[str, int, Array]:
+def _read_raw(path: Path) -> tuple[str, int, Array]:
     match = _RAW.fullmatch(path.name)
     dtype = _RAW_TYPES.get(match["dtype"].lower()) if match else None
     if match is None or dtype is None:

@@ -9,7 +9,7 @@ from engines.data.input_problem import InputProblem
 KINDS = (".npz", ".npy", ".json", ".pb", ".raw", ".py")
 
 
-def expand(path: Path) -> list[Path]:
+def list_golden_files(path: Path) -> list[Path]:
     """The files that a folder stands for, in order: those in it, or those of its ``test_data_set_N``; the path itself for a
     file. Raises ``InputProblem`` for a folder without any."""
     if not path.is_dir():
@@ -17,8 +17,8 @@ def expand(path: Path) -> list[Path]:
     found = [
         file
         for place in (data_sets(path) or [path])
-        for file in sorted(place.iterdir(), key=_numbered)
-        if _golden(file)
+        for file in sorted(place.iterdir(), key=_sort_by_number)
+        if _is_golden(file)
     ]
     if not found:
         raise InputProblem(f"The folder '{path.name}' holds no golden outputs: {', '.join(KINDS)} or output_0.pb.")
@@ -31,15 +31,15 @@ def data_sets(folder: Path) -> list[Path]:
     sets = [p for p in folder.iterdir() if p.is_dir() and p.name.startswith("test_data_set_")]
     if not sets and any(folder.glob("input_*.pb")):
         return [folder]
-    return sorted(sets, key=_numbered)
+    return sorted(sets, key=_sort_by_number)
 
 
-def _golden(file: Path) -> bool:
+def _is_golden(file: Path) -> bool:
     if not file.is_file() or file.suffix == ".py":
         return False
     return not file.name.startswith("input_") if file.suffix == ".pb" else file.suffix in KINDS
 
 
-def _numbered(path: Path) -> list[tuple[int, str]]:
+def _sort_by_number(path: Path) -> list[tuple[int, str]]:
     """Sorts ``output_10`` behind ``output_9``."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]

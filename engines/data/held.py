@@ -73,9 +73,9 @@ def of_command(command: str) -> dict[str, str]:
 def content(path: str | Path, wanted: str = "") -> bytes:
     """The bytes of a file, as they were agreed to. Raises ``NotAgreed``, ``OSError``."""
     wanted = wanted or digest(path)
-    with _opened(path) as file:
+    with _open_held(path) as file:
         data = file.read()
-    _same(path, wanted, hashlib.sha256(data).hexdigest())
+    _require_same(path, wanted, hashlib.sha256(data).hexdigest())
     return data
 
 
@@ -86,23 +86,23 @@ def copy(path: str | Path) -> Path:
     if wanted not in _copies:
         folder = Path(tempfile.mkdtemp(prefix="held-"))
         target = folder / Path(path).name
-        write(path, target, wanted)
+        write_copy(path, target, wanted)
         link_others(Path(path).parent, folder, suffix=".so")
         _copies[wanted] = target
     return _copies[wanted]
 
 
-def write(path: str | Path, target: Path, wanted: str) -> None:
+def write_copy(path: str | Path, target: Path, wanted: str) -> None:
     """Copy a file as it was agreed to, with its owner's rights. Raises ``NotAgreed``, ``OSError``."""
     digested = hashlib.sha256()
-    with _opened(path) as file, target.open("xb") as made:
+    with _open_held(path) as file, target.open("xb") as made:
         while piece := file.read(_PIECE):
             digested.update(piece)
             made.write(piece)
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
     target.chmod(mode & 0o700 | 0o600)
     try:
-        _same(path, wanted, digested.hexdigest())
+        _require_same(path, wanted, digested.hexdigest())
     except NotAgreed:
         target.unlink()
         raise
@@ -118,7 +118,7 @@ def link_others(source: Path, folder: Path, *, suffix: str = "") -> None:
                     (folder / entry.name).symlink_to(entry.path)
 
 
-def _opened(path: str | Path) -> BinaryIO:
+def _open_held(path: str | Path) -> BinaryIO:
     try:
         return regular.opened(path)
     except OSError as error:
@@ -127,7 +127,7 @@ def _opened(path: str | Path) -> BinaryIO:
         ) from error
 
 
-def _same(path: str | Path, wanted: str, found: str) -> None:
+def _require_same(path: str | Path, wanted: str, found: str) -> None:
     if found != wanted:
         raise NotAgreed(f"'{path}' has changed since it was agreed to; nothing of it was run.", str(path))
 
@@ -189,7 +189,7 @@ def lay_out(source: Path, folder: Path, files: Mapping[str, str], hidden: Sequen
                 break
             deeper[above] = origin
         target.parent.mkdir(parents=True, exist_ok=True)
-        write(path, target, wanted)
+        write_copy(path, target, wanted)
         made[text] = str(target)
     for place, origin in deeper.items():
         link_others(origin, place)

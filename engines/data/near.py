@@ -34,7 +34,7 @@ _NATURAL = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 def kinds(index: GraphIndex, samples: Sequence[Arrays]) -> dict[str, Kind]:
     """What may be done with each input: values as a signal, whole numbers as pixels, ids that are exchanged, or nothing."""
     tensors = {index.tensors[t].name: t for t in index.inputs}
-    return {name: _kind(index, tensors.get(name, -1), [s[name] for s in samples]) for name in samples[0]}
+    return {name: _kind_of_input(index, tensors.get(name, -1), [s[name] for s in samples]) for name in samples[0]}
 
 
 def vary(
@@ -61,15 +61,17 @@ def vary(
         seen = [s[name] for s in samples]
         donor = other[name] if other[name].shape == value.shape else value
         if (donor is value or np.array_equal(donor, value)) and ways is WAYS:
-            donor = np.roll(value, max(1, int(place * value.shape[_longest(value)])), _longest(value))
+            donor = np.roll(value, max(1, int(place * value.shape[_longest_axis(value)])), _longest_axis(value))
         if kind == "ids":
-            made[name] = _ids(value, donor, way, strength, place, np.concatenate([s.ravel() for s in seen]), rng)
+            made[name] = _vary_ids(value, donor, way, strength, place, np.concatenate([s.ravel() for s in seen]), rng)
         else:
-            made[name] = _signal(value, donor, way, strength, place, _range(seen, 1.0 if narrow else BEYOND), rng)
+            made[name] = _vary_signal(
+                value, donor, way, strength, place, _value_range(seen, 1.0 if narrow else BEYOND), rng
+            )
     return way, made
 
 
-def _kind(index: GraphIndex, tensor: int, seen: Sequence[Array]) -> Kind:
+def _kind_of_input(index: GraphIndex, tensor: int, seen: Sequence[Array]) -> Kind:
     first = seen[0]
     if tensor < 0 or first.size < 2 or first.dtype.kind in "OSUTb":
         return "fixed"
@@ -91,7 +93,7 @@ def _kind(index: GraphIndex, tensor: int, seen: Sequence[Array]) -> Kind:
     return "fixed" if counts_up else "ids"
 
 
-def _signal(
+def _vary_signal(
     value: Array,
     donor: Array,
     way: str,
@@ -100,7 +102,7 @@ def _signal(
     bounds: tuple[float, float],
     rng: np.random.Generator,
 ) -> Array:
-    wide, axis = value.astype(np.float64), _longest(value)
+    wide, axis = value.astype(np.float64), _longest_axis(value)
     finite = wide[np.isfinite(wide)]
     spread = float(finite.std()) if finite.size else 0.0
     match way:
@@ -114,7 +116,7 @@ def _signal(
             share = 0.3 + 0.4 * strength
             wide = share * wide + (1 - share) * donor.astype(np.float64)
         case _:
-            wide = _moved(wide, way, strength, place, axis, float(np.median(finite)) if finite.size else 0.0)
+            wide = _move_values(wide, way, strength, place, axis, float(np.median(finite)) if finite.size else 0.0)
     if value.dtype.kind in "iu":
         limits = np.iinfo(value.dtype)
         wide = np.rint(np.clip(wide, limits.min, limits.max))
@@ -122,11 +124,11 @@ def _signal(
     return made
 
 
-def _ids(
+def _vary_ids(
     value: Array, donor: Array, way: str, strength: float, place: float, pool: Array, rng: np.random.Generator
 ) -> Array:
     """Only ids that were seen: a model may know no others."""
-    axis = _longest(value)
+    axis = _longest_axis(value)
     if way == "mixed":
         cut = max(1, int(value.shape[axis] * (0.2 + 0.6 * strength)))
         head, tail = np.split(value, [cut], axis)[0], np.split(donor, [cut], axis)[1]
@@ -135,10 +137,10 @@ def _ids(
         hit = rng.random(value.shape) < {"noisier": 0.1, "quieter": 0.3, "louder": 0.6}[way] * (0.5 + strength)
         return np.where(hit, rng.choice(pool, value.shape), value).astype(value.dtype)
     found, counts = np.unique(value, return_counts=True)
-    return _moved(value, way, strength, place, axis, found[int(counts.argmax())])
+    return _move_values(value, way, strength, place, axis, found[int(counts.argmax())])
 
 
-def _moved(value: Array, way: str, strength: float, place: float, axis: int, rest: Any) -> Array:
+def _move_values(value: Array, way: str, strength: float, place: float, axis: int, rest: Any) -> Array:
     """Along the longest axis: shifted; cut short, the rest filled with ``rest``; a stretch of it again and again."""
     length = value.shape[axis]
     if way == "shifted":
@@ -153,7 +155,7 @@ def _moved(value: Array, way: str, strength: float, place: float, axis: int, res
     return taken
 
 
-def _range(seen: Sequence[Array], beyond: float) -> tuple[float, float]:
+def _value_range(seen: Sequence[Array], beyond: float) -> tuple[float, float]:
     """What values may be: what was seen; where they may go beyond it, a natural range that holds all of it, else ``beyond``
     times."""
     finite = [a[np.isfinite(a)] for a in (s.astype(np.float64) for s in seen)]
@@ -165,5 +167,5 @@ def _range(seen: Sequence[Array], beyond: float) -> tuple[float, float]:
     return min(low, low * beyond), max(high, high * beyond)
 
 
-def _longest(value: Array) -> int:
+def _longest_axis(value: Array) -> int:
     return int(np.argmax(value.shape))

@@ -8,7 +8,7 @@ from typing import IO
 from engines.store import memory
 
 
-def most() -> int:
+def most_bytes() -> int:
     """Bytes that may be unpacked: half of the memory that there is, of a container its own."""
     return memory.machine() // 2 or sys.maxsize
 
@@ -21,5 +21,7 @@ def too_large(file: Path | IO[bytes]) -> str:
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
     return (
-        f"unpacks to {unpacked / 2**30:,.1f} GiB, more than half of this machine's memory" if unpacked > most() else ""
+        f"unpacks to {unpacked / 2**30:,.1f} GiB, more than half of this machine's memory"
+        if unpacked > most_bytes()
+        else ""
     )

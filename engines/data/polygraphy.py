@@ -50,12 +50,12 @@ def read_inputs(path: Path) -> list[Feed]:
     Raises ``InputProblem`` with a sentence that names the file.
     """
     feeds: list[Feed] = []
-    for part in _parts(path):
-        decoded = _read(part)
+    for part in _read_parts(path):
+        decoded = _read_json(part)
         if isinstance(decoded, Runs):
             feeds += decoded.runs[0][1] if decoded.runs else []
         else:
-            feeds += [_feed(item, part) for item in (decoded if isinstance(decoded, list) else [decoded])]
+            feeds += [_decode_feed(item, part) for item in (decoded if isinstance(decoded, list) else [decoded])]
     return feeds
 
 
@@ -66,8 +66,8 @@ def read_outputs(path: Path) -> list[tuple[str, list[Feed]]]:
     """
     joined: list[tuple[str, list[Feed]]] = []
     several = path.is_dir()
-    for part in _parts(path):
-        decoded = _read(part)
+    for part in _read_parts(path):
+        decoded = _read_json(part)
         if not isinstance(decoded, Runs):
             raise InputProblem(f"'{part.name}' holds no saved outputs (Polygraphy's RunResults).")
         for name, iterations in decoded.runs:
@@ -81,28 +81,30 @@ def read_outputs(path: Path) -> list[tuple[str, list[Feed]]]:
 
 def write_inputs(path: Path, feeds: Sequence[Mapping[str, Array]]) -> None:
     """A file for ``polygraphy run --load-inputs``. Raises ``OSError``; ``ValueError`` for arrays that npy cannot hold."""
-    _write(path, [{name: _encode(value) for name, value in feed.items()} for feed in feeds])
+    _write_json(path, [{name: _encode_array(value) for name, value in feed.items()} for feed in feeds])
 
 
 def write_outputs(path: Path, iterations: Sequence[Mapping[str, Array]], runner: str = "reference") -> None:
     """A file for ``polygraphy run --load-outputs``. Raises ``OSError``; ``ValueError`` for arrays that npy cannot hold."""
     results = [
         {
-            "outputs": {name: {"values": _encode(value), _MARKER: "LazyArray"} for name, value in outputs.items()},
+            "outputs": {
+                name: {"values": _encode_array(value), _MARKER: "LazyArray"} for name, value in outputs.items()
+            },
             "runtime": 0.0,
             "runner_name": runner,
             _MARKER: "IterationResult",
         }
         for outputs in iterations
     ]
-    _write(path, {"lst": [[runner, results]], _MARKER: "RunResults"})
+    _write_json(path, {"lst": [[runner, results]], _MARKER: "RunResults"})
 
 
-def _write(path: Path, content: Any) -> None:
+def _write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=4), encoding="utf-8")
 
 
-def _encode(value: Array) -> dict[str, str]:
+def _encode_array(value: Array) -> dict[str, str]:
     # ascontiguousarray would turn a scalar into a vector.
     value = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
     if value.dtype.isbuiltin == 2 or value.dtype.kind in "OV":
@@ -112,7 +114,7 @@ def _encode(value: Array) -> dict[str, str]:
     return {"array": base64.b64encode(buffer.getvalue()).decode(), _MARKER: "ndarray"}
 
 
-def _parts(path: Path) -> Iterable[Path]:
+def _read_parts(path: Path) -> Iterable[Path]:
     if not path.is_dir():
         return [path]
     parts = sorted(p for p in path.iterdir() if p.suffix == ".json")
@@ -121,9 +123,11 @@ def _parts(path: Path) -> Iterable[Path]:
     return parts
 
 
-def _read(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
-        return json.loads(regular.read(path, min(packed.most(), regular.LARGEST)).decode("utf-8"), object_hook=_decode)
+        return json.loads(
+            regular.read(path, min(packed.most_bytes(), regular.LARGEST)).decode("utf-8"), object_hook=_decode_object
+        )
     except OSError as error:
         raise InputProblem(f"'{path.name}' cannot be read: {error.strerror or error}.") from error
     except json.JSONDecodeError as error:
@@ -138,17 +142,17 @@ def _read(path: Path) -> Any:
         raise InputProblem(f"'{path.name}' {error}") from error
 
 
-def _feed(item: Any, path: Path) -> Feed:
+def _decode_feed(item: Any, path: Path) -> Feed:
     if not isinstance(item, dict) or not item:
         raise InputProblem(f"'{path.name}' should hold a list of objects that map input names to arrays.")
     try:
         "".join(map(str, item)).encode()
     except UnicodeEncodeError as error:
         raise InputProblem(f"'{path.name}' names an input with half of a character, which no text can hold.") from error
-    return {str(name): _array(value, str(name), path) for name, value in item.items()}
+    return {str(name): _require_array(value, str(name), path) for name, value in item.items()}
 
 
-def _array(value: Any, name: str, path: Path) -> Array:
+def _require_array(value: Any, name: str, path: Path) -> Array:
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, list | int | float | bool | str):
@@ -165,7 +169,7 @@ class _Undecodable(Exception):
     """Ends a sentence that begins with the file's name."""
 
 
-def _decode(item: dict[str, Any]) -> Any:
+def _decode_object(item: dict[str, Any]) -> Any:
     kind = item.get(_MARKER) or next(
         (k.removeprefix(_LEGACY) for k, v in item.items() if k.startswith(_LEGACY) and v == _LEGACY_VALUE), None
     )

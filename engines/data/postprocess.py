@@ -32,7 +32,7 @@ class IterationResult(dict[str, Any]):
         self.runner_name, self.runtime = runner_name, 0.0
 
 
-def applied(
+def apply_postprocess(
     postprocess: Sequence[str], outputs: Mapping[str, Array], runner: str, *, folder: str = "", digest: str = ""
 ) -> dict[str, Array]:
     """The outputs after ``postprocess``: one script, ``SCRIPT.py[:FUNCTION]``, or any number of top-K. ``folder``: where the
@@ -41,9 +41,9 @@ def applied(
     try:
         if path := postprocess_script(postprocess):
             source = next(text for text in postprocess if top_k(text) is None)
-            given = IterationResult({name: _given(a) for name, a in outputs.items()}, runner)
-            return _scripted(Path(path), split_function(source)[1] or FUNCTION, given, folder, digest)
-        return _largest([found for text in postprocess if (found := top_k(text))], outputs)
+            given = IterationResult({name: _writable_copy(a) for name, a in outputs.items()}, runner)
+            return _run_script(Path(path), split_function(source)[1] or FUNCTION, given, folder, digest)
+        return _largest_indices([found for text in postprocess if (found := top_k(text))], outputs)
     except (PostprocessProblem, held.NotAgreed):
         raise
     except InputProblem as error:
@@ -53,7 +53,7 @@ def applied(
 # -- top-K
 
 
-def _largest(chosen: Sequence[TopK], outputs: Mapping[str, Array]) -> dict[str, Array]:
+def _largest_indices(chosen: Sequence[TopK], outputs: Mapping[str, Array]) -> dict[str, Array]:
     by_output = {each.output: each for each in chosen}
     for name in by_output:
         if name and name not in outputs:
@@ -62,18 +62,18 @@ def _largest(chosen: Sequence[TopK], outputs: Mapping[str, Array]) -> dict[str, 
     made = dict(outputs)
     for name, value in outputs.items():
         if (each := by_output.get(name) or by_output.get("")) is not None:
-            made[name] = indices(name, value, each.k, each.axis)
+            made[name] = top_indices(name, value, each.k, each.axis)
     return made
 
 
-def indices(name: str, value: Array, k: int, axis: int) -> Array:
+def top_indices(name: str, value: Array, k: int, axis: int) -> Array:
     """int64: where along ``axis`` the ``k`` largest values are, the largest first, of equal ones the first; all where there are
     fewer; NaN last."""
     if value.dtype.kind in "OSUT" or not -value.ndim <= axis < value.ndim:
         what = "holds strings" if value.dtype.kind in "OSUT" else f"has {value.ndim} dimensions, so no axis {axis}"
         raise PostprocessProblem(f"--postprocess: the output '{name}' {what}; top-{k} cannot be taken of it.")
     # Integers and booleans are turned around bit by bit: a minus sign would wrap around.
-    falling = ~value if value.dtype.kind in "biu" else -_given(value)
+    falling = ~value if value.dtype.kind in "biu" else -_writable_copy(value)
     order = np.argsort(falling, axis=axis, kind="stable")
     return np.take(order, np.arange(min(k, value.shape[axis])), axis=axis).astype(np.int64)
 
@@ -81,13 +81,13 @@ def indices(name: str, value: Array, k: int, axis: int) -> Array:
 # -- scripts
 
 
-def _given(value: Array) -> Array:
+def _writable_copy(value: Array) -> Array:
     """A writable copy in a dtype of numpy's own: BF16 and FP8 as float32."""
     wide = value.dtype.isbuiltin == 2 and "float" in value.dtype.name
     return np.array(value, np.float32) if wide else np.array(value)
 
 
-def _scripted(file: Path, function: str, given: IterationResult, folder: str, digest: str) -> dict[str, Array]:
+def _run_script(file: Path, function: str, given: IterationResult, folder: str, digest: str) -> dict[str, Array]:
     if not file.is_file():
         raise PostprocessProblem(f"There is no postprocess script '{file}'.")
     if digest and digest_file(file) != digest:
@@ -96,21 +96,21 @@ def _scripted(file: Path, function: str, given: IterationResult, folder: str, di
         )
     where = folder if folder and Path(folder).is_dir() else str(file.absolute().parent)
     # Loaded afresh for every call, as Polygraphy does: nothing of an earlier call is left in it.
-    with scripting.opened(_KIND, file, function, where) as found:
+    with scripting.open_script(_KIND, file, function, where) as found:
         try:
             with contextlib.chdir(where):
                 returned = (found() if isinstance(found, type) else found)(given)
         except scripting.ENDS as error:
-            if scripting.refuses(error):
+            if scripting.refuses_arguments(error):
                 raise PostprocessProblem(
                     f"{function}() in '{file.name}' must take one argument, the outputs by name "
-                    f"({scripting.short(error)[:-1]})."
+                    f"({scripting.say_error(error)[:-1]})."
                 ) from error
-            raise PostprocessProblem(scripting.blame(_KIND, file, error)) from error
-        return _returned(returned, f"{function}() in '{file.name}'")
+            raise PostprocessProblem(scripting.blame_line(_KIND, file, error)) from error
+        return _check_returned(returned, f"{function}() in '{file.name}'")
 
 
-def _returned(returned: Any, who: str) -> dict[str, Array]:
+def _check_returned(returned: Any, who: str) -> dict[str, Array]:
     if returned is None or not hasattr(returned, "items"):
         what = "nothing" if returned is None else f"a value of type {type(returned).__name__}"
         raise PostprocessProblem(f"{who} returned {what}; let it return the outputs, arrays by name.")
@@ -118,7 +118,7 @@ def _returned(returned: Any, who: str) -> dict[str, Array]:
         made = {name: np.asarray(value) for name, value in returned.items()}
     except Exception as error:
         raise PostprocessProblem(
-            f"{who} returned what cannot be turned into arrays by name: {scripting.short(error)}"
+            f"{who} returned what cannot be turned into arrays by name: {scripting.say_error(error)}"
         ) from error
     if not made:
         raise PostprocessProblem(f"{who} returned no outputs; let it return those to compare, arrays by name.")

@@ -62,7 +62,7 @@ def compared_with(index: GraphIndex, tensor: int) -> int:
     whether a sampling rate is 16000 mostly computes something else for any other number."""
     todo, seen = [tensor], {tensor}
     while todo:
-        for node in _readers(index, t := todo.pop()):
+        for node in _reading_nodes(index, t := todo.pop()):
             if node.op == "Equal":
                 for other in node.inputs:
                     found = index.tensors[other]
@@ -103,14 +103,14 @@ def role(index: GraphIndex, tensor: int, compared: float | None = None) -> Role:
         if "length" in words or words.endswith(("_len", "lens")):
             return Role("lengths", because="lengths, the longest dimension of the other inputs")
         if _image_like(info.shape):
-            return Role("ids", 0, min(255, _largest(info.dtype)), "an image, values from 0 to 255")
-        top = min(25, _largest(info.dtype))
+            return Role("ids", 0, min(255, _largest_of_dtype(info.dtype)), "an image, values from 0 to 255")
+        top = min(25, _largest_of_dtype(info.dtype))
         return Role("ids", 1, top, f"integers from 1 to {top}")
     if masks:
         return Role("mask", because="a mask of ones that ends in zeros")
     if _image_like(info.shape):
         return Role("image", because="an image, values from 0 to 1")
-    if any(node.op in _POSITIVE for node in _readers(index, tensor)):
+    if any(node.op in _POSITIVE for node in _reading_nodes(index, tensor)):
         return Role("unit", because="values from 0 to 1, as logarithms, roots or powers are taken of it")
     return Role("normal", because="normally distributed values")
 
@@ -122,7 +122,7 @@ def values(role: Role, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], 
         case "text":
             return np.full(shape, "text")
         case "mask":
-            return _mask(rng, shape).astype(dtype)
+            return _draw_mask(rng, shape).astype(dtype)
         case "choice":
             return (rng.random(shape) < 0.5).astype(dtype)
         case "positions":
@@ -152,9 +152,9 @@ def shape(
         if isinstance(dim, int):
             sizes.append(dim)
             continue
-        told = _evaluate(dim, {**known, **bound})
+        told = _evaluate_dim(dim, {**known, **bound})
         if told is None:
-            told = _guess(dim, axis, image)
+            told = _guess_dim(dim, axis, image)
             guessed.append(f"{dim or f'dimension {axis}'} {told}")
             if dim:
                 bound[dim] = told
@@ -168,14 +168,14 @@ def rows_named(index: GraphIndex, tensor: int) -> tuple[int, str] | None:
     todo, seen = [tensor], {tensor}
     while todo:
         t = todo.pop()
-        for node in _readers(index, t):
+        for node in _reading_nodes(index, t):
             position = node.inputs.index(t) if t in node.inputs else -1
             if node.op == "EmbedLayerNormalization" and position in (0, 1):
-                found += _table(index, node, 2 if position == 0 else 4)
+                found += _table_size(index, node, 2 if position == 0 else 4)
             elif node.op in ("Gather", "GatherElements", "GatherND", "Embedding") and position == 1:
-                found += _table(index, node, 0)
+                found += _table_size(index, node, 0)
             elif node.op == "Equal":
-                found += _classes(index, node, t)
+                found += _one_hot_classes(index, node, t)
             elif (node.op in _THROUGH and position == 0) or node.op == "Concat":
                 fresh = [o for o in node.outputs if o not in seen]
                 seen.update(fresh)
@@ -183,7 +183,7 @@ def rows_named(index: GraphIndex, tensor: int) -> tuple[int, str] | None:
     return min(found, default=None)
 
 
-def _table(index: GraphIndex, node: Node, position: int) -> Iterator[tuple[int, str]]:
+def _table_size(index: GraphIndex, node: Node, position: int) -> Iterator[tuple[int, str]]:
     if position < len(node.inputs) and node.inputs[position] >= 0:
         table = index.tensors[node.inputs[position]]
         # A table of integers is as a rule a shape that is picked apart, not a vocabulary.
@@ -191,7 +191,7 @@ def _table(index: GraphIndex, node: Node, position: int) -> Iterator[tuple[int, 
             yield table.shape[0], table.name
 
 
-def _classes(index: GraphIndex, node: Node, tensor: int) -> Iterator[tuple[int, str]]:
+def _one_hot_classes(index: GraphIndex, node: Node, tensor: int) -> Iterator[tuple[int, str]]:
     """A one-hot spelled out: ids are compared with a row of all classes."""
     for other in node.inputs:
         row = index.tensors[other]
@@ -199,7 +199,7 @@ def _classes(index: GraphIndex, node: Node, tensor: int) -> Iterator[tuple[int, 
             yield row.shape[-1], row.name
 
 
-def _readers(index: GraphIndex, tensor: int) -> Iterator[Node]:
+def _reading_nodes(index: GraphIndex, tensor: int) -> Iterator[Node]:
     return (index.nodes[n] for n in index.readers[tensor])
 
 
@@ -207,11 +207,11 @@ def _image_like(shape: tuple[int, ...] | None) -> bool:
     return shape is not None and len(shape) == 4 and (shape[1] in CHANNELS or shape[3] in CHANNELS)
 
 
-def _largest(dtype: str) -> int:
+def _largest_of_dtype(dtype: str) -> int:
     return int(np.iinfo(dtype).max) if dtype.removeprefix("u").removeprefix("int") in ("8", "16", "32", "64") else 1
 
 
-def _mask(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def _draw_mask(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Ones, with up to a quarter of the last axis zero at its end: at least one stays in every row."""
     if not shape or not shape[-1]:
         return np.ones(shape)
@@ -219,7 +219,7 @@ def _mask(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return (np.arange(shape[-1]) < ends).astype(np.float32)
 
 
-def _evaluate(dim: str, known: Mapping[str, int]) -> int | None:
+def _evaluate_dim(dim: str, known: Mapping[str, int]) -> int | None:
     """The size of a named dimension, or of a sum of names and numbers, where all are known."""
     if not dim:
         return None
@@ -233,7 +233,7 @@ def _evaluate(dim: str, known: Mapping[str, int]) -> int | None:
     return None if None in sizes else sum(s for s in sizes if s is not None)
 
 
-def _guess(dim: str, axis: int, image: bool) -> int:
+def _guess_dim(dim: str, axis: int, image: bool) -> int:
     words = dim.lower()
     for parts, size in SIZES:
         if any(part in words for part in parts):

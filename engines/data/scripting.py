@@ -19,7 +19,7 @@ ENDS = (Exception, SystemExit, KeyboardInterrupt)
 
 
 @contextlib.contextmanager
-def opened(kind: str, file: Path, function: str, folder: str) -> Iterator[Any]:
+def open_script(kind: str, file: Path, function: str, folder: str) -> Iterator[Any]:
     """What ``file`` calls ``function``, which can be called. Its folder is importable meanwhile, and its module is forgotten
     afterwards. Its code, and nothing else, runs in ``folder``. ``kind``: for people, ``data loader``. Raises ``InputProblem``;
     ``NotAgreed`` where it, or what it imports of its folder, is not what was agreed to."""
@@ -38,7 +38,7 @@ def opened(kind: str, file: Path, function: str, folder: str) -> Iterator[Any]:
         except held.NotAgreed:
             raise
         except ENDS as error:
-            raise InputProblem(blame(kind, file, error)) from error
+            raise InputProblem(blame_line(kind, file, error)) from error
         found = getattr(module, function, None)
         if not callable(found):
             there = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
@@ -49,31 +49,31 @@ def opened(kind: str, file: Path, function: str, folder: str) -> Iterator[Any]:
         yield found
 
 
-def refuses(error: BaseException) -> bool:
+def refuses_arguments(error: BaseException) -> bool:
     """Whether the function never began: it does not take what it was called with."""
     return isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
-def blame(kind: str, file: Path, error: BaseException) -> str:
+def blame_line(kind: str, file: Path, error: BaseException) -> str:
     """Where in the script it happened: the deepest frame that lies in it, or the line of a syntax error."""
     if isinstance(error, SyntaxError):
         where = f", line {error.lineno}," if error.lineno else ""
-        return f"The {kind} '{file.name}'{where} is not Python: {sentence(error.msg)}"
+        return f"The {kind} '{file.name}'{where} is not Python: {make_sentence(error.msg)}"
     line = None
     for frame in traceback.extract_tb(error.__traceback__):
         if Path(frame.filename) == file:
             line = frame.lineno
     where = f", line {line}," if line else ""
-    said = f"{type(error).__name__}: {short(error)}" if str(error) else f"{type(error).__name__}."
+    said = f"{type(error).__name__}: {say_error(error)}" if str(error) else f"{type(error).__name__}."
     return f"The {kind} '{file.name}'{where} stopped with {said}"
 
 
-def short(error: BaseException) -> str:
+def say_error(error: BaseException) -> str:
     """What an error says, as one sentence of one line."""
-    return sentence(str(error) or type(error).__name__)
+    return make_sentence(str(error) or type(error).__name__)
 
 
-def sentence(text: str) -> str:
+def make_sentence(text: str) -> str:
     """The text as one line that ends in a full stop, at most 300 characters of it."""
     text = " ".join(text.split())[:300]
     return text if text.endswith(".") else f"{text}."

@@ -40,12 +40,12 @@ class Suspect(msgspec.Struct, frozen=True):
     chance: float
 
 
-def canonical(algorithm: Mapping[str, Any]) -> str:
+def canonical_algorithm(algorithm: Mapping[str, Any]) -> str:
     """An algorithm as text: the same algorithm, the same text."""
     return json.dumps(algorithm, separators=(",", ":"), sort_keys=True)
 
 
-def read(path: Path) -> Replay:
+def read_replay(path: Path) -> Replay:
     """The choices of one replay file. Raises ``ReplayProblem``."""
     try:
         content = decoding.decode(regular.read(path))
@@ -53,12 +53,15 @@ def read(path: Path) -> Replay:
         raise ReplayProblem(f"'{path}' cannot be read: {error.strerror or error}.") from error
     except ValueError as error:
         raise ReplayProblem(f"'{path}' is not JSON.") from error
-    if not _is(content, "TacticReplayData") or not isinstance(content.get("replay"), dict):
+    if not _is_kind(content, "TacticReplayData") or not isinstance(content.get("replay"), dict):
         raise ReplayProblem(f"'{path}' is not a tactic replay file.")
-    return {str(layer): canonical(_algorithm(found, layer, path)) for layer, found in content["replay"].items()}
+    return {
+        str(layer): canonical_algorithm(_check_algorithm(found, layer, path))
+        for layer, found in content["replay"].items()
+    }
 
 
-def encoded(replay: Mapping[str, str]) -> bytes:
+def encode_replay(replay: Mapping[str, str]) -> bytes:
     """The content of a file for Polygraphy's ``--load-tactics`` and ``inspect diff-tactics``. Raises ``ValueError`` for a choice
     that is no algorithm, such as an entry of a timing cache: Polygraphy has no word for it."""
     layers: dict[str, Any] = {}
@@ -66,30 +69,30 @@ def encoded(replay: Mapping[str, str]) -> bytes:
         algorithm = json.loads(choice)
         if not {"implementation", "tactic", "inputs", "outputs"} <= set(algorithm):
             raise ValueError(f"The choice of '{layer}' is no algorithm.")
-        layers[layer] = _tagged(algorithm)
+        layers[layer] = _tag_algorithm(algorithm)
     return json.dumps({"replay": layers, _MARKER: "TacticReplayData"}, indent=4).encode()
 
 
-def write(path: Path, replay: Mapping[str, str]) -> None:
+def write_replay(path: Path, replay: Mapping[str, str]) -> None:
     """Such a file. Raises ``OSError``, ``ValueError``."""
-    path.write_bytes(encoded(replay))
+    path.write_bytes(encode_replay(replay))
 
 
-def gather(place: Path) -> list[tuple[Path, Replay]]:
+def gather_replays(place: Path) -> list[tuple[Path, Replay]]:
     """Every replay of a folder (and those below it), or of a single file, by path; what is no replay is passed over."""
     paths = sorted(p for p in place.rglob("*") if p.is_file()) if place.is_dir() else [place]
-    return list(_replays(paths))
+    return list(_iterate_replays(paths))
 
 
-def _replays(paths: Iterable[Path]) -> Iterator[tuple[Path, Replay]]:
+def _iterate_replays(paths: Iterable[Path]) -> Iterator[tuple[Path, Replay]]:
     for path in paths:
         try:
-            yield path, read(path)
+            yield path, read_replay(path)
         except ReplayProblem:
             continue
 
 
-def suspects(good: Sequence[Mapping[str, str]], bad: Sequence[Mapping[str, str]]) -> list[Suspect]:
+def rank_suspects(good: Sequence[Mapping[str, str]], bad: Sequence[Mapping[str, str]]) -> list[Suspect]:
     """What only bad builds chose, the most telling first: Polygraphy's set difference, ranked."""
     fine = {(layer, choice) for replay in good for layer, choice in replay.items()}
     count: dict[tuple[str, str], int] = {}
@@ -106,29 +109,29 @@ def by_chance(builds: int, good: int, bad: int) -> float:
     return math.comb(bad, builds) / math.comb(good + bad, builds)
 
 
-def described(choice: str) -> str:
+def describe_algorithm(choice: str) -> str:
     """A choice in Polygraphy's words."""
     found = json.loads(choice)
-    sides = (f"{name.title()}: {_tuple(map(_tensor, found[name]))}" for name in ("inputs", "outputs"))
+    sides = (f"{name.title()}: {_write_tuple(map(_describe_tensor, found[name]))}" for name in ("inputs", "outputs"))
     return " | ".join((f"(Implementation: {found['implementation']}, Tactic: {found['tactic']})", *sides))
 
 
-def _tensor(info: Mapping[str, Any]) -> str:
-    strides = _tuple(map(str, info["strides"]))
+def _describe_tensor(info: Mapping[str, Any]) -> str:
+    strides = _write_tuple(map(str, info["strides"]))
     return f"TensorInfo({info['dtype']}, {strides}, {info['vectorized_dim']}, {info['components_per_element']})"
 
 
-def _tuple(words: Iterable[str]) -> str:
+def _write_tuple(words: Iterable[str]) -> str:
     listed = list(words)
     return f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
 
 
-def _is(found: Any, kind: str) -> bool:
+def _is_kind(found: Any, kind: str) -> bool:
     return isinstance(found, dict) and (found.get(_MARKER) == kind or f"{_LEGACY}{kind}" in found)
 
 
-def _algorithm(found: Any, layer: str, path: Path) -> dict[str, Any]:
-    tensors = {side: found.get(side) for side in ("inputs", "outputs")} if _is(found, "Algorithm") else {}
+def _check_algorithm(found: Any, layer: str, path: Path) -> dict[str, Any]:
+    tensors = {side: found.get(side) for side in ("inputs", "outputs")} if _is_kind(found, "Algorithm") else {}
     numbers = {name: found.get(name) for name in ("implementation", "tactic")} if tensors else {}
     right = tensors and all(type(value) is int for value in numbers.values())
     if not right or not all(isinstance(v, list) and all(map(_tensor_like, v)) for v in tensors.values()):
@@ -139,9 +142,11 @@ def _algorithm(found: Any, layer: str, path: Path) -> dict[str, Any]:
 
 
 def _tensor_like(found: Any) -> bool:
-    return _is(found, "TensorInfo") and all(key in found and isinstance(found[key], t) for key, t in _TENSOR.items())
+    return _is_kind(found, "TensorInfo") and all(
+        key in found and isinstance(found[key], t) for key, t in _TENSOR.items()
+    )
 
 
-def _tagged(algorithm: Mapping[str, Any]) -> dict[str, Any]:
+def _tag_algorithm(algorithm: Mapping[str, Any]) -> dict[str, Any]:
     sides = {name: [{**t, _MARKER: "TensorInfo"} for t in algorithm[name]] for name in ("inputs", "outputs")}
     return {**algorithm, **sides, _MARKER: "Algorithm"}

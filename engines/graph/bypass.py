@@ -36,7 +36,7 @@ def twin(part: Cut, originals: Originals) -> Cut:
         if is_dequantize(node):
             graph.through(position)
     kept = graph.prune()
-    return _with(part, graph.model, tuple(part.node_ids[i] if i >= 0 else -1 for i in kept))
+    return _replace_model(part, graph.model, tuple(part.node_ids[i] if i >= 0 else -1 for i in kept))
 
 
 def leave_float(part: Cut, positions: Collection[int], originals: Originals) -> Cut:
@@ -52,7 +52,7 @@ def leave_float(part: Cut, positions: Collection[int], originals: Originals) -> 
         else:
             graph.redirect(position)
     kept = graph.prune()
-    return _with(part, graph.model, tuple(part.node_ids[i] if i >= 0 else -1 for i in kept))
+    return _replace_model(part, graph.model, tuple(part.node_ids[i] if i >= 0 else -1 for i in kept))
 
 
 def is_quantize(node: NodeProto) -> bool:
@@ -63,7 +63,7 @@ def is_dequantize(node: NodeProto) -> bool:
     return node.op_type == DEQUANTIZE and schema.domain_of(node) in _DOMAINS
 
 
-def _with(part: Cut, model: ModelProto, node_ids: tuple[int, ...]) -> Cut:
+def _replace_model(part: Cut, model: ModelProto, node_ids: tuple[int, ...]) -> Cut:
     return Cut(model, part.feeds, part.outputs, part.marks, node_ids)
 
 
@@ -76,7 +76,7 @@ class _Graph:
         self.proto = self.model.graph
         self._originals = originals
         self._makers = {name: node for node in self.proto.node for name in node.output if name}
-        self._before = {name: _copied(node) for name, node in self._makers.items() if is_dequantize(node)}
+        self._before = {name: _copy_message(node) for name, node in self._makers.items() if is_dequantize(node)}
         self._stored = {t.name for t in self.proto.initializer}
         self._types = schema.element_types(self.model)
         self._fresh = names.Fresh(names.used(self.proto))
@@ -87,7 +87,7 @@ class _Graph:
         """Make a DequantizeLinear hand on what its pair was given."""
         node = self.proto.node[position]
         wanted = self._types.get(node.output[0], 0)
-        found = self._step(node.output[0])
+        found = self._pair_source(node.output[0])
         if found is None:
             return
         kind = self._types.get(found, 0)
@@ -98,7 +98,7 @@ class _Graph:
         if kind and wanted and kind != wanted:  # a pair may change the float type too
             node.op_type = "Cast"
             node.attribute.add(name="to", i=wanted, type=AttributeProto.INT)
-        elif activation := self._activation(str(node.output[0])):
+        elif activation := self._folded_activation(str(node.output[0])):
             node.op_type = activation
             if activation == "Min":
                 node.input.append(self._constant(_SIX, kind or wanted))
@@ -109,10 +109,10 @@ class _Graph:
         node = self.proto.node[position]
         renamed = {}
         for name in dict.fromkeys((*node.input, *names.captures(node))):
-            found = self._float(name)
+            found = self._float_source(name)
             kinds = {self._types.get(n, 0) for n in (found, name)} - {0}
             if found != name and len(kinds) < 2:
-                renamed[name] = self._activated(position, name, found)
+                renamed[name] = self._add_folded_activation(position, name, found)
         names.rename_reads(node, renamed)
 
     def prune(self) -> list[int]:
@@ -120,7 +120,7 @@ class _Graph:
         final = {o.name for o in self.proto.output}
         left = list(range(len(self.proto.node)))
         while True:
-            read = {name for i in left for name in _reads(self.proto.node[i])} | final
+            read = {name for i in left for name in _read_names(self.proto.node[i])} | final
             read |= {name for i in left for node in self._inserted.get(i, ()) for name in node.input}
             gone = {
                 i for i in left if _of_a_pair(self.proto.node[i]) and not read.intersection(self.proto.node[i].output)
@@ -133,10 +133,10 @@ class _Graph:
             for i in left
             for j, node in (*((-1, n) for n in self._inserted.get(i, ())), (i, self.proto.node[i]))
         ]
-        nodes = [_copied(node) for _, node in placed]
+        nodes = [_copy_message(node) for _, node in placed]
         removed = set(self._makers) - {name for node in nodes for name in node.output}
-        weights = [_copied(t) for t in self.proto.initializer if t.name in read]
-        stated = [_copied(v) for v in self.proto.value_info if v.name not in removed]
+        weights = [_copy_message(t) for t in self.proto.initializer if t.name in read]
+        stated = [_copy_message(v) for v in self.proto.value_info if v.name not in removed]
         for field, values in (
             (self.proto.node, nodes), (self.proto.initializer, weights), (self.proto.value_info, stated),
         ):  # fmt: skip
@@ -144,17 +144,17 @@ class _Graph:
             field.extend(values)
         return [i for i, _ in placed]
 
-    def _activated(self, position: int, name: str, found: str) -> str:
+    def _add_folded_activation(self, position: int, name: str, found: str) -> str:
         """``found``, which the pair of ``name`` was given, behind the activation that was folded into the pair, for the node at
         this position to read; ``found`` itself where there was none. Pairs right behind one another are of one range."""
-        activation = self._activation(name)
+        activation = self._folded_activation(name)
         if not activation:
             return found
         found = self._insert(position, "Relu", found)
         kind = self._types.get(name, 0)
         return self._insert(position, "Min", found, self._constant(_SIX, kind)) if activation == "Min" else found
 
-    def _activation(self, name: str) -> str:
+    def _folded_activation(self, name: str) -> str:
         """What the pair that gives ``name`` may stand for besides: ``Relu`` where its codes begin at 0, ``Min`` where they end at
         6 as well; "" where neither, or where what it quantizes is a stored weight."""
         pair = self._before[name]
@@ -186,27 +186,27 @@ class _Graph:
         self._types[given] = self._types.get(inputs[0], 0)
         return given
 
-    def _float(self, name: str) -> str:
+    def _float_source(self, name: str) -> str:
         """The float tensor in place of what a pair gives, through pairs right behind one another; the name itself where
         there is none."""
         while name in self._before:
-            found = self._step(name)
+            found = self._pair_source(name)
             if found is None:
                 break
             name = found
         return name
 
-    def _step(self, name: str) -> str | None:
+    def _pair_source(self, name: str) -> str | None:
         """What the pair that gives ``name`` was given."""
         codes = self._before[name].input[0]
         maker = self._makers.get(codes)
         if maker is not None and is_quantize(maker) and maker.output[0] == codes:
             return str(maker.input[0])
         if codes in self._stored and name in self._originals:
-            return self._original(name)
+            return self._add_float_weight(name)
         return None
 
-    def _original(self, name: str) -> str:
+    def _add_float_weight(self, name: str) -> str:
         """The name of the initializer that holds the float weight; added once."""
         if name not in self._added:
             tensor = self.proto.initializer.add()
@@ -216,7 +216,7 @@ class _Graph:
         return self._added[name]
 
 
-def _reads(node: NodeProto) -> tuple[str, ...]:
+def _read_names(node: NodeProto) -> tuple[str, ...]:
     return (*node.input, *names.captures(node))
 
 
@@ -224,7 +224,7 @@ def _of_a_pair(node: NodeProto) -> bool:
     return is_quantize(node) or is_dequantize(node)
 
 
-def _copied(message: M) -> M:
+def _copy_message(message: M) -> M:
     copy = type(message)()
     copy.CopyFrom(message)
     return copy

@@ -6,7 +6,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, num
 from engines.graph import schema
 
 
-def lift(graph: GraphProto) -> int:
+def lift_constants(graph: GraphProto) -> int:
     """Turn Constant nodes into initializers; sparse ones and those that are themselves outputs of the graph stay nodes."""
     final = {o.name for o in graph.output}
     kept: list[NodeProto] = []
@@ -14,7 +14,7 @@ def lift(graph: GraphProto) -> int:
     for node in graph.node:
         tensor = None
         if node.op_type == "Constant" and schema.domain_of(node) == "" and node.output and node.output[0] not in final:
-            tensor = constant(node)
+            tensor = weight_of_constant(node)
         if tensor is None:
             kept.append(node)
         else:
@@ -31,7 +31,7 @@ def lift(graph: GraphProto) -> int:
     return lifted
 
 
-def constant(node: NodeProto) -> TensorProto | None:
+def weight_of_constant(node: NodeProto) -> TensorProto | None:
     """The weight, named as its output, that a Constant node is; None for a sparse one, and for one without a value."""
     tensor = TensorProto()
     for a in node.attribute:

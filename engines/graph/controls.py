@@ -16,7 +16,7 @@ from engines.graph.model_problem import ModelProblem
 LARGEST = 256 << 20
 
 
-def identity(model: StoredModel) -> Cut:
+def identity_model(model: StoredModel) -> Cut:
     """A model that hands on each of its inputs, of the same names, types and shapes, under a name of its own. Raises
     ``ModelProblem`` where there is no tensor among them."""
     result, outputs = _taking_the_same(model), {}
@@ -33,7 +33,7 @@ def identity(model: StoredModel) -> Cut:
     return _as_cut(model, result, outputs)
 
 
-def answers(model: StoredModel, right: Mapping[int, np.ndarray[Any, Any]]) -> Cut:
+def constant_model(model: StoredModel, right: Mapping[int, np.ndarray[Any, Any]]) -> Cut:
     """A model of the same inputs and outputs that gives these values, by tensor id, whatever it is fed. Raises ``ModelProblem``
     where they are too large to be written down."""
     if sum(value.nbytes for value in right.values()) > LARGEST:

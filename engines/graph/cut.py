@@ -124,7 +124,7 @@ def cut(
         if renamed:
             names.rename_reads(node, renamed)
         if i in dropped:
-            _drop(node, dropped[i])
+            _drop_inputs(node, dropped[i])
         read.update(index.nodes[i].reads)
 
     made = {t for i in ids for t in index.nodes[i].outputs}
@@ -156,7 +156,7 @@ def cut(
         elif index.tensors[t].kind == "input" and not (rows and t in types):
             graph.input.add().CopyFrom(model.inputs[name])
         else:
-            graph.input.append(_declare(name, index.tensors[t], types))
+            graph.input.append(_declare_tensor(name, index.tensors[t], types))
     for t, name in out_names.items():
         if t in index.output_order and t in made and not rows:
             graph.output.add().CopyFrom(model.outputs[name])
@@ -191,7 +191,7 @@ def empty_like(model: StoredModel) -> ModelProto:
     return result
 
 
-def _drop(node: NodeProto, unwanted: set[str]) -> None:
+def _drop_inputs(node: NodeProto, unwanted: set[str]) -> None:
     kept = [a for a in node.attribute if a.name not in unwanted]
     del node.attribute[:]
     node.attribute.extend(kept)
@@ -208,7 +208,7 @@ def _element_type(tensor: Tensor, types: Types) -> int:
     return external.elem_type_of(np_dtype(tensor.dtype)) if tensor.dtype else 0
 
 
-def _declare(name: str, tensor: Tensor, types: Types) -> ValueInfoProto:
+def _declare_tensor(name: str, tensor: Tensor, types: Types) -> ValueInfoProto:
     kind = _element_type(tensor, types)
     if kind < 0:
         raise ModelProblem(f"'{tensor.name}' is a sequence, not a tensor; the model cannot be cut there.")
@@ -245,16 +245,16 @@ def _add_weights(model: StoredModel, graph: Any, weights: Sequence[int], edits: 
     for t in weights:
         name = model.index.tensors[t].name
         if t in fills:
-            graph.initializer.append(_filled(model, name, fills[t], rows.get(t, ())))
+            graph.initializer.append(_fill_weight(model, name, fills[t], rows.get(t, ())))
         elif t in rows:
-            graph.initializer.append(_sliced(model, t, rows[t]))
+            graph.initializer.append(_slice_weight(model, t, rows[t]))
         elif name in model.sparse:
             graph.sparse_initializer.add().CopyFrom(model.sparse[name])
         else:
             graph.initializer.add().CopyFrom(model.initializers[name])
 
 
-def _sliced(model: StoredModel, tensor: int, rows: Sequence[Edit]) -> TensorProto:
+def _slice_weight(model: StoredModel, tensor: int, rows: Sequence[Edit]) -> TensorProto:
     """A weight with fewer rows, held by the model itself. Raises ``ModelProblem`` where that is still large: no probe copies
     weights."""
     name = model.index.tensors[tensor].name
@@ -266,7 +266,7 @@ def _sliced(model: StoredModel, tensor: int, rows: Sequence[Edit]) -> TensorProt
     return numpy_helper.from_array(np.ascontiguousarray(value), name)
 
 
-def _filled(model: StoredModel, name: str, value: float, rows: Sequence[Edit]) -> TensorProto:
+def _fill_weight(model: StoredModel, name: str, value: float, rows: Sequence[Edit]) -> TensorProto:
     """A weight of the same dtype, and of the same shape but for the rows that go, that holds one value everywhere. It stays an
     initializer, however large: a ConstantOfShape in its place would change what an engine folds and fuses."""
     dims = list(model.sparse[name].dims if name in model.sparse else model.initializers[name].dims)
@@ -289,5 +289,5 @@ def _filled(model: StoredModel, name: str, value: float, rows: Sequence[Edit]) -
                 for start in range(0, size, len(one)):
                     file.write(one[: min(len(one), size - start)])
     tensor = TensorProto(name=name, data_type=kind, dims=dims)
-    external.point(tensor, location, 0, size)
+    external.make_external(tensor, location, 0, size)
     return tensor

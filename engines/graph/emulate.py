@@ -32,7 +32,7 @@ def round_values(values: np.ndarray[Any, Any], precision: str) -> np.ndarray[Any
 CONVERT = "Export it again, or convert it: onnx.version_converter.convert_version(onnx.load(PATH), 13)."
 
 
-def emulate(model: ModelProto, weights_dir: str, precision: str, keep: Collection[int]) -> ModelProto:
+def emulate_precision(model: ModelProto, weights_dir: str, precision: str, keep: Collection[int]) -> ModelProto:
     """A copy of the model whose float32 tensors are stored in ``precision`` (``fp16`` or ``bf16``).
 
     ``keep``: positions in ``graph.node`` of nodes that stay FP32: they read unrounded weights and give unrounded outputs; a
@@ -51,7 +51,7 @@ def emulate(model: ModelProto, weights_dir: str, precision: str, keep: Collectio
     rounding = _Rounding(precision, weights_dir, versions, names.Fresh(names.used(result.graph)))
     called = local_calls(result, keep)
     rounding.graph(result.graph, schema.element_types(result), frozenset(keep), {})
-    note(result, [f"'{name}' is computed in FP32 inside; only its results are rounded." for name in called])
+    write_notes(result, [f"'{name}' is computed in FP32 inside; only its results are rounded." for name in called])
     return result
 
 
@@ -63,7 +63,7 @@ def local_calls(model: ModelProto, keep: Collection[int]) -> list[str]:
     return list(dict.fromkeys(called))
 
 
-def note(model: ModelProto, sentences: Sequence[str]) -> None:
+def write_notes(model: ModelProto, sentences: Sequence[str]) -> None:
     """Say in the model's metadata, under ``NOTE``, what a conversion left as it was."""
     if sentences:
         entry = model.metadata_props.add()
@@ -84,7 +84,7 @@ class _Rounding:
         free = [frozenset() if i in keep else self._free_inputs(node) for i, node in enumerate(graph.node)]
         for name in names.defined(graph):
             renamed.pop(name, None)
-        rounded, exact = _reads(graph, keep, free)
+        rounded, exact = _reads_by_precision(graph, keep, free)
         for name in sorted(rounded & set(weights)):
             if name in exact:
                 copy = graph.initializer.add()
@@ -107,23 +107,23 @@ class _Rounding:
             for position, name in enumerate(node.input):
                 if position not in free[i]:
                     if name in kept_floats and name not in renamed:
-                        renamed[name] = self._pair(nodes, name, self.fresh(f"{name}__{self.precision}"))
+                        renamed[name] = self._append_casts(nodes, name, self.fresh(f"{name}__{self.precision}"))
                     node.input[position] = renamed.get(name, name)
             for body in names.bodies(node):
                 for name in names.captures(node):
                     if name in kept_floats and name not in renamed:
-                        renamed[name] = self._pair(nodes, name, self.fresh(f"{name}__{self.precision}"))
+                        renamed[name] = self._append_casts(nodes, name, self.fresh(f"{name}__{self.precision}"))
                 inner = schema.graph_types(body, self.versions, types)
                 self.graph(body, inner, frozenset(), renamed)
             nodes.append(node)
             for position, name in enumerate(node.output):
                 if name and types.get(name) == _FLOAT:
                     node.output[position] = self.fresh(f"{name}__exact")
-                    self._pair(nodes, node.output[position], name)
+                    self._append_casts(nodes, node.output[position], name)
         del graph.node[:]
         graph.node.extend(nodes)
 
-    def _pair(self, nodes: list[NodeProto], source: str, target: str) -> str:
+    def _append_casts(self, nodes: list[NodeProto], source: str, target: str) -> str:
         """Append the two casts that round ``source`` into ``target``."""
         half = self.fresh(f"{target}__half")
         for read, write, kind in ((source, half, self.narrow), (half, target, _FLOAT)):
@@ -138,7 +138,7 @@ class _Rounding:
         """Positions of float inputs that the operator fixes to float32."""
         if schema.signature(node, self.versions) is None:
             return frozenset()
-        inputs, _ = schema.convertible(node, self.versions, int(TensorProto.FLOAT16))
+        inputs, _ = schema.convertible_slots(node, self.versions, int(TensorProto.FLOAT16))
         return frozenset(i for i, allowed in enumerate(inputs) if not allowed)
 
     def _round_weight(self, tensor: TensorProto) -> None:
@@ -146,14 +146,16 @@ class _Rounding:
             name = tensor.name
             tensor.CopyFrom(numpy_helper.from_array(round_values(numpy_helper.to_array(tensor), self.precision), name))
             return
-        location, offset, length = external.pointer(tensor)
-        rounded = external.converted(
+        location, offset, length = external.external_span(tensor)
+        rounded = external.convert_weights_file(
             self.weights_dir, location, self.precision, lambda x: round_values(x, self.precision), np.dtype(np.float32)
         )
-        external.point(tensor, rounded, offset, length)
+        external.make_external(tensor, rounded, offset, length)
 
 
-def _reads(graph: GraphProto, keep: frozenset[int], free: list[frozenset[int]]) -> tuple[set[str], set[str]]:
+def _reads_by_precision(
+    graph: GraphProto, keep: frozenset[int], free: list[frozenset[int]]
+) -> tuple[set[str], set[str]]:
     """(names that rounded nodes read, names that something reads exactly): kept nodes, float32-only inputs and the graph's
     outputs read exactly."""
     rounded: set[str] = set()

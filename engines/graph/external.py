@@ -60,7 +60,7 @@ def is_external(tensor: TensorProto) -> bool:
     return bool(tensor.data_location == TensorProto.EXTERNAL)
 
 
-def pointer(tensor: TensorProto) -> tuple[str, int, int]:
+def external_span(tensor: TensorProto) -> tuple[str, int, int]:
     """(location, offset, length or -1) of an external tensor. Raises ``ModelProblem``."""
     entries = {e.key: e.value for e in tensor.external_data}
     location = entries.get("location", "")
@@ -75,7 +75,7 @@ def pointer(tensor: TensorProto) -> tuple[str, int, int]:
     return location, offset, length
 
 
-def point(tensor: TensorProto, location: str, offset: int, length: int) -> None:
+def make_external(tensor: TensorProto, location: str, offset: int, length: int) -> None:
     """Make a tensor external; whatever data it held inside is dropped."""
     for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"):
         tensor.ClearField(field)
@@ -97,12 +97,12 @@ def resolve(folder: str | Path, location: str) -> Path:
     return Path(folder) / parts
 
 
-def tensors(graph: GraphProto) -> Iterator[TensorProto]:
+def initializers_with_bodies(graph: GraphProto) -> Iterator[TensorProto]:
     """The initializers of a graph and of its bodies."""
     yield from graph.initializer
     for node in graph.node:
         for body in bodies(node):
-            yield from tensors(body)
+            yield from initializers_with_bodies(body)
 
 
 def attribute_tensors(model: ModelProto) -> Iterator[TensorProto]:
@@ -128,8 +128,8 @@ def attribute_tensors(model: ModelProto) -> Iterator[TensorProto]:
 def read(tensor: TensorProto, folder: str | Path) -> np.ndarray[Any, Any]:
     """The tensor's values: memory-mapped read-only where external, else a copy. Raises ``ModelProblem``."""
     if not is_external(tensor):
-        return inner(tensor)
-    location, offset, _ = pointer(tensor)
+        return inner_values(tensor)
+    location, offset, _ = external_span(tensor)
     size = byte_size(tensor.data_type, tensor.dims)
     path = resolve(folder, location)
     try:
@@ -146,7 +146,7 @@ def read(tensor: TensorProto, folder: str | Path) -> np.ndarray[Any, Any]:
         raise ModelProblem(f"The weights file '{location}' is missing or cut short ({error}).") from error
 
 
-def inner(tensor: TensorProto) -> np.ndarray[Any, Any]:
+def inner_values(tensor: TensorProto) -> np.ndarray[Any, Any]:
     """The values that a tensor holds itself. Raises ``ModelProblem``."""
     try:
         return np.asarray(numpy_helper.to_array(tensor))
@@ -158,14 +158,14 @@ def inner(tensor: TensorProto) -> np.ndarray[Any, Any]:
 
 def read_bytes(tensor: TensorProto, folder: str | Path) -> bytes:
     """The raw bytes of an external tensor. Raises ``ModelProblem``."""
-    location, offset, _ = pointer(tensor)
+    location, offset, _ = external_span(tensor)
     try:
-        return b"".join(chunks(resolve(folder, location), offset, byte_size(tensor.data_type, tensor.dims)))
+        return b"".join(read_chunks(resolve(folder, location), offset, byte_size(tensor.data_type, tensor.dims)))
     except (OSError, EOFError) as error:
         raise ModelProblem(f"The weights file '{location}' is missing or cut short.") from error
 
 
-def chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
+def read_chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
     """A span of a file, piece by piece. Raises ``EOFError`` where the file ends before."""
     with path.open("rb") as file:
         file.seek(offset)
@@ -177,7 +177,7 @@ def chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
             yield piece
 
 
-def put(file: BinaryIO, piece: bytes | memoryview) -> None:
+def write_sparse(file: BinaryIO, piece: bytes | memoryview) -> None:
     """Write a piece; a whole chunk of zeros becomes a hole, so that a sparse file stays one. Who ends with ``put`` must truncate
     the file to where it stands."""
     if len(piece) == CHUNK and piece == _NOTHING:
@@ -209,7 +209,7 @@ class Writer:
         self._path.unlink(missing_ok=True)
 
     def _write(self, piece: bytes | memoryview) -> None:
-        put(self._file, piece)
+        write_sparse(self._file, piece)
         self._sha.update(piece)
         self._size += len(piece)
 
@@ -220,7 +220,7 @@ class Writer:
         for piece in pieces:
             self._write(piece)
         self._pending.append((tensor, start, self._size - start))
-        point(tensor, "pending", start, self._size - start)
+        make_external(tensor, "pending", start, self._size - start)
 
     def finish(self) -> str:
         """The location of the finished file, ``weights/<digest>.bin``; ``""`` where nothing was added."""
@@ -232,11 +232,11 @@ class Writer:
         location = f"{FOLDER}/{self._sha.hexdigest()}.bin"
         self._path.replace(self.folder.parent / location)  # also over the same name: that file may be damaged
         for tensor, offset, length in self._pending:
-            point(tensor, location, offset, length)
+            make_external(tensor, location, offset, length)
         return location
 
 
-def converted(
+def convert_weights_file(
     folder: str | Path, location: str, suffix: str, convert: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
     source: np.dtype[Any],
 ) -> str:  # fmt: skip

@@ -36,13 +36,13 @@ _KINDS: Final = (
 )  # fmt: skip
 
 
-def _layer(path: Path) -> Literal["model", "short", "other"]:
+def _outer_fields(path: Path) -> Literal["model", "short", "other"]:
     """What the outermost fields say: all there, ended before their time, or those of something else."""
     size = path.stat().st_size
     graph = begun = False
     with path.open("rb") as file:
         while file.tell() < size:
-            key = _varint(file)
+            key = _read_varint(file)
             field, wire = key >> 3, key & 7
             if not begun and field not in _FIELDS:
                 return "other"
@@ -52,7 +52,7 @@ def _layer(path: Path) -> Literal["model", "short", "other"]:
             # A field of a later version is passed over; a known one of another type makes it another message.
             if not field or _FIELDS.get(field, wire) != wire or wire not in (_VARINT, *_FIXED, _BYTES):
                 return "other"
-            length = _FIXED.get(wire, 0) or _varint(file)
+            length = _FIXED.get(wire, 0) or _read_varint(file)
             if length < 0 or (wire != _VARINT and file.tell() + length > size):
                 return "short"
             if wire != _VARINT:
@@ -73,7 +73,7 @@ def complaint(path: Path) -> str:
     for offset, magic, what, remedy in _KINDS:
         if head[offset : offset + len(magic)] == magic:
             return f"'{name}' is {what}, not an ONNX model; {remedy}."
-    layer = _layer(path)
+    layer = _outer_fields(path)
     if layer == "model":
         return ""
     if _is_text(head):
@@ -95,7 +95,7 @@ def _is_text(head: bytes) -> bool:
     return all(c.isprintable() or c in "\r\n\t" for c in text)
 
 
-def _varint(file: BinaryIO) -> int:
+def _read_varint(file: BinaryIO) -> int:
     """A protobuf varint; -1 where the file ends or it is too long."""
     value = 0
     for shift in range(0, 70, 7):

@@ -14,20 +14,20 @@ DEEPEST = 100  # functions in one another: ONNX's own checker takes no more
 Key = tuple[str, str, str]  # domain, name, overload
 
 
-def expanded(model: ModelProto) -> int:
+def count_expanded_nodes(model: ModelProto) -> int:
     """How many nodes the graph has once every call of a model-local function is replaced by what is in it, bodies included; a
     whole number of any size. Raises ``ModelProblem`` for functions that call one another in a circle, or too many in a row."""
-    functions = {_key(f.domain, f.name, f): f for f in model.functions}
+    functions = {_function_key(f.domain, f.name, f): f for f in model.functions}
     sizes: dict[Key, int] = {}
     depths: dict[Key, int] = {}
-    calls = {key: Counter(_called(f.node, functions)) for key, f in functions.items()}
+    calls = {key: Counter(_called_functions(f.node, functions)) for key, f in functions.items()}
     for first in functions:
         path: dict[Key, Iterator[Key]] = {} if first in sizes else {first: iter(calls[first])}
         while path:
             here = next(reversed(path))
             inner = next(path[here], None)
             if inner is None:
-                sizes[here] = _size(functions[here].node, calls[here], sizes)
+                sizes[here] = _expanded_size(functions[here].node, calls[here], sizes)
                 depths[here] = 1 + max((depths[key] for key in calls[here]), default=0)
                 if depths[here] > DEEPEST:
                     raise ModelProblem(
@@ -39,20 +39,20 @@ def expanded(model: ModelProto) -> int:
                 raise ModelProblem(f"The model's own function '{inner[1]}' calls itself; the model is not valid ONNX.")
             elif inner not in sizes:
                 path[inner] = iter(calls[inner])
-    return _size(model.graph.node, Counter(_called(model.graph.node, functions)), sizes)
+    return _expanded_size(model.graph.node, Counter(_called_functions(model.graph.node, functions)), sizes)
 
 
 def inline(model: ModelProto) -> tuple[int, str]:
     """Replace every call of a model-local function, in bodies too, by what is in it: the call ``block`` of a function with a node
     ``mul`` becomes ``block/mul``. Returns how many calls there were, and why some are left ("" where none is): a function of
     another opset, in which an operator that it uses means something else. Call ``expanded`` first."""
-    functions = {_key(f.domain, f.name, f): f for f in model.functions}
+    functions = {_function_key(f.domain, f.name, f): f for f in model.functions}
     if not functions:
         return 0, ""
-    stays = _foreign(model, functions)
+    stays = _foreign_functions(model, functions)
     fresh = names.Fresh(names.used(model.graph))
     calls = _inline_graph(model.graph, {k: f for k, f in functions.items() if k not in stays}, fresh)
-    left = set(_called(model.graph.node, functions))
+    left = set(_called_functions(model.graph.node, functions))
     kept = [f for key, f in functions.items() if left and key in stays | left]
     del model.functions[:]
     model.functions.extend(kept)
@@ -67,7 +67,7 @@ def _inline_graph(graph: GraphProto, functions: dict[Key, FunctionProto], fresh:
     calls = 0
     nodes: list[NodeProto] = []
     for i, node in enumerate(graph.node):
-        many, made = _expanded(node, i, functions, fresh)
+        many, made = _expand_call(node, i, functions, fresh)
         calls += many
         nodes += made
     if calls:
@@ -75,11 +75,11 @@ def _inline_graph(graph: GraphProto, functions: dict[Key, FunctionProto], fresh:
     return calls
 
 
-def _expanded(
+def _expand_call(
     node: NodeProto, position: int, functions: dict[Key, FunctionProto], fresh: names.Fresh
 ) -> tuple[int, list[NodeProto]]:
     """(calls that were inlined, the nodes in the place of this one)."""
-    function = functions.get(_key(node.domain, node.op_type, node))
+    function = functions.get(_function_key(node.domain, node.op_type, node))
     if function is None:
         return sum(_inline_graph(body, functions, fresh) for body in names.bodies(node)), [node]
     prefix = node.name or f"{node.op_type}_{position}"
@@ -94,17 +94,17 @@ def _expanded(
         else:
             mapping[inner] = outer
     attributes = {a.name: a for a in (*function.attribute_proto, *node.attribute)}
-    body = splice.copied(function.node, prefix, mapping, fresh, attributes)
-    body += [splice.give(mapping[inner], outer, prefix) for inner, outer in handed]
+    body = splice.copy_nodes(function.node, prefix, mapping, fresh, attributes)
+    body += [splice.identity_node(mapping[inner], outer, prefix) for inner, outer in handed]
     calls, made = 1, []
     for i, child in enumerate(body):
-        many, inner_nodes = _expanded(child, i, functions, fresh)
+        many, inner_nodes = _expand_call(child, i, functions, fresh)
         calls += many
         made += inner_nodes
     return calls, made
 
 
-def _foreign(model: ModelProto, functions: dict[Key, FunctionProto]) -> set[Key]:
+def _foreign_functions(model: ModelProto, functions: dict[Key, FunctionProto]) -> set[Key]:
     """The functions that cannot stand in the model's own opsets. The model imports what only functions do."""
     known = schema.opsets(model)
     foreign = set()
@@ -114,32 +114,36 @@ def _foreign(model: ModelProto, functions: dict[Key, FunctionProto]) -> set[Key]
             if domain not in known:
                 model.opset_import.add(domain=domain, version=version)
                 known[domain] = version
-        for node in _all(function.node):
+        for node in _nodes_with_bodies(function.node):
             domain = schema.domain_of(node)
             ours, theirs = known.get(domain), versions.get(domain)
-            own = _key(node.domain, node.op_type, node) in functions
-            if not own and ours != theirs and theirs is not None and not schema.same(node, ours or 0, theirs):
+            own = _function_key(node.domain, node.op_type, node) in functions
+            if not own and ours != theirs and theirs is not None and not schema.same_operator(node, ours or 0, theirs):
                 foreign.add(key)
     return foreign
 
 
-def _size(nodes: Iterable[NodeProto], calls: Counter[Key], sizes: dict[Key, int]) -> int:
-    return sum(1 for _ in _all(nodes)) + sum((sizes[key] - 1) * many for key, many in calls.items())
+def _expanded_size(nodes: Iterable[NodeProto], calls: Counter[Key], sizes: dict[Key, int]) -> int:
+    return sum(1 for _ in _nodes_with_bodies(nodes)) + sum((sizes[key] - 1) * many for key, many in calls.items())
 
 
-def _called(nodes: Iterable[NodeProto], functions: dict[Key, FunctionProto]) -> Iterator[Key]:
+def _called_functions(nodes: Iterable[NodeProto], functions: dict[Key, FunctionProto]) -> Iterator[Key]:
     """The function that each node calls, for those that call one."""
     if functions:
-        yield from (key for node in _all(nodes) if (key := _key(node.domain, node.op_type, node)) in functions)
+        yield from (
+            key
+            for node in _nodes_with_bodies(nodes)
+            if (key := _function_key(node.domain, node.op_type, node)) in functions
+        )
 
 
-def _all(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+def _nodes_with_bodies(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
     """The nodes and those of their bodies."""
     for node in nodes:
         yield node
         for body in names.bodies(node):
-            yield from _all(body.node)
+            yield from _nodes_with_bodies(body.node)
 
 
-def _key(domain: str, name: str, holder: FunctionProto | NodeProto) -> Key:
+def _function_key(domain: str, name: str, holder: FunctionProto | NodeProto) -> Key:
     return "" if domain == "ai.onnx" else domain, name, getattr(holder, "overload", "")

@@ -132,7 +132,7 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None, *, co
     _check_header(proto, path, notes)
     _refuse_compiled(proto, path.name)
     _refuse_expanding(proto, path.name)
-    warnings = _restated(proto, ceiling) if ceiling else ()
+    warnings = _restate_if_newer(proto, ceiling) if ceiling else ()
     _check_external(proto, path)
     if shortened := names.shorten(proto):
         many = "1 name" if shortened == 1 else f"{shortened:,} names"
@@ -147,7 +147,7 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None, *, co
         warnings = (*warnings, left)
     warnings = (*warnings, *plain_outputs.flatten_outputs(proto))
     notes += dimensions.open_unknown(proto)
-    lifted = constants.lift(graph)
+    lifted = constants.lift_constants(graph)
     if lifted:
         notes.append(f"{lifted} Constant node{'s' if lifted > 1 else ''} became weights.")
     weights = {t.name for t in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
@@ -157,17 +157,19 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None, *, co
     if doubled:
         notes.append(f"{len(doubled)} weights were also listed as inputs (an old IR version); they are fed no more.")
     _check_names(graph)
-    if _sort(graph):
+    if _sort_nodes(graph):
         notes.append("The nodes were not in topological order; they were sorted.")
     if not graph.node:
         raise ModelProblem(f"The model '{path.name}' has no nodes: there is nothing to search.")
     digest = save(store, proto, str(path.parent))
-    complaint = _complaint(store.models / f"{digest}.onnx")
+    complaint = _checker_complaint(store.models / f"{digest}.onnx")
     if complaint:
         notes.append(f"ONNX's own checker objects: {complaint}")
     outputs = tuple(o.name for o in graph.output)
     random = list_random(graph)
-    return Imported(digest, len(graph.node), tuple(notes), outputs, warnings, len(unroll.holders(graph)), random)
+    return Imported(
+        digest, len(graph.node), tuple(notes), outputs, warnings, len(unroll.nodes_with_bodies(graph)), random
+    )
 
 
 def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
@@ -178,7 +180,7 @@ def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
     """
     source = Path(weights_from) if weights_from else store.models
     with external.Writer(store.models) as writer:
-        for tensor in external.tensors(proto.graph):
+        for tensor in external.initializers_with_bodies(proto.graph):
             own = external.is_external(tensor) and not weights_from
             size = external.byte_size(tensor.data_type, tensor.dims)
             if own or size < 0:
@@ -187,10 +189,10 @@ def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
                 if size <= external.INLINE:
                     _make_inline(tensor, external.read_bytes(tensor, source))
                 else:
-                    location, offset, _ = external.pointer(tensor)
-                    writer.add(tensor, external.chunks(external.resolve(source, location), offset, size))
+                    location, offset, _ = external.external_span(tensor)
+                    writer.add(tensor, external.read_chunks(external.resolve(source, location), offset, size))
             elif size > external.INLINE:
-                writer.add(tensor, _raw(tensor, size))
+                writer.add(tensor, _raw_bytes(tensor, size))
         for tensor in external.attribute_tensors(proto):
             if external.is_external(tensor):
                 _make_inline(tensor, external.read_bytes(tensor, source))
@@ -247,9 +249,9 @@ def _weights_reach(model: StoredModel) -> None:
     """Raise ``Damaged`` where a weights file of the session is gone or ends too early: an engine would only say that it cannot
     build."""
     ends: dict[str, int] = {}
-    for tensor in (*external.tensors(model.proto.graph), *external.attribute_tensors(model.proto)):
+    for tensor in (*external.initializers_with_bodies(model.proto.graph), *external.attribute_tensors(model.proto)):
         if external.is_external(tensor):
-            location, offset, _ = external.pointer(tensor)
+            location, offset, _ = external.external_span(tensor)
             ends[location] = max(ends.get(location, 0), offset + external.byte_size(tensor.data_type, tensor.dims))
     for location, end in ends.items():
         try:
@@ -264,14 +266,14 @@ def weight(model: StoredModel, tensor_id: int) -> np.ndarray[Any, Any]:
     """A weight's values: memory-mapped read-only where external. Raises ``ModelProblem``, ``KeyError`` for what is no weight."""
     name = model.index.tensors[tensor_id].name
     if name in model.sparse:
-        return _dense(model.sparse[name])
+        return _densified(model.sparse[name])
     return external.read(model.initializers[name], model.weights_dir)
 
 
 def with_seen(index: GraphIndex, seen: Mapping[int, tuple[str, tuple[int, ...]]]) -> GraphIndex:
     """The index with (dtype name, shape) as seen in a run in place of what was declared or inferred, by tensor id."""
     tensors = tuple(
-        msgspec.structs.replace(t, dtype=seen[t.id][0], shape=tuple(seen[t.id][1]), bytes=_bytes(*seen[t.id]))
+        msgspec.structs.replace(t, dtype=seen[t.id][0], shape=tuple(seen[t.id][1]), bytes=_count_bytes(*seen[t.id]))
         if t.id in seen
         else t
         for t in index.tensors
@@ -291,8 +293,8 @@ def sizes_for(model: StoredModel, fed: Mapping[str, tuple[int, ...]]) -> Mapping
             if info.name in fed and len(declared.shape.dim) == len(fed[info.name]):
                 for dim, size in zip(declared.shape.dim, fed[info.name], strict=True):
                     dim.dim_value = size
-        types, shapes = _inferred(proto)
-        told = {name: _bytes(_dtype_name(types.get(name, 0)), shape) for name, shape in shapes.items()}
+        types, shapes = _infer_types(proto)
+        told = {name: _count_bytes(_dtype_name(types.get(name, 0)), shape) for name, shape in shapes.items()}
         model._memo[memo] = {name: size for name, size in told.items() if size >= 0}
     sizes: Mapping[str, int] = model._memo[memo]
     return sizes
@@ -303,7 +305,7 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
     inputs, weights, then node outputs in order. Types and shapes come from what the model declares and from shape inference,
     whose failure is tolerated."""
     graph = proto.graph
-    types, shapes = _inferred(proto)
+    types, shapes = _infer_types(proto)
     versions = schema.opsets(proto)
     tensors: list[Tensor] = []
     ids: dict[str, int] = {}
@@ -311,7 +313,7 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
     def add(name: str, kind: Any, producer: int) -> int:
         dtype, shape = _dtype_name(types.get(name, 0)), shapes.get(name)
         ids[name] = len(tensors)
-        tensors.append(Tensor(len(tensors), name, dtype, kind, producer, shape, _bytes(dtype, shape)))
+        tensors.append(Tensor(len(tensors), name, dtype, kind, producer, shape, _count_bytes(dtype, shape)))
         return ids[name]
 
     inputs = tuple(add(i.name, "input", -1) for i in graph.input)
@@ -324,9 +326,9 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
         outer = names.captures(node)
         captured = tuple(ids[name] for name in outer if name in ids)
         if outer:
-            deciding.update(_deciding(node))
+            deciding.update(_captured_deciders(node))
         outputs = tuple(add(name, "node", i) for name in node.output if name)
-        droppable = schema.droppable(node, versions)
+        droppable = schema.droppable_attributes(node, versions)
         nodes.append(Node(i, node.name, node.op_type, schema.domain_of(node), reads, outputs, captured, droppable))
     outputs = tuple(dict.fromkeys(ids[o.name] for o in graph.output))
     index = GraphIndex(digest, tuple(nodes), tuple(tensors), inputs, outputs)
@@ -364,7 +366,7 @@ def _parse(path: Path, content: bytes | None = None) -> ModelProto:
 
 def _refuse_endless(path: Path) -> None:
     """Raise ``ModelProblem``, before any of it is parsed, for a model of more nodes than a worker can hold."""
-    if wire.nodes(path, MOST_NODES) > MOST_NODES:
+    if wire.iterate_nodes(path, MOST_NODES) > MOST_NODES:
         raise ModelProblem(
             f"'{path.name}' has more than {MOST_NODES:,} nodes, and no more can be searched. Cut a part out of it first."
         )
@@ -372,7 +374,7 @@ def _refuse_endless(path: Path) -> None:
 
 def _refuse_expanding(proto: ModelProto, name: str) -> None:
     """Raise ``ModelProblem`` for a model whose functions, once they are inlined, are more nodes than a worker can hold."""
-    if proto.functions and (many := functions.expanded(proto)) > MOST_NODES:
+    if proto.functions and (many := functions.count_expanded_nodes(proto)) > MOST_NODES:
         told = f"{many:,}" if many < 10**15 else f"about 10^{math.log10(many):.0f}"
         raise ModelProblem(
             f"'{name}' has {told} nodes once its own functions are inlined, and no more than {MOST_NODES:,} can be searched. "
@@ -408,7 +410,7 @@ def _check_header(proto: ModelProto, path: Path, notes: list[str]) -> None:
         notes.append(f"Nodes of the domain '{custom[0]}' are used, but the model does not import it.")
 
 
-def _restated(proto: ModelProto, ceiling: Ceiling) -> tuple[str, ...]:
+def _restate_if_newer(proto: ModelProto, ceiling: Ceiling) -> tuple[str, ...]:
     """Restate a model that is newer than the usual engine; what to say about it."""
     ir, opset = int(proto.ir_version), schema.opsets(proto).get("", 0)
     to_ir, to_opset = ceiling(ir, opset)
@@ -432,7 +434,7 @@ def _restated(proto: ModelProto, ceiling: Ceiling) -> tuple[str, ...]:
 def _check_external(proto: ModelProto, path: Path) -> None:
     """Every external tensor's file is there and long enough, every inner tensor holds as many bytes as it should."""
     sizes: dict[str, int] = {}
-    for tensor in (*external.tensors(proto.graph), *external.attribute_tensors(proto)):
+    for tensor in (*external.initializers_with_bodies(proto.graph), *external.attribute_tensors(proto)):
         needed = external.byte_size(tensor.data_type, tensor.dims)
         if any(d < 0 for d in tensor.dims):
             raise ModelProblem(
@@ -445,7 +447,7 @@ def _check_external(proto: ModelProto, path: Path) -> None:
                     f"where {needed} belong; export it again."
                 )
             continue
-        location, offset, length = external.pointer(tensor)
+        location, offset, length = external.external_span(tensor)
         if needed < 0:
             raise ModelProblem(
                 f"The weight '{tensor.name}' of '{path.name}' has a type that cannot lie outside the model."
@@ -512,7 +514,7 @@ def _check_names(graph: GraphProto) -> None:
             raise ModelProblem(f"The output '{output.name}' is made by nothing in the model; was the file cut short?")
 
 
-def _sort(graph: GraphProto) -> bool:
+def _sort_nodes(graph: GraphProto) -> bool:
     """Sort the nodes so that each comes after what it reads; the order of independent nodes stays. Raises for a cycle."""
     makers = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
     needs = [{makers[name] for name in (*node.input, *names.captures(node)) if name in makers} for node in graph.node]
@@ -549,7 +551,7 @@ def _sort(graph: GraphProto) -> bool:
     return True
 
 
-def _complaint(path: Path) -> str:
+def _checker_complaint(path: Path) -> str:
     try:
         onnx.checker.check_model(str(path))
     except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
@@ -561,12 +563,12 @@ def _complaint(path: Path) -> str:
 # -- tensors
 
 
-def _raw(tensor: TensorProto, size: int) -> Iterator[bytes]:
+def _raw_bytes(tensor: TensorProto, size: int) -> Iterator[bytes]:
     """The raw little-endian bytes of an inner tensor."""
     if tensor.HasField("raw_data"):
         yield tensor.raw_data
         return
-    data = _packed(tensor)
+    data = _packed_values(tensor)
     if len(data) != size:
         raise ModelProblem(
             f"The weight '{tensor.name}' holds {len(data)} bytes where {size} belong; export the model again."
@@ -574,7 +576,7 @@ def _raw(tensor: TensorProto, size: int) -> Iterator[bytes]:
     yield data
 
 
-def _packed(tensor: TensorProto) -> bytes:
+def _packed_values(tensor: TensorProto) -> bytes:
     if tensor.data_type in external.PACKED_BITS:
         return bytes(v & 0xFF for v in tensor.int32_data)
     try:
@@ -589,8 +591,8 @@ def _make_inline(tensor: TensorProto, data: bytes) -> None:
     tensor.raw_data = data
 
 
-def _dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
-    values, positions = external.inner(sparse.values), external.inner(sparse.indices)
+def _densified(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
+    values, positions = external.inner_values(sparse.values), external.inner_values(sparse.indices)
     try:
         dense = np.zeros(tuple(sparse.dims), values.dtype)
         if positions.ndim == 1:
@@ -605,7 +607,7 @@ def _dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
 # -- the index
 
 
-def _inferred(proto: ModelProto) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
+def _infer_types(proto: ModelProto) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
     """(element types, shapes) of the main graph's tensors by name."""
     try:
         full = shape_inference.infer_shapes(proto, data_prop=True)
@@ -634,7 +636,7 @@ def _dtype_name(elem_type: int) -> str:
         return ""
 
 
-def _bytes(dtype: str, shape: tuple[int, ...] | None) -> int:
+def _count_bytes(dtype: str, shape: tuple[int, ...] | None) -> int:
     if shape is None or -1 in shape or dtype in ("", "string", "sequence"):
         return -1
     size = np_dtype(dtype).itemsize
@@ -653,7 +655,7 @@ def np_dtype(name: str) -> np.dtype[Any]:
         raise ModelProblem(f"The element type '{name}' is not known here.") from error
 
 
-def _deciding(node: NodeProto) -> set[str]:
+def _captured_deciders(node: NodeProto) -> set[str]:
     """Outer tensors that decide a form inside the node's bodies."""
     outer = set(names.captures(node))
     found: set[str] = set()
@@ -663,5 +665,5 @@ def _deciding(node: NodeProto) -> set[str]:
             for i, name in enumerate(child.input):
                 if name in outer and name not in own and is_sink(child.op_type, schema.domain_of(child), i):
                     found.add(name)
-            found |= {n for n in _deciding(child) if n in outer and n not in own}
+            found |= {n for n in _captured_deciders(child) if n in outer and n not in own}
     return found

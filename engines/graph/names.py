@@ -43,11 +43,11 @@ def captures(node: NodeProto) -> tuple[str, ...]:
     """Outer names that the node's bodies read, in order of first use."""
     found: dict[str, None] = {}
     for body in bodies(node):
-        found.update(dict.fromkeys(_free(body)))
+        found.update(dict.fromkeys(_free_names(body)))
     return tuple(found)
 
 
-def _free(graph: GraphProto) -> Iterator[str]:
+def _free_names(graph: GraphProto) -> Iterator[str]:
     own = defined(graph)
     for node in graph.node:
         for name in (*node.input, *captures(node)):

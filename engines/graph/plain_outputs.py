@@ -18,7 +18,7 @@ def flatten_outputs(model: ModelProto) -> list[str]:
         if kind in (None, "tensor_type"):
             continue
         fresh = names.Fresh(names.used(graph))
-        made = _flat(graph, info.name, info.type, fresh)
+        made = _flatten_output(graph, info.name, info.type, fresh)
         if made:
             said.append(f"The output '{info.name}' is {made}.")
             info.type.CopyFrom(_plain_type(info.type))
@@ -28,7 +28,7 @@ def flatten_outputs(model: ModelProto) -> list[str]:
     return said
 
 
-def _flat(graph: GraphProto, name: str, declared: TypeProto, fresh: names.Fresh) -> str:
+def _flatten_output(graph: GraphProto, name: str, declared: TypeProto, fresh: names.Fresh) -> str:
     """Put a tensor in the place of the output; what it holds, in words that follow "is", "" where that cannot be done."""
     maker = next((node for node in graph.node if name in node.output), None)
     if maker is None:
@@ -39,19 +39,19 @@ def _flat(graph: GraphProto, name: str, declared: TypeProto, fresh: names.Fresh)
         graph.node.remove(maker)
         graph.node.append(helper.make_node("Identity", [scores], [name], f"{name}{FLATTENED}"))
         return "compared as the table of numbers from which its maps are made"
-    element = _element(declared)
+    element = _element_type(declared)
     if not element:
         return ""
     inner = fresh(f"{name}__{kind.removesuffix('_type')}")
-    _rename(graph, name, inner)
+    _rename_tensor(graph, name, inner)
     if kind == "optional_type":
         graph.node.append(helper.make_node("OptionalGetElement", [inner], [name], f"{name}{FLATTENED}"))
         return "compared as the value in it"
-    _join(graph, inner, name, element, fresh)
+    _add_join_loop(graph, inner, name, element, fresh)
     return "a sequence, compared as the values of its tensors one after the other"
 
 
-def _element(declared: TypeProto) -> int:
+def _element_type(declared: TypeProto) -> int:
     """The element type of a sequence of tensors, or of an optional tensor; 0 for anything else."""
     kind = declared.WhichOneof("value")
     if kind not in ("sequence_type", "optional_type"):
@@ -65,12 +65,12 @@ def _plain_type(declared: TypeProto) -> TypeProto:
     kind = declared.WhichOneof("value")
     if kind == "optional_type":
         return declared.optional_type.elem_type
-    element = _element(declared)  # a table of probabilities where it held maps
+    element = _element_type(declared)  # a table of probabilities where it held maps
     made: TypeProto = helper.make_tensor_type_proto(element or TensorProto.FLOAT, [None] if element else [None, None])
     return made
 
 
-def _join(graph: GraphProto, sequence: str, target: str, element: int, fresh: names.Fresh) -> None:
+def _add_join_loop(graph: GraphProto, sequence: str, target: str, element: int, fresh: names.Fresh) -> None:
     """Add the loop that joins a sequence's tensors, each as a vector."""
     empty, all_, count = fresh(f"{target}__none"), fresh(f"{target}__all"), fresh(f"{target}__count")
     graph.initializer.append(TensorProto(name=empty, data_type=element, dims=[0]))
@@ -100,7 +100,7 @@ def _join(graph: GraphProto, sequence: str, target: str, element: int, fresh: na
     graph.node.append(helper.make_node("Loop", [count, "", empty], [target], f"{target}{FLATTENED}", body=body))
 
 
-def _rename(graph: GraphProto, name: str, other: str) -> None:
+def _rename_tensor(graph: GraphProto, name: str, other: str) -> None:
     for node in graph.node:
         names.rename_reads(node, {name: other})
         for i, made in enumerate(node.output):

@@ -54,14 +54,14 @@ def source(index: GraphIndex, dequantizer: int) -> int:
     return made.inputs[0]
 
 
-def stored(index: GraphIndex, dequantizer: int) -> bool:
+def is_stored_weight(index: GraphIndex, dequantizer: int) -> bool:
     """Whether its codes are a weight."""
     return index.tensors[index.nodes[dequantizer].inputs[0]].kind == "weight"
 
 
-def opaque(index: GraphIndex, dequantizer: int) -> bool:
+def is_opaque(index: GraphIndex, dequantizer: int) -> bool:
     """Whether nothing says what was quantized: its codes come from an operator or from outside."""
-    return source(index, dequantizer) < 0 and not stored(index, dequantizer)
+    return source(index, dequantizer) < 0 and not is_stored_weight(index, dequantizer)
 
 
 def layers(index: GraphIndex) -> tuple[Layer, ...]:
@@ -77,14 +77,14 @@ def layers(index: GraphIndex) -> tuple[Layer, ...]:
             made = (index.made_by(t) for t in node.reads)
             own = tuple(sorted({m.id for m in made if m is not None and is_dequantize(m)}))
         if own:
-            found.append(Layer(node.id, own, tuple(sorted({node.id, *_behind(index, own)}))))
+            found.append(Layer(node.id, own, tuple(sorted({node.id, *_pairs_behind(index, own)}))))
     return tuple(found)
 
 
 def movable(index: GraphIndex, layer: Layer) -> bool:
     """Whether the layer can be left in float: something says of each of its quantized inputs what it was, or (a stored
     weight) what it is worth."""
-    return not any(opaque(index, d) for d in layer.dequantizers)
+    return not any(is_opaque(index, d) for d in layer.dequantizers)
 
 
 def leavable(index: GraphIndex) -> tuple[Layer, ...]:
@@ -111,7 +111,7 @@ def is_quantized(index: GraphIndex) -> bool:
     return any(is_dequantize(n) for n in index.nodes)
 
 
-def _behind(index: GraphIndex, dequantizers: tuple[int, ...]) -> set[int]:
+def _pairs_behind(index: GraphIndex, dequantizers: tuple[int, ...]) -> set[int]:
     """The dequantizers, their quantizers, and those of pairs right before them."""
     seen: set[int] = set()
     todo = list(dequantizers)

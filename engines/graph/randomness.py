@@ -22,13 +22,13 @@ def list_random(graph: GraphProto) -> tuple[str, ...]:
         wanted.update(node.input)
         for body in names.bodies(node):
             wanted.update(name for inner in _all_nodes(body) for name in inner.input)
-        random = next((n for n in _with_bodies(node) if _draws(n, weights)), None)
+        random = next((n for n in _with_bodies(node) if _draws_numbers(n, weights)), None)
         if random is not None:
             found.append(f"{node.name or node.output[0]} ({random.op_type})")
     return tuple(reversed(found))
 
 
-def _draws(node: NodeProto, weights: Mapping[str, TensorProto]) -> bool:
+def _draws_numbers(node: NodeProto, weights: Mapping[str, TensorProto]) -> bool:
     if node.domain not in ("", "ai.onnx"):
         return False
     if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] in weights:

@@ -26,7 +26,7 @@ def sanitize(model: StoredModel, store: Store) -> Imported:
     try:
         with contextlib.redirect_stdout(said):  # the library prints its warnings there
             proto, inlined = _with_foldable_inside(model)
-            proto = _fold(proto)
+            proto = _fold_constants(proto)
     except ModelProblem:
         raise
     except Exception as error:
@@ -34,7 +34,7 @@ def sanitize(model: StoredModel, store: Store) -> Imported:
         raise ModelProblem(f"could not sanitize: {reason}") from error
     for tensor in proto.graph.initializer:
         original = inlined.get(tensor.name)
-        if original is not None and _same(tensor, original, model.weights_dir):
+        if original is not None and _is_same_weight(tensor, original, model.weights_dir):
             tensor.CopyFrom(original)
     before = len(model.proto.graph.node)
     digest = load.save(store, proto)
@@ -75,31 +75,31 @@ def _with_foldable_inside(model: StoredModel) -> tuple[ModelProto, dict[str, Ten
     return proto, inlined
 
 
-def _fold(proto: ModelProto) -> ModelProto:
+def _fold_constants(proto: ModelProto) -> ModelProto:
     import onnx_graphsurgeon as gs
 
     original = ModelProto()
     original.CopyFrom(proto)
     count = len(proto.graph.node)
     for _ in range(_ROUNDS):
-        graph = gs.import_onnx(_inferred(proto))
+        graph = gs.import_onnx(_infer_shapes(proto))
         graph.toposort()
         graph.fold_constants(
             fold_shapes=True,
             partitioning="recursive",
             error_ok=True,
             size_threshold=_LARGEST,
-            should_exclude_node=_stays,
+            should_exclude_node=_must_stay,
         )
         graph.cleanup(remove_unused_graph_inputs=False).toposort()
-        proto = _merge(original, gs.export_onnx(graph, do_type_check=False))
+        proto = _merge_into_original(original, gs.export_onnx(graph, do_type_check=False))
         if len(proto.graph.node) == count:
             break
         count = len(proto.graph.node)
-    return _inferred(proto)
+    return _infer_shapes(proto)
 
 
-def _stays(node: Any) -> bool:
+def _must_stay(node: Any) -> bool:
     """Must the node not be folded? One that draws random numbers would draw them once and for all; one that reads a weight
     which lies outside the model would not find it."""
     if node.op in _RANDOM:
@@ -111,7 +111,7 @@ def _stays(node: Any) -> bool:
     return False
 
 
-def _inferred(proto: ModelProto) -> ModelProto:
+def _infer_shapes(proto: ModelProto) -> ModelProto:
     try:
         inferred: ModelProto = shape_inference.infer_shapes(proto, data_prop=True)
     except Exception:
@@ -119,7 +119,7 @@ def _inferred(proto: ModelProto) -> ModelProto:
     return inferred
 
 
-def _merge(original: ModelProto, surgeon: ModelProto) -> ModelProto:
+def _merge_into_original(original: ModelProto, surgeon: ModelProto) -> ModelProto:
     """The surgeon's nodes, weights and types in the original's frame: it drops metadata, and knows no node's documentation."""
     result = ModelProto()
     result.CopyFrom(original)
@@ -146,7 +146,7 @@ def _merge(original: ModelProto, surgeon: ModelProto) -> ModelProto:
     return result
 
 
-def _same(tensor: TensorProto, original: TensorProto, weights_dir: str) -> bool:
+def _is_same_weight(tensor: TensorProto, original: TensorProto, weights_dir: str) -> bool:
     return (
         tensor.data_type == original.data_type
         and list(tensor.dims) == list(original.dims)

@@ -56,23 +56,23 @@ def domain_of(node: NodeProto) -> str:
 
 
 @cache
-def _schema(op: str, domain: str, version: int) -> Any:
+def _operator_schema(op: str, domain: str, version: int) -> Any:
     try:
         return onnx.defs.get_schema(op, version, domain)
     except onnx.defs.SchemaError:
         return None
 
 
-def same(node: NodeProto, version: int, other: int) -> bool:
+def same_operator(node: NodeProto, version: int, other: int) -> bool:
     """Whether the node's operator is the same in two versions of its domain; False where one of them does not know it."""
     domain = domain_of(node)
-    one, two = _schema(node.op_type, domain, version), _schema(node.op_type, domain, other)
+    one, two = _operator_schema(node.op_type, domain, version), _operator_schema(node.op_type, domain, other)
     return one is not None and two is not None and bool(one.since_version == two.since_version)
 
 
 @cache
 def _signature(op: str, domain: str, version: int, n_inputs: int, n_outputs: int) -> Signature | None:
-    schema = _schema(op, domain, version)
+    schema = _operator_schema(op, domain, version)
     if schema is None:
         return None
     variables = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
@@ -101,16 +101,18 @@ def signature(node: NodeProto, versions: Mapping[str, int]) -> Signature | None:
     return _signature(node.op_type, domain, versions[domain], len(node.input), len(node.output))
 
 
-def convertible(node: NodeProto, versions: Mapping[str, int], target: int) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+def convertible_slots(
+    node: NodeProto, versions: Mapping[str, int], target: int
+) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """For each input and output: may it hold ``target`` in place of the float type it holds now? A type variable that must stay,
     stays everywhere in the node."""
     domain = domain_of(node)
     version = versions.get(domain, 0)
-    return _convertible(node.op_type, domain, version, len(node.input), len(node.output), target)
+    return _cached_convertible(node.op_type, domain, version, len(node.input), len(node.output), target)
 
 
 @cache
-def _convertible(
+def _cached_convertible(
     op: str, domain: str, version: int, n_inputs: int, n_outputs: int, target: int
 ) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     known = _signature(op, domain, version, n_inputs, n_outputs) if version else None
@@ -129,10 +131,10 @@ def attribute(node: NodeProto, name: str) -> Any:
     return next((a for a in node.attribute if a.name == name), None)
 
 
-def droppable(node: NodeProto, versions: Mapping[str, int]) -> tuple[str, ...]:
+def droppable_attributes(node: NodeProto, versions: Mapping[str, int]) -> tuple[str, ...]:
     """The attributes that the operator has a rule for when they are left out, that say something else now, and that decide no
     element type."""
-    known = _schema(node.op_type, domain_of(node), versions.get(domain_of(node), 1))
+    known = _operator_schema(node.op_type, domain_of(node), versions.get(domain_of(node), 1))
     if known is None or not node.attribute:
         return ()
     typing = DTYPE_ATTRIBUTE.get(node.op_type, ("", 0))[0]
@@ -141,13 +143,13 @@ def droppable(node: NodeProto, versions: Mapping[str, int]) -> tuple[str, ...]:
         rule = known.attributes.get(a.name)
         if rule is None or rule.required or a.name == typing or a.name.startswith("value"):
             continue
-        if a.type in (a.GRAPH, a.GRAPHS) or _says(a) == _says(rule.default_value):
+        if a.type in (a.GRAPH, a.GRAPHS) or _attribute_value(a) == _attribute_value(rule.default_value):
             continue
         found.append(str(a.name))
     return tuple(found)
 
 
-def _says(a: AttributeProto) -> bytes:
+def _attribute_value(a: AttributeProto) -> bytes:
     """An attribute's value, whatever else is stated about it."""
     bare = AttributeProto()
     bare.CopyFrom(a)
@@ -164,7 +166,7 @@ def elem_type(declared: TypeProto) -> int:
     return int(declared.tensor_type.elem_type) if kind == "tensor_type" else NOT_TENSOR
 
 
-def declared(graph: GraphProto) -> dict[str, int]:
+def declared_types(graph: GraphProto) -> dict[str, int]:
     """Element types that the graph states: inputs, outputs, value_info, initializers."""
     types: dict[str, int] = {}
     for info in (*graph.input, *graph.output, *graph.value_info):
@@ -188,18 +190,18 @@ def graph_types(
     functions: Mapping[tuple[str, str], FunctionProto] = MappingProxyType({}),
 ) -> dict[str, int]:
     """Like ``element_types`` for any graph; ``outer`` are the types of the names it may read from around it."""
-    types = {**outer, **declared(graph)}
+    types = {**outer, **declared_types(graph)}
     for node in graph.node:
         missing = [i for i, name in enumerate(node.output) if name and name not in types]
         if missing:
-            implied = _implied(node, versions, types, functions)
+            implied = _implied_types(node, versions, types, functions)
             for i in missing:
                 if i < len(implied) and implied[i]:
                     types[node.output[i]] = implied[i]
     return types
 
 
-def _implied(
+def _implied_types(
     node: NodeProto, versions: Mapping[str, int], types: Mapping[str, int], functions: Mapping[tuple[str, str], FunctionProto]
 ) -> list[int]:  # fmt: skip
     function = functions.get((node.domain, node.op_type))
@@ -250,7 +252,7 @@ def _function_types(
     inner = {name: types.get(actual, 0) for name, actual in zip(function.input, node.input, strict=False)}
     inner = {name: kind for name, kind in inner.items() if kind}
     for child in function.node:
-        for name, kind in zip(child.output, _implied(child, versions, inner, functions), strict=False):
+        for name, kind in zip(child.output, _implied_types(child, versions, inner, functions), strict=False):
             if kind:
                 inner[name] = kind
     return [inner.get(name, 0) for name in function.output]

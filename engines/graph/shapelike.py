@@ -30,19 +30,19 @@ _THROUGH_FLOATS = {
 }  # fmt: skip
 
 
-def _standard(node: Node) -> bool:
+def _is_standard(node: Node) -> bool:
     return node.domain in ("", "ai.onnx")
 
 
-def _discrete(tensor: Tensor) -> bool:
+def _is_discrete(tensor: Tensor) -> bool:
     return tensor.dtype == "bool" or tensor.dtype.startswith(("int", "uint"))
 
 
-def deciding(index: GraphIndex, nodes: Iterable[int]) -> set[int]:
+def form_deciding_tensors(index: GraphIndex, nodes: Iterable[int]) -> set[int]:
     """Tensors of any type, weights too, that these nodes read where a value decides the form of the result."""
     found = set[int]()
     for node in (index.nodes[n] for n in nodes):
-        places = _SINKS.get(node.op, ()) if _standard(node) else ()
+        places = _SINKS.get(node.op, ()) if _is_standard(node) else ()
         found.update(node.inputs[p] for p in places if p < len(node.inputs) and node.inputs[p] >= 0)
     return found
 
@@ -53,7 +53,7 @@ def shape_like(index: GraphIndex, seeds: Iterable[int] = ()) -> tuple[int, ...]:
     ``seeds``: tensors known to do so for reasons that the index does not show (a loop's body reads them)."""
     todo = list(seeds)
     for node in index.nodes:
-        if _standard(node):
+        if _is_standard(node):
             todo += [node.inputs[p] for p in _SINKS.get(node.op, ()) if p < len(node.inputs) and node.inputs[p] >= 0]
     reached: set[int] = set()
     while todo:
@@ -62,13 +62,15 @@ def shape_like(index: GraphIndex, seeds: Iterable[int] = ()) -> tuple[int, ...]:
             continue
         reached.add(t)
         node = index.made_by(t)  # type: ignore[assignment]
-        if node is None or node.op in _FORM_ONLY or node.op in _CONTROL or not _standard(node):
+        if node is None or node.op in _FORM_ONLY or node.op in _CONTROL or not _is_standard(node):
             continue
         floats = node.op in _THROUGH_FLOATS
         todo += [
-            i for i in node.inputs if i >= 0 and (_discrete(index.tensors[i]) or (floats and index.tensors[i].floating))
+            i
+            for i in node.inputs
+            if i >= 0 and (_is_discrete(index.tensors[i]) or (floats and index.tensors[i].floating))
         ]
-    return tuple(sorted(t for t in reached if index.tensors[t].kind == "node" and _discrete(index.tensors[t])))
+    return tuple(sorted(t for t in reached if index.tensors[t].kind == "node" and _is_discrete(index.tensors[t])))
 
 
 def is_sink(op: str, domain: str, position: int) -> bool:

@@ -13,7 +13,7 @@ from engines.graph import constants, names, schema
 Attributes = Mapping[str, AttributeProto]
 
 
-def copied(
+def copy_nodes(
     nodes: Sequence[NodeProto], prefix: str, mapping: dict[str, str], fresh: names.Fresh, attributes: Attributes | None = None
 ) -> list[NodeProto]:  # fmt: skip
     """Copies of the nodes, named ``prefix/...``. What they read and make is renamed by ``mapping``; what they make besides gets a
@@ -29,7 +29,7 @@ def copied(
         node.CopyFrom(original)
         node.name = f"{prefix}/{original.name or f'{original.op_type}_{i}'}"
         if attributes is not None:
-            _refer(node, attributes)
+            _fill_references(node, attributes)
         names.rename_reads(node, mapping)
         for k, name in enumerate(node.output):
             node.output[k] = mapping.get(name, name)
@@ -37,7 +37,7 @@ def copied(
     return made
 
 
-def _refer(node: NodeProto, attributes: Attributes) -> None:
+def _fill_references(node: NodeProto, attributes: Attributes) -> None:
     """Put the call's attributes where the node refers to them, in its bodies too."""
     for attribute in list(node.attribute):
         if attribute.ref_attr_name:
@@ -50,7 +50,7 @@ def _refer(node: NodeProto, attributes: Attributes) -> None:
                 attribute.name = name
     for body in names.bodies(node):
         for child in body.node:
-            _refer(child, attributes)
+            _fill_references(child, attributes)
 
 
 def share_weights(
@@ -68,7 +68,9 @@ def share_weights(
         other.values.name = mapping[sparse.values.name] = fresh(f"{prefix}/{sparse.values.name}")
     left = []
     for node in body.node:
-        constant = constants.constant(node) if node.op_type == "Constant" and schema.domain_of(node) == "" else None
+        constant = (
+            constants.weight_of_constant(node) if node.op_type == "Constant" and schema.domain_of(node) == "" else None
+        )
         if constant is None:
             left.append(node)
             continue
@@ -77,7 +79,7 @@ def share_weights(
     return left
 
 
-def give(source: str, target: str, prefix: str) -> NodeProto:
+def identity_node(source: str, target: str, prefix: str) -> NodeProto:
     """The node that hands ``source`` on under the name ``target``."""
     node = NodeProto(op_type="Identity", name=f"{prefix}/{target}")
     node.input.append(source)
@@ -85,7 +87,7 @@ def give(source: str, target: str, prefix: str) -> NodeProto:
     return node
 
 
-def weight(graph: GraphProto, value: np.ndarray[tuple[int, ...], np.dtype[np.generic]], name: str) -> str:
+def add_weight(graph: GraphProto, value: np.ndarray[tuple[int, ...], np.dtype[np.generic]], name: str) -> str:
     """Add a weight; returns its name."""
     tensor: TensorProto = numpy_helper.from_array(np.asarray(value), name)
     graph.initializer.append(tensor)

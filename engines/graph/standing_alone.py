@@ -11,11 +11,11 @@ def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
     """A copy that holds its weights. Raises ``ModelProblem`` where a weights file is missing."""
     copy = ModelProto()
     copy.CopyFrom(model)
-    for tensor in external.tensors(copy.graph):
+    for tensor in external.initializers_with_bodies(copy.graph):
         if external.is_external(tensor):
-            location, offset, _ = external.pointer(tensor)
+            location, offset, _ = external.external_span(tensor)
             size = external.byte_size(tensor.data_type, tensor.dims)
-            data = b"".join(external.chunks(external.resolve(weights_dir, location), offset, size))
+            data = b"".join(external.read_chunks(external.resolve(weights_dir, location), offset, size))
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
             tensor.raw_data = data
@@ -28,12 +28,12 @@ def beside(folder: Path, model: ModelProto, weights_dir: str) -> ModelProto:
     copy = ModelProto()
     copy.CopyFrom(model)
     with (folder / "weights.bin").open("wb") as file:
-        for tensor in external.tensors(copy.graph):
+        for tensor in external.initializers_with_bodies(copy.graph):
             if external.is_external(tensor):
-                location, offset, _ = external.pointer(tensor)
+                location, offset, _ = external.external_span(tensor)
                 size = external.byte_size(tensor.data_type, tensor.dims)
                 file.write(bytes(-file.tell() % external.ALIGN))
-                external.point(tensor, "weights.bin", file.tell(), size)
-                for piece in external.chunks(external.resolve(weights_dir, location), offset, size):
+                external.make_external(tensor, "weights.bin", file.tell(), size)
+                for piece in external.read_chunks(external.resolve(weights_dir, location), offset, size):
                     file.write(piece)
     return copy

@@ -12,7 +12,7 @@ import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper
 
 from engines.graph import external, names, schema
-from engines.graph.emulate import CONVERT, PRECISIONS, local_calls, note
+from engines.graph.emulate import CONVERT, PRECISIONS, local_calls, write_notes
 from engines.graph.model_problem import ModelProblem
 
 _DOUBLE = int(TensorProto.DOUBLE)
@@ -47,7 +47,7 @@ def to_precision(model: ModelProto, weights_dir: str, precision: str, keep: Coll
     version = schema.opsets(model).get("", 13)
     if precision == "bf16" and version < 13:
         raise ModelProblem(f"Typed BF16 needs opset 13 or newer; this model has opset {version}. {CONVERT}")
-    return _convert(model, weights_dir, plan, keep)
+    return _convert_model(model, weights_dir, plan, keep)
 
 
 def to_float64(model: ModelProto, weights_dir: str) -> ModelProto:
@@ -59,17 +59,17 @@ def to_float64(model: ModelProto, weights_dir: str) -> ModelProto:
     one that widens takes doubles. Operators without doubles keep their own type, with casts. Raises ``ModelProblem``.
     """
     sources = frozenset({int(TensorProto.FLOAT), int(TensorProto.FLOAT16), int(TensorProto.BFLOAT16)})
-    return _convert(model, weights_dir, _Plan(_DOUBLE, np.dtype(np.float64), sources, "fp64", rounds=True), ())
+    return _convert_model(model, weights_dir, _Plan(_DOUBLE, np.dtype(np.float64), sources, "fp64", rounds=True), ())
 
 
 def to_rounded(model: ModelProto, weights_dir: str) -> ModelProto:
     """A copy that computes in float32 what the model computes in FP16 and BF16, and rounds each result to the type that it had:
     what a faultless engine that obeys the types gives. FP32 stays as it is. Raises ``ModelProblem``."""
     plan = _Plan(int(TensorProto.FLOAT), np.dtype(np.float32), frozenset(_HALVES), "rounded", rounds=True, stores=True)
-    return _convert(model, weights_dir, plan, ())
+    return _convert_model(model, weights_dir, plan, ())
 
 
-def _convert(model: ModelProto, weights_dir: str, plan: _Plan, keep: Collection[int]) -> ModelProto:
+def _convert_model(model: ModelProto, weights_dir: str, plan: _Plan, keep: Collection[int]) -> ModelProto:
     result = ModelProto()
     result.CopyFrom(model)
     graph = result.graph
@@ -79,7 +79,7 @@ def _convert(model: ModelProto, weights_dir: str, plan: _Plan, keep: Collection[
     shared.notes.extend(f"'{name}' keeps its own precision inside." for name in local_calls(result, kept))
     scope = _Scope(shared, graph, types, None)
     scope.convert(kept, {i.name for i in graph.input}, [o.name for o in graph.output])
-    note(result, shared.notes)
+    write_notes(result, shared.notes)
     if any(n.op_type == "Cast" and not n.domain for n in graph.node) and "" not in shared.versions:
         result.opset_import.add(domain="", version=_CASTS)  # a model of other domains only
     return result
@@ -129,7 +129,7 @@ class _Scope:
         if self.now(name) == wanted:
             return name
         if (name, wanted) not in self.casts:
-            target = self.shared.fresh(f"{name}__{_short(wanted)}")
+            target = self.shared.fresh(f"{name}__{_type_word(wanted)}")
             self._cast(name, target, wanted)
             self.casts[name, wanted] = target
         return self.casts[name, wanted]
@@ -143,12 +143,12 @@ class _Scope:
         if (name, wanted) not in self.made:
             free = not any(key[0] == name for key in self.made)
             tensor = self.weights[name]
-            self.made[name, wanted] = name if free else self.shared.fresh(f"{name}__{_short(wanted)}")
+            self.made[name, wanted] = name if free else self.shared.fresh(f"{name}__{_type_word(wanted)}")
             copy = TensorProto()
             copy.CopyFrom(tensor)
             copy.name = self.made[name, wanted]
             if wanted != tensor.data_type:
-                _retype(copy, self.plan, self.shared.weights_dir)
+                _retype_weight(copy, self.plan, self.shared.weights_dir)
             self._new_weights.append(copy)
         return self.made[name, wanted]
 
@@ -177,7 +177,7 @@ class _Scope:
         for i, original in enumerate(self.graph.node):
             node = NodeProto()
             node.CopyFrom(original)
-            self._node(node, i in kept)
+            self._convert_node(node, i in kept)
         renames: dict[str, str] = {}
         for name in dict.fromkeys(outputs):
             if name not in wanted:
@@ -203,10 +203,10 @@ class _Scope:
                     continue
                 # Another type took the name: give that one a fresh name, and this one its own back.
                 other = next(key for key, value in self.made.items() if value == name)
-                moved[name] = self.shared.fresh(f"{name}__{_short(other[1])}")
+                moved[name] = self.shared.fresh(f"{name}__{_type_word(other[1])}")
                 moved[held] = name
             else:
-                moved[name] = self.shared.fresh(f"{name}__{_short(self.now(name))}")
+                moved[name] = self.shared.fresh(f"{name}__{_type_word(self.now(name))}")
                 casts.append((moved[name], name, wanted[name]))
         for tensor in self._new_weights:
             tensor.name = moved.get(tensor.name, tensor.name)
@@ -228,17 +228,17 @@ class _Scope:
         self.graph.node.extend(self.nodes)
         del self.graph.value_info[:]
 
-    def _node(self, node: NodeProto, keep: bool) -> None:
+    def _convert_node(self, node: NodeProto, keep: bool) -> None:
         """Append a node, reading and writing the types it should."""
         nested = list(names.bodies(node))
         if nested:
-            self._control(node, keep, nested)
+            self._convert_control(node, keep, nested)
             return
-        if keep or self._rounds(node):
+        if keep or self._loses_digits(node):
             low_in: Sequence[bool] = (False,) * len(node.input)
             low_out: Sequence[bool] = (False,) * len(node.output)
         else:
-            low_in, low_out = self._low(node)
+            low_in, low_out = self._convertible_slots(node)
         for i, name in enumerate(node.input):
             node.input[i] = self.read(name, self.plan.target if low_in[i] else self.original(name))
         for i, name in enumerate(node.output):
@@ -260,16 +260,16 @@ class _Scope:
         self._cast(node.output[position], stored, self.original(name))
         self._cast(stored, name, self.plan.target)
 
-    def _rounds(self, node: NodeProto) -> bool:
+    def _loses_digits(self, node: NodeProto) -> bool:
         """Whether it is a cast of the model's own that loses digits, which the conversion must not give back."""
         if not self.plan.rounds or node.op_type not in ("Cast", "CastLike") or schema.domain_of(node):
             return False
         given, made = (self.original(name) for name in (node.input[0], node.output[0]))
         return made in self.plan.sources and not (given == made or (given in _HALVES and made == TensorProto.FLOAT))
 
-    def _low(self, node: NodeProto) -> tuple[list[bool], list[bool]]:
+    def _convertible_slots(self, node: NodeProto) -> tuple[list[bool], list[bool]]:
         """Which inputs and outputs take the target type: where the schema allows it, to all that share a type variable."""
-        inputs, outputs = schema.convertible(node, self.shared.versions, self.plan.target)
+        inputs, outputs = schema.convertible_slots(node, self.shared.versions, self.plan.target)
         known = schema.signature(node, self.shared.versions)
         stuck: set[str] = set()
         if known is None:
@@ -301,7 +301,7 @@ class _Scope:
         elif node.op_type in ("ConstantOfShape", "Constant"):
             value = schema.attribute(node, "value")
             if value is not None:
-                _retype(value.t, self.plan, self.shared.weights_dir)
+                _retype_weight(value.t, self.plan, self.shared.weights_dir)
             elif node.op_type == "ConstantOfShape":
                 node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(
                     numpy_helper.from_array(np.zeros(1, self.plan.dtype))
@@ -312,10 +312,10 @@ class _Scope:
                 del node.attribute[:]
                 node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(numpy_helper.from_array(array))
 
-    def _control(self, node: NodeProto, keep: bool, nested: Sequence[GraphProto]) -> None:
+    def _convert_control(self, node: NodeProto, keep: bool, nested: Sequence[GraphProto]) -> None:
         """If, Loop and Scan: their bodies are converted with them, or left whole and read from outside in the original types."""
         whole = keep or node.op_type not in ("If", "Loop", "Scan") or schema.domain_of(node) != ""
-        if not whole and not all(map(self._plain, nested)):
+        if not whole and not all(map(self._is_fully_typed, nested)):
             self.shared.notes.append(f"The body of '{node.name}' holds sequences and stays in its own precision.")
             whole = True
         if whole:
@@ -337,11 +337,11 @@ class _Scope:
                 self.actual[name] = self.plan.target
         self.nodes.append(node)
 
-    def _plain(self, body: GraphProto) -> bool:
+    def _is_fully_typed(self, body: GraphProto) -> bool:
         types = schema.graph_types(body, self.shared.versions, self.types)
         own = names.defined(body)
         return all(types.get(name, 0) > 0 for name in own) and all(
-            self._plain(inner) for child in body.node for inner in names.bodies(child)
+            self._is_fully_typed(inner) for child in body.node for inner in names.bodies(child)
         )
 
     def _retype_info(self, declared: TypeProto, name: str) -> None:
@@ -354,7 +354,7 @@ class _Scope:
             declared.tensor_type.elem_type = kind
 
 
-def _retype(tensor: TensorProto, plan: _Plan, weights_dir: str) -> None:
+def _retype_weight(tensor: TensorProto, plan: _Plan, weights_dir: str) -> None:
     """Change the element type of a weight; external ones get a second weights file, made once."""
     source = external.dtype_of(tensor.data_type)
     convert: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] = lambda x: _astype(x, plan.dtype)  # noqa: E731
@@ -362,12 +362,12 @@ def _retype(tensor: TensorProto, plan: _Plan, weights_dir: str) -> None:
         name, dims = tensor.name, tuple(tensor.dims)
         tensor.CopyFrom(numpy_helper.from_array(convert(numpy_helper.to_array(tensor)).reshape(dims), name))
         return
-    location, offset, length = external.pointer(tensor)
+    location, offset, length = external.external_span(tensor)
     suffix = f"{plan.suffix}-from-{source.name}"
-    converted = external.converted(weights_dir, location, suffix, convert, source)
+    converted = external.convert_weights_file(weights_dir, location, suffix, convert, source)
     tensor.data_type = plan.target
     size = plan.dtype.itemsize
-    external.point(tensor, converted, offset * size // source.itemsize, length * size // source.itemsize)
+    external.make_external(tensor, converted, offset * size // source.itemsize, length * size // source.itemsize)
 
 
 def _astype(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -375,7 +375,7 @@ def _astype(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[An
         return values.astype(dtype)
 
 
-def _short(kind: int) -> str:
+def _type_word(kind: int) -> str:
     return {
         int(TensorProto.FLOAT): "fp32", int(TensorProto.FLOAT16): "fp16", int(TensorProto.BFLOAT16): "bf16", _DOUBLE: "fp64",
     }.get(kind, str(kind))  # fmt: skip

@@ -33,15 +33,15 @@ class Watched:
     axis: int = 0
 
 
-def holders(graph: GraphProto) -> list[int]:
+def nodes_with_bodies(graph: GraphProto) -> list[int]:
     """Positions of the graph's If, Loop and Scan nodes."""
     return [i for i, node in enumerate(graph.node) if node.op_type in CONTROL and schema.domain_of(node) == ""]
 
 
-def size(graph: GraphProto) -> int:
+def body_size(graph: GraphProto) -> int:
     """Nodes in a body, those of its own bodies too; constants count as nothing."""
     own = sum(1 for node in graph.node if node.op_type != "Constant")
-    return own + sum(size(body) for node in graph.node for body in names.bodies(node))
+    return own + sum(body_size(body) for node in graph.node for body in names.bodies(node))
 
 
 def why_closed(model: ModelProto, position: int) -> str:
@@ -51,16 +51,16 @@ def why_closed(model: ModelProto, position: int) -> str:
         return "is a Scan of opset 8, which walks whole batches"
     if any(plain_outputs.holds_sequences(body) for body in names.bodies(node)):
         return "takes sequences apart"
-    if node.op_type != "If" and any(_draws(body) for body in names.bodies(node)):
+    if node.op_type != "If" and any(_draws_numbers(body) for body in names.bodies(node)):
         return "draws random numbers in each iteration"
     return ""
 
 
-def _draws(graph: GraphProto) -> bool:
-    return any(n.op_type in _DRAWN or any(_draws(body) for body in names.bodies(n)) for n in graph.node)
+def _draws_numbers(graph: GraphProto) -> bool:
+    return any(n.op_type in _DRAWN or any(_draws_numbers(body) for body in names.bodies(n)) for n in graph.node)
 
 
-def watched(model: ModelProto, positions: Sequence[int]) -> tuple[ModelProto, list[Watched]]:
+def watch_nodes(model: ModelProto, positions: Sequence[int]) -> tuple[ModelProto, list[Watched]]:
     """A copy of the model in which the If, Loop and Scan nodes at these positions tell how they ran."""
     result = ModelProto()
     result.CopyFrom(model)
@@ -72,19 +72,19 @@ def watched(model: ModelProto, positions: Sequence[int]) -> tuple[ModelProto, li
         if node.op_type == "If":
             found.append(Watched(i, node.input[0]))
         elif node.op_type == "Loop":
-            found.append(Watched(i, _counted(graph, node, fresh)))
+            found.append(Watched(i, _count_runs(graph, node, fresh)))
         else:
-            walked, axes = _walked(node), _integers(node, "scan_input_axes")
+            walked, axes = _count_scan_inputs(node), _integer_attribute(node, "scan_input_axes")
             found.append(Watched(i, node.input[len(node.input) - walked], axes[0] if axes else 0))
     return result, found
 
 
-def _counted(graph: GraphProto, node: NodeProto, fresh: names.Fresh) -> str:
+def _count_runs(graph: GraphProto, node: NodeProto, fresh: names.Fresh) -> str:
     """Let the Loop count its iterations; returns the name of the count."""
-    body = _body(node, "body")
+    body = _body_attribute(node, "body")
     node.input.extend([""] * (2 - len(node.input)))
     carried = len(node.input) - 2
-    start, one = (splice.weight(graph, np.array(value, np.int64), fresh(f"count_{value}")) for value in (0, 1))
+    start, one = (splice.add_weight(graph, np.array(value, np.int64), fresh(f"count_{value}")) for value in (0, 1))
     before, after, total = (fresh(f"{node.name}__{word}") for word in ("before", "after", "iterations"))
     node.input.append(start)
     body.input.append(helper.make_tensor_value_info(before, TensorProto.INT64, []))
@@ -101,14 +101,14 @@ def _counted(graph: GraphProto, node: NodeProto, fresh: names.Fresh) -> str:
     return total
 
 
-def ran(node: NodeProto, value: Array, axis: int) -> int:
+def how_it_ran(node: NodeProto, value: Array, axis: int) -> int:
     """How the node ran, by the value that was watched: 0 or 1 for the else or then branch, else the number of iterations."""
     if node.op_type == "Scan":
         return int(value.shape[axis])
     return int(bool(value.reshape(-1)[0])) if node.op_type == "If" else int(value.reshape(-1)[0])
 
 
-def opened(model: ModelProto, runs: Mapping[int, int], empty: Mapping[str, Array]) -> ModelProto:
+def open_nodes(model: ModelProto, runs: Mapping[int, int], empty: Mapping[str, Array]) -> ModelProto:
     """A copy of the model with plain nodes in place of those at the positions of ``runs`` (how each ran). ``empty``: values of
     the outputs of loops that ran no iteration, by name. Nodes that nothing reads any more are gone."""
     result = ModelProto()
@@ -122,7 +122,7 @@ def opened(model: ModelProto, runs: Mapping[int, int], empty: Mapping[str, Array
         if i not in runs:
             nodes.append(node)
         elif node.op_type == "If":
-            nodes += _branch(graph, node, listed[i], bool(runs[i]), fresh)
+            nodes += _splice_branch(graph, node, listed[i], bool(runs[i]), fresh)
         else:
             nodes += _Rolled(graph, node, listed[i], fresh, versions.get("", 1)).unrolled(runs[i], empty)
     splice.replace_nodes(graph, nodes)
@@ -130,15 +130,17 @@ def opened(model: ModelProto, runs: Mapping[int, int], empty: Mapping[str, Array
     return result
 
 
-def _branch(graph: GraphProto, node: NodeProto, name: str, taken: bool, fresh: names.Fresh) -> list[NodeProto]:
+def _splice_branch(graph: GraphProto, node: NodeProto, name: str, taken: bool, fresh: names.Fresh) -> list[NodeProto]:
     which = "then_branch" if taken else "else_branch"
-    body, prefix = _body(node, which), f"{name}/{which}"
+    body, prefix = _body_attribute(node, which), f"{name}/{which}"
     mapping: dict[str, str] = {}
     left = splice.share_weights(body, graph, prefix, mapping, fresh)
-    return _spliced(left, prefix, mapping, fresh, [(o.name, t) for o, t in zip(body.output, node.output, strict=False)])
+    return _splice_body(
+        left, prefix, mapping, fresh, [(o.name, t) for o, t in zip(body.output, node.output, strict=False)]
+    )
 
 
-def _spliced(
+def _splice_body(
     nodes: list[NodeProto], prefix: str, mapping: dict[str, str], fresh: names.Fresh, handed: list[tuple[str, str]]
 ) -> list[NodeProto]:  # fmt: skip
     """The body's nodes, and what hands its values on: ``handed`` are (name in the body, name outside; "" for none)."""
@@ -151,8 +153,8 @@ def _spliced(
             mapping[inner] = outer
         else:
             later.append((inner, outer))
-    copies = splice.copied(nodes, prefix, mapping, fresh)
-    return copies + [splice.give(mapping.get(inner, inner), outer, prefix) for inner, outer in later]
+    copies = splice.copy_nodes(nodes, prefix, mapping, fresh)
+    return copies + [splice.identity_node(mapping.get(inner, inner), outer, prefix) for inner, outer in later]
 
 
 class _Rolled:
@@ -160,9 +162,9 @@ class _Rolled:
 
     def __init__(self, graph: GraphProto, node: NodeProto, name: str, fresh: names.Fresh, opset: int) -> None:
         self.graph, self.node, self.prefix, self.fresh, self.opset = graph, node, f"{name}/body", fresh, opset
-        self.body = _body(node, "body")
+        self.body = _body_attribute(node, "body")
         self.loop = node.op_type == "Loop"
-        walked = 0 if self.loop else _walked(node)
+        walked = 0 if self.loop else _count_scan_inputs(node)
         self.start = [*node.input[2 if self.loop else 0 : len(node.input) - walked]]
         self.walked = [*node.input[len(node.input) - walked :]] if walked else []
         self.first = 2 if self.loop else 0  # of the body's inputs that are carried
@@ -174,8 +176,8 @@ class _Rolled:
     def unrolled(self, count: int, empty: Mapping[str, Array]) -> list[NodeProto]:
         if count == 0:
             for name in filter(None, self.stacked):
-                splice.weight(self.graph, empty[name], name)
-            return [splice.give(s, f, self.prefix) for s, f in zip(self.start, self.finals, strict=True) if f]
+                splice.add_weight(self.graph, empty[name], name)
+            return [splice.identity_node(s, f, self.prefix) for s, f in zip(self.start, self.finals, strict=True) if f]
         shared: dict[str, str] = {}
         left = splice.share_weights(self.body, self.graph, self.prefix, shared, self.fresh)
         nodes: list[NodeProto] = []
@@ -186,7 +188,7 @@ class _Rolled:
             nodes += self._fed(k, count, prefix, mapping, state)
             last = k == count - 1
             handed = [*zip(self.carried, self.finals, strict=True)] if last else []
-            nodes += _spliced(left, prefix, mapping, self.fresh, handed)
+            nodes += _splice_body(left, prefix, mapping, self.fresh, handed)
             state = [mapping.get(name, name) for name in self.carried]
             for row, name in zip(rows, self.listed, strict=True):
                 row.append(mapping.get(name, name))
@@ -202,14 +204,14 @@ class _Rolled:
         if self.loop:
             for info, value in zip(self.body.input[:2], (np.int64(k), np.True_), strict=False):
                 shaped = np.asarray(value).reshape([1] * len(info.type.tensor_type.shape.dim))
-                mapping[info.name] = splice.weight(self.graph, shaped, self.fresh(f"{prefix}/{info.name}"))
+                mapping[info.name] = splice.add_weight(self.graph, shaped, self.fresh(f"{prefix}/{info.name}"))
         mapping.update(zip(inputs[self.first :], state, strict=False))
-        axes, backwards = (_integers(self.node, f"scan_input_{word}") for word in ("axes", "directions"))
+        axes, backwards = (_integer_attribute(self.node, f"scan_input_{word}") for word in ("axes", "directions"))
         for i, (source, inner) in enumerate(
             zip(self.walked, inputs[len(state) :] if not self.loop else [], strict=False)
         ):
             at = count - 1 - k if i < len(backwards) and backwards[i] else k
-            index = splice.weight(self.graph, np.array(at, np.int64), self.fresh(f"{prefix}/{inner}/index"))
+            index = splice.add_weight(self.graph, np.array(at, np.int64), self.fresh(f"{prefix}/{inner}/index"))
             mapping[inner] = self.fresh(f"{prefix}/{inner}")
             axis = axes[i] if i < len(axes) else 0
             made.append(
@@ -219,13 +221,15 @@ class _Rolled:
 
     def _stack(self, position: int, row: list[str], target: str) -> list[NodeProto]:
         """What each iteration gave, joined along a new axis."""
-        axes, backwards = (_integers(self.node, f"scan_output_{word}") for word in ("axes", "directions"))
+        axes, backwards = (_integer_attribute(self.node, f"scan_output_{word}") for word in ("axes", "directions"))
         axis = axes[position] if position < len(axes) else 0
         if position < len(backwards) and backwards[position]:
             row = row[::-1]
         nodes, parts = [], []
         if self.opset >= 13:
-            which = splice.weight(self.graph, np.array([axis], np.int64), self.fresh(f"{self.prefix}/{target}/axis"))
+            which = splice.add_weight(
+                self.graph, np.array([axis], np.int64), self.fresh(f"{self.prefix}/{target}/axis")
+            )
         for i, name in enumerate(row):
             part = target if len(row) == 1 else self.fresh(f"{self.prefix}/{target}/{i}")
             label = f"{self.prefix}/{target}/Unsqueeze_{i}"
@@ -239,7 +243,7 @@ class _Rolled:
         return nodes
 
 
-def places(name: str) -> Iterator[str]:
+def original_places(name: str) -> Iterator[str]:
     """The nodes, outermost first, in whose bodies a node of this name stood; with the branch or the iteration."""
     words = name.split("/")
     for i, word in enumerate(words):
@@ -249,16 +253,16 @@ def places(name: str) -> Iterator[str]:
             yield f"iteration {words[i + 1].removeprefix('iteration_')} of '{'/'.join(words[:i])}'"
 
 
-def _body(node: NodeProto, name: str) -> GraphProto:
+def _body_attribute(node: NodeProto, name: str) -> GraphProto:
     attribute = schema.attribute(node, name)
     body: GraphProto = attribute.g
     return body
 
 
-def _walked(node: NodeProto) -> int:
+def _count_scan_inputs(node: NodeProto) -> int:
     return int(schema.attribute(node, "num_scan_inputs").i)
 
 
-def _integers(node: NodeProto, name: str) -> tuple[int, ...]:
+def _integer_attribute(node: NodeProto, name: str) -> tuple[int, ...]:
     attribute = schema.attribute(node, name)
     return () if attribute is None else tuple(int(i) for i in attribute.ints)

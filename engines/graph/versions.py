@@ -46,23 +46,23 @@ def restate(model: ModelProto, ir: int, opset: int) -> str:
 def _of_opset(model: ModelProto, opset: int) -> str:
     """The first node that another opset defines otherwise."""
     versions = schema.opsets(model)
-    for node in _nodes(model.graph):
-        if schema.domain_of(node) == "" and not _same(node.op_type, versions.get("", 0), opset):
-            return _anew(node, opset)
+    for node in _all_nodes(model.graph):
+        if schema.domain_of(node) == "" and not _same_everywhere(node.op_type, versions.get("", 0), opset):
+            return _say_not_same(node, opset)
     for function in model.functions:
         own = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import}
         for outer in function.node:
-            for node in (outer, *(n for body in bodies(outer) for n in _nodes(body))):
-                if schema.domain_of(node) == "" and not _same(node.op_type, own.get("", 0), opset):
-                    return _anew(node, opset)
+            for node in (outer, *(n for body in bodies(outer) for n in _all_nodes(body))):
+                if schema.domain_of(node) == "" and not _same_everywhere(node.op_type, own.get("", 0), opset):
+                    return _say_not_same(node, opset)
     return ""
 
 
-def _anew(node: NodeProto, opset: int) -> str:
+def _say_not_same(node: NodeProto, opset: int) -> str:
     return f"the {node.op_type} node '{node.name or next(iter(node.output), '')}' is not the same in opset {opset}"
 
 
-def _same(op: str, version: int, older: int) -> bool:
+def _same_everywhere(op: str, version: int, older: int) -> bool:
     if version <= older:
         return True
     try:
@@ -82,23 +82,23 @@ def _of_ir(model: ModelProto, ir: int) -> str:
 
 
 def _element_types(model: ModelProto) -> Iterator[int]:
-    for tensor in (*external.tensors(model.graph), *external.attribute_tensors(model)):
+    for tensor in (*external.initializers_with_bodies(model.graph), *external.attribute_tensors(model)):
         yield tensor.data_type
-    for graph in _graphs(model.graph):
+    for graph in _all_graphs(model.graph):
         for info in (*graph.input, *graph.output, *graph.value_info):
             yield schema.elem_type(info.type)
-    everywhere = (*_nodes(model.graph), *(n for f in model.functions for n in f.node))
+    everywhere = (*_all_nodes(model.graph), *(n for f in model.functions for n in f.node))
     for node in everywhere:
         yield from (a.i for a in node.attribute if a.name in _TYPE_ATTRIBUTES and a.type == AttributeProto.INT)
 
 
-def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
+def _all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
     yield graph
     for node in graph.node:
         for body in bodies(node):
-            yield from _graphs(body)
+            yield from _all_graphs(body)
 
 
-def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    for one in _graphs(graph):
+def _all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    for one in _all_graphs(graph):
         yield from one.node

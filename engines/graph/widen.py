@@ -66,7 +66,9 @@ def _tensor(tensor: TensorProto, weights_dir: str) -> None:
         value = numpy_helper.to_array(tensor).astype(np.float32).reshape(tuple(tensor.dims))
         tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
         return
-    location, offset, length = external.pointer(tensor)
-    wide = external.converted(weights_dir, location, f"fp32-from-{source.name}", lambda x: x.astype(np.float32), source)
+    location, offset, length = external.external_span(tensor)
+    wide = external.convert_weights_file(
+        weights_dir, location, f"fp32-from-{source.name}", lambda x: x.astype(np.float32), source
+    )
     tensor.data_type = _FLOAT
-    external.point(tensor, wide, offset * 2, length * 2)
+    external.make_external(tensor, wide, offset * 2, length * 2)

@@ -31,21 +31,21 @@ class _Endless(Exception):
     """More fields than any model of so many nodes has."""
 
 
-def nodes(path: Path, most: int) -> int:
+def iterate_nodes(path: Path, most: int) -> int:
     """How many nodes the graph, the bodies in it and the model's own functions have, or ``most`` + 1 where they are more; 0 in a
     file that is no model. Reads no more of the file than the heads of its fields. Raises OSError."""
     with regular.opened(path, regular.MODEL) as file:
         if not regular.size(path):
             return 0
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            shallow = _count(data, most, deep=False)
+            shallow = _count_fields(data, most, deep=False)
             bodies = any(data.find(mark) >= 0 for mark in _BODIES)
-            return shallow if shallow > most or not bodies else _count(data, most, deep=True)
+            return shallow if shallow > most or not bodies else _count_fields(data, most, deep=True)
 
 
-def _count(data: mmap.mmap, most: int, *, deep: bool) -> int:
+def _count_fields(data: mmap.mmap, most: int, *, deep: bool) -> int:
     count = 0
-    stack = [_fields(data, 0, len(data), left := [_FIELDS * most])]
+    stack = [_iterate_fields(data, 0, len(data), left := [_FIELDS * most])]
     kinds = [_MODEL]
     while stack:
         try:
@@ -65,36 +65,36 @@ def _count(data: mmap.mmap, most: int, *, deep: bool) -> int:
         if count > most:
             return count
         if (deep or kind != "node") and len(stack) < _DEEPEST:
-            stack.append(_fields(data, start, end, left))
+            stack.append(_iterate_fields(data, start, end, left))
             kinds.append(_INSIDE[kind])
     return count
 
 
-def _fields(data: mmap.mmap, at: int, end: int, left: list[int]) -> Iterator[tuple[int, int, int]]:
+def _iterate_fields(data: mmap.mmap, at: int, end: int, left: list[int]) -> Iterator[tuple[int, int, int]]:
     """(number, start, end) of each field with a length; the others are passed. ``left``: how many may still be looked at."""
     while at < end:
         left[0] -= 1
         if left[0] < 0:
             raise _Endless
-        key, at = _varint(data, at, end)
+        key, at = _read_varint(data, at, end)
         kind = key & 7
         if key < 8:  # there is no field 0
             raise _Odd
         if kind == _BYTES:
-            size, at = _varint(data, at, end)
+            size, at = _read_varint(data, at, end)
             if size > end - at:
                 raise _Odd
             yield key >> 3, at, at + size
             at += size
         elif kind == _VARINT:
-            _, at = _varint(data, at, end)
+            _, at = _read_varint(data, at, end)
         elif kind in _FIXED:
             at += _FIXED[kind]
         else:
             raise _Odd
 
 
-def _varint(data: mmap.mmap, at: int, end: int) -> tuple[int, int]:
+def _read_varint(data: mmap.mmap, at: int, end: int) -> tuple[int, int]:
     """The number that begins there, and where it ends."""
     value = shift = 0
     while at < end and shift < 70:

@@ -18,7 +18,7 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, Tables, asked
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole
-from engines.data.tactic_replay import Suspect, described, suspects
+from engines.data.tactic_replay import Suspect, describe_algorithm, rank_suspects
 from engines.findings import Findings
 from engines.probe import Check, Measure, Measurement
 from engines.search.ddmin import ddmin
@@ -87,7 +87,7 @@ def compare_kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub[Tr
     if not any(b.choices for b in made):
         message = "The builds did not say which tactics they chose, so they cannot be told apart."
         return msgspec.structs.replace(tried, message=message, tables=tables)
-    listed = suspects([b.choices for b in good], [b.choices for b in bad])
+    listed = rank_suspects([b.choices for b in good], [b.choices for b in bad])
     tables = {**tables, "suspects": [_make_suspect_row(s) for s in listed]}
     near, worst = min(
         ((g, b) for g in good for b in bad), key=lambda pair: len(differing_layers(pair[0].choices, pair[1].choices))
@@ -354,6 +354,6 @@ def _make_suspect_row(s: Suspect) -> SuspectRow:
 def describe_choice(choice: str) -> str:
     """A choice in Polygraphy's words; one that is no algorithm (an entry of a timing cache) as it is."""
     try:
-        return described(choice)
+        return describe_algorithm(choice)
     except (ValueError, KeyError, TypeError):
         return choice

@@ -8,7 +8,7 @@ from engines.asking import Note, Sub, asked
 from engines.compare.judge import badness
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.graph.quantized import Layer, stored
+from engines.graph.quantized import Layer, is_stored_weight
 from engines.probe import SILENT_DB, Candidate, Measurement, Score
 from engines.search.inquiry import Inquiry
 from engines.search.marks import pack_batches
@@ -115,7 +115,7 @@ def _make_ranked(
 
 def _reads_weights(index: GraphIndex, dequantizer: int) -> bool:
     """Whether a pair is fed weights: stored codes, or a float weight that is quantized in the model."""
-    if stored(index, dequantizer):
+    if is_stored_weight(index, dequantizer):
         return True
     made = index.made_by(index.nodes[dequantizer].inputs[0])
     return made is not None and index.tensors[made.inputs[0]].kind == "weight"

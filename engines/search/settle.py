@@ -12,7 +12,7 @@ from engines.compare.judge import SHARE, badness, over
 from engines.findings import Case, Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.graph.shapelike import deciding
+from engines.graph.shapelike import form_deciding_tensors
 from engines.probe import HUGE, Candidate, Edit, Measurement
 from engines.search.inquiry import Inquiry
 from engines.search.search import NodeIds, Trials
@@ -150,7 +150,7 @@ def _list_edits(ask: Inquiry, nodes: NodeIds) -> list[tuple[Edit, ...]]:
     Of a batch the rows around the one that fails are kept."""
     index = ask.index
     row = ask.signature.sample.partition("/")[2] if "/" not in ask.findings.sample else ""
-    forming = deciding(index, nodes)  # of other values a result may not fit into memory
+    forming = form_deciding_tensors(index, nodes)  # of other values a result may not fit into memory
     feeds = tuple(t for t in index.boundary(nodes)[0] if t not in forming)
     read = sorted({t for n in nodes for t in index.nodes[n].reads if index.tensors[t].kind == "weight"} - forming)
     weights = [t for t in read if index.tensors[t].floating or index.tensors[t].dtype in CODES]

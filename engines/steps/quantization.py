@@ -16,7 +16,7 @@ from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import worst
 from engines.findings import Findings, Workaround
 from engines.graph.index import GraphIndex
-from engines.graph.quantized import counted, in_themselves, layers, leavable, movable, stored
+from engines.graph.quantized import counted, in_themselves, is_stored_weight, layers, leavable, movable
 from engines.probe import HUGE, Describe
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
@@ -211,7 +211,9 @@ def _make_notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> t
     notes = []
     if opaque:
         notes.append(f"Quantized in themselves and left whole: {_count_operators(index, opaque)}.")
-    if not parse(ctx.reference).get("model") and any(stored(index, d) for x in layers(index) for d in x.dequantizers):
+    if not parse(ctx.reference).get("model") and any(
+        is_stored_weight(index, d) for x in layers(index) for d in x.dequantizers
+    ):
         notes.append(
             "The weights are stored as codes, so what their rounding cost cannot be seen: the reference uses them as they are "
             "worth. Give the float model as --reference onnxruntime:model=FLOAT.onnx to see it."

@@ -42,10 +42,10 @@ def main() -> None:
         sys.exit("A worker is started by the pool: python -P -m engines.workers SESSION [PARENT_PID [NAME...]]")
     incoming, outgoing = _claim_protocol()
     _pin_package()
-    from engines.workers.worker import serve
+    from engines.workers.worker import serve_probes
 
     parent = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    serve(Path(sys.argv[1]), incoming, outgoing, parent, handed=tuple(sys.argv[3:]))
+    serve_probes(Path(sys.argv[1]), incoming, outgoing, parent, handed=tuple(sys.argv[3:]))
 
 
 if __name__ == "__main__":

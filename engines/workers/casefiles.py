@@ -19,7 +19,7 @@ from engines.store.content import atomic
 MODELS = ("model.onnx", "engine.onnx", "good.onnx")
 
 
-def convert(folder: Path, runner: str = "reference") -> None:
+def convert_archives(folder: Path, runner: str = "reference") -> None:
     """Write ``inputs.json`` and ``expected.json`` beside the archives, where these are. Raises OSError, ValueError."""
     if not ((folder / "inputs.npz").is_file() and (folder / "expected.npz").is_file()):
         return
@@ -29,12 +29,12 @@ def convert(folder: Path, runner: str = "reference") -> None:
         polygraphy.write_outputs(folder / "expected.json", [dict(archive)], runner)
 
 
-def strip(path: Path) -> bool:
+def strip_metadata(path: Path) -> bool:
     """Take doc strings and metadata but our own out of a model and of all in it. A model without any stays as it is, byte by
     byte, and so do weights beside one. Raises OSError, and what protobuf raises."""
     model = onnx.load(path, load_external_data=False)
     stripped = False
-    for part in _parts(model):
+    for part in _iterate_messages(model):
         if getattr(part, "doc_string", ""):
             part.ClearField("doc_string")
             stripped = True
@@ -49,7 +49,7 @@ def strip(path: Path) -> bool:
     return stripped
 
 
-def _parts(message: Any) -> Iterator[Any]:
+def _iterate_messages(message: Any) -> Iterator[Any]:
     """The message and all messages in it."""
     todo = [message]
     while todo:
@@ -67,10 +67,10 @@ def main(words: list[str]) -> int:
         return 2
     for word in words:
         try:
-            convert(Path(word))
+            convert_archives(Path(word))
             for name in MODELS:
                 if (Path(word) / name).is_file():
-                    strip(Path(word) / name)
+                    strip_metadata(Path(word) / name)
         except Exception as problem:
             print(f"The case in {word} cannot be made ready to be handed on: {problem}", file=sys.stderr)
             return 4

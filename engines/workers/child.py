@@ -119,7 +119,7 @@ class Child:
             keeper.kill(keepers)
             if self.worked:
                 # And what has left the group and lost its parents.
-                watchdog.sweep(self.mark)
+                watchdog.kill_marked(self.mark)
             for transport in self.transports:
                 transport.close()
             self.transports.clear()

@@ -33,12 +33,12 @@ def put_model(store: Store, name: str, model: ModelProto, weights_dir: str) -> d
     copy = ModelProto()
     copy.CopyFrom(model)
     with _Incoming(store) as incoming:
-        for tensor in external.tensors(copy.graph):
+        for tensor in external.initializers_with_bodies(copy.graph):
             if external.is_external(tensor):
-                location, offset, _ = external.pointer(tensor)
+                location, offset, _ = external.external_span(tensor)
                 size = external.byte_size(tensor.data_type, tensor.dims)
-                start = incoming.add(external.chunks(external.resolve(weights_dir, location), offset, size))
-                external.point(tensor, weights, start, size)
+                start = incoming.add(external.read_chunks(external.resolve(weights_dir, location), offset, size))
+                external.make_external(tensor, weights, start, size)
         digest = incoming.finish()
     return {name: store.put(copy.SerializeToString(deterministic=True)), weights: digest}
 
@@ -46,7 +46,7 @@ def put_model(store: Store, name: str, model: ModelProto, weights_dir: str) -> d
 def put_file(store: Store, path: Path) -> str:
     """Store a file of any size; returns its digest."""
     with _Incoming(store) as incoming:
-        incoming.add(external.chunks(path, 0, path.stat().st_size))
+        incoming.add(external.read_chunks(path, 0, path.stat().st_size))
         return incoming.finish()
 
 
@@ -104,7 +104,7 @@ class _Incoming:
         return start
 
     def write(self, piece: bytes) -> None:
-        external.put(self._file, piece)
+        external.write_sparse(self._file, piece)
         self._sha.update(piece)
         self._size += len(piece)
 

@@ -25,7 +25,7 @@ class Gpu(NamedTuple):
     capability: str
 
 
-def listed() -> tuple[Gpu, ...]:
+def list_gpus() -> tuple[Gpu, ...]:
     """Every GPU that a process started here could use, in CUDA's order; none where there is no NVIDIA driver."""
     try:
         said = subprocess.run(
@@ -36,7 +36,7 @@ def listed() -> tuple[Gpu, ...]:
         return ()
 
 
-def alike(gpus: Sequence[Gpu]) -> tuple[tuple[Gpu, ...], tuple[Gpu, ...]]:
+def group_alike(gpus: Sequence[Gpu]) -> tuple[tuple[Gpu, ...], tuple[Gpu, ...]]:
     """(the first GPU, which is the one that a lone worker uses, and those of its kind; the others, whose verdicts would not be
     comparable)."""
     kind = [(g.name, g.capability) for g in gpus]
@@ -46,7 +46,7 @@ def alike(gpus: Sequence[Gpu]) -> tuple[tuple[Gpu, ...], tuple[Gpu, ...]]:
     )
 
 
-def _ask() -> list[Gpu]:
+def _ask_driver() -> list[Gpu]:
     """What the driver says. Raises ``OSError`` where there is none, ``AttributeError`` for a very old one."""
     cuda = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
@@ -74,7 +74,7 @@ def _ask() -> list[Gpu]:
 
 if __name__ == "__main__":
     try:
-        for gpu in _ask():
+        for gpu in _ask_driver():
             print(json.dumps(gpu))
     except (OSError, AttributeError) as error:
         sys.exit(f"No GPU can be listed: {error}.")

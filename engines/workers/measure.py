@@ -25,7 +25,7 @@ from engines.store.content import Store
 from engines.workers import captures, files, variation, written
 from engines.workers.nudge import nudged_feeds, nudged_weights
 from engines.workers.part import Array, Feed, Part, Say, by_id, named
-from engines.workers.values import values
+from engines.workers.values import summarize_values
 
 WRITTEN = "worked-around.onnx"
 _KEPT_BUILDS = 4
@@ -49,23 +49,23 @@ class _Ready:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _shut(ready: _Ready) -> None:
+def _close_ready(ready: _Ready) -> None:
     shut(ready.built)
 
 
 _cuts: Kept[Cut] = Kept(_KEPT_BUILDS, lambda _: None)
 
 
-def _weigh(ready: _Ready) -> int:
+def _weigh_ready(ready: _Ready) -> int:
     """Bytes of weights, of which an engine may hold a copy, and of what it gives out."""
     return outside_bytes(ready.part.model) + ready.held
 
 
-_builds: Kept[_Ready] = Kept(_KEPT_BUILDS, _shut, _weigh, _HEAVIEST)
-_slices: Kept[_Ready] = Kept(_KEPT_BUILDS, _shut, _weigh, _HEAVIEST)
+_builds: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
+_slices: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
 
 
-def forget() -> None:
+def forget_builds() -> None:
     """Close what is kept warm."""
     _cuts.clear()
     _builds.clear()
@@ -108,7 +108,7 @@ class _Measuring:
         )
         # A tensor that is fed from outside has as many rows as the captured one.
         self.spans = self.spans and not decode(probe.candidate.severed)
-        self.builds = _builds if probe.runs <= 1 else Kept(_KEPT_BUILDS, _shut, _weigh)
+        self.builds = _builds if probe.runs <= 1 else Kept(_KEPT_BUILDS, _close_ready, _weigh_ready)
         self.build_seconds = self.run_seconds = 0.0
         self.artifacts: dict[str, str] = {}
 
@@ -121,19 +121,19 @@ class _Measuring:
         for sample in self.probe.samples:
             feed = self.part.feed(sample)
             if self.probe.feed == "stored":
-                self._store(feed)
+                self._round_as_stored(feed)
             expected = (
                 self.part.expected(sample, feed, (*self.part.judged, *self.marks))
                 if count and not self.probe.vary
                 else {}
             )
             try:
-                ready = self._build(feed, self._span(sample))
+                ready = self._build(feed, self._row_span(sample))
             except EngineFault as fault:
                 if not self.probe.save:
                     raise
                 # What an engine refuses is a case too: the model and what it would have been fed.
-                return self._refused(fault, feed, expected)
+                return self._keep_refused(fault, feed, expected)
             nodes = sum(n >= 0 for n in ready.part.node_ids)
             facts.update(ready.facts)
             if self.probe.marks and self.probe.candidate.nodes != ALL:
@@ -141,9 +141,9 @@ class _Measuring:
             if self.probe.record or self.probe.runs == 0 or (self.probe.keep and self.probe.save):
                 facts["build"] = dict(ready.built.facts)
             if self.probe.vary:
-                varied = self._vary(ready, sample, feed)
+                varied = self._vary_way(ready, sample, feed)
                 facts["follows"] = facts.get("follows", False) or varied.follows
-                results[0].extend(self._compare(sample, varied.second, varied.first, feed))
+                results[0].extend(self._compare_outputs(sample, varied.second, varied.first, feed))
                 continue
             first: dict[int, Array] = {}
             compared: list[SampleResult] = []
@@ -152,14 +152,14 @@ class _Measuring:
                 actual = self._run(ready, feed, run)
                 if run == 0:
                     first = actual
-                    compared = self._compare(sample, actual, expected, feed)
-                elif any(not _same(first[t], a) for t, a in actual.items() if t in first):
+                    compared = self._compare_outputs(sample, actual, expected, feed)
+                elif any(not _same_bits(first[t], a) for t, a in actual.items() if t in first):
                     differs[run] = True
-                    results[run].extend(self._compare(sample, actual, expected, feed))
+                    results[run].extend(self._compare_outputs(sample, actual, expected, feed))
                     continue
                 results[run].extend(compared)
             if self.probe.save and not self.artifacts:
-                self._save(ready, feed, expected, first)
+                self._save_case(ready, feed, expected, first)
         return Measurement(
             results=tuple(results[0]) if results else (),
             # Hundreds of runs are mostly one and the same: those that differ from the first are kept.
@@ -199,26 +199,26 @@ class _Measuring:
             self.notes.append(f"{len(skipped)} tensors hold sequences and cannot be observed.")
         return tuple(sorted(wanted.difference(self.part.judged, skipped)))
 
-    def _store(self, feed: Feed) -> None:
+    def _round_as_stored(self, feed: Feed) -> None:
         """Round cut tensors as the engine would have stored them. What a kept node hands to a kept node stays FP32."""
         storage = load.np_dtype(self.engine.info.storage)
         inside = set(self.part.nodes)
         for t, value in feed.arrays.items():
             info = self.index.tensors[t]
-            if info.kind == "input" or not _wider(value.dtype, storage):
+            if info.kind == "input" or not _is_wider(value.dtype, storage):
                 continue
             if info.producer in self.keep and any(r in self.keep and r in inside for r in self.index.readers[t]):
                 continue
             with np.errstate(all="ignore"):
                 stored = np.asarray(value).astype(storage).astype(value.dtype)
-            distance, overflows = _rounding(value, stored)
+            distance, overflows = _measure_rounding(value, stored)
             if distance > 0 or overflows:
                 feed.exact[t], feed.arrays[t] = value, stored
                 feed.rounded[info.name] = distance
             if overflows:
                 feed.unrepresentable.append(info.name)
 
-    def _span(self, sample: str) -> int:
+    def _row_span(self, sample: str) -> int:
         """Rows up to which one build serves this sample, its rows alone and all of them together; 0: it serves what is fed.
 
         Every sample of a feed asks for the same build, so that a row looked at alone costs a run and no build.
@@ -255,7 +255,7 @@ class _Measuring:
         def make() -> _Ready:
             self.progress("building")
             begun = time.monotonic()
-            part = _cuts.get(_key(what, row, feed.constants), cut)
+            part = _cuts.get(_build_key(what, row, feed.constants), cut)
             if probe.nudge == "weights":
                 moved = nudged_weights(part.model, self.model.weights_dir, probe.attempt)
                 part = replace(part, model=moved)
@@ -268,7 +268,7 @@ class _Measuring:
             held = sum(max(0, self.index.tensors[t].bytes) for t in (*self.part.judged, *self.marks))
             return _Ready(part, built, time.monotonic() - begun, held)
 
-        ready = self.builds.get(_key((*what, *how), row, feed.constants), make)
+        ready = self.builds.get(_build_key((*what, *how), row, feed.constants), make)
         self.build_seconds = max(self.build_seconds, ready.seconds)
         return ready
 
@@ -294,12 +294,12 @@ class _Measuring:
         self.run_seconds += time.monotonic() - begun
         return by_id(ready.part, got)
 
-    def _vary(self, ready: _Ready, sample: str, feed: Feed) -> variation.Varied:
+    def _vary_way(self, ready: _Ready, sample: str, feed: Feed) -> variation.Varied:
         assert self.probe.vary
         rows = samples.rows(self.store, self.probe.inputs, sample)
         alone = samples.rows_alone(self.store, self.probe.inputs, sample)
         self.progress("running in two ways")
-        found = variation.vary(
+        found = variation.vary_way(
             self.probe.vary,
             lambda arrays: by_id(ready.part, ready.built.run(named(ready.part, arrays))),
             feed.arrays,
@@ -312,21 +312,25 @@ class _Measuring:
 
     # -- what comes out -------------------------------------------------------------------------------------------------
 
-    def _compare(
+    def _compare_outputs(
         self, sample: str, actual: Mapping[int, Array], expected: Mapping[int, Array], feed: Feed
     ) -> list[SampleResult]:
         """One result a row where the sample is a whole feed whose rows can be told apart in all that is judged, else one."""
         own = {t: (actual.get(t), expected[t]) for t in self.part.judged}
-        effect = self._effect(sample, actual, expected) if self.probe.effect and not self.probe.candidate.edits else {}
-        judged = self._postprocessed(own) if self.finished else self._by_name(own)
-        moved = self._postprocessed(effect) if effect else {}
+        effect = (
+            self._effect_on_outputs(sample, actual, expected)
+            if self.probe.effect and not self.probe.candidate.edits
+            else {}
+        )
+        judged = self._postprocess_pairs(own) if self.finished else self._by_name(own)
+        moved = self._postprocess_pairs(effect) if effect else {}
         rows = samples.rows(self.store, self.probe.inputs, sample) if "/" not in sample else 0
         whole = [e for _, e in (*judged.values(), *moved.values())]
         split = rows if rows > 0 and all(a.ndim and a.shape[0] == rows for a in whole) else 0
 
         def scores(pairs: Mapping[str, _Pair], *, final: bool = False) -> list[tuple[Score, ...]]:
             """By row, the scores of all tensors. ``final``: they are the model's own outputs, which give answers."""
-            columns = [_scores(name, a, e, split, final=final) for name, (a, e) in pairs.items()]
+            columns = [_score_rows(name, a, e, split, final=final) for name, (a, e) in pairs.items()]
             return [tuple(column[row] for column in columns) for row in range(max(1, split))]
 
         outputs = scores(judged, final=self.finished)
@@ -356,7 +360,7 @@ class _Measuring:
     def _by_name(self, pairs: Mapping[int, _Pair]) -> dict[str, _Pair]:
         return {self.index.tensors[t].name: pair for t, pair in pairs.items()}
 
-    def _postprocessed(self, pairs: Mapping[int, _Pair]) -> dict[str, _Pair]:
+    def _postprocess_pairs(self, pairs: Mapping[int, _Pair]) -> dict[str, _Pair]:
         """The model's own outputs (given, expected) as the user wants them compared. Raises ``PostprocessProblem``."""
         named_pairs = self._by_name(pairs)
         if not self.probe.postprocess:
@@ -364,7 +368,7 @@ class _Measuring:
         self.progress(POSTPROCESSING)
         probe = self.probe
         expected, actual = (
-            postprocess.applied(
+            postprocess.apply_postprocess(
                 probe.postprocess, outputs, runner, folder=probe.folder, digest=probe.postprocess_digest
             )
             for runner, outputs in (
@@ -379,27 +383,29 @@ class _Measuring:
             )
         return {name: (actual.get(name), value) for name, value in expected.items()}
 
-    def _effect(self, sample: str, actual: Mapping[int, Array], right: Mapping[int, Array]) -> dict[int, _Pair]:
+    def _effect_on_outputs(
+        self, sample: str, actual: Mapping[int, Array], right: Mapping[int, Array]
+    ) -> dict[int, _Pair]:
         """The model's outputs O (with, without) the engine's values of what is judged put into the reference run: one run
         of the slice that lies downstream. Empty, with a note, where it cannot be measured. ``right``: the reference's values of
         what is judged; no run is made where the engine gave these to the bit, as most parts that pass do."""
         own = {t: actual[t] for t in self.part.judged if t in actual}
         beyond = [t for t in self.final if t not in own]
         expected = self.part.values(self.final, sample)
-        if own.keys() == set(self.part.judged) and all(t in right and _same(a, right[t]) for t, a in own.items()):
+        if own.keys() == set(self.part.judged) and all(t in right and _same_bits(a, right[t]) for t, a in own.items()):
             return {t: (expected[t], expected[t]) for t in self.final}
         moved = {t: own[t] for t in self.final if t in own}
         nodes = sorted(set(self.index.descendants(own)).intersection(self.index.ancestors(beyond, stop=own)))
         if nodes:
             self.progress("transplanting")
             try:
-                moved |= self._downstream(sample, own, nodes, beyond)
+                moved |= self._run_downstream(sample, own, nodes, beyond)
             except (EngineFault, ModelProblem) as error:
                 self.notes.append(f"The effect on the model's outputs could not be measured: {error}")
                 return {}
         return {t: (moved.get(t, expected[t]), expected[t]) for t in self.final}
 
-    def _downstream(
+    def _run_downstream(
         self, sample: str, own: Mapping[int, Array], nodes: Sequence[int], beyond: Sequence[int]
     ) -> dict[int, Array]:
         """What the reference makes of the outputs ``beyond`` when it is given ``own`` and runs ``nodes``."""
@@ -421,10 +427,10 @@ class _Measuring:
             piece = part.cut(arrays, constants)
             return _Ready(piece, part.build(probe.reference, piece, arrays), 0.0)
 
-        ready = _slices.get(_key(question, arrays, constants), make)
+        ready = _slices.get(_build_key(question, arrays, constants), make)
         return by_id(ready.part, ready.built.run(named(ready.part, arrays)))
 
-    def _refused(self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]) -> Measurement:
+    def _keep_refused(self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]) -> Measurement:
         """The answer of an engine that did not build, with what it was given kept."""
         part = self.part.cut(feed.arrays, feed.constants, self.marks)
         for name, model in (("model.onnx", files.for_viewers(part.model)), ("engine.onnx", fault.model or part.model)):
@@ -441,7 +447,7 @@ class _Measuring:
             nodes=sum(n >= 0 for n in part.node_ids),
         )
 
-    def _save(self, ready: _Ready, feed: Feed, expected: Mapping[int, Array], actual: Mapping[int, Array]) -> None:
+    def _save_case(self, ready: _Ready, feed: Feed, expected: Mapping[int, Array], actual: Mapping[int, Array]) -> None:
         """Keep what was built and what went in and out, for the case bundle."""
         self.progress("saving")
         if self.probe.written:
@@ -459,14 +465,14 @@ class _Measuring:
         ]
         for name, arrays in zip(("expected.npz", "actual.npz"), judged, strict=True):
             self.artifacts[name] = files.put_arrays(self.store, arrays)
-        self.artifacts["values.json"] = self.store.put(msgspec.json.encode(values(*judged)))
+        self.artifacts["values.json"] = self.store.put(msgspec.json.encode(summarize_values(*judged)))
         if (choices := ready.built.facts.get("choices")) is not None:
             # Choices that are no algorithms have no replay.
             with contextlib.suppress(ValueError):
-                self.artifacts["replay.json"] = self.store.put(tactic_replay.encoded(choices))
+                self.artifacts["replay.json"] = self.store.put(tactic_replay.encode_replay(choices))
 
 
-def _scores(name: str, actual: Array | None, expected: Array, rows: int, *, final: bool = False) -> list[Score]:
+def _score_rows(name: str, actual: Array | None, expected: Array, rows: int, *, final: bool = False) -> list[Score]:
     """``rows`` scores, or one. What has no rows of its own (a mark) is scored whole for each."""
     if rows and expected.ndim and expected.shape[0] == rows:
         found = metrics.score_rows(name, actual, expected, rows)
@@ -481,7 +487,7 @@ def _with_answer(score: Score, actual: Array | None, expected: Array) -> Score:
     return msgspec.structs.replace(score, answer=answer(actual, expected))
 
 
-def _key(question: tuple[Any, ...], arrays: Mapping[int, Array], constants: Mapping[int, Array]) -> bytes:
+def _build_key(question: tuple[Any, ...], arrays: Mapping[int, Array], constants: Mapping[int, Array]) -> bytes:
     """What one build answers: the question, the types of what is fed, the values of what is baked in."""
     digest = hashlib.sha256(msgspec.json.encode(question))
     for t, a in sorted(arrays.items()):
@@ -492,12 +498,12 @@ def _key(question: tuple[Any, ...], arrays: Mapping[int, Array], constants: Mapp
     return digest.digest()
 
 
-def _wider(dtype: np.dtype[Any], storage: np.dtype[Any]) -> bool:
+def _is_wider(dtype: np.dtype[Any], storage: np.dtype[Any]) -> bool:
     floating = dtype.kind == "f" or dtype.name.startswith(("bfloat", "float"))
     return floating and dtype.itemsize > storage.itemsize
 
 
-def _rounding(value: Array, stored: Array) -> tuple[float, bool]:
+def _measure_rounding(value: Array, stored: Array) -> tuple[float, bool]:
     """(relative L2 distance over the elements that stayed finite, whether a finite value became infinite)."""
     square = difference = 0.0
     overflows = False
@@ -516,7 +522,7 @@ def _rounding(value: Array, stored: Array) -> tuple[float, bool]:
     return (min(HUGE, (difference / square) ** 0.5) if square > 0 else HUGE), overflows
 
 
-def _same(a: Array, b: Array) -> bool:
+def _same_bits(a: Array, b: Array) -> bool:
     """Bitwise, NaN payloads included."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False

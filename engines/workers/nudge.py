@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 _LARGEST = 256 << 20
 
 
-def nudged(value: Array, draw: int) -> Array:
+def nudge_array(value: Array, draw: int) -> Array:
     """A copy of a float array with each element moved, the same for the same ``draw``.
 
     What is exact stays: whole numbers, where there is nothing else in the array (pixels, counts, ids that a Cast may turn into
@@ -34,7 +34,7 @@ def nudged(value: Array, draw: int) -> Array:
 
 
 def nudged_feeds(arrays: Mapping[int, Array], draw: int) -> dict[int, Array]:
-    return {t: nudged(a, draw * 1009 + t) for t, a in arrays.items()}
+    return {t: nudge_array(a, draw * 1009 + t) for t, a in arrays.items()}
 
 
 def nudged_weights(model: ModelProto, weights_dir: str, draw: int) -> ModelProto:
@@ -48,11 +48,11 @@ def nudged_weights(model: ModelProto, weights_dir: str, draw: int) -> ModelProto
         if external.dtype_of(tensor.data_type).kind != "f":
             continue
         if external.is_external(tensor):
-            location, offset, _ = external.pointer(tensor)
+            location, offset, _ = external.external_span(tensor)
             size = external.byte_size(tensor.data_type, tensor.dims)
-            raw = b"".join(external.chunks(external.resolve(weights_dir, location), offset, size))
+            raw = b"".join(external.read_chunks(external.resolve(weights_dir, location), offset, size))
             value = np.frombuffer(raw, external.dtype_of(tensor.data_type)).reshape(tuple(tensor.dims))
         else:
             value = numpy_helper.to_array(tensor)
-        tensor.CopyFrom(numpy_helper.from_array(nudged(value, draw * 1009 + position), tensor.name))
+        tensor.CopyFrom(numpy_helper.from_array(nudge_array(value, draw * 1009 + position), tensor.name))
     return copy

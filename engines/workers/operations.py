@@ -50,7 +50,7 @@ _LONGEST = 2000  # and of all of it
 _STATUSES = frozenset(get_args(Status))
 
 
-def execute(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str] = ()) -> Measurement:
+def execute_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str] = ()) -> Measurement:
     """Answer the probe. ``handed``: names of variables that a checker gets beside the usual ones.
 
     Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the log. What the machine refused is
@@ -58,11 +58,11 @@ def execute(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str
     of the user's that has changed since it was agreed to: ``facts["changed"]``.
     """
     with environment.handing(handed):
-        answer = _judged_by_the_disk(_answered(probe, store, progress, handed), store)
-    return msgspec.structs.replace(answer, message=_readable(answer.message))
+        answer = _judged_by_the_disk(_answer_probe(probe, store, progress, handed), store)
+    return msgspec.structs.replace(answer, message=_shorten_words(answer.message))
 
 
-def _readable(message: str) -> str:
+def _shorten_words(message: str) -> str:
     """The message with the middle of each giant word left out: a name in a model may be megabytes long."""
     if len(message) <= _LONGEST_WORD:
         return message
@@ -79,43 +79,43 @@ def _judged_by_the_disk(answer: Measurement, store: Store) -> Measurement:
     return answer if fault is None else faults.unanswered(fault, store.root)
 
 
-def _answered(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
+def _answer_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
     begun = time.monotonic()
     if strange := held.consent().strange(probe):
         return Measurement(status="refused", message=strange)
     try:
-        return _asked(probe, store, progress, handed)
+        return _dispatch_probe(probe, store, progress, handed)
     except Exception as error:
         if (fault := faults.behind(error)) is not None:
-            _trace()
+            _log_traceback()
             return faults.unanswered(fault, store.root)
         if isinstance(error, MemoryError) and memory.starved(memory.own()):
-            _trace()
+            _log_traceback()
             return faults.unanswered(faults.no_memory(), store.root)
-        return _failed(error, time.monotonic() - begun)
+        return _measure_failure(error, time.monotonic() - begun)
 
 
-def _asked(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
+def _dispatch_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
     match probe:
         case Inspect():
             return Measurement(facts=msgspec.to_builtins(captures.engine(probe.engine).info))
         case Import():
-            return _import(probe, store)
+            return _import_model(probe, store)
         case Describe():
-            return _describe(probe, store, progress)
+            return _describe_model(probe, store, progress)
         case Sanitize():
-            return _sanitize(probe, store)
+            return _sanitize_model(probe, store)
         case Unroll():
-            return unrolling.unrolled(probe, store, progress)
+            return unrolling.unroll_model(probe, store, progress)
         case LoadInputs():
             return Measurement(facts=samples.load_inputs(probe, load.load(store, probe.model), store))
         case Measure():
             return measure.measure(probe, store, progress)
         case Check():
-            return _check(probe, store, progress, handed)
+            return _run_check(probe, store, progress, handed)
 
 
-def _failed(error: Exception, seconds: float) -> Measurement:
+def _measure_failure(error: Exception, seconds: float) -> Measurement:
     """What the exception says of the candidate."""
     match error:
         case EngineFault():
@@ -135,26 +135,26 @@ def _failed(error: Exception, seconds: float) -> Measurement:
         case Damaged():
             return Measurement(status="error", message=str(error), facts={"damaged": error.path})
         case MemoryError():
-            _trace()
+            _log_traceback()
             said = f"The machine has no memory left for this probe. {error}".strip()
             return Measurement(status="out-of-memory", message=said)
-    _trace()
-    return Measurement(status="error", message=_unexpected(error))
+    _log_traceback()
+    return Measurement(status="error", message=_say_unexpected(error))
 
 
-def _trace() -> None:
+def _log_traceback() -> None:
     """The exception at hand, into the probe's log; a log that cannot be written must not become the answer."""
     with contextlib.suppress(OSError):
         traceback.print_exc()
 
 
-def forget() -> None:
+def forget_all() -> None:
     """Let go of everything that is kept warm."""
-    measure.forget()
+    measure.forget_builds()
     captures.forget()
 
 
-def _unexpected(error: Exception) -> str:
+def _say_unexpected(error: Exception) -> str:
     text = " ".join(str(error).split())[:400]
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror} ({error.filename})" if error.filename else error.strerror
@@ -162,8 +162,8 @@ def _unexpected(error: Exception) -> str:
     return f"The probe failed in a way that nobody foresaw: {type(error).__name__}: {text}; the log has the details."
 
 
-def _import(probe: Import, store: Store) -> Measurement:
-    imported = load.import_model(Path(probe.path), store, _ceiling)
+def _import_model(probe: Import, store: Store) -> Measurement:
+    imported = load.import_model(Path(probe.path), store, _runtime_ceiling)
     facts = {
         "model": imported.digest,
         "nodes": imported.nodes,
@@ -176,7 +176,7 @@ def _import(probe: Import, store: Store) -> Measurement:
     return Measurement(facts=facts, nodes=imported.nodes)
 
 
-def _ceiling(ir: int, opset: int) -> tuple[int, int]:
+def _runtime_ceiling(ir: int, opset: int) -> tuple[int, int]:
     """What the installed ONNX Runtime takes; as it is where there is none."""
     try:
         from engines.backends import ceiling
@@ -185,7 +185,7 @@ def _ceiling(ir: int, opset: int) -> tuple[int, int]:
     return ceiling.onnxruntime(ir, opset)
 
 
-def _sanitize(probe: Sanitize, store: Store) -> Measurement:
+def _sanitize_model(probe: Sanitize, store: Store) -> Measurement:
     model = load.load(store, probe.model)
     made = sanitize.sanitize(model, store)
     before = len(model.index.nodes)
@@ -193,7 +193,7 @@ def _sanitize(probe: Sanitize, store: Store) -> Measurement:
     return Measurement(facts=facts, nodes=made.nodes)
 
 
-def _describe(probe: Describe, store: Store, progress: Say) -> Measurement:
+def _describe_model(probe: Describe, store: Store, progress: Say) -> Measurement:
     model = load.load(store, probe.model)
     index = model.index
     if probe.sample:
@@ -204,7 +204,7 @@ def _describe(probe: Describe, store: Store, progress: Say) -> Measurement:
 # -- the external checker
 
 
-def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
+def _run_check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
     """Write the candidate, and what the command asks for beside it, into a fresh folder; run the command there."""
     progress("cutting")
     store.root.joinpath("checks").mkdir(exist_ok=True)
@@ -216,7 +216,7 @@ def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -
         part = Part(store, model, probe.candidate, probe.inputs, probe.reference, progress)
         asked = command.needs(probe.command)
         feed = _feed_for_check(part, probe.sample, asked)
-        piece, right = _piece(probe, part, feed, asked)
+        piece, right = _make_piece(probe, part, feed, asked)
         user = Path(probe.folder) if probe.folder else folder
         # Large weights are copied only for those who look for the model by its name in the folder.
         by_name = "model.onnx" in probe.artifacts or command.mentions_debug_model(probe.command, user)
@@ -245,7 +245,7 @@ def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -
             return Measurement(status="crash", message=ran.message, signal=signal.SIGKILL)
         if (no_verdict := _no_verdict(ran, store, folder, kills)) is not None:
             return no_verdict
-        measurement = _checked(probe, ran, store, folder, handed, nodes=sum(n >= 0 for n in piece.node_ids))
+        measurement = _measure_check(probe, ran, store, folder, handed, nodes=sum(n >= 0 for n in piece.node_ids))
         missing = () if whole else (f"'{user}' holds too many files for the checker to see them all.",)
         return msgspec.structs.replace(measurement, notes=missing)
     except ValueError as error:
@@ -257,13 +257,13 @@ def _check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _piece(probe: Check, part: Part, feed: Feed, asked: Collection[str]) -> tuple[Cut, Mapping[int, Array]]:
+def _make_piece(probe: Check, part: Part, feed: Feed, asked: Collection[str]) -> tuple[Cut, Mapping[int, Array]]:
     """The model to be checked, and what its outputs should be where the command asks for that, by tensor id."""
     if probe.control == "identity":
-        return controls.identity(part.model), feed.arrays
+        return controls.identity_model(part.model), feed.arrays
     known = part.expected(probe.sample, feed, part.judged) if probe.control or "expected" in asked else {}
     if probe.control == "answers":
-        return controls.answers(part.model, {t: known[t] for t in part.judged}), known
+        return controls.constant_model(part.model, {t: known[t] for t in part.judged}), known
     return part.cut(feed.arrays, feed.constants), known
 
 
@@ -299,7 +299,7 @@ def _no_verdict(ran: command.CheckResult, store: Store, folder: Path, kills: int
     return None if fault is None else faults.unanswered(fault, store.root)
 
 
-def _checked(
+def _measure_check(
     probe: Check, ran: command.CheckResult, store: Store, folder: Path, handed: Collection[str], nodes: int
 ) -> Measurement:
     """How the checker ended. Not started: it is no answer; out of time: ``timeout``; all else is the judge's to read.

@@ -231,7 +231,7 @@ class Pool:
         alone: _Alone = "" if not probe.exclusive else "device" if self.beside(probe) > 1 else "machine"
         job = _Job(probe, limit, log or self._log(probe), asyncio.get_running_loop().create_future(), alone)
         if self._stopping:
-            return _cancelled()
+            return _make_cancelled()
         self._queue.append(job)
         self._dispatch()
         try:
@@ -246,7 +246,7 @@ class Pool:
         self._stopping = True
         for job in self._queue:
             if not job.future.done():
-                job.future.set_result(_cancelled())
+                job.future.set_result(_make_cancelled())
         self._queue.clear()
         for asking in self._asking:
             asking.cancel()
@@ -342,7 +342,7 @@ class Pool:
         wanted = {job.device} if job.device else {s.device for s in self._slots} - self._left_out
         wanted -= {device for device, alone in at_work if alone or job.alone}
         free = [s for s in self._slots if s.job is None and s.device in wanted]
-        return max(free, key=lambda s: (-load[s.device], _affinity(s, job)), default=None)
+        return max(free, key=lambda s: (-load[s.device], _rate_affinity(s, job)), default=None)
 
     def _met(self, probe: Inspect, measurement: Measurement, device: int, timeout: float) -> None:
         """An engine has said what it is. One that takes a GPU is asked on each of the others as well, once: it must be the same
@@ -380,7 +380,7 @@ class Pool:
         return any(self._taking.get(getattr(probe, field, "")) for field in ("engine", "reference"))
 
     async def _serve(self, slot: _Slot, job: _Job) -> None:
-        measurement, begun = _cancelled(), time.monotonic()
+        measurement, begun = _make_cancelled(), time.monotonic()
         try:
             measurement = await self._attempt(slot, job)
         except OSError as error:  # no descriptor, no process, no room for a log or for a line of the journal
@@ -425,7 +425,7 @@ class Pool:
         for _ in range(_TRIALS):
             process = await self._process(slot)
             if job.future.done() or self._stopping:
-                return _cancelled()
+                return _make_cancelled()
             if process is None and slot.died:
                 continue  # of a signal, before it could answer at all: not the probe's doing either
             if process is None:
@@ -547,7 +547,7 @@ class Pool:
         code = await process.end(0.0 if why in ("died", "garbage", "memory") else TERM_GRACE)
         slot.process = None
         if why in ("cancelled", "stopped"):
-            return _cancelled()
+            return _make_cancelled()
         number = -code if code < 0 and why == "died" else 0
         log = job.log if (self._root / job.log).is_file() else ""
         doing = f" while {text}" if text and text not in ("starting", "started") else ""
@@ -645,7 +645,7 @@ class Pool:
         return log_name(probe, next(self._numbers))
 
 
-def _cancelled() -> Measurement:
+def _make_cancelled() -> Measurement:
     return Measurement(status="cancelled", message="The probe was stopped before it finished.")
 
 
@@ -667,7 +667,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _affinity(slot: _Slot, job: _Job) -> tuple[int, int]:
+def _rate_affinity(slot: _Slot, job: _Job) -> tuple[int, int]:
     """How well the slot suits the probe: has it built this, has it loaded the model, is it warm; the first one among equals."""
     process = slot.process
     if process is None:

@@ -8,7 +8,7 @@ import onnx
 INLINE = 1_800 << 20  # bytes of weights that go into the file itself; protobuf holds no more than 2 GiB
 
 
-def write(stored: Path, target: Path) -> None:
+def write_standalone(stored: Path, target: Path) -> None:
     """Write ``stored``, whose weights may lie in files below its folder, so that it can be moved. Raises OSError, ValueError."""
     model = onnx.load(str(stored))
     size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
@@ -24,7 +24,7 @@ def main(words: list[str]) -> int:
         print("usage: python -P -m engines.workers.standalone STORED.onnx OUT.onnx", file=sys.stderr)
         return 2
     try:
-        write(Path(words[0]), Path(words[1]))
+        write_standalone(Path(words[0]), Path(words[1]))
     except (OSError, ValueError) as problem:
         print(f"{words[1]} cannot be written: {problem}", file=sys.stderr)
         return 4

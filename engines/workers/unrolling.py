@@ -43,7 +43,7 @@ class _Opening:
         return {name: found[t] for name, t in ids.items()}
 
 
-def unrolled(probe: Unroll, store: Store, progress: Callable[[str], None]) -> Measurement:
+def unroll_model(probe: Unroll, store: Store, progress: Callable[[str], None]) -> Measurement:
     """Answer the probe. Raises ``ModelProblem``, ``InputProblem``, ``Damaged``."""
     work = _Opening(probe, store, progress, list(probe.samples))
     model = load.load(store, probe.model)
@@ -51,7 +51,7 @@ def unrolled(probe: Unroll, store: Store, progress: Callable[[str], None]) -> Me
     for _ in range(_DEEPEST):
         progress("opening If, Loop and Scan")
         try:
-            deeper = _deeper(work, model, tuple(before.values()))
+            deeper = _open_outermost(work, model, tuple(before.values()))
         except (ReferenceFailed, ModelProblem, InputProblem) as error:
             work.kept[""] = f"What runs inside could not be watched: {error}"
             break
@@ -68,27 +68,27 @@ def unrolled(probe: Unroll, store: Store, progress: Callable[[str], None]) -> Me
     return Measurement(facts=facts, nodes=len(model.index.nodes))
 
 
-def _deeper(work: _Opening, model: StoredModel, outputs: Sequence[str]) -> StoredModel | None:
+def _open_outermost(work: _Opening, model: StoredModel, outputs: Sequence[str]) -> StoredModel | None:
     """The model with its outermost bodies opened; None where none is left that can be."""
     graph = model.proto.graph
-    for i in unroll.holders(graph):
+    for i in unroll.nodes_with_bodies(graph):
         if why := unroll.why_closed(model.proto, i):
             ours = graph.node[i].name.endswith(plain_outputs.FLATTENED)
             work.kept.setdefault(
-                _first(graph.node[i]), "" if ours else f"'{model.engine_names[i]}' {why}, and stays as it is."
+                _first_output(graph.node[i]), "" if ours else f"'{model.engine_names[i]}' {why}, and stays as it is."
             )
-    places = [i for i in unroll.holders(graph) if _first(graph.node[i]) not in work.kept]
+    places = [i for i in unroll.nodes_with_bodies(graph) if _first_output(graph.node[i]) not in work.kept]
     if not places:
         return None
-    proto, watched = unroll.watched(model.proto, places)
+    proto, watched = unroll.watch_nodes(model.proto, places)
     seen = load.load(work.store, load.save(work.store, proto))
-    runs = _runs(work, seen, watched, work.probe.sample)
+    runs = _watch_runs(work, seen, watched, work.probe.sample)
     for i, ran in list(runs.items()):
         node = graph.node[i]
-        bodies = [unroll.size(body) for body in names.bodies(node)]
+        bodies = [unroll.body_size(body) for body in names.bodies(node)]
         made = max(bodies) if node.op_type == "If" else bodies[0] * ran
         if work.nodes + made > MOST:
-            work.kept[_first(node)] = (
+            work.kept[_first_output(node)] = (
                 f"'{model.engine_names[i]}' ({node.op_type}) would become {made:,} nodes in {ran:,} iterations, too many to "
                 "search; it stays as it is."
             )
@@ -97,14 +97,14 @@ def _deeper(work: _Opening, model: StoredModel, outputs: Sequence[str]) -> Store
             work.nodes += made
     if not runs:
         return None
-    agreed = [s for s in work.agreed if s == work.probe.sample or _alike(work, seen, watched, s, runs)]
+    agreed = [s for s in work.agreed if s == work.probe.sample or _run_alike(work, seen, watched, s, runs)]
     empty = [
         name for i, ran in runs.items() if ran == 0 and graph.node[i].op_type != "If" for name in graph.node[i].output if name
     ]  # fmt: skip
-    opened = unroll.opened(model.proto, runs, work.values(seen, empty, work.probe.sample))
+    opened = unroll.open_nodes(model.proto, runs, work.values(seen, empty, work.probe.sample))
     result = load.load(work.store, load.save(work.store, opened))
     sample = work.probe.sample
-    if not _same(work.values(model, outputs, sample), work.values(result, outputs, sample)):
+    if not _same_values(work.values(model, outputs, sample), work.values(result, outputs, sample)):
         raise ModelProblem("with its bodies opened the model computes something else.")
     work.agreed = agreed
     for i, ran in runs.items():
@@ -116,24 +116,24 @@ def _deeper(work: _Opening, model: StoredModel, outputs: Sequence[str]) -> Store
     return result
 
 
-def _runs(work: _Opening, seen: StoredModel, watched: Sequence[unroll.Watched], sample: str) -> dict[int, int]:
+def _watch_runs(work: _Opening, seen: StoredModel, watched: Sequence[unroll.Watched], sample: str) -> dict[int, int]:
     """How each watched node ran on the sample, by position."""
     values = work.values(seen, {w.name for w in watched}, sample)
-    return {w.position: unroll.ran(seen.node_protos[w.position], values[w.name], w.axis) for w in watched}
+    return {w.position: unroll.how_it_ran(seen.node_protos[w.position], values[w.name], w.axis) for w in watched}
 
 
-def _alike(
+def _run_alike(
     work: _Opening, seen: StoredModel, watched: Sequence[unroll.Watched], sample: str, runs: Mapping[int, int]
 ) -> bool:
     """Whether the nodes that are opened ran on this sample as on the chosen one."""
     try:
-        there = _runs(work, seen, watched, sample)
+        there = _watch_runs(work, seen, watched, sample)
     except (ReferenceFailed, InputProblem):
         return False
     return all(there[i] == ran for i, ran in runs.items())
 
 
-def _same(before: Mapping[str, Array], after: Mapping[str, Array]) -> bool:
+def _same_values(before: Mapping[str, Array], after: Mapping[str, Array]) -> bool:
     for name, a in before.items():
         b = after[name]
         if a.shape != b.shape or a.dtype != b.dtype:
@@ -152,5 +152,5 @@ def _same(before: Mapping[str, Array], after: Mapping[str, Array]) -> bool:
     return True
 
 
-def _first(node: Any) -> str:
+def _first_output(node: Any) -> str:
     return next((name for name in node.output if name), "")

@@ -11,16 +11,16 @@ from engines.probe import HUGE
 Array = np.ndarray[Any, Any]
 
 
-def values(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> tuple[Values, ...]:
+def summarize_values(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> tuple[Values, ...]:
     """A summary of each output that both have, in the same shape, with numbers in it."""
     return tuple(
-        _values(name, right, actual[name])
+        _summarize_output(name, right, actual[name])
         for name, right in expected.items()
         if name in actual and right.shape == actual[name].shape and right.size and right.dtype.kind not in "OSUTc"
     )
 
 
-def _values(name: str, right: Array, wrong: Array) -> Values:
+def _summarize_output(name: str, right: Array, wrong: Array) -> Values:
     e, a = (np.asarray(x).astype(np.float64) for x in (right, wrong))
     finite_e, finite_a = np.isfinite(e), np.isfinite(a)
     seen = np.concatenate([e[finite_e], a[finite_a]])
@@ -37,18 +37,18 @@ def _values(name: str, right: Array, wrong: Array) -> Values:
         tuple(right.shape),
         low,
         high,
-        _counts(e[finite_e], low, high),
-        _counts(a[finite_a], low, high),
+        _count_bins(e[finite_e], low, high),
+        _count_bins(a[finite_a], low, high),
         int(e.size - finite_e.sum()),
         int(a.size - finite_a.sum()),
-        _grid(apart),
-        _kinds(finite_e, a, ~same & ~alike),
+        _largest_of_tiles(apart),
+        _tile_kinds(finite_e, a, ~same & ~alike),
         int(np.isnan(e).sum()),
         int(np.isnan(a).sum()),
     )
 
 
-def _counts(x: Array, low: float, high: float) -> tuple[int, ...]:
+def _count_bins(x: Array, low: float, high: float) -> tuple[int, ...]:
     """How many lie in each bin; all in the middle one where there is but one value. Of any magnitude: numpy's own refuses bins
     that are narrower than its numbers."""
     scale = max(abs(low), abs(high)) or 1.0
@@ -58,18 +58,18 @@ def _counts(x: Array, low: float, high: float) -> tuple[int, ...]:
     return tuple(map(int, found))
 
 
-def _grid(apart: Array) -> tuple[tuple[float, ...], ...]:
+def _largest_of_tiles(apart: Array) -> tuple[tuple[float, ...], ...]:
     """The largest value of each tile."""
-    return tuple(tuple(map(float, row)) for row in _tiles(apart))
+    return tuple(tuple(map(float, row)) for row in _cut_tiles(apart))
 
 
-def _kinds(right: Array, a: Array, lost: Array) -> tuple[str, ...]:
+def _tile_kinds(right: Array, a: Array, lost: Array) -> tuple[str, ...]:
     """A letter for each tile, where ``lost``: NaN before infinity, the engine's before the reference's."""
     codes = np.where(lost, np.where(np.isnan(a), 3, np.where(np.isinf(a) & right, 2, 1)), 0).astype(np.uint8)
-    return tuple("".join(".rin"[code] for code in row) for row in _tiles(codes))
+    return tuple("".join(".rin"[code] for code in row) for row in _cut_tiles(codes))
 
 
-def _tiles(x: Array) -> Array:
+def _cut_tiles(x: Array) -> Array:
     """The largest of each tile: of the axes longer than 1 the last runs to the right, the others down."""
     flat = x.squeeze()
     flat = flat.reshape(-1, flat.shape[-1]) if flat.ndim > 1 else flat.reshape(1, -1)

@@ -27,7 +27,7 @@ class Varied(NamedTuple):
     follows: bool = False
 
 
-def vary(how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: bool) -> Varied | None:
+def vary_way(how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: bool) -> Varied | None:
     """Ask in two ways. None where that cannot be asked: too few rows, or no output that has them.
 
     ``rows``: the size of dimension 0 of what is fed, 0 where that is no batch. ``alone``: whether it may be of another size.
@@ -48,7 +48,7 @@ def vary(how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: bool
         same = fed(lambda a: np.repeat(a[:1], rows, axis=0))
         return _rows_of({t: a[:1].repeat(rows, axis=0) if a.ndim else a for t, a in same.items()}, same, rows)
     if how == "repeated":
-        return _repeated(run, arrays, batched, rows)
+        return _repeat_half(run, arrays, batched, rows)
     first = run(dict(arrays))
     if how == "permuted":
         return _rows_of(first, {t: a[::-1] for t, a in fed(lambda a: a[::-1]).items() if a.ndim}, rows)
@@ -60,11 +60,11 @@ def vary(how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: bool
     return _rows_of({t: a[:count] if a.ndim and a.shape[0] == rows else a for t, a in first.items()}, joined, count)
 
 
-def _repeated(run: Run, arrays: Mapping[int, Array], batched: set[int], rows: int) -> Varied | None:
+def _repeat_half(run: Run, arrays: Mapping[int, Array], batched: set[int], rows: int) -> Varied | None:
     """What independent rows give when half of them become others; None where they were these before, or no output has rows."""
     order = [row % ((rows + 1) // 2) for row in range(rows)]
     changed = {t: np.ascontiguousarray(a[order]) if t in batched else a for t, a in arrays.items()}
-    if _equal(changed, arrays):
+    if _equal_outputs(changed, arrays):
         return None
     first = {t: a[order] if a.ndim and a.shape[0] == rows else a for t, a in run(dict(arrays)).items()}
     return _rows_of(first, run(changed), rows)
@@ -90,8 +90,8 @@ def _after_others(run: Run, arrays: Mapping[int, Array]) -> Varied:
             _fill_freed_memory(pattern)
             given[pattern].append({t: np.array(a) for t, a in run(dict(arrays)).items()})
     one, other = (given[pattern] for pattern in _PATTERNS)
-    steady = all(_equal(answers[0], answer) for answers in (one, other) for answer in answers)
-    return Varied(one[0], other[0], follows=steady and not _equal(one[0], other[0]))
+    steady = all(_equal_outputs(answers[0], answer) for answers in (one, other) for answer in answers)
+    return Varied(one[0], other[0], follows=steady and not _equal_outputs(one[0], other[0]))
 
 
 def _other_values(value: Array, pattern: int) -> Array:
@@ -106,5 +106,5 @@ def _fill_freed_memory(pattern: int) -> None:
     del blocks
 
 
-def _equal(a: Mapping[int, Array], b: Mapping[int, Array]) -> bool:
+def _equal_outputs(a: Mapping[int, Array], b: Mapping[int, Array]) -> bool:
     return all(np.array_equal(a[t], b[t], equal_nan=a[t].dtype.kind == "f") for t in a)

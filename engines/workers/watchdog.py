@@ -17,7 +17,7 @@ _ROUNDS = 200
 _PAUSE = 0.01  # seconds between two rounds: one may just be starting another
 
 
-def marked(mark: str) -> list[int]:
+def marked_processes(mark: str) -> list[int]:
     """Ids of the processes whose environment says that they come from this pool, or from this worker (``mark.number``)."""
     exact, prefix = f"{VARIABLE}={mark}".encode(), f"{VARIABLE}={mark}.".encode()
     found = []
@@ -32,10 +32,10 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def sweep(mark: str) -> None:
+def kill_marked(mark: str) -> None:
     """SIGKILL to all of them, until there is none. One that only waits to be reaped has no environment any more."""
     for _ in range(_ROUNDS):
-        pids = [pid for pid in marked(mark) if pid != os.getpid()]
+        pids = [pid for pid in marked_processes(mark) if pid != os.getpid()]
         if not pids:
             return
         for pid in pids:
@@ -52,7 +52,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     while os.read(0, 1 << 10):
         pass
-    sweep(sys.argv[1])
+    kill_marked(sys.argv[1])
     for folder in sys.argv[2:]:
         import shutil  # only now: it takes as long to load as all the rest
 

@@ -37,22 +37,22 @@ Array = np.ndarray[Any, Any]
 Rounding = Callable[[Array], Array]
 
 
-def withhold(folder: Path, manner: str, reference: str) -> int:
+def withhold_weights(folder: Path, manner: str, reference: str) -> int:
     """Change the case in ``folder``; returns how many weights its failing models held, the cut one and what the engine ran. What
     the engine gave for the true weights (``actual.npz``) is removed. Raises ValueError with a sentence, OSError, EngineFault,
     EngineMissing."""
     models = {name: onnx.load(folder / name) for name in MODELS if (folder / name).is_file()}
-    true = {t.name: values for t, values in _weights(models["model.onnx"])}
+    true = {t.name: values for t, values in _list_weights(models["model.onnx"])}
     held = 0
     for name, model in models.items():
-        for number, (tensor, values) in enumerate(list(_weights(model))):
+        for number, (tensor, values) in enumerate(list(_list_weights(model))):
             held += name != "good.onnx"
             if manner == "none":
-                external.point(tensor, GONE, 0, external.byte_size(tensor.data_type, tensor.dims))
+                external.make_external(tensor, GONE, 0, external.byte_size(tensor.data_type, tensor.dims))
                 continue
             own = true.get(tensor.name, values)
-            drawn = alike(own if own.shape == values.shape else values, tensor.name or f"{name} {number}")
-            made = numpy_helper.from_array(_rounding(own, values)(drawn).astype(values.dtype), tensor.name)
+            drawn = draw_alike(own if own.shape == values.shape else values, tensor.name or f"{name} {number}")
+            made = numpy_helper.from_array(_find_rounding(own, values)(drawn).astype(values.dtype), tensor.name)
             tensor.CopyFrom(made)
     for beside in folder.glob("*weights.bin"):  # the true weights; what is saved would be appended to them
         beside.unlink()
@@ -61,11 +61,11 @@ def withhold(folder: Path, manner: str, reference: str) -> int:
         onnx.save(model, folder / name, save_as_external_data=large, location=f"{Path(name).stem}.weights.bin")
     (folder / "actual.npz").unlink(missing_ok=True)
     if manner == "random" and (folder / "expected.npz").is_file():
-        _expect(folder, models["model.onnx"], reference)
+        _expect_anew(folder, models["model.onnx"], reference)
     return held
 
 
-def alike(values: Array, name: str) -> Array:
+def draw_alike(values: Array, name: str) -> Array:
     """Random values of the same mean, spread and extremes, in float64 or int64; the same for the same name. They tell no single
     value but the smallest and the largest."""
     whole = values.dtype.kind in "iu"
@@ -80,20 +80,20 @@ def alike(values: Array, name: str) -> Array:
     return (np.rint(drawn).astype(np.int64) if whole else drawn).reshape(plain_.shape)
 
 
-def _weights(model: ModelProto) -> Iterator[tuple[TensorProto, Array]]:
+def _list_weights(model: ModelProto) -> Iterator[tuple[TensorProto, Array]]:
     """The tensors that are weights, with their values. Raises ValueError for one that lies in a node."""
     for tensor in external.attribute_tensors(model):
         if int(np.prod(tensor.dims)) > KEPT and tensor.data_type != TensorProto.INT64:
             raise ValueError("A node of the case holds weights itself, which cannot be taken out of it.")
-    for tensor in external.tensors(model.graph):
+    for tensor in external.initializers_with_bodies(model.graph):
         if tensor.data_type in (TensorProto.INT64, TensorProto.STRING, TensorProto.BOOL):
             continue  # shapes, indices, texts, masks
-        values = external.inner(tensor)
+        values = external.inner_values(tensor)
         if values.size > KEPT:
             yield tensor, values
 
 
-def _rounding(true: Array, engine: Array) -> Rounding:
+def _find_rounding(true: Array, engine: Array) -> Rounding:
     """How the engine's values were made from the true ones: FP32 may hold what was rounded to FP16."""
     if true.shape == engine.shape and true.dtype == engine.dtype == np.float32:
         for narrow in (np.float16, ml_dtypes.bfloat16):
@@ -103,7 +103,7 @@ def _rounding(true: Array, engine: Array) -> Rounding:
     return lambda drawn: drawn
 
 
-def _expect(folder: Path, model: ModelProto, reference: str) -> None:
+def _expect_anew(folder: Path, model: ModelProto, reference: str) -> None:
     """New expected values for the new weights, of the outputs that there were."""
     with np.load(folder / "inputs.npz", allow_pickle=False) as archive:
         given = dict(archive)
@@ -134,7 +134,7 @@ def main(words: list[str]) -> int:
     for word in words[3:]:
         try:
             with held.under(agreed):
-                print(withhold(Path(word), words[1], words[2]))
+                print(withhold_weights(Path(word), words[1], words[2]))
         except (OSError, ValueError, EngineFault, EngineMissing, held.NotAgreed) as problem:
             print(f"The weights cannot be withheld: {' '.join(str(problem).split())}", file=sys.stderr)
             return 4

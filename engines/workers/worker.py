@@ -64,7 +64,7 @@ class Protocol:
                 while data:
                     data = data[os.write(self._outgoing, data) :]
             except BrokenPipeError:
-                _leave()
+                _end_process()
 
     def _read(self) -> None:
         try:
@@ -73,10 +73,10 @@ class Protocol:
                     self.work.put(_decode_work(line))
         except Exception:  # whatever it is, there is nobody left to talk to
             traceback.print_exc()
-        _leave()
+        _end_process()
 
 
-def _leave() -> NoReturn:
+def _end_process() -> NoReturn:
     """The pool is gone: end this process and whatever it started."""
     with contextlib.suppress(OSError):
         if os.getpgrp() == os.getpid():
@@ -92,7 +92,7 @@ def _die_with(parent: int) -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if parent and os.getppid() != parent:
-        _leave()
+        _end_process()
 
 
 def _step_back() -> None:
@@ -104,7 +104,7 @@ def _step_back() -> None:
         Path("/proc/self/autogroup").write_text(str(_NICE))
 
 
-def _flush() -> None:
+def _flush_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -120,7 +120,7 @@ def _logged(root: Path, log: str) -> Iterator[None]:
         return
     target = root / log
     target.parent.mkdir(parents=True, exist_ok=True)
-    _flush()
+    _flush_streams()
     usual = os.dup(2)
     own = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(own, 1)
@@ -129,7 +129,7 @@ def _logged(root: Path, log: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _flush()
+        _flush_streams()
         os.dup2(usual, 1)
         os.dup2(usual, 2)
         os.close(usual)
@@ -165,8 +165,8 @@ class Worker:
         log = work.log if work.log and (self._root / work.log).exists() else ""
         measurement = msgspec.structs.replace(measurement, log=log)
         poisoned = measurement.status != "ok" and bool(_POISONED.search(measurement.message))
-        spent = poisoned or measurement.status == "fault" or self._grown()
-        self._protocol.send_line(_line(Done(work.id, measurement, recycle=spent)))
+        spent = poisoned or measurement.status == "fault" or self._let_go_if_grown()
+        self._protocol.send_line(_encode_line(Done(work.id, measurement, recycle=spent)))
 
     def _measure(self, work: Work) -> Measurement:
         try:
@@ -176,7 +176,9 @@ class Worker:
 
             store = Store(self._root)
             with held.under(work.consent):
-                return operations.execute(work.probe, store, lambda text: self._progress(work.id, text), self._handed)
+                return operations.execute_probe(
+                    work.probe, store, lambda text: self._report_progress(work.id, text), self._handed
+                )
         except ImportError as error:
             with contextlib.suppress(OSError):
                 traceback.print_exc()
@@ -189,25 +191,25 @@ class Worker:
                 return faults.unanswered(fault, self._root)
             return Measurement(status="error", message=f"The probe failed inside the worker. {_one_sentence(error)}")
 
-    def _progress(self, work: int, text: str) -> None:
+    def _report_progress(self, work: int, text: str) -> None:
         """Pass a phrase on; of those that only count on (``running 3 of 8``) a few a second."""
         now, phrase = time.monotonic(), text.partition(" ")[0]
         if phrase != self._phrase or now - self._reported >= _PROGRESS_EVERY:
             self._reported, self._phrase = now, phrase
             self._protocol.send(Progress(work, text))
 
-    def _grown(self) -> bool:
+    def _let_go_if_grown(self) -> bool:
         """Let go of what is kept warm when memory has grown too far; True if that does not help."""
         limit = _GROWN * memory.machine()
         if not limit or memory.own() < limit:
             return False
         from engines.workers import operations
 
-        operations.forget()
+        operations.forget_all()
         return memory.own() >= limit
 
 
-def _line(done: Done) -> bytes:
+def _encode_line(done: Done) -> bytes:
     """The message as JSON that the pool can read back: JSON has no infinity, and msgspec writes it as null."""
     line = _encoder.encode(done)
     if b"null" in line:
@@ -219,7 +221,7 @@ def _line(done: Done) -> bytes:
     return line
 
 
-def serve(root: Path, incoming: int, outgoing: int, parent: int = 0, handed: tuple[str, ...] = ()) -> NoReturn:
+def serve_probes(root: Path, incoming: int, outgoing: int, parent: int = 0, handed: tuple[str, ...] = ()) -> NoReturn:
     """The life of a worker. ``root``: the session folder; ``parent``: the pool's pid, to notice that it has already gone;
     ``handed``: names of variables that a checker gets beside the usual ones."""
     faulthandler.enable(file=2)

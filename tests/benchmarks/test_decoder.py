@@ -47,7 +47,7 @@ class _Decoder:
     def weight(self, name: str, *shape: int) -> str:
         tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape)
         left = 4 * int(np.prod(shape))
-        external.point(tensor, "w.bin", self.file.tell(), left)
+        external.make_external(tensor, "w.bin", self.file.tell(), left)
         while left:
             left -= self.file.write(self.tile[:left])
         self.constants.append(tensor)

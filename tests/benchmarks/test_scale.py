@@ -103,7 +103,7 @@ def gathered(path: Path, gigabytes: int) -> int:
     size = rows * 1024 * 4
     for i in range(tables):
         tensor = TensorProto(name=f"table{i}", data_type=TensorProto.FLOAT, dims=[rows, 1024])
-        external.point(tensor, "w.bin", place, size)
+        external.make_external(tensor, "w.bin", place, size)
         weights.append(tensor)
         place += size
     weight = path.with_name("w.bin")

@@ -152,7 +152,7 @@ MUTANTS = (
         "orphans", "everybody notices that the runner is gone", "runner", "a checker",
         (
             (WORKER, "    _die_with(parent)\n", ""),
-            (WORKER, "            traceback.print_exc()\n        _leave()\n", "            traceback.print_exc()\n"),
+            (WORKER, "            traceback.print_exc()\n        _end_process()\n", "            traceback.print_exc()\n"),
             (POOL, "        if self._dog is None and sys.platform == \"linux\":", "        if False:"),
         ),
     ),

@@ -6,13 +6,13 @@ import numpy as np
 import onnx
 import pytest
 
-from engines.data.tactic_replay import canonical
+from engines.data.tactic_replay import canonical_algorithm
 
 from . import tiny
 from .conftest import Walk
 
 FLAKY, PRECISION = ("--flow", "flaky"), ("--flow", "precision")
-BAD = canonical({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
+BAD = canonical_algorithm({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
 
 
 def chain(folder: Path) -> tuple[Path, Path]:

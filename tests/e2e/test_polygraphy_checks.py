@@ -20,7 +20,7 @@ from engines.graph import load
 from engines.probe import Check
 from engines.store.content import Store
 from engines.views import view_problem
-from engines.workers.operations import execute
+from engines.workers.operations import execute_probe
 from wizard.cli import main
 from wizard.cli.arguments import parse
 from wizard.given import problem_from
@@ -83,7 +83,7 @@ def ours(session: tuple[Store, str, Path], checker: Path, options: list[str], ti
     store, model, path = session
     problem = problem_from(parse(["step", "repeat", str(path), "--check", str(checker), *options]))
     with held.under(Consent(check=problem.check)):
-        measurement = execute(Check(model=model, command=problem.check, timeout=timeout), store, lambda _: None)
+        measurement = execute_probe(Check(model=model, command=problem.check, timeout=timeout), store, lambda _: None)
     return judge_check(measurement, criterion(view_problem(msgspec.to_builtins(problem)), "fp32")).kind
 
 

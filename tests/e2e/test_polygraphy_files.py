@@ -18,7 +18,7 @@ from engines.data import held, polygraphy, samples
 from engines.graph import load
 from engines.probe import Check, LoadInputs, Measurement
 from engines.store.content import Store, digest_file
-from engines.workers.operations import execute
+from engines.workers.operations import execute_probe
 
 tools = pytest.importorskip("polygraphy.tools")
 comparator = pytest.importorskip("polygraphy.comparator")
@@ -55,7 +55,7 @@ class Session(msgspec.Struct):
     def load(self, *sources: Path) -> list[dict[str, Any]]:
         """The feeds of these files as the engines get them."""
         probe = LoadInputs(model=self.model, sources=tuple(map(str, sources)), random=not sources)
-        m = execute(probe, self.store, lambda _: None)
+        m = execute_probe(probe, self.store, lambda _: None)
         assert m.status == "ok", m.message
         self.inputs = m.facts["inputs"]
         return [samples.feed(self.store, self.inputs, sample["id"]) for sample in m.facts["samples"]]
@@ -66,7 +66,7 @@ class Session(msgspec.Struct):
             artifacts=("inputs.json", "expected.json"),
         )  # fmt: skip
         with held.under(Consent(check=command)):
-            return execute(probe, self.store, lambda _: None)
+            return execute_probe(probe, self.store, lambda _: None)
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_one_loader_script_for_both(function: str, opened, run, tmp_path) -> Non
     loader = tmp_path / "scripts/loader.py"
     agreed = Consent(inputs=(source,), files={str(loader): digest_file(loader)}, folder=str(tmp_path))
     with held.under(agreed):
-        facts = execute(probe, session.store, lambda _: None).facts
+        facts = execute_probe(probe, session.store, lambda _: None).facts
     feeds = [samples.feed(session.store, facts["inputs"], sample["id"]) for sample in facts["samples"]]
     theirs = polygraphy.read_inputs(tmp_path / "in.json")
     assert len(feeds) == len(theirs) == 2

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from engines.consent import Consent
 from engines.data import held
-from engines.data.postprocess import applied
+from engines.data.postprocess import apply_postprocess
 from engines.store.content import digest_file
 from wizard.report.read import read
 
@@ -89,7 +89,7 @@ def test_the_same_arrays_as_polygraphy(theirs, ours, model, tmp_path, monkeypatc
     script = tmp_path / "post.py"
     files = {"post.py": digest_file(script)} if script.is_file() else {}
     with held.under(Consent(files=files)):
-        made = applied(ours, {"y": values}, "r", folder=str(tmp_path))
+        made = apply_postprocess(ours, {"y": values}, "r", folder=str(tmp_path))
     assert made.keys() == right.keys()
     for name, value in right.items():
         assert (made[name].dtype, made[name].shape) == (value.dtype, value.shape)

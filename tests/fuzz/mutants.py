@@ -110,7 +110,8 @@ MUTANTS = (
     ),
     Mutant(
         "functions count as often as they are called", "functions", "engines/graph/load.py",
-        "(many := functions.expanded(proto)) > MOST_NODES:", "(many := functions.expanded(proto)) > 10**99:",
+        "(many := functions.count_expanded_nodes(proto)) > MOST_NODES:",
+        "(many := functions.count_expanded_nodes(proto)) > 10**99:",
     ),
     Mutant(
         "functions that call themselves are refused", "functions", "engines/graph/functions.py",

@@ -241,10 +241,10 @@ def tactics(data: bytes, folder: Path) -> str:
     path = folder / "t.json"
     path.write_bytes(data)
     try:
-        replay = tactic_replay.read(path)
-        tactic_replay.suspects([{}], [replay])
+        replay = tactic_replay.read_replay(path)
+        tactic_replay.rank_suspects([{}], [replay])
         for found in replay.values():
-            tactic_replay.described(found).encode()
+            tactic_replay.describe_algorithm(found).encode()
     except tactic_replay.ReplayProblem as error:
         return sentence(error)
     return "read"
@@ -253,7 +253,7 @@ def tactics(data: bytes, folder: Path) -> str:
 def builder_log(data: bytes, _folder: Path) -> str:
     from engines.backends.tensorrt import timings
 
-    heard = timings.heard(data.decode(errors="replace").splitlines())
+    heard = timings.parse_timings(data.decode(errors="replace").splitlines())
     assert all(isinstance(found.name, str) for found in heard.values())
     return "read"
 

@@ -280,7 +280,7 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
         from engines.workers import operations
 
         store = Store(folder / "store")
-        info = operations.execute(Inspect(engine=engine), store, lambda _: None).facts
+        info = operations.execute_probe(Inspect(engine=engine), store, lambda _: None).facts
         plant: list[tuple[str, str]] = []
         seen: dict[str, set[str]] = {}
         count = [0]
@@ -291,7 +291,7 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
             # The search meets the very builds that were scouted: a new build might choose otherwise.
             question = repr(probe)
             if question not in known:
-                known[question] = operations.execute(probe, store, lambda _: None)
+                known[question] = operations.execute_probe(probe, store, lambda _: None)
             m = known[question]
             if not isinstance(probe, Measure) or m.status != "ok":
                 return m

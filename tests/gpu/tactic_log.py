@@ -53,7 +53,7 @@ def main(folder: Path) -> dict[str, Any]:
     config.set_timing_cache(config.create_timing_cache(b""), False)
     plan = builder.build_serialized_network(network, config)
     (folder / "verbose.log").write_text("\n".join(lines) + "\n")
-    heard = timings.heard(lines)
+    heard = timings.parse_timings(lines)
     keys = [str(key).lower() for key in config.get_timing_cache().queryKeys()] if editable else []
     return {
         "version": trt.__version__,

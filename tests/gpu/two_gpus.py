@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from engines.workers.gpus import Gpu, alike, listed
+from engines.workers.gpus import Gpu, group_alike, list_gpus
 from tests.engines.workers import driver  # a stand-in, for rehearsals
 from tests.gpu import models  # as a script it has no package to import from
 
@@ -155,7 +155,7 @@ def main() -> int:
             file.write(line + "\n")
         print(f"[{time.monotonic() - began:6.1f}]", line, flush=True)
 
-    gpus = list(alike(listed())[0])
+    gpus = list(group_alike(list_gpus())[0])
     tell({"gpus": [gpu._asdict() for gpu in gpus], "cores": os.cpu_count()})
     if len(gpus) < 2:
         print("There are not two GPUs of one kind here.", file=sys.stderr)

@@ -24,7 +24,7 @@ def test_tensorrt_goes_before_where_it_can_run(
     monkeypatch: pytest.MonkeyPatch, package: bool, found: tuple[gpus.Gpu, ...], spec: str, why: str
 ) -> None:
     monkeypatch.setattr(installed, "importable", lambda name: package or name != "tensorrt")
-    monkeypatch.setattr(gpus, "listed", lambda: found)
+    monkeypatch.setattr(gpus, "list_gpus", lambda: found)
     assert usual_engine() == (spec, why)
     said = say_usual(parse(["run", "m.onnx"]))
     assert said.startswith(f"No engine was named, so {spec} is the one under test ({why}).")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from engines.data.tactic_replay import Replay, Suspect, described, gather, suspects
+from engines.data.tactic_replay import Replay, Suspect, describe_algorithm, gather_replays, rank_suspects
 from wizard.exits import BAD_USAGE, FOUND, UNRESOLVED, Refusal
 from wizard.given import refuse_strange
 from wizard.words import visible
@@ -16,7 +16,7 @@ def diff_tactics(arguments: argparse.Namespace) -> int:
     """Print the suspects. Exit 0 where there are any, 6 where the files do not tell."""
     good = replays(arguments.good, arguments.dir, "good")
     bad = replays(arguments.bad, arguments.dir, "bad")
-    found = suspects(good, bad)
+    found = rank_suspects(good, bad)
     if arguments.json:
         told = {"good": len(good), "bad": len(bad), "suspects": [msgspec.to_builtins(s) for s in found]}
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
@@ -39,7 +39,7 @@ def listing(found: list[Suspect], good: int, bad: int) -> list[str]:
         layers.setdefault(suspect.layer, []).append(suspect)
     lines: list[str] = []
     for layer, chosen in layers.items():
-        lines += [f"Layer: {layer}", f"    Algorithms: {[described(s.choice) for s in chosen]}"]
+        lines += [f"Layer: {layer}", f"    Algorithms: {[describe_algorithm(s.choice) for s in chosen]}"]
         lines += [f"    in {s.bad} of {bad} bad and 0 of {good} good builds: by chance {s.chance:.2g}" for s in chosen]
     return lines
 
@@ -56,4 +56,4 @@ def replays(place: str | None, folder: str, kind: str) -> list[Replay]:
         raise Refusal(
             BAD_USAGE, f"There is no '{path}' with {kind} tactic replays; name the place with --dir or --{kind}."
         )
-    return [replay for _, replay in gather(path)]
+    return [replay for _, replay in gather_replays(path)]

@@ -56,7 +56,7 @@ def shared_out(slots: int, tell: Callable[[str], None]) -> tuple[str, ...]:
     """Ids of the GPUs that so many slots share out: the first and those of its kind. None where one slot, or one GPU, is all."""
     if slots < 2:
         return ()
-    same, others = gpus.alike(gpus.listed())
+    same, others = gpus.group_alike(gpus.list_gpus())
     if others:
         named = ", ".join(sorted({gpu.name for gpu in others}))
         tell(f"Not used here: {named}. Verdicts of another kind of GPU than {same[0].name} would not be comparable.")

@@ -15,7 +15,7 @@ def lines(found: Found, command: CaseCommand) -> list[str]:
         "",
         f"# a real engine of that precision: TensorRT up to 10, which rounds {flag[2:].upper()} by itself",
         f"polygraphy run model.onnx --trt {flag} {command.compare}",
-        *tensorrt.trtexec("model.onnx", [flag], command.inputs),
+        *tensorrt.trtexec_lines("model.onnx", [flag], command.inputs),
     ]
 
 
@@ -37,6 +37,6 @@ DECLARATION = Declaration(
     ),
     emulation=True,
     # The rounding is in the file, as pairs of casts; any optimizer could remove it.
-    check_part=lambda _: onnxruntime.literal(),
-    by_hand=ByHand(lines=lines, fitted=tensorrt.fitted, keep_script=tensorrt.keep_in_fp32),
+    check_part=lambda _: onnxruntime.literal_session(),
+    by_hand=ByHand(lines=lines, fitted=tensorrt.fit_command, keep_script=tensorrt.keep_in_fp32),
 )

@@ -13,7 +13,7 @@ from engines.backends.emulate import DECLARATION
 from engines.backends.marks import with_outputs
 from engines.backends.onnxruntime.engine import Session, Settings
 from engines.graph import schema
-from engines.graph.emulate import emulate
+from engines.graph.emulate import emulate_precision
 from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_rounded
 from engines.spec import EngineSpec
@@ -37,17 +37,17 @@ class Engine:
     def build(self, request: BuildRequest) -> Session:
         """Convert and make a session. ``keep``: nodes whose results stay FP32. Raises ``EngineFault``."""
         try:
-            marked = with_outputs(_typed(request.model, request.weights_dir), request.marks)
+            marked = with_outputs(_state_types(request.model, request.weights_dir), request.marks)
             if self.info.spec == _AS_TYPED:
                 model = to_rounded(marked, request.weights_dir)
             else:
-                model = emulate(marked, request.weights_dir, self.info.precision, request.keep)
+                model = emulate_precision(marked, request.weights_dir, self.info.precision, request.keep)
         except ModelProblem as error:
             raise EngineFault("unsupported", str(error)) from error
-        return Session(model, request.weights_dir, _FAST if _small(request, len(model.graph.node)) else _LITERAL)
+        return Session(model, request.weights_dir, _FAST if _is_small(request, len(model.graph.node)) else _LITERAL)
 
 
-def _typed(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
+def _state_types(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
     """The model, stating also the element types that follow from operators that ONNX does not know: what has no type would stay
     unrounded. Raises ``EngineFault``."""
     known = schema.element_types(model)
@@ -65,7 +65,7 @@ def _typed(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
     return stated
 
 
-def _small(request: BuildRequest, nodes: int) -> bool:
+def _is_small(request: BuildRequest, nodes: int) -> bool:
     fed = sum(4 * math.prod(shape) for shape in request.feed_shapes.values())
     return fed * nodes <= _SMALL
 
@@ -98,7 +98,7 @@ def make(spec: EngineSpec) -> Engine:
             "threads": Capability(False, "the emulation runs on one thread, so that its numbers never vary."),
         },
         options=DECLARATION.options,
-        slots=machine.slots(1),
+        slots=machine.count_slots(1),
         copies=0.25,
         typed=_AS_TYPED,
     )

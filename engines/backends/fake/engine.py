@@ -24,7 +24,7 @@ from engines.backends.base import BuildRequest, Capability, EngineFault, EngineI
 from engines.backends.fake import DECLARATION
 from engines.backends.marks import with_outputs
 from engines.backends.onnxruntime.engine import Session, Settings
-from engines.data.tactic_replay import canonical
+from engines.data.tactic_replay import canonical_algorithm
 from engines.graph import names, schema
 from engines.spec import EngineSpec
 
@@ -69,7 +69,7 @@ class Fault(msgspec.Struct, frozen=True):
         made: dict[str, str] = {}
         refused: list[str] = []
         for name in (n.name for n in graph.node):
-            offered = [kernel(k) for k in range(self.tactics)]
+            offered = [write_kernel(k) for k in range(self.tactics)]
             free = [c for c in offered if c not in request.forbid.get(name, ())] or offered
             digest = hashlib.sha256(f"{self.seed}/{request.attempt}/{name}".encode()).digest()
             made[name] = free[digest[0] % len(free)]
@@ -80,12 +80,12 @@ class Fault(msgspec.Struct, frozen=True):
     def chosen_badly(self, graph: onnx.GraphProto, choices: Mapping[str, str]) -> bool:
         """Whether all nodes that the fault needs chose the bad kernel."""
         needed = [n.name for n in graph.node if n.op_type in self.ops or n.name in self.nodes]
-        return all(choices.get(name) == kernel(self.bad) for name in needed)
+        return all(choices.get(name) == write_kernel(self.bad) for name in needed)
 
 
-def kernel(number: int) -> str:
+def write_kernel(number: int) -> str:
     """A choice as TensorRT's are written, with nothing to tell but its number."""
-    return canonical({"implementation": 0, "tactic": number, "inputs": [], "outputs": []})
+    return canonical_algorithm({"implementation": 0, "tactic": number, "inputs": [], "outputs": []})
 
 
 class Faulty:
@@ -103,10 +103,10 @@ class Faulty:
             self._armed = self._armed and fault.chosen_badly(self.model.graph, choices)
             self.facts = {"choices": choices, "refused": refused} if request.record else {}
         if self._armed and fault.at == "build" and fault.drawn(request.attempt, 0):
-            strike(fault)
+            strike_process(fault)
         self._right = Session(self.model, request.weights_dir, Settings())
         self._wrong = (
-            Session(bent(self.model, place, fault), request.weights_dir, Settings())
+            Session(bend_node(self.model, place, fault), request.weights_dir, Settings())
             if self._armed and fault.fault in ("wrong", "shifted")
             else self._right
         )
@@ -115,7 +115,7 @@ class Faulty:
         hit = self._armed and self._fault.at == "run" and self._fault.drawn(self._attempt, self._runs)
         self._runs += 1
         if hit:
-            strike(self._fault)
+            strike_process(self._fault)
         given = (self._wrong if hit else self._right).run(feeds, outputs)
         return self._spoil(given) if hit and self._fault.fault in ("stale", "rows") else given
 
@@ -174,13 +174,13 @@ def make(spec: EngineSpec) -> Engine:
             "threads": absent,
         },
         options=DECLARATION.options,
-        slots=machine.slots(1),
+        slots=machine.count_slots(1),
         gpus=fault.gpus,
     )
     return Engine(info, fault)
 
 
-def bent(model: onnx.ModelProto, place: int, fault: Fault) -> onnx.ModelProto:
+def bend_node(model: onnx.ModelProto, place: int, fault: Fault) -> onnx.ModelProto:
     """A copy in which the float results of the node at ``place`` are multiplied by 1 + the fault's size, or are larger by it."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -202,7 +202,7 @@ def bent(model: onnx.ModelProto, place: int, fault: Fault) -> onnx.ModelProto:
     return copy
 
 
-def strike(fault: Fault) -> None:
+def strike_process(fault: Fault) -> None:
     """What a fault other than ``wrong`` and ``shifted`` does to this process."""
     match fault.fault:
         case "crash":

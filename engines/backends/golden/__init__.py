@@ -3,7 +3,7 @@
 from engines.declaration import Declaration, Option
 
 
-def _renamed(pairs: tuple[str, ...]) -> tuple[str, ...]:
+def _check_names(pairs: tuple[str, ...]) -> tuple[str, ...]:
     """Each ``RECORDED=TENSOR``. Raises ``ValueError``."""
     for pair in pairs:
         if not all(pair.partition("=")):
@@ -27,7 +27,7 @@ DECLARATION = Declaration(
         ),
         Option("names", "list", (), "RECORDED=TENSOR for each tensor that is recorded under another name than the model's."),
     ),
-    lists={"names": _renamed},
+    lists={"names": _check_names},
     bare="files",
     recorded=True,
     title="golden outputs",

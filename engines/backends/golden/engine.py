@@ -36,7 +36,7 @@ class _Run:
             if self._row is not None:
                 value = value[self._row : self._row + 1]
             elem = declared.get(name, 0)
-            found[name] = _typed(value, onnx.helper.tensor_dtype_to_np_dtype(elem)) if elem else value
+            found[name] = _convert_dtype(value, onnx.helper.tensor_dtype_to_np_dtype(elem)) if elem else value
         return found
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Golden:
                 f"Golden outputs were recorded for {held} inputs, and none of them is '{name}'; give the same inputs.",
             )
         outputs = [o.name for o in request.model.graph.output]
-        values = {_placed(key, outputs): value for key, value in self._samples[int(number)].items()}
+        values = {_name_by_place(key, outputs): value for key, value in self._samples[int(number)].items()}
         return _Run(request.model, values, int(row) if row else None)
 
 
@@ -98,13 +98,13 @@ def make(spec: EngineSpec) -> Golden:
     return Golden(info, samples)
 
 
-def _placed(name: str, outputs: Sequence[str]) -> str:
+def _name_by_place(name: str, outputs: Sequence[str]) -> str:
     """``#0`` is the model's first output."""
     place = name[1:]
     return outputs[int(place)] if name.startswith("#") and place.isdigit() and int(place) < len(outputs) else name
 
 
-def _typed(value: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+def _convert_dtype(value: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     """The value in the model's type where that is a float; floats in double precision lose digits that no engine has."""
     floats = value.dtype.kind in "fV" and (dtype.kind in "fV")
     return value.astype(dtype) if floats and value.dtype != dtype else value

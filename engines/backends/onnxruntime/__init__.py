@@ -48,5 +48,5 @@ DECLARATION = Declaration(
     ),
     check_part=outside.check_part,
     by_hand=ByHand(lines=outside.lines),
-    lists={"disabled_optimizers": optimizers.canonical},
+    lists={"disabled_optimizers": optimizers.sort_optimizers},
 )  # fmt: skip

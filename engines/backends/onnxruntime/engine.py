@@ -73,7 +73,7 @@ class Session:
         """Raises ``EngineFault``."""
         self.model = model
         self.facts: Mapping[str, Any] = {}
-        self._session: Any = _create(model, weights_dir, settings)
+        self._session: Any = _create_session(model, weights_dir, settings)
         self._types = {o.name: str(o.type) for o in self._session.get_outputs()}
         self._inputs = {i.name: str(i.type) for i in self._session.get_inputs()}
 
@@ -90,17 +90,19 @@ class Session:
         plain = [name for name in tensors if self._types[name] in _PLAIN]
         try:
             if len(plain) == len(names):
-                return dict(zip(names, self._session.run(names, self._fed(feeds)), strict=True))
+                return dict(zip(names, self._session.run(names, self._fed_arrays(feeds)), strict=True))
             if not any(kind == "tensor(string)" for kind in self._inputs.values()):
                 # One run for all: two runs of a nondeterministic model would give outputs that do not belong together.
-                values = self._session.run_with_ort_values(names, self._wrapped(feeds))
-                return {name: _array(value) for name, value in zip(names, values, strict=True) if _is_tensor(value)}
+                values = self._session.run_with_ort_values(names, self._wrap_feeds(feeds))
+                return {
+                    name: _unwrap_array(value) for name, value in zip(names, values, strict=True) if _is_tensor(value)
+                }
             # Text cannot be wrapped, and what is not plain cannot be unwrapped: what can be an array is given.
-            return dict(zip(plain, self._session.run(plain, self._fed(feeds)), strict=True)) if plain else {}
+            return dict(zip(plain, self._session.run(plain, self._fed_arrays(feeds)), strict=True)) if plain else {}
         except EngineFault:
             raise
         except Exception as error:
-            raise _fault(error, built=True) from error
+            raise _make_fault(error, built=True) from error
 
     @property
     def types(self) -> Mapping[str, str]:
@@ -110,16 +112,16 @@ class Session:
     def close(self) -> None:
         self._session = None
 
-    def _fed(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
+    def _fed_arrays(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
         """Feeds as numpy arrays, wrapped where numpy has no such type."""
         return {
-            name: _text(value) if kind == "tensor(string)" else value if kind in _PLAIN else _wrap(value)
+            name: _decode_text(value) if kind == "tensor(string)" else value if kind in _PLAIN else _wrap_array(value)
             for name, kind in self._inputs.items()
             for value in (feeds[name],)
         }
 
-    def _wrapped(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
-        return {name: _wrap(feeds[name]) for name in self._inputs}
+    def _wrap_feeds(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
+        return {name: _wrap_array(feeds[name]) for name in self._inputs}
 
 
 class Engine:
@@ -156,7 +158,7 @@ def make(spec: EngineSpec) -> Engine:
             raise
         except Exception as error:
             raise EngineMissing(
-                f"ONNX Runtime cannot load '{library}' as a library of custom operators: {_said(error)}"
+                f"ONNX Runtime cannot load '{library}' as a library of custom operators: {_say_error(error)}"
             ) from error
     switchable = settings.optimization != "disabled"
     device = machine.cpu()[0] if settings.provider == "cpu" else settings.provider
@@ -189,7 +191,7 @@ def make(spec: EngineSpec) -> Engine:
             msgspec.structs.replace(o, default=prepacking) if o.name == "prepacking" else o for o in DECLARATION.options
         ),
         optimizers=optimizers.of_level(settings.optimization),
-        slots=machine.slots(settings.threads),
+        slots=machine.count_slots(settings.threads),
         gpus=int(settings.provider in ("cuda", "tensorrt", "rocm", "migraphx", "directml")),
         copies=1.0 if settings.prepacking else 0.0,
         typed=str(spec),
@@ -197,7 +199,7 @@ def make(spec: EngineSpec) -> Engine:
     return Engine(info, settings)
 
 
-def _create(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any:
+def _create_session(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any:
     config = ort.SessionOptions()
     config.log_severity_level = _ERRORS_ONLY
     config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[settings.optimization])
@@ -223,12 +225,12 @@ def _create(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any
     except held.NotAgreed:
         raise
     except Exception as error:
-        if unfit := _unfit(str(error), model):
+        if unfit := _say_unfit(str(error), model):
             raise EngineFault("refused", unfit) from error
-        raise _fault(error, built=False) from error
+        raise _make_fault(error, built=False) from error
 
 
-def _unfit(text: str, model: onnx.ModelProto) -> str:
+def _say_unfit(text: str, model: onnx.ModelProto) -> str:
     """The sentence for a model that is newer than this ONNX Runtime, or too old for it; "" for any other error. No node is at
     fault then, and no cut of the model would do better."""
     opset, ir = _OPSET.search(text), _IR.search(text)
@@ -251,15 +253,15 @@ def _unfit(text: str, model: onnx.ModelProto) -> str:
     )
 
 
-def _said(error: Exception) -> str:
+def _say_error(error: Exception) -> str:
     """ONNX Runtime's own words as one sentence."""
     said = " ".join(_SOURCE.sub("", _PREFIX.sub("", str(error))).split())[:500]
     return said if said.endswith((".", "!", "?")) else f"{said}."
 
 
-def _fault(error: Exception, built: bool) -> EngineFault:
+def _make_fault(error: Exception, built: bool) -> EngineFault:
     """ONNX Runtime's error as one sentence with the status it means."""
-    kind, text, said = type(error).__name__, str(error), _said(error)
+    kind, text, said = type(error).__name__, str(error), _say_error(error)
     if isinstance(error, MemoryError) or _NO_MEMORY.search(text):
         return EngineFault("out-of-memory", f"ONNX Runtime ran out of memory: {said}")
     if kind == "NotImplemented" or _UNSUPPORTED.search(text):
@@ -278,23 +280,23 @@ def _is_tensor(value: Any) -> bool:
     return bool(value.has_value() and value.is_tensor())
 
 
-def _text(value: Array) -> Array:
+def _decode_text(value: Array) -> Array:
     return value if value.dtype == object else value.astype(object)
 
 
-def _wrap(value: Array) -> Any:
+def _wrap_array(value: Array) -> Any:
     """An OrtValue of any element type: numpy's own share their memory, others (BF16, FP8, 4 and 2 bits) are copied in."""
     if value.dtype.isbuiltin == 1:
         return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value).reshape(value.shape))
     kind = external.elem_type_of(value.dtype)
-    raw = pack(value, external.PACKED_BITS.get(kind, 8))
+    raw = pack_elements(value, external.PACKED_BITS.get(kind, 8))
     wrapped = ort.OrtValue.ortvalue_from_shape_and_type(list(value.shape), kind)
     if raw:
         ctypes.memmove(wrapped.data_ptr(), raw, len(raw))
     return wrapped
 
 
-def _array(value: Any) -> Array:
+def _unwrap_array(value: Any) -> Array:
     """An OrtValue's tensor as numpy, through its bytes where numpy lacks the type."""
     if str(value.data_type()) in _PLAIN:
         return np.asarray(value.numpy())
@@ -303,10 +305,10 @@ def _array(value: Any) -> Array:
     if value.device_name().lower() != "cpu":
         raise EngineFault("unsupported", f"A tensor of type {value.data_type()} cannot be read back from the device.")
     raw = ctypes.string_at(value.data_ptr(), size) if size else b""
-    return unpack(raw, kind, shape)
+    return unpack_elements(raw, kind, shape)
 
 
-def pack(value: Array, bits: int) -> bytes:
+def pack_elements(value: Array, bits: int) -> bytes:
     """Raw bytes of an array as ONNX lays them out: elements narrower than a byte share one, the first in the low bits."""
     data = np.ascontiguousarray(value).reshape(-1)
     if bits == 8:
@@ -319,7 +321,7 @@ def pack(value: Array, bits: int) -> bytes:
     return bytes(np.bitwise_or.reduce(shifted, axis=1).astype(np.uint8).tobytes())
 
 
-def unpack(raw: bytes, kind: int, shape: tuple[int, ...]) -> Array:
+def unpack_elements(raw: bytes, kind: int, shape: tuple[int, ...]) -> Array:
     """An array from ONNX's raw bytes, in the dtype (of numpy or ml_dtypes) of that element type."""
     tensor = onnx.TensorProto(data_type=kind, dims=shape, raw_data=raw)
     with contextlib.suppress(TypeError):

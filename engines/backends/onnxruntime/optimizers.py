@@ -58,7 +58,7 @@ def of_level(level: str) -> tuple[str, ...]:
 KNOWN = frozenset((*of_level("all"), *CONTAINERS))
 
 
-def check(names: tuple[str, ...]) -> None:
+def check_optimizers(names: tuple[str, ...]) -> None:
     """Raises ``ValueError`` with a sentence, and the nearest name, for one that ONNX Runtime would silently ignore."""
     for name in names:
         if name not in KNOWN:
@@ -68,7 +68,7 @@ def check(names: tuple[str, ...]) -> None:
             )
 
 
-def canonical(names: tuple[str, ...]) -> tuple[str, ...]:
+def sort_optimizers(names: tuple[str, ...]) -> tuple[str, ...]:
     """The names sorted: their order means nothing. Raises ``ValueError`` as ``check`` does."""
-    check(names)
+    check_optimizers(names)
     return tuple(sorted(names))

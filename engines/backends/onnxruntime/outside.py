@@ -39,15 +39,15 @@ def check_part(found: Found) -> CheckPart:
         settings["deterministic"] = True
     if chosen["custom_ops"]:
         settings["custom_ops"] = list(chosen["custom_ops"])
-    return CheckPart(source(), settings)
+    return CheckPart(literal_source(), settings)
 
 
-def literal() -> CheckPart:
+def literal_session() -> CheckPart:
     """A session that computes the file as it is written, on one thread."""
-    return CheckPart(source(), {"level": LEVELS["disabled"], "threads": 1, "config": PLAIN_WEIGHTS})
+    return CheckPart(literal_source(), {"level": LEVELS["disabled"], "threads": 1, "config": PLAIN_WEIGHTS})
 
 
-def source() -> str:
+def literal_source() -> str:
     return _SOURCE.read_text(encoding="utf-8")
 
 

@@ -171,7 +171,7 @@ def make(spec: EngineSpec) -> Engine:
             "threads": Capability(device == "CPU", "" if device == "CPU" else "only the CPU device has threads."),
         },
         options=DECLARATION.options,
-        slots=machine.slots(chosen["threads"]),
+        slots=machine.count_slots(chosen["threads"]),
         gpus=int(device.startswith("GPU")),
         copies=1.0,
         notes=notes,
@@ -213,7 +213,7 @@ def _notes(asked: str, ran: str, native: Collection[str], without: bool) -> tupl
 @contextlib.contextmanager
 def _beside(model: onnx.ModelProto, weights_dir: str) -> Iterator[str]:
     """The model as a file in the folder to which its weights are relative, for as long as it is read."""
-    if not any(external.is_external(t) for t in external.tensors(model.graph)):
+    if not any(external.is_external(t) for t in external.initializers_with_bodies(model.graph)):
         with tempfile.TemporaryDirectory(prefix="narrowdown-") as folder:
             path = Path(folder) / "model.onnx"
             path.write_bytes(model.SerializeToString())

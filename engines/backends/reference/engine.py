@@ -43,7 +43,7 @@ class Evaluation:
         try:
             bare, self._weights = _bared(model, weights_dir)
         except ModelProblem as error:
-            raise _fault(error, model, built=False) from error
+            raise _make_fault(error, model, built=False) from error
         bare = convert(bare)
         self._inputs = {i.name: int(i.type.tensor_type.elem_type) for i in model.graph.input}
         self._outputs = [o.name for o in model.graph.output]
@@ -54,7 +54,7 @@ class Evaluation:
             with _quiet():
                 self._evaluator = ReferenceEvaluator(_with_weights(bare, weights_dir), new_ops=list(OWN))
         except Exception as error:
-            raise _fault(error, model, built=False) from error
+            raise _make_fault(error, model, built=False) from error
 
     @functools.cached_property
     def model(self) -> onnx.ModelProto:
@@ -71,12 +71,12 @@ class Evaluation:
         wanted = list(outputs) or self._outputs
         if unknown := [name for name in wanted if name not in self._outputs]:
             raise EngineFault("refused", f"The model has no output '{unknown[0]}'.")
-        fed = {name: _typed(np.asarray(feeds[name]), kind) for name, kind in self._inputs.items()}
+        fed = {name: _convert_dtype(np.asarray(feeds[name]), kind) for name, kind in self._inputs.items()}
         try:
             with _quiet():
                 values = self._evaluator.run(wanted, {**self._weights, **fed})
         except Exception as error:
-            raise _fault(error, self._given, built=True) from error
+            raise _make_fault(error, self._given, built=True) from error
         return {
             name: np.asarray(value)
             for name, value in zip(wanted, values, strict=True)
@@ -139,7 +139,7 @@ def make(spec: EngineSpec) -> Engine:
             "threads": Capability(False, "the evaluator's threads are numpy's own."),
         },
         options=DECLARATION.options,
-        slots=machine.slots(1),
+        slots=machine.count_slots(1),
         typed=str(spec.with_option("precision", "fp32")),
     )  # fmt: skip
     return Engine(info)
@@ -184,7 +184,9 @@ def _refuse_large(model: onnx.ModelProto, precision: str) -> None:
     """Raises ``EngineFault`` before anything is converted or read."""
     wide = {"fp64": 8, "fp32": 4}.get(precision, 2)
     most = _LARGEST // 2 if precision == "fp64" else _LARGEST
-    size = sum(math.prod(t.dims) * wide for t in external.tensors(model.graph) if external.is_external(t))
+    size = sum(
+        math.prod(t.dims) * wide for t in external.initializers_with_bodies(model.graph) if external.is_external(t)
+    )
     if size > most:
         said = f"ONNX's evaluator holds all weights in memory; in {precision.upper()} this model's are {size / 2**30:.1f} GiB"
         raise EngineFault("unsupported", f"{said}, more than the {most >> 30} GiB that it is used for.")
@@ -210,24 +212,24 @@ def _bared(model: onnx.ModelProto, weights_dir: str) -> tuple[onnx.ModelProto, d
 
 def _with_weights(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
     """The model with its external weights inside, as the evaluator wants them; the same object where there are none."""
-    outside = [t for t in external.tensors(model.graph) if external.is_external(t)]
+    outside = [t for t in external.initializers_with_bodies(model.graph) if external.is_external(t)]
     if not outside:
         return model
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    for tensor in external.tensors(copy.graph):
+    for tensor in external.initializers_with_bodies(copy.graph):
         if not external.is_external(tensor):
             continue
-        location, offset, _ = external.pointer(tensor)
+        location, offset, _ = external.external_span(tensor)
         size = external.byte_size(tensor.data_type, tensor.dims)
-        pieces = external.chunks(external.resolve(weights_dir, location), offset, size)
+        pieces = external.read_chunks(external.resolve(weights_dir, location), offset, size)
         tensor.raw_data = b"".join(pieces)
         tensor.ClearField("external_data")
         tensor.data_location = onnx.TensorProto.DEFAULT
     return copy
 
 
-def _typed(value: Array, kind: int) -> Array:
+def _convert_dtype(value: Array, kind: int) -> Array:
     """A feed in the input's element type, where both are floats: an FP64 model takes FP32 values."""
     if kind not in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
         wanted = external.dtype_of(kind)
@@ -236,7 +238,7 @@ def _typed(value: Array, kind: int) -> Array:
     return value
 
 
-def _fault(error: Exception, model: onnx.ModelProto, built: bool) -> EngineFault:
+def _make_fault(error: Exception, model: onnx.ModelProto, built: bool) -> EngineFault:
     said = " ".join(str(error).split())[:400] or type(error).__name__
     said = said if said.endswith((".", "!", "?")) else f"{said}."
     if isinstance(error, MemoryError):

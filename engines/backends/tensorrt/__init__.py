@@ -96,7 +96,7 @@ DECLARATION = Declaration(
     title="TensorRT",
     tracker=_TRACKER,
     check_part=outside.check_part,
-    by_hand=ByHand(outside.lines, outside.flags, outside.fitted, keep_script=outside.keep_script),
+    by_hand=ByHand(outside.lines, outside.precision_flags, outside.fit_command, keep_script=outside.keep_script),
 )  # fmt: skip
 RTX = Declaration(
     "tensorrt_rtx",
@@ -121,6 +121,8 @@ RTX = Declaration(
     tracker=_TRACKER,
     check_part=outside.check_part,
     # It has the ways of TensorRT 11: always strongly typed, no layer precisions. trtexec is TensorRT's alone.
-    by_hand=ByHand(outside.lines, outside.flags, outside.fitted, stands_for={"tensorrt": "11"}, without=("trtexec",)),
+    by_hand=ByHand(
+        outside.lines, outside.precision_flags, outside.fit_command, stands_for={"tensorrt": "11"}, without=("trtexec",)
+    ),
 )  # fmt: skip
 BY_NAME = {declared.name: declared for declared in (DECLARATION, RTX)}

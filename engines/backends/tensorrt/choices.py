@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engines.backends.tensorrt.library import Library
-from engines.data.tactic_replay import canonical
+from engines.data.tactic_replay import canonical_algorithm
 
 
-def written(context: Any, algorithm: Any) -> str:
+def write_algorithm(context: Any, algorithm: Any) -> str:
     """An algorithm of TensorRT's selector as text."""
 
     def tensor(index: int) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def written(context: Any, algorithm: Any) -> str:
 
     variant = algorithm.algorithm_variant
     inputs, outputs = context.num_inputs, context.num_outputs
-    return canonical(
+    return canonical_algorithm(
         {
             "implementation": variant.implementation,
             "tactic": variant.tactic,
@@ -37,7 +37,7 @@ def written(context: Any, algorithm: Any) -> str:
     )
 
 
-def allowed(offered: Sequence[str], wanted: str, forbidden: Sequence[str]) -> list[int]:
+def allowed_positions(offered: Sequence[str], wanted: str, forbidden: Sequence[str]) -> list[int]:
     """Positions of the offered choices that may be taken: the wanted one alone where it is offered, else all that are not
     forbidden. Empty where nothing is left."""
     if wanted:
@@ -55,7 +55,7 @@ class Chooser:
     def __init__(self, found: Library, force: Mapping[str, str], forbid: Mapping[str, Sequence[str]]) -> None:
         self.choices: dict[str, str] = {}
         self.refused: list[str] = []
-        self.selector = _selector(found, self._select, self._report)
+        self.selector = _make_selector(found, self._select, self._report)
         self._force, self._forbid = force, forbid
 
     def _select(self, context: Any, offered: Sequence[Any]) -> list[int]:
@@ -63,18 +63,18 @@ class Chooser:
         name = context.name
         if name not in self._force and name not in self._forbid:
             return everything
-        texts = [written(context, a) for a in offered]
-        chosen = allowed(texts, self._force.get(name, ""), self._forbid.get(name, ()))
+        texts = [write_algorithm(context, a) for a in offered]
+        chosen = allowed_positions(texts, self._force.get(name, ""), self._forbid.get(name, ()))
         if not chosen:
             self.refused.append(name)
         return chosen or everything
 
     def _report(self, contexts: Sequence[Any], chosen: Sequence[Any]) -> None:
         for context, algorithm in zip(contexts, chosen, strict=True):
-            self.choices[context.name] = written(context, algorithm)
+            self.choices[context.name] = write_algorithm(context, algorithm)
 
 
-def _selector(
+def _make_selector(
     found: Library,
     select: Callable[[Any, Sequence[Any]], list[int]],
     report: Callable[[Sequence[Any], Sequence[Any]], None],

@@ -7,7 +7,7 @@ from typing import Any
 from engines.backends.base import EngineFault
 from engines.backends.tensorrt import cuda
 from engines.backends.tensorrt.library import Library
-from engines.backends.tensorrt.network import plain
+from engines.backends.tensorrt.network import strip_source_places
 from engines.backends.tensorrt.settings import Settings
 
 _NO_MEMORY = re.compile(
@@ -18,7 +18,7 @@ _CRAMPED = 2 << 30  # bytes free on the GPU, below which a failure without a rea
 _NO_TACTIC = re.compile(r"could not find any implementation for node (.*?)(?:\.|$)", re.IGNORECASE)
 
 
-def configure(
+def configure_build(
     found: Library,
     builder: Any,
     network: Any,
@@ -47,11 +47,11 @@ def configure(
         config.set_compute_capability(getattr(trt.ComputeCapability, settings.capability.upper()), 0)
     # What the inspector says of a layer, its nodes and its kernel, it says only of engines that were built to say it.
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
-    _profile(found, builder, network, config, settings, shapes, least)
+    _make_profile(found, builder, network, config, settings, shapes, least)
     return config
 
 
-def constrain(found: Library, config: Any, how: str) -> None:
+def constrain_precisions(found: Library, config: Any, how: str) -> None:
     """Obey or prefer the precisions that layers ask for. Raises ``EngineFault`` where this version cannot."""
     if not found.constraints:
         raise EngineFault("unsupported", found.lacks("layer precisions; use typing=strong"))
@@ -60,7 +60,7 @@ def constrain(found: Library, config: Any, how: str) -> None:
         config.set_flag(flags.OBEY_PRECISION_CONSTRAINTS if how == "obey" else flags.PREFER_PRECISION_CONSTRAINTS)
 
 
-def watch(found: Library, config: Any, say: Callable[[str], None]) -> Any:
+def watch_build(found: Library, config: Any, say: Callable[[str], None]) -> Any:
     """Report the phases of a build through ``say``; the monitor, which must live as long as the build."""
     if not found.monitor:
         return None
@@ -88,18 +88,20 @@ def watch(found: Library, config: Any, say: Callable[[str], None]) -> Any:
     return monitor
 
 
-def fault(found: Library, hint: str = "") -> EngineFault:
+def make_fault(found: Library, hint: str = "") -> EngineFault:
     """Why the last build gave nothing, from the log. ``hint``: a sentence for a failure that is not for want of memory."""
     errors = found.log.errors()
     said = next((e for e in errors if _NO_TACTIC.search(e)), errors[0] if errors else "it gave no reason")
-    text = _plain(said)
+    text = _strip_source_place(said)
     # That memory is short is often said in a warning, and the error says nothing. Beside another reason such a warning only
     # means that some kernels were not tried.
     lines = (*errors, *found.log.warnings()) if _NOTHING_SAID.search(said) else errors
     short = next((e for e in lines if _NO_MEMORY.search(e)), "")
     if short and not _NO_TACTIC.search(said):
-        return EngineFault("out-of-memory", f"{found.title} ran out of memory while it built: {_plain(short)}.")
-    if _NOTHING_SAID.search(said) and (room := cuda.room()) is not None and room[0] < _CRAMPED:
+        return EngineFault(
+            "out-of-memory", f"{found.title} ran out of memory while it built: {_strip_source_place(short)}."
+        )
+    if _NOTHING_SAID.search(said) and (room := cuda.memory_room()) is not None and room[0] < _CRAMPED:
         return EngineFault(
             "out-of-memory",
             f"{found.title} could not build the engine and gives no reason ({text}); the GPU has only {room[0] >> 20:,} MiB of "
@@ -108,9 +110,9 @@ def fault(found: Library, hint: str = "") -> EngineFault:
     return EngineFault("build-failed", f"{found.title} could not build the engine: {text}.{hint}")
 
 
-def _plain(line: str) -> str:
+def _strip_source_place(line: str) -> str:
     """An error line without the place in NVIDIA's source that wrote it."""
-    text = re.sub(r"^\s*(?:IBuilder::\w+: )?(?:\d+: )?Error Code \d+: ", "", plain(line)).strip(" .")
+    text = re.sub(r"^\s*(?:IBuilder::\w+: )?(?:\d+: )?Error Code \d+: ", "", strip_source_places(line)).strip(" .")
     # What it is wrapped in; its last bracket may have gone with the place.
     inner = re.sub(r"^(?:[A-Z]\w*(?: \w+)* Error )?\(", "", text)
     if inner != text and inner.count(")") > inner.count("("):
@@ -118,7 +120,7 @@ def _plain(line: str) -> str:
     return inner.strip(" .")[:300]
 
 
-def _profile(
+def _make_profile(
     found: Library,
     builder: Any,
     network: Any,

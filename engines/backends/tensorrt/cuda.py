@@ -27,7 +27,7 @@ class Device(msgspec.Struct, frozen=True):
     driver: str
 
 
-def runtime() -> Any:
+def load_runtime() -> Any:
     """CUDA's runtime API. Raises ``ImportError``."""
     try:
         from cuda.bindings import runtime as bindings
@@ -44,21 +44,21 @@ def device() -> tuple[Device | None, str]:
     except OSError:
         return None, "no NVIDIA driver is installed"
     try:
-        api = runtime()
+        api = load_runtime()
     except (ImportError, OSError, RuntimeError) as error:
         return (
             None,
-            f"the package cuda-bindings cannot be used ({_line(error)}); install it with: pip install cuda-bindings",
+            f"the package cuda-bindings cannot be used ({_say_in_one_line(error)}); install it with: pip install cuda-bindings",
         )
     try:
         code, count = api.cudaGetDeviceCount()
     except RuntimeError as problem:  # no libcuda at all
-        return None, _line(problem)
+        return None, _say_in_one_line(problem)
     if int(code) or not count:
-        return None, said(api, code) if int(code) else "no CUDA device"
+        return None, say_error(api, code) if int(code) else "no CUDA device"
     code, properties = api.cudaGetDeviceProperties(0)
     if int(code):
-        return None, said(api, code)
+        return None, say_error(api, code)
     _, driver = api.cudaDriverGetVersion()
     name = properties.name.decode() if isinstance(properties.name, bytes) else str(properties.name)
     return Device(
@@ -69,11 +69,11 @@ def device() -> tuple[Device | None, str]:
     ), ""
 
 
-def room() -> tuple[int, int] | None:
+def memory_room() -> tuple[int, int] | None:
     """(bytes free, bytes in all) on the GPU; None where it cannot be asked."""
     if device()[0] is None:
         return None
-    code, free, whole = runtime().cudaMemGetInfo()
+    code, free, whole = load_runtime().cudaMemGetInfo()
     return None if int(code) else (int(free), int(whole))
 
 
@@ -82,7 +82,7 @@ def is_rtx(gpu: Device) -> bool:
     return "RTX" in gpu.name.upper()
 
 
-def said(api: Any, error: Any) -> str:
+def say_error(api: Any, error: Any) -> str:
     """CUDA's own words for an error."""
     _, text = api.cudaGetErrorString(error)
     return (text.decode() if isinstance(text, bytes) else str(text)).strip() or f"CUDA error {int(error)}"
@@ -93,7 +93,7 @@ class Stream:
 
     def __init__(self) -> None:
         """Raises ``EngineFault``."""
-        self._api = runtime()
+        self._api = load_runtime()
         self._buffers: dict[str, tuple[int, int]] = {}
         self.handle = int(self._ask("make a stream", self._api.cudaStreamCreate()))
 
@@ -164,12 +164,12 @@ class Stream:
         if code in _STICKY:
             # No later call of this process can succeed. Its end is seen as a crash, which is what happened on the GPU, and the
             # next probe gets a fresh process.
-            print(f"CUDA: {said(self._api, error)} (error {code}), asked to {what}.", flush=True)
+            print(f"CUDA: {say_error(self._api, error)} (error {code}), asked to {what}.", flush=True)
             os.abort()
         if code:
-            raise EngineFault("error", f"CUDA could not {what}: {said(self._api, error)}.")
+            raise EngineFault("error", f"CUDA could not {what}: {say_error(self._api, error)}.")
         return rest[0] if rest else None
 
 
-def _line(error: BaseException) -> str:
+def _say_in_one_line(error: BaseException) -> str:
     return (" ".join(str(error).split()) or type(error).__name__)[:200]

@@ -56,8 +56,8 @@ class Engine:
         with ``attempt`` shares no timings: it is asked for because it may choose otherwise. Raises ``EngineFault``."""
         found, settings = self._found, self._settings
         found.plug(settings.plugins)
-        marked, untyped = network.observable(request.model, request.marks)
-        model, positions = network.named(marked)
+        marked, untyped = network.expose_marks(request.model, request.marks)
+        model, positions = network.name_nodes(marked)
         kept = {name for name, i in positions.items() if i in request.keep}
         if self._strong and settings.precision in ("fp16", "bf16"):
             try:
@@ -74,19 +74,19 @@ class Engine:
 
     def _built(self, request: BuildRequest, model: onnx.ModelProto, kept: set[str], untyped: dict[str, str]) -> Built:
         found, settings, trt = self._found, self._settings, self._found.trt
-        flags = quantization.flags(model, settings, self._strong, request.part)
+        flags = quantization.builder_flags(model, settings, self._strong, request.part)
         self._builder = self._builder or trt.Builder(found.log.logger)
         say: Callable[[str], None] = request.say or (lambda _: None)
-        parsed = network.parse(
+        parsed = network.parse_network(
             found, self._builder, model, request.weights_dir, request.marks, self._strong, settings.observe
         )
-        config = configure.configure(
+        config = configure.configure_build(
             found, self._builder, parsed.network, settings, flags, request.feed_shapes, request.least_shapes
         )
         if kept and not self._strong:
             network.keep_higher(found, parsed.network, kept)
-            configure.constrain(found, config, settings.constraints)
-        calibrator = quantization.calibrate(found, config, settings, self._strong)
+            configure.constrain_precisions(found, config, settings.constraints)
+        calibrator = quantization.make_calibrator(found, config, settings, self._strong)
         chooser = self._chooser(request)
         if isinstance(chooser, Chooser):
             config.algorithm_selector = chooser.selector
@@ -94,7 +94,7 @@ class Engine:
         # A repetition shares no timings, nor does a build whose kernels are chosen for it.
         fresh = bool(request.attempt or request.force or request.forbid)
         cache = None if editing else self._share(config, fresh)
-        monitor = configure.watch(found, config, say)
+        monitor = configure.watch_build(found, config, say)
         found.log.clear()
 
         def build() -> Any:
@@ -103,7 +103,7 @@ class Engine:
         plan = chooser.build(config, build) if isinstance(chooser, Entries) else build()
         del monitor, calibrator
         if plan is None:
-            raise configure.fault(found, quantization.hint(model, settings, self._strong))
+            raise configure.make_fault(found, quantization.hint_at_types(model, settings, self._strong))
         self._learn(config, cache, whole=not request.part or bool(request.keep))
         facts: dict[str, Any] = {"bytes": plan.nbytes, "unobservable": {**untyped, **parsed.skipped}}
         if chooser is not None:
@@ -136,11 +136,11 @@ class Engine:
         self._runtime = self._runtime or found.trt.Runtime(found.log.logger)
         engine = self._runtime.deserialize_cuda_engine(plan)
         if engine is None:
-            raise configure.fault(found)
+            raise configure.make_fault(found)
         if read:
-            built = layers.read(found, engine)
+            built = layers.read_layers(found, engine)
             facts["layers"] = len(built)
-            facts["groups"] = layers.groups(built)
+            facts["groups"] = layers.group_nodes(built)
             if not self._strong and self._settings.precision in ("fp16", "bf16"):
                 facts["wide"] = layers.list_wide(built)
                 facts["why_wide"] = (

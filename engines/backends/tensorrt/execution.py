@@ -52,9 +52,9 @@ class Execution:
         mode = found.trt.TensorIOMode
         tensors = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
         self._inputs = [t for t in tensors if engine.get_tensor_mode(t) == mode.INPUT]
-        self._outputs = {t: _dtype(engine, t) for t in tensors if engine.get_tensor_mode(t) == mode.OUTPUT}
+        self._outputs = {t: _tensor_dtype(engine, t) for t in tensors if engine.get_tensor_mode(t) == mode.OUTPUT}
         self._held: list[Any] = []
-        self._listener = _listen(found, self._context, self._stream, heard) if heard else None
+        self._listener = _make_listener(found, self._context, self._stream, heard) if heard else None
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
@@ -66,31 +66,31 @@ class Execution:
         if unknown := [name for name in wanted if name not in self._names]:
             raise EngineFault("refused", f"The engine has no output '{unknown[0]}'.")
         self._found.log.clear()
-        self._feed(feeds)
-        growing = self._rooms()
+        self._feed_inputs(feeds)
+        growing = self._place_outputs()
         if self._listener is not None:
             self._listener.seen.clear()
         if not self._context.execute_async_v3(self._stream.handle):
-            raise self._fault("run the engine")
+            raise self._make_fault("run the engine")
         self._stream.wait()
         told = {} if self._listener is None or outputs else dict(self._listener.seen)
-        return {**told, **{name: self._fetch(self._names[name], growing) for name in wanted}}
+        return {**told, **{name: self._fetch_output(self._names[name], growing) for name in wanted}}
 
     def close(self) -> None:
         if self._context is not None:
             self._context = self._engine = self._listener = None
             self._stream.close()
 
-    def _feed(self, feeds: Mapping[str, Array]) -> None:
+    def _feed_inputs(self, feeds: Mapping[str, Array]) -> None:
         context, engine = self._context, self._engine
         self._held = []
         for name in self._inputs:
             value = feeds[name]
-            wanted = _dtype(engine, name)
+            wanted = _tensor_dtype(engine, name)
             if value.dtype != wanted:
                 value = value.astype(wanted)
             if not context.set_input_shape(name, tuple(value.shape)):
-                raise self._fault(f"take input '{name}' with shape {tuple(value.shape)}")
+                raise self._make_fault(f"take input '{name}' with shape {tuple(value.shape)}")
             if engine.get_tensor_location(name) == self._found.trt.TensorLocation.HOST:
                 held = np.ascontiguousarray(value)
                 self._held.append(held)  # read in the middle of the run
@@ -98,7 +98,7 @@ class Execution:
             else:
                 context.set_tensor_address(name, self._stream.put(name, value))
 
-    def _rooms(self) -> dict[str, Any]:
+    def _place_outputs(self) -> dict[str, Any]:
         """A place for every output; where the shape is known only afterwards, one that grows, by name."""
         growing: dict[str, Any] = {}
         for name, dtype in self._outputs.items():
@@ -108,27 +108,27 @@ class Execution:
                 growing[name] = held
                 self._context.set_tensor_address(name, held.ctypes.data)
             elif any(d < 0 for d in shape):
-                growing[name] = _growing(self._found, self._stream, name)
+                growing[name] = _make_growing_output(self._found, self._stream, name)
                 self._context.set_output_allocator(name, growing[name])
             else:
                 size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
                 self._context.set_tensor_address(name, self._stream.room(name, size))
         return growing
 
-    def _fetch(self, name: str, growing: Mapping[str, Any]) -> Array:
+    def _fetch_output(self, name: str, growing: Mapping[str, Any]) -> Array:
         place = growing.get(name)
         if isinstance(place, np.ndarray):
             return np.array(place)
         shape = tuple(place.shape) if place is not None else tuple(self._context.get_tensor_shape(name))
         return self._stream.get(name, shape, self._outputs[name])
 
-    def _fault(self, what: str) -> EngineFault:
+    def _make_fault(self, what: str) -> EngineFault:
         errors = " ".join(self._found.log.errors()[-1:])
         status = "out-of-memory" if "memory" in errors.lower() else "error"
         return EngineFault(status, f"{self._found.title} could not {what}: {errors or 'it gave no reason'}.")
 
 
-def _dtype(engine: Any, name: str) -> np.dtype[Any]:
+def _tensor_dtype(engine: Any, name: str) -> np.dtype[Any]:
     """numpy's (or ml_dtypes') type of a tensor. Raises ``EngineFault`` for one that cannot leave the GPU as an array."""
     kind = engine.get_tensor_dtype(name).name
     if kind not in _KINDS:
@@ -136,7 +136,7 @@ def _dtype(engine: Any, name: str) -> np.dtype[Any]:
     return external.dtype_of(_KINDS[kind])
 
 
-def _listen(found: Library, context: Any, stream: Stream, heard: Mapping[str, tuple[str, ...]]) -> Any:
+def _make_listener(found: Library, context: Any, stream: Stream, heard: Mapping[str, tuple[str, ...]]) -> Any:
     """A listener that copies the wanted tensors as they are made, told of them by this context. ``seen`` by the outputs that they
     stand for, in FP32 where they are shorter floats, as an output would be."""
     base = found.trt.IDebugListener
@@ -187,7 +187,7 @@ def address_of(pointer: Any) -> int:
     return int(api.PyCapsule_GetPointer(pointer, api.PyCapsule_GetName(pointer)) or 0)
 
 
-def _growing(found: Library, stream: Stream, name: str) -> Any:
+def _make_growing_output(found: Library, stream: Stream, name: str) -> Any:
     """Memory for an output whose size depends on values."""
     base = found.trt.IOutputAllocator
 

@@ -23,10 +23,10 @@ class Layer(msgspec.Struct, frozen=True):
     @property
     def wide(self) -> bool:
         """Whether all that it gives is FP32, as far as it says."""
-        return not any(_narrow(text) for text in self.formats)
+        return not any(_narrow_text(text) for text in self.formats)
 
 
-def read(found: Library, engine: Any) -> tuple[Layer, ...]:
+def read_layers(found: Library, engine: Any) -> tuple[Layer, ...]:
     """Layers in the order in which they run; empty where the engine does not tell."""
     text = ""
     with contextlib.suppress(RuntimeError, AttributeError):
@@ -41,10 +41,10 @@ def layers_of(text: str) -> tuple[Layer, ...]:
         found = json.loads(text).get("Layers", [])
     except (ValueError, AttributeError):
         return ()
-    return tuple(_layer(entry) for entry in found) if isinstance(found, list) else ()
+    return tuple(_read_layer(entry) for entry in found) if isinstance(found, list) else ()
 
 
-def groups(layers: Collection[Layer]) -> list[dict[str, Any]]:
+def group_nodes(layers: Collection[Layer]) -> list[dict[str, Any]]:
     """The layers that stand for several ONNX nodes, as plain data: name, tactic, nodes."""
     return [
         {"layer": each.name, "tactic": each.tactic, "nodes": list(each.nodes)} for each in layers if len(each.nodes) > 1
@@ -72,11 +72,11 @@ def precision_of(kept: Set[str], layers: Collection[Layer]) -> dict[str, str]:
     return {node: seen.get(node, "unknown") for node in sorted(kept)} | dict.fromkeys(sorted(along - kept), "widened")
 
 
-def _narrow(text: str) -> bool:
+def _narrow_text(text: str) -> bool:
     return any(word in text.upper() for word in ("FP16", "HALF", "BF16", "INT8", "FP8"))
 
 
-def _layer(entry: Any) -> Layer:
+def _read_layer(entry: Any) -> Layer:
     if not isinstance(entry, Mapping):
         return Layer(str(entry))
     outputs = [o for o in entry.get("Outputs", ()) if isinstance(o, Mapping)]

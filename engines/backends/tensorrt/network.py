@@ -36,7 +36,7 @@ class Parsed:
         self.heard = heard or {}
 
 
-def named(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, int]]:
+def name_nodes(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, int]]:
     """The model with a name of its own for every node (layers carry the name of their node), and the position of each name.
     The same object where all names differ already."""
     names = [n.name for n in model.graph.node]
@@ -55,7 +55,7 @@ def named(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, int]]:
     return copy, positions
 
 
-def observable(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.ModelProto, dict[str, str]]:
+def expose_marks(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.ModelProto, dict[str, str]]:
     """The model with ``marks`` among its outputs, each with its element type, which TensorRT's parser wants to read; and those
     whose type is not known, with that reason. The same object where nothing is to be done."""
     marked = with_outputs(model, marks)
@@ -75,7 +75,7 @@ def observable(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.Model
     return copy, skipped
 
 
-def inner(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.ModelProto, dict[str, tuple[str, ...]]]:
+def hide_marks(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.ModelProto, dict[str, tuple[str, ...]]]:
     """The model without the outputs ``marks``, and inner tensor -> the marks that it is read for. A cast that only made such an
     output goes with it: nothing would keep it, and what it read is the very value that the engine computes with."""
     readers = {name for n in model.graph.node for name in n.input}
@@ -95,7 +95,7 @@ def inner(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.ModelProto
     return copy, heard
 
 
-def parse(
+def parse_network(
     found: Library,
     builder: Any,
     model: onnx.ModelProto,
@@ -109,7 +109,7 @@ def parse(
     told of (``debug``; ``unfused``, where layers are fused all the same). Raises ``EngineFault`` (unsupported, invalid-model)."""
     heard: dict[str, tuple[str, ...]] = {}
     if marks and observe != "outputs":
-        model, heard = inner(model, marks)
+        model, heard = hide_marks(model, marks)
     trt = found.trt
     flags = 0
     creation = trt.NetworkDefinitionCreationFlag
@@ -123,23 +123,25 @@ def parse(
     # The path is where the parser looks for external weights.
     if not parser.parse(model.SerializeToString(), str(Path(weights_dir or ".") / "model.onnx")):
         errors = [parser.get_error(i) for i in range(parser.num_errors)]
-        raise _refused(found, errors)
+        raise _refuse_model(found, errors)
     skipped: dict[str, str] = {}
     for tensor in [network.get_output(i) for i in range(network.num_outputs)]:
-        if tensor.name in marks and (why := _hidden(trt, tensor)):
+        if tensor.name in marks and (why := _why_hidden(trt, tensor)):
             skipped[tensor.name] = why
             network.unmark_output(tensor)
     if heard:
-        skipped |= _listen(found, network, heard, observe)
+        skipped |= _mark_for_listener(found, network, heard, observe)
     return Parsed(network, parser, skipped, {t: names for t, names in heard.items() if names[0] not in skipped})
 
 
-def _hidden(trt: Any, tensor: Any) -> str:
+def _why_hidden(trt: Any, tensor: Any) -> str:
     """Why TensorRT cannot give a tensor out; empty where it can."""
     return "a shape" if tensor.is_shape_tensor else "a boolean" if tensor.dtype == trt.bool else ""
 
 
-def _listen(found: Library, network: Any, heard: Mapping[str, tuple[str, ...]], observe: str) -> dict[str, str]:
+def _mark_for_listener(
+    found: Library, network: Any, heard: Mapping[str, tuple[str, ...]], observe: str
+) -> dict[str, str]:
     """Mark tensors for a listener; mark -> why it cannot be heard. Raises ``EngineFault``."""
     if observe == "unfused" and not network.mark_unfused_tensors_as_debug_tensors():
         raise EngineFault("build-failed", f"{found.title} refuses to mark unfused tensors.")
@@ -148,7 +150,7 @@ def _listen(found: Library, network: Any, heard: Mapping[str, tuple[str, ...]], 
         for tensor in filter(None, (layer.get_output(k) for k in range(layer.num_outputs))):
             if tensor.name not in heard:
                 continue
-            why = _hidden(found.trt, tensor)
+            why = _why_hidden(found.trt, tensor)
             if not why and observe == "debug" and not network.mark_debug(tensor):
                 why = "refused as a debug tensor"
             silent[tensor.name] = why
@@ -188,14 +190,14 @@ def keep_higher(found: Library, network: Any, names: Collection[str]) -> int:
     return asked
 
 
-def plain(text: str) -> str:
+def strip_source_places(text: str) -> str:
     """A message without the places in NVIDIA's source that it comes from, in one line."""
     found = " ".join(_PLACE.sub("", text).split())
     return re.sub(r"\s+([).])", r"\1", found)
 
 
-def _refused(found: Library, errors: Sequence[Any]) -> EngineFault:
-    said = [_sentence(e) for e in errors[:_MOST_ERRORS]] or found.log.errors()[-1:] or ["it gave no reason"]
+def _refuse_model(found: Library, errors: Sequence[Any]) -> EngineFault:
+    said = [_say_parser_error(e) for e in errors[:_MOST_ERRORS]] or found.log.errors()[-1:] or ["it gave no reason"]
     more = f" ({len(errors) - _MOST_ERRORS} more errors)" if len(errors) > _MOST_ERRORS else ""
     text = "; ".join(said)
     if any(_NEEDS_GPU.search(str(e.desc())) for e in errors):
@@ -210,9 +212,9 @@ def _refused(found: Library, errors: Sequence[Any]) -> EngineFault:
     )
 
 
-def _sentence(error: Any) -> str:
+def _say_parser_error(error: Any) -> str:
     """One error of the parser in one line: the node, then what is wrong with it."""
-    text = plain(str(error.desc()))
+    text = strip_source_places(str(error.desc()))
     while (cut := _SOURCE.sub("", text)) != text:
         text = cut
     text = text.rstrip(". ")[:300]

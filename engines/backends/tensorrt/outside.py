@@ -58,11 +58,11 @@ def lines(found: Found, command: CaseCommand) -> list[str]:
     return [
         "# TensorRT through Polygraphy, and by itself",
         f"{shlex.join(['polygraphy', 'run', model, *words])} {compare}",
-        *trtexec(model, theirs, command.inputs),
+        *trtexec_lines(model, theirs, command.inputs),
     ]
 
 
-def flags(found: Found) -> tuple[list[str], list[str]]:
+def precision_flags(found: Found) -> tuple[list[str], list[str]]:
     """What makes it compute in the engine's types: (for Polygraphy, for trtexec). TensorRT-RTX takes none: it computes in the
     types of the model."""
     return ([], []) if found.spec.name == RTX else typed_as(check_part(found).settings, found.spec.get("calibration"))
@@ -84,7 +84,7 @@ def typed_as(settings: Mapping[str, Any], calibration: str = "") -> tuple[list[s
     return ours, theirs
 
 
-def trtexec(model: str, flags: list[str], inputs: tuple[str, ...]) -> list[str]:
+def trtexec_lines(model: str, flags: list[str], inputs: tuple[str, ...]) -> list[str]:
     """trtexec reads raw bytes, one file an input."""
     if not inputs or any(not name.isprintable() or set("',") & set(name) or len(name) > LONGEST for name in inputs):
         return []
@@ -96,7 +96,7 @@ def trtexec(model: str, flags: list[str], inputs: tuple[str, ...]) -> list[str]:
     return [f"python -c {shlex.quote(script)}", shlex.join(words)]
 
 
-def fitted(found: Found, text: str) -> str:
+def fit_command(found: Found, text: str) -> str:
     """Polygraphy drives TensorRT-RTX by a variable; a strongly typed network has the types of its file, which must be written
     first."""
     rtx, precision = found.spec.name == RTX, found.spec.get("precision")

@@ -21,7 +21,7 @@ _CODES = {int(TensorProto.INT8): "int8", int(TensorProto.UINT8): "int8", int(Ten
 _SAID = {"int8": "INT8", "fp8": "FP8"}
 
 
-def coded(model: onnx.ModelProto) -> frozenset[str]:
+def coded_types(model: onnx.ModelProto) -> frozenset[str]:
     """What the model's Q/DQ nodes quantize to: ``int8``, ``fp8``, both or nothing."""
     pairs = [n for n in model.graph.node if is_quantize(n) or is_dequantize(n)]
     if not pairs:
@@ -31,7 +31,7 @@ def coded(model: onnx.ModelProto) -> frozenset[str]:
     return frozenset(_CODES[c] for c in codes if c in _CODES)
 
 
-def flags(model: onnx.ModelProto, settings: Settings, strong: bool, part: bool) -> tuple[str, ...]:
+def builder_flags(model: onnx.ModelProto, settings: Settings, strong: bool, part: bool) -> tuple[str, ...]:
     """The builder flags of the precision. ``part``: the model is a piece of the user's, or an edited one; where it quantizes
     nothing it is built without the flag, as it is in the whole. Raises ``EngineFault`` where a whole model has nothing that its
     INT8 or FP8 could go by."""
@@ -40,7 +40,7 @@ def flags(model: onnx.ModelProto, settings: Settings, strong: bool, part: bool) 
         return ()
     if precision not in _SAID or settings.calibration:
         return FLAGS[precision]
-    found = coded(model)
+    found = coded_types(model)
     if precision in found:
         return FLAGS[precision]
     if part:
@@ -90,10 +90,10 @@ def say_untaken(model: onnx.ModelProto) -> str:
     )
 
 
-def hint(model: onnx.ModelProto, settings: Settings, strong: bool) -> str:
+def hint_at_types(model: onnx.ModelProto, settings: Settings, strong: bool) -> str:
     """What may be wrong where a weakly typed build failed and the model has Q/DQ nodes of a type that was not asked for; empty
     where nothing is."""
-    found = coded(model) if not strong else frozenset()
+    found = coded_types(model) if not strong else frozenset()
     if found <= {settings.precision}:
         return ""
     kinds = " and ".join(_SAID[kind] for kind in sorted(found))
@@ -108,7 +108,7 @@ def hint(model: onnx.ModelProto, settings: Settings, strong: bool) -> str:
     )
 
 
-def calibrate(found: Library, config: Any, settings: Settings, strong: bool) -> Any:
+def make_calibrator(found: Library, config: Any, settings: Settings, strong: bool) -> Any:
     """TensorRT's own calibrator, reading the user's cache; it must live as long as the build. None where there is no cache.
     Raises ``EngineFault`` where it is of no use.
 

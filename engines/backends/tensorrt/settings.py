@@ -70,9 +70,9 @@ class Settings(msgspec.Struct, frozen=True):
             tactics=chosen.get("tactics", "auto"),
             calibration=chosen.get("calibration", ""),
             timings=chosen.get("timings", ""),
-            smallest=_shapes(name, "min_shapes", chosen["min_shapes"]),
-            usual=_shapes(name, "opt_shapes", chosen["opt_shapes"]),
-            largest=_shapes(name, "max_shapes", chosen["max_shapes"]),
+            smallest=_parse_shapes(name, "min_shapes", chosen["min_shapes"]),
+            usual=_parse_shapes(name, "opt_shapes", chosen["opt_shapes"]),
+            largest=_parse_shapes(name, "max_shapes", chosen["max_shapes"]),
         )
 
 
@@ -80,7 +80,7 @@ def strongly_typed(settings: Settings, found: Library) -> bool:
     """Whether the network is strongly typed. Raises ``ValueError`` with a sentence where the installed version cannot do what is
     asked."""
     precision, typing = settings.precision, settings.typing
-    _refuse(settings, found)
+    _refuse_unknown(settings, found)
     if typing == "strong" and not found.strong:
         raise ValueError(f"{found.lacks('strongly typed networks')} Use typing=weak, or TensorRT 9 or newer.")
     if typing == "weak" and not found.weak:
@@ -100,7 +100,7 @@ def strongly_typed(settings: Settings, found: Library) -> bool:
     return strong
 
 
-def _refuse(settings: Settings, found: Library) -> None:
+def _refuse_unknown(settings: Settings, found: Library) -> None:
     for name in settings.tactic_sources or ():
         if not hasattr(found.trt.TacticSource, name):
             known = ", ".join(sorted(m for m in dir(found.trt.TacticSource) if m.isupper()))
@@ -118,7 +118,7 @@ def _refuse(settings: Settings, found: Library) -> None:
         raise ValueError(f"A calibration cache is for precision=int8, not for {settings.precision}.")
 
 
-def _shapes(engine: str, key: str, given: tuple[str, ...]) -> Shapes:
+def _parse_shapes(engine: str, key: str, given: tuple[str, ...]) -> Shapes:
     """``("x:1x3x8x8",)`` as shapes by name; a scalar is ``x:``."""
     shapes: Shapes = {}
     for text in given:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from engines.backends.tensorrt.library import TUNING, Library
-from engines.data.tactic_replay import canonical
+from engines.data.tactic_replay import canonical_algorithm
 
 _ROUNDS = 3  # builds: what is forced may lead to operations that were not met before
 _KEY = re.compile(r"key: ?(0x[0-9a-f]{32})", re.IGNORECASE)
@@ -31,7 +31,7 @@ class Operation(msgspec.Struct):
     tried: dict[int, float] = {}
 
 
-def heard(lines: Iterable[str]) -> dict[str, Operation]:
+def parse_timings(lines: Iterable[str]) -> dict[str, Operation]:
     """What a builder's verbose log tells of the kernels that it tried, by key. Lines that say nothing of it are passed over,
     and so is all of a log of 10.7 and older, which names no keys."""
     found: dict[str, Operation] = {}
@@ -52,11 +52,11 @@ def heard(lines: Iterable[str]) -> dict[str, Operation]:
             said = _TIME.search(line)
             cells = [cell.strip() for cell in line.split(",")]
             text = said[1] if said else cells[1] if len(cells) > 2 else ""
-            here.tried.setdefault(tried, _number(text))
+            here.tried.setdefault(tried, _parse_number(text))
     return found
 
 
-def layer(key: str, name: str) -> str:
+def name_layer(key: str, name: str) -> str:
     return f"{name} [{key}]" if name else f"[{key}]"
 
 
@@ -66,13 +66,17 @@ def key_of(written: str) -> str:
     return found[1] if found else ""
 
 
-def choice(kernel: int) -> str:
-    return canonical({"tactic": f"0x{kernel:016x}"})
+def write_choice(kernel: int) -> str:
+    return canonical_algorithm({"tactic": f"0x{kernel:016x}"})
 
 
-def other(tried: Mapping[int, float], forbidden: Sequence[str]) -> int | None:
+def fastest_allowed(tried: Mapping[int, float], forbidden: Sequence[str]) -> int | None:
     """The fastest kernel that was tried and may be taken; None where there is none."""
-    may = [(ms if ms >= 0 else float("inf"), kernel) for kernel, ms in tried.items() if choice(kernel) not in forbidden]
+    may = [
+        (ms if ms >= 0 else float("inf"), kernel)
+        for kernel, ms in tried.items()
+        if write_choice(kernel) not in forbidden
+    ]
     return min(may)[1] if may else None
 
 
@@ -99,15 +103,15 @@ class Entries:
         for _ in range(_ROUNDS):
             with self._found.log.listening() as lines:
                 plan = build()
-            for key, operation in heard(lines).items():
+            for key, operation in parse_timings(lines).items():
                 operations.setdefault(key, operation)
-            if plan is None or not self._write(config.get_timing_cache(), operations):
+            if plan is None or not self._write_wanted(config.get_timing_cache(), operations):
                 break
         if plan is not None:
-            self._read(config.get_timing_cache(), operations)
+            self._read_choices(config.get_timing_cache(), operations)
         return plan
 
-    def _write(self, cache: Any, operations: Mapping[str, Operation]) -> bool:
+    def _write_wanted(self, cache: Any, operations: Mapping[str, Operation]) -> bool:
         """Put what is wanted into the cache; whether that asks for another build."""
         present = {str(key).lower(): key for key in cache.queryKeys()}
         changed, refused = False, []
@@ -117,12 +121,12 @@ class Entries:
                 refused.append(text)
                 continue
             now = cache.query(key)
-            has = choice(int(now.tacticHash))
+            has = write_choice(int(now.tacticHash))
             tried = operations.get(text, Operation()).tried
             if wanted := self._force.get(text):
                 kernel = int(msgspec.json.decode(wanted)["tactic"], 16) if wanted != has else None
             elif has in self._forbid[text]:
-                kernel = other(tried, self._forbid[text])
+                kernel = fastest_allowed(tried, self._forbid[text])
                 refused += [text] if kernel is None else []
             else:
                 kernel = None
@@ -138,14 +142,14 @@ class Entries:
         self.refused = [*self._foreign, *dict.fromkeys(self._names[text] for text in refused)]
         return changed
 
-    def _read(self, cache: Any, operations: Mapping[str, Operation]) -> None:
+    def _read_choices(self, cache: Any, operations: Mapping[str, Operation]) -> None:
         for key in cache.queryKeys():
             text = str(key).lower()
-            name = self._names.get(text) or layer(text, operations.get(text, Operation()).name)
-            self.choices[name] = choice(int(cache.query(key).tacticHash))
+            name = self._names.get(text) or name_layer(text, operations.get(text, Operation()).name)
+            self.choices[name] = write_choice(int(cache.query(key).tacticHash))
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     try:
         return float(text)
     except ValueError:

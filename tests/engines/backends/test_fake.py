@@ -108,8 +108,8 @@ def test_faults_of_the_contract(chain: onnx.ModelProto, status: str, at: str) ->
 )
 def test_faults_of_the_process(fault: str, code: int) -> None:
     program = (
-        "from engines.backends.fake.engine import make, strike\nimport sys\nfrom engines.options import check, values\n"
-        f"strike(make(check('fake:fault={fault}'))._fault)"
+        "from engines.backends.fake.engine import make, strike_process\nimport sys\nfrom engines.options import check, values\n"
+        f"strike_process(make(check('fake:fault={fault}'))._fault)"
     )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, check=False)
     assert done.returncode == code

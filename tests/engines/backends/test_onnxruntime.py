@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from engines.backends import make
 from engines.backends.base import BuildRequest, EngineFault, EngineMissing
-from engines.backends.onnxruntime.engine import pack, unpack
+from engines.backends.onnxruntime.engine import pack_elements, unpack_elements
 from engines.graph import external
 
 node = helper.make_node
@@ -147,9 +147,9 @@ def test_packing_and_unpacking_are_inverse(kind: int, shape: tuple[int, ...], se
     low = -8 if kind == TensorProto.INT4 else 0
     wide = np.random.default_rng(seed).integers(low, low + 16, shape)
     value = np.asarray(wide).astype(external.dtype_of(kind))
-    raw = pack(value, external.PACKED_BITS[kind])
+    raw = pack_elements(value, external.PACKED_BITS[kind])
     assert len(raw) == external.byte_size(kind, shape)
-    again = unpack(raw, kind, shape)
+    again = unpack_elements(raw, kind, shape)
     assert again.shape == shape
     assert again.astype(np.int64).tolist() == wide.tolist()
 

@@ -135,7 +135,7 @@ def test_weights_beyond_a_bound_are_refused_before_any_is_read(small: Any, run: 
     (weight,) = model.graph.initializer
     weight.ClearField("raw_data")
     weight.dims[:] = [1, 3 << 27]
-    external.point(weight, "gone.bin", 0, 3 << 29)
+    external.make_external(weight, "gone.bin", 0, 3 << 29)
     with pytest.raises(EngineFault, match=r"in FP64 this model's are 3\.0 GiB, more than the 1 GiB") as caught:
         run("reference:precision=fp64", model, {"x": x})
     assert caught.value.status == "unsupported"

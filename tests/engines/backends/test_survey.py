@@ -16,7 +16,7 @@ FIELDS = {"name", "summary", "present", "reason", "version", "device", "options"
 
 
 def test_the_survey_lists_every_engine() -> None:
-    rows = {row["name"]: row for row in survey.survey()}
+    rows = {row["name"]: row for row in survey.survey_engines()}
     assert list(rows) == [d.name for d in discovery.ours().values() if not d.hidden]
     assert "fake" not in rows
     for row in rows.values():
@@ -61,7 +61,7 @@ def test_a_library_that_breaks_while_it_loads_is_a_line(
 ) -> None:
     (tmp_path / "openvino.py").write_text(source + "\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    rows = {row["name"]: row for row in survey.survey(["openvino", "reference"])}
+    rows = {row["name"]: row for row in survey.survey_engines(["openvino", "reference"])}
     assert not rows["openvino"]["present"]
     assert words in rows["openvino"]["reason"]
     assert "-m pip install openvino" in rows["openvino"]["reason"]
@@ -72,7 +72,7 @@ def test_an_engine_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.
     monkeypatch.setattr(installed, "importable", lambda _package: False)
     with pytest.raises(EngineMissing, match=r"install it with: \S+ -m pip install 'narrowdown\[openvino\]'"):
         backends.make("openvino")
-    row = survey.survey(["openvino"])[0]
+    row = survey.survey_engines(["openvino"])[0]
     assert not row["present"]
     assert "pip install" in row["reason"]
 

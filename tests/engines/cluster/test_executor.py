@@ -107,7 +107,7 @@ def test_each_file_goes_once_to_each_host_and_nothing_is_asked_twice(tmp_path: P
         sent.append((member.greeting.place, parcel.name))
         await send(self, member, parcel)
 
-    monkeypatch.setattr(Cluster, "_send", counted)
+    monkeypatch.setattr(Cluster, "_send_parcel", counted)
     for name, place in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")):
         cluster.add(name, folder=place)
     cluster.ready()
@@ -370,6 +370,6 @@ def test_a_check_runs_where_the_same_script_is_and_nowhere_else(tmp_path: Path, 
     other = msgspec.structs.replace(agreed, files={str(script): "0" * 64})
     changed = on(Cluster(cluster.url, tmp_path / "o", session="o", consent=other), ask)
     assert changed.facts["changed"] == str(script), "and nothing else than what was agreed to"
-    monkeypatch.setattr(ends, "pinned", lambda probe: {str(script): "0" * 64})
+    monkeypatch.setattr(ends, "pin_files", lambda probe: {str(script): "0" * 64})
     with pytest.raises(ExecutorLost, match="is another file"):
         on(Cluster(cluster.url, tmp_path / "s", session="s", consent=agreed), ask)

@@ -5,18 +5,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engines.cluster.parcels import Packer, at_home, pinned, place
+from engines.cluster.parcels import Packer, at_home, parcel_place, pin_files
 from engines.probe import Check, Describe, Import, Inspect, LoadInputs, Measure, Sanitize, Unroll
 from engines.store.content import Store, digest_file
-from engines.workers.operations import execute
+from engines.workers.operations import execute_probe
 
 MODELS = Path(__file__).parents[2] / "models"
 
 
 def test_a_model_brings_its_weights_and_comes_last(tmp_path: Path) -> None:
     store, path = Store(tmp_path), MODELS / "shapes_cnn.onnx"
-    model = str(execute(Import(path=str(path), digest=digest_file(path)), store, lambda _: None).facts["model"])
-    made = execute(LoadInputs(model=model), store, lambda _: None)
+    model = str(execute_probe(Import(path=str(path), digest=digest_file(path)), store, lambda _: None).facts["model"])
+    made = execute_probe(LoadInputs(model=model), store, lambda _: None)
     inputs = str(made.facts["inputs"])
     needs = Packer(store).needed(
         Measure(model=model, inputs=inputs, samples=("random:0",), engine="emulate", reference="onnxruntime")
@@ -28,7 +28,7 @@ def test_a_model_brings_its_weights_and_comes_last(tmp_path: Path) -> None:
     assert any(name.startswith("models/weights/") for name in everything)
     for parcels in needs.values():
         for parcel in parcels:
-            file = place(tmp_path, parcel.name)
+            file = parcel_place(tmp_path, parcel.name)
             assert (parcel.digest, parcel.size) == (digest_file(file), file.stat().st_size)
 
 
@@ -48,7 +48,7 @@ def test_a_model_brings_its_weights_and_comes_last(tmp_path: Path) -> None:
 )
 def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="is not the name of a file that travels"):
-        place(tmp_path, name)
+        parcel_place(tmp_path, name)
 
 
 def test_what_reads_the_users_files_stays_at_home() -> None:
@@ -65,15 +65,15 @@ def test_scripts_and_libraries_are_pinned_by_what_they_hold(tmp_path: Path) -> N
     check = Check(
         model="m", command=f"python3 ./check.py --with=data.bin {{model}} {tmp_path}/none", folder=str(tmp_path)
     )
-    assert pinned(check) == {str(tmp_path / n): digest_file(tmp_path / n) for n in ("check.py", "data.bin")}
+    assert pin_files(check) == {str(tmp_path / n): digest_file(tmp_path / n) for n in ("check.py", "data.bin")}
     library = tmp_path / "lib.so"
     measure = Measure(
         model="m", inputs="i", samples=(), engine=f"onnxruntime:custom_ops={library}+/gone.so", reference="onnxruntime"
     )
-    assert pinned(measure) == {str(library): digest_file(library)}
+    assert pin_files(measure) == {str(library): digest_file(library)}
     script = tmp_path / "check.py"
     post = msgspec.structs.replace(measure, engine="emulate", postprocess=(f"{script}:f",))
-    assert pinned(post) == {str(script): digest_file(script)}
-    before = pinned(measure)
+    assert pin_files(post) == {str(script): digest_file(script)}
+    before = pin_files(measure)
     library.write_text("another")
-    assert pinned(measure) != before
+    assert pin_files(measure) != before

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("distributed", reason="needs Dask distributed: pip install 'narrowdown[cluster]'")
 
 from engines.cluster import executor as ends
-from engines.cluster.executor import Cluster, unencrypted
+from engines.cluster.executor import Cluster, first_unencrypted
 from engines.workers.executor import ExecutorLost
 from wizard.runner import progress
 from wizard.session.events import NoteAdded
@@ -166,11 +166,13 @@ def test_a_host_without_narrowdown_is_named(tmp_path: Path, cluster) -> None:
 
 
 def test_wires_to_other_machines_in_the_open_are_noticed() -> None:
-    assert unencrypted(["tcp://127.0.0.1:8786", "tcp://127.0.1.1:1", "tcp://[::1]:4", "tcp://localhost:8786"]) == ""
-    assert unencrypted(["tls://gpu-7:8786", "wss://10.0.0.1:443"]) == ""
-    assert unencrypted(["tcp://127.0.0.1:8786", "tcp://10.0.0.7:4711"]) == "tcp://10.0.0.7:4711"
-    assert unencrypted(["ws://gpu-7:8786"]) == "ws://gpu-7:8786"
-    assert unencrypted(["tcp://[2001:db8::1]:8786"]) == "tcp://[2001:db8::1]:8786"
+    assert (
+        first_unencrypted(["tcp://127.0.0.1:8786", "tcp://127.0.1.1:1", "tcp://[::1]:4", "tcp://localhost:8786"]) == ""
+    )
+    assert first_unencrypted(["tls://gpu-7:8786", "wss://10.0.0.1:443"]) == ""
+    assert first_unencrypted(["tcp://127.0.0.1:8786", "tcp://10.0.0.7:4711"]) == "tcp://10.0.0.7:4711"
+    assert first_unencrypted(["ws://gpu-7:8786"]) == "ws://gpu-7:8786"
+    assert first_unencrypted(["tcp://[2001:db8::1]:8786"]) == "tcp://[2001:db8::1]:8786"
 
 
 def test_an_open_wire_is_said_once(tmp_path: Path) -> None:

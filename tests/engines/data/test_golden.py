@@ -25,7 +25,7 @@ def pb(path: Path, value: np.ndarray, name: str = "") -> Path:
 def test_npz_is_one_sample_each(tmp_path: Path) -> None:
     for n in range(3):
         np.savez(tmp_path / f"out{n}.npz", y=X + n, inner=X)
-    samples = golden.read([str(p) for p in golden_files.expand(tmp_path)])
+    samples = golden.read([str(p) for p in golden_files.list_golden_files(tmp_path)])
     assert [float(s["y"][0, 0]) for s in samples] == [0, 1, 2]
     assert set(samples[0]) == {"y", "inner"}
 
@@ -33,7 +33,7 @@ def test_npz_is_one_sample_each(tmp_path: Path) -> None:
 def test_npy_files_of_a_folder_are_one_sample(tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", X)
     np.save(tmp_path / "z.npy", X + 1)
-    (sample,) = golden.read([str(p) for p in golden_files.expand(tmp_path)])
+    (sample,) = golden.read([str(p) for p in golden_files.list_golden_files(tmp_path)])
     assert set(sample) == {"y", "z"}
 
 
@@ -67,7 +67,7 @@ def test_what_trtexec_exports(tmp_path: Path) -> None:
 def test_trtexecs_raw_files(tmp_path: Path) -> None:
     (tmp_path / "y.output.2.3.Float.raw").write_bytes(X.tobytes())
     (tmp_path / "a.b.output.6.Half.raw").write_bytes(X.astype(np.float16).tobytes())
-    (sample,) = golden.read([str(p) for p in golden_files.expand(tmp_path)])
+    (sample,) = golden.read([str(p) for p in golden_files.list_golden_files(tmp_path)])
     assert (sample["y"].tolist(), sample["a.b"].dtype) == (X.tolist(), np.float16)
     (tmp_path / "z.output.9.Float.raw").write_bytes(X.tobytes())
     with pytest.raises(InputProblem, match="holds 6 values, and its name says 9"):
@@ -82,7 +82,7 @@ def test_onnxs_test_data_are_in_order_and_named_by_place(tmp_path: Path) -> None
         pb(tmp_path / f"test_data_set_{n}" / "output_0.pb", X + n)
         pb(tmp_path / f"test_data_set_{n}" / "output_1.pb", X, "named")
         pb(tmp_path / f"test_data_set_{n}" / "input_0.pb", X)
-    samples = golden.read([str(p) for p in golden_files.expand(tmp_path)])
+    samples = golden.read([str(p) for p in golden_files.list_golden_files(tmp_path)])
     assert [float(s["#0"][0, 0]) for s in samples] == [0, 2, 10]
     assert all(set(s) == {"#0", "named"} for s in samples)
 
@@ -101,7 +101,7 @@ def test_a_folder_without_outputs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
     pb(tmp_path / "input_0.pb", X)
     with pytest.raises(InputProblem, match="holds no golden outputs"):
-        golden_files.expand(tmp_path)
+        golden_files.list_golden_files(tmp_path)
 
 
 def test_an_engine_of_nothing_says_what_it_needs() -> None:

@@ -11,7 +11,7 @@ from engines.consent import NOTHING, Consent
 from engines.data import files, held, postprocess
 from engines.probe import Check, Inspect, LoadInputs, Measure
 from engines.store.content import digest_file
-from engines.workers.operations import execute
+from engines.workers.operations import execute_probe
 
 LOADER = (
     "import numpy as np\ndef load_data():\n    yield {'x': np.zeros((1, 2), np.float32)}\npostprocess_outputs = dict\n"
@@ -42,7 +42,7 @@ def test_nothing_is_opened_without_consent(tmp_path: Path, script: Path) -> None
     with held.under(NOTHING):
         for use in (
             lambda: list(files.read(str(script), ["x"])),
-            lambda: postprocess.applied([str(script)], {}, "r"),
+            lambda: postprocess.apply_postprocess([str(script)], {}, "r"),
             lambda: backends.make(f"onnxruntime:custom_ops={script}"),
             lambda: backends.make(f"onnxruntime:model={script}"),
             lambda: held.copy(script),
@@ -57,7 +57,7 @@ def test_nothing_is_opened_without_consent(tmp_path: Path, script: Path) -> None
             Inspect(engine=f"onnxruntime:custom_ops={script}"),
             Measure(**{**{n: getattr(measure, n) for n in measure.__struct_fields__}, "postprocess": (str(script),)}),
         ):
-            answer = execute(probe, Store(tmp_path / "session"), lambda _: None)
+            answer = execute_probe(probe, Store(tmp_path / "session"), lambda _: None)
             assert (answer.status, "nobody agreed" in answer.message) == ("refused", True), probe
     assert not canary.exists()
 
@@ -71,7 +71,7 @@ def test_what_was_swapped_is_refused_by_whoever_opens_it(tmp_path: Path, script:
     with held.under(agreed):
         for use in (
             lambda: list(files.read(str(script), ["x"])),
-            lambda: postprocess.applied([str(script)], {}, "r"),
+            lambda: postprocess.apply_postprocess([str(script)], {}, "r"),
             lambda: held.copy(library),
             lambda: held.content(library),
         ):

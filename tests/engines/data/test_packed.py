@@ -46,7 +46,7 @@ def legacy(data: bytes) -> str:
 
 @pytest.mark.parametrize("form", ["npz", "json"])
 def test_a_bomb_is_refused_before_it_is_unpacked(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "most", lambda: SIZE - 1)
+    monkeypatch.setattr(packed, "most_bytes", lambda: SIZE - 1)
     path = tmp_path / f"in.{form}"
     path.write_bytes(BOMB if form == "npz" else legacy(BOMB).encode())
     tracemalloc.start()
@@ -85,11 +85,11 @@ def test_a_broken_archive_ends_in_nothing_but_a_sentence(at: int, tmp_path: Path
 
 def test_what_fits_is_read(tmp_path: Path) -> None:
     assert not packed.too_large(io.BytesIO(BOMB))
-    assert packed.most() > 1 << 28
+    assert packed.most_bytes() > 1 << 28
 
 
 def test_a_container_may_unpack_half_of_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed.memory, "machine", lambda: 4 << 30)
-    assert packed.most() == 2 << 30
+    assert packed.most_bytes() == 2 << 30
     monkeypatch.setattr(packed.memory, "machine", lambda: 0)
     assert not packed.too_large(io.BytesIO(BOMB)), "where nothing is known nothing is refused"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from engines.data.postprocess import PostprocessProblem, applied, indices
+from engines.data.postprocess import PostprocessProblem, apply_postprocess, top_indices
 from engines.sources import TopK, top_k
 from engines.store.content import digest_file
 
@@ -23,7 +23,7 @@ def scripted(tmp_path: Path):
     def run(text: str, outputs: dict[str, Array] = Y, function: str = "", **rest: str) -> dict[str, Array]:
         path = tmp_path / "post.py"
         path.write_text(text)
-        return applied((f"{path}:{function}" if function else str(path),), outputs, "emulate", **rest)
+        return apply_postprocess((f"{path}:{function}" if function else str(path),), outputs, "emulate", **rest)
 
     return run
 
@@ -55,7 +55,7 @@ def test_top_k_is_read(text: str, read: TopK | None) -> None:
 )
 def test_the_largest_come_first(value: Array, k: int, data: st.DataObject) -> None:
     axis = data.draw(st.integers(-value.ndim, value.ndim - 1))
-    found = indices("y", value, k, axis)
+    found = top_indices("y", value, k, axis)
     assert found.dtype == np.int64
     assert found.shape[axis] == min(k, value.shape[axis])
     for line, at in zip(np.moveaxis(value, axis, -1).reshape(-1, value.shape[axis]),
@@ -66,10 +66,10 @@ def test_the_largest_come_first(value: Array, k: int, data: st.DataObject) -> No
 
 
 def test_outputs_of_their_own() -> None:
-    made = applied(("y:top-1,axis=0", "top-2"), Y, "emulate")
+    made = apply_postprocess(("y:top-1,axis=0", "top-2"), Y, "emulate")
     assert made["y"].tolist() == [[1, 1, 1]]
     assert made["z"].tolist() == [0]
-    assert applied(("y:top-1",), Y, "emulate")["z"] is Y["z"], "what is not named stays"
+    assert apply_postprocess(("y:top-1",), Y, "emulate")["z"] is Y["z"], "what is not named stays"
 
 
 def test_a_script_may_change_rename_and_drop(scripted) -> None:
@@ -131,7 +131,7 @@ def test_nonsense_is_refused(scripted, text: str, said: str) -> None:
 )
 def test_what_does_not_fit_is_refused(chosen: tuple[str, ...], said: str) -> None:
     with pytest.raises(PostprocessProblem, match=said):
-        applied(chosen, Y, "emulate")
+        apply_postprocess(chosen, Y, "emulate")
 
 
 def test_a_changed_script_is_not_run(scripted, tmp_path) -> None:

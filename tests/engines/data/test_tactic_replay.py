@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.data.tactic_replay import ReplayProblem, by_chance, canonical, described, gather, read, suspects, write
+from engines.data.tactic_replay import (
+    ReplayProblem,
+    by_chance,
+    canonical_algorithm,
+    describe_algorithm,
+    gather_replays,
+    rank_suspects,
+    read_replay,
+    write_replay,
+)
 from wizard.cli import main
 
 STUB = "import enum\n__version__ = '10.6.0'\nDataType = enum.Enum('DataType', 'FLOAT HALF INT8')\n"
@@ -37,7 +46,7 @@ def tensor(dtype: str = "HALF", *strides: int) -> dict[str, Any]:
 
 def choice(tactic: int, dtype: str = "HALF") -> str:
     inputs, outputs = [tensor(dtype, 4, 4, 2, 1)], [tensor(dtype, 4, 4, 2, 1), tensor("FLOAT")]
-    return canonical({"implementation": 1, "tactic": tactic, "inputs": inputs, "outputs": outputs})
+    return canonical_algorithm({"implementation": 1, "tactic": tactic, "inputs": inputs, "outputs": outputs})
 
 
 @pytest.fixture
@@ -56,11 +65,11 @@ def run(*words: str | Path, env: dict[str, str]) -> str:
 
 def test_each_reads_what_the_other_wrote(tmp_path: Path, with_stub: dict[str, str]) -> None:
     mine = {"conv": choice(2), "relu [b]": choice(-7, "INT8")}
-    write(tmp_path / "ours.json", mine)
+    write_replay(tmp_path / "ours.json", mine)
     said = run("-c", THEIRS, tmp_path / "theirs.json", tmp_path / "ours.json", env=with_stub)
-    told = "\n".join(f"Layer: {layer}\n    Algorithm: {described(made)}" for layer, made in mine.items())
+    told = "\n".join(f"Layer: {layer}\n    Algorithm: {describe_algorithm(made)}" for layer, made in mine.items())
     assert said.rstrip().endswith(told)
-    theirs = read(tmp_path / "theirs.json")
+    theirs = read_replay(tmp_path / "theirs.json")
     half = tensor("HALF", 4, 4, 2, 1)
     small = {"dtype": "DataType.INT8", "strides": [], "vectorized_dim": 1, "components_per_element": 32}
     bare = {"dtype": "DataType.FLOAT", "strides": [1], "vectorized_dim": None, "components_per_element": None}
@@ -68,7 +77,7 @@ def test_each_reads_what_the_other_wrote(tmp_path: Path, with_stub: dict[str, st
         'node "of" [y]': {"implementation": -2147483616, "tactic": 0, "inputs": [half], "outputs": [half, small]},
         "none": {"implementation": 1, "tactic": -(2**62), "inputs": [], "outputs": [bare]},
     }
-    write(tmp_path / "again.json", theirs)
+    write_replay(tmp_path / "again.json", theirs)
     assert json.loads((tmp_path / "again.json").read_text()) == json.loads((tmp_path / "theirs.json").read_text())
 
 
@@ -93,7 +102,7 @@ def folders(root: Path) -> Path:
     }.items():
         path = root / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, replay)
+        write_replay(path, replay)
     (root / "bad/notes.txt").write_text("not a replay")
     (root / "bad/other.json").write_text("{}")
     return root
@@ -129,8 +138,8 @@ def test_diff_tactics_of_single_files_and_without_a_difference(tmp_path: Path, c
 
 def test_the_most_telling_comes_first(tmp_path: Path) -> None:
     root = folders(tmp_path)
-    good, bad = ([replay for _, replay in gather(root / kind)] for kind in ("good", "bad"))
-    found = suspects(good, bad)
+    good, bad = ([replay for _, replay in gather_replays(root / kind)] for kind in ("good", "bad"))
+    found = rank_suspects(good, bad)
     assert [(s.layer, s.bad) for s in found] == [("conv", 2), ("new", 1), ("conv", 1)]
     assert found[0].chance == pytest.approx(3 / 10)
 
@@ -153,7 +162,7 @@ def test_older_files_carry_another_mark(tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text(json.dumps(content))
     plain = [tensor("HALF", 1)]
     expected = {"implementation": 1, "tactic": 2, "inputs": plain, "outputs": plain}
-    assert read(tmp_path / "old.json") == {"conv": canonical(expected)}
+    assert read_replay(tmp_path / "old.json") == {"conv": canonical_algorithm(expected)}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +188,7 @@ def test_older_files_carry_another_mark(tmp_path: Path) -> None:
 def test_what_is_no_replay_is_a_sentence(tmp_path: Path, content: str, said: str) -> None:
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(ReplayProblem, match=said):
-        read(tmp_path / "x.json")
-    assert gather(tmp_path) == []
+        read_replay(tmp_path / "x.json")
+    assert gather_replays(tmp_path) == []
     with pytest.raises(ReplayProblem, match="cannot be read"):
-        read(tmp_path / "none.json")
+        read_replay(tmp_path / "none.json")

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from engines.graph import external
-from engines.graph.emulate import NOTE, emulate, round_values
+from engines.graph.emulate import NOTE, emulate_precision, round_values
 from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_float64, to_precision
 from engines.store.content import Store
@@ -36,7 +36,9 @@ def made(model: onnx.ModelProto, folder: Path, feeds: dict[str, np.ndarray]) -> 
 
 
 def emulated(case: Subject, precision: str, keep: list[int]) -> dict[str, np.ndarray]:
-    return run(emulate(case.cut().model, case.model.weights_dir, precision, keep), case.feeds, case.model.weights_dir)
+    return run(
+        emulate_precision(case.cut().model, case.model.weights_dir, precision, keep), case.feeds, case.model.weights_dir
+    )
 
 
 def inside(model: onnx.ModelProto, folder: str) -> onnx.ModelProto:
@@ -138,19 +140,19 @@ def test_weights_are_rounded_into_one_second_file(tmp_path: Path) -> None:
     case = made(
         graph(nodes, {"x": (FLOAT, [1, 64])}, [f"y:{FLOAT}"], {"w": w, "v": w.T.copy()}), tmp_path, {"x": w[:1]}
     )
-    first = emulate(case.cut().model, case.model.weights_dir, "fp16", [])
+    first = emulate_precision(case.cut().model, case.model.weights_dir, "fp16", [])
     files = sorted(p.name for p in case.store.weights.iterdir())
-    source = external.pointer(case.model.initializers["w"])[0].split("/")[1]
+    source = external.external_span(case.model.initializers["w"])[0].split("/")[1]
     assert files == sorted([source, source.replace(".bin", ".fp16.bin")])
     stamp = (case.store.weights / files[-1]).stat().st_mtime_ns
-    second = emulate(case.cut().model, case.model.weights_dir, "fp16", [0])
+    second = emulate_precision(case.cut().model, case.model.weights_dir, "fp16", [0])
     assert sorted(p.name for p in case.store.weights.iterdir()) == files
     assert (case.store.weights / files[-1]).stat().st_mtime_ns == stamp
     for tensor in first.graph.initializer:
         np.testing.assert_array_equal(
             external.read(tensor, case.model.weights_dir), rounded({"w": w, "v": w.T}[tensor.name])
         )
-    kept = {t.name: external.pointer(t)[0] for t in second.graph.initializer}
+    kept = {t.name: external.external_span(t)[0] for t in second.graph.initializer}
     assert kept["w"].endswith(source)
     assert kept["v"].endswith(".fp16.bin")
     assert first.ByteSize() < 5000
@@ -272,7 +274,7 @@ def test_a_function_of_another_opset_is_rounded_around(tmp_path: Path) -> None:
     model.opset_import.append(helper.make_opsetid("local", 1))
     model.functions.append(function)
     case = made(model, tmp_path, {"x": np.ones((1, 3, 1), np.float32)})
-    for convert in (emulate, to_precision):
+    for convert in (emulate_precision, to_precision):
         notes = {p.key: p.value for p in convert(case.cut().model, case.model.weights_dir, "fp16", []).metadata_props}
         assert "'Third'" in notes[NOTE]
         assert not convert(case.cut().model, case.model.weights_dir, "fp16", [0]).metadata_props
@@ -281,9 +283,9 @@ def test_a_function_of_another_opset_is_rounded_around(tmp_path: Path) -> None:
 def test_what_cannot_be_emulated_is_one_sentence() -> None:
     model, _ = layer_norm(1)
     with pytest.raises(ModelProblem, match="'int3'"):
-        emulate(model, "", "int3", [])
+        emulate_precision(model, "", "int3", [])
     model.opset_import[0].version = 11
-    for convert in (emulate, to_precision):
+    for convert in (emulate_precision, to_precision):
         with pytest.raises(ModelProblem, match="opset 11"):
             convert(model, "", "bf16", [])
 

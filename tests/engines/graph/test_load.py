@@ -112,7 +112,7 @@ def test_the_stored_model_loads_by_path_and_its_name_is_its_digest(store: Store,
     onnx.checker.check_model(str(model.path), full_check=True)
     np.testing.assert_array_equal(numpy_helper.to_array(onnx.load(model.path).graph.initializer[0]), big(1))
     assert isinstance(load.weight(model, model.index.by_name["v"]), np.memmap)
-    location, offset, length = external.pointer(model.initializers["v"])
+    location, offset, length = external.external_span(model.initializers["v"])
     assert offset % external.ALIGN == 0
     assert length == 40 * 40 * 4
     assert location == f"weights/{hashlib.sha256((store.models / location).read_bytes()).hexdigest()}.bin"
@@ -123,7 +123,7 @@ def test_a_sparse_weights_file_stays_sparse(store: Store, tmp_path: Path) -> Non
     rows = 5 * external.CHUNK // 1024 + 3
     weights = [TensorProto(name=name, data_type=FLOAT, dims=[rows, 256]) for name in "vw"]
     for i, tensor in enumerate(weights):
-        external.point(tensor, "w.bin", i * rows * 1024, rows * 1024)
+        external.make_external(tensor, "w.bin", i * rows * 1024, rows * 1024)
     nodes = [n("Gather", [w, "i"], [w + w]) for w in "vw"]
     model = graph(nodes, {"i": (INT64, [1])}, [f"vv:{FLOAT}", f"ww:{FLOAT}"], {})
     model.graph.initializer.extend(weights)
@@ -234,7 +234,7 @@ def test_broken_external_data_is_one_sentence(store: Store, tmp_path: Path) -> N
     for location in ("../w.bin", "/etc/hostname", "a/../../w.bin", "..\\w.bin", "C:\\w.bin"):
         model = onnx.load(path, load_external_data=False)
         for tensor in model.graph.initializer:
-            external.point(tensor, location, 0, 6400)
+            external.make_external(tensor, location, 0, 6400)
         (tmp_path / "evil.onnx").write_bytes(model.SerializeToString())
         breaks(tmp_path / "evil.onnx", store, "outside")
 

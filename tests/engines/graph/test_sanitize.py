@@ -92,7 +92,7 @@ def test_a_failure_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def broken(_: object) -> None:
         raise RuntimeError("first line\nsecond line")
 
-    monkeypatch.setattr(module, "_fold", broken)
+    monkeypatch.setattr(module, "_fold_constants", broken)
     with pytest.raises(ModelProblem, match="could not sanitize: first line second line"):
         sanitize(case.model, case.store)
 

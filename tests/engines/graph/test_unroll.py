@@ -31,8 +31,8 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
 
 def fully_opened(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> onnx.ModelProto:
     """Every body that can be opened, opened, by what ONNX Runtime says of how each ran."""
-    while places := [i for i in unroll.holders(model.graph) if not unroll.why_closed(model, i)]:
-        seen, watched = unroll.watched(model, places)
+    while places := [i for i in unroll.nodes_with_bodies(model.graph) if not unroll.why_closed(model, i)]:
+        seen, watched = unroll.watch_nodes(model, places)
         given = {o.name for o in seen.graph.output}
         weights = {t.name: numpy_helper.to_array(t) for t in seen.graph.initializer}
         wanted = [w.name for w in watched] + [o for i in places for o in model.graph.node[i].output if o]
@@ -40,8 +40,8 @@ def fully_opened(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> onnx.Model
             if name not in given and name not in feeds and name not in weights:
                 seen.graph.output.add(name=name)
         values = {**weights, **feeds, **run(seen, feeds)}
-        runs = {w.position: unroll.ran(seen.graph.node[w.position], values[w.name], w.axis) for w in watched}
-        model = unroll.opened(model, runs, values)
+        runs = {w.position: unroll.how_it_ran(seen.graph.node[w.position], values[w.name], w.axis) for w in watched}
+        model = unroll.open_nodes(model, runs, values)
     return model
 
 
@@ -212,7 +212,7 @@ X = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
 @given(models(), st.booleans())
 def test_any_bodies_give_the_same_bits(model: onnx.ModelProto, given_condition: bool) -> None:
     opened = hold_alike(model, {"x": X, "given": np.array(given_condition)})
-    assert not unroll.holders(opened.graph)
+    assert not unroll.nodes_with_bodies(opened.graph)
     # ReduceSum of nothing, a Scan's own: every name says where it stood
     assert len({n.name for n in opened.graph.node}) == len(opened.graph.node)
 
@@ -234,7 +234,7 @@ def of_onnx(operator: str) -> dict[str, tuple[onnx.ModelProto, dict[str, Any]]]:
         model.opset_import[0].version = min(model.opset_import[0].version, 22)
         functions.inline(model)
         feeds = dict(zip((i.name for i in model.graph.input), case.data_sets[0][0], strict=True))
-        if unroll.holders(model.graph) and all(
+        if unroll.nodes_with_bodies(model.graph) and all(
             isinstance(v, np.ndarray | np.generic) and v.dtype.isbuiltin == 1 for v in feeds.values()
         ):
             found[case.name] = model, {k: np.asarray(v) for k, v in feeds.items()}
@@ -250,10 +250,10 @@ def test_models_of_onnx_itself_give_the_same_bits(operator: str, least: int) -> 
             before = run(model, feeds)
         except (ort_errors.NotImplemented, ort_errors.Fail, ort_errors.InvalidGraph):  # newer than this ONNX Runtime
             continue
-        if any(unroll.why_closed(model, i) for i in unroll.holders(model.graph)):
+        if any(unroll.why_closed(model, i) for i in unroll.nodes_with_bodies(model.graph)):
             continue
         opened = fully_opened(model, feeds)
-        assert not unroll.holders(opened.graph)
+        assert not unroll.nodes_with_bodies(opened.graph)
         after = run(opened, feeds)
         for name, value in before.items():
             parts, others = (v if isinstance(v, list) else [v] for v in (value, after[name]))
@@ -268,6 +268,6 @@ def test_a_scan_of_opset_8_stays() -> None:
 
 
 def test_nothing_is_read_back_from_the_place_of_a_node() -> None:
-    assert list(unroll.places("a/b/then_branch/steps/body/iteration_4/mul")) == [
+    assert list(unroll.original_places("a/b/then_branch/steps/body/iteration_4/mul")) == [
         "then_branch of 'a/b'", "iteration 4 of 'a/b/then_branch/steps'"]  # fmt: skip
-    assert list(unroll.places("body/mul")) == []
+    assert list(unroll.original_places("body/mul")) == []

@@ -20,10 +20,10 @@ MODELS = sorted((Path(__file__).parents[2] / "models").glob("*.onnx"))
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
 def test_as_many_as_there_are(path: Path) -> None:
     count = len(onnx.load(path).graph.node)
-    assert wire.nodes(path, 10**9) == count
-    assert wire.nodes(path, count) == count
-    assert wire.nodes(path, count - 1) == count
-    assert wire.nodes(path, 3) == 4
+    assert wire.iterate_nodes(path, 10**9) == count
+    assert wire.iterate_nodes(path, count) == count
+    assert wire.iterate_nodes(path, count - 1) == count
+    assert wire.iterate_nodes(path, 3) == 4
 
 
 @settings(deadline=None, max_examples=200)
@@ -36,12 +36,14 @@ def test_whatever_the_bytes_are(tmp_path_factory: pytest.TempPathFactory, data: 
     raw = bytes(good) if data.draw(st.booleans()) else data.draw(st.binary(max_size=80))
     path = tmp_path_factory.getbasetemp() / "any.onnx"
     path.write_bytes(raw)
-    found = wire.nodes(path, 10**9)
+    found = wire.iterate_nodes(path, 10**9)
     try:
         model = ModelProto.FromString(raw)
     except DecodeError:
         return
-    assert found == sum(1 for _ in functions._all([*model.graph.node, *(n for f in model.functions for n in f.node)]))
+    assert found == sum(
+        1 for _ in functions._nodes_with_bodies([*model.graph.node, *(n for f in model.functions for n in f.node)])
+    )
 
 
 def test_bodies_and_functions_count(tmp_path: Path) -> None:
@@ -55,8 +57,8 @@ def test_bodies_and_functions_count(tmp_path: Path) -> None:
     function = onnx.helper.make_function("own", "F", ["a"], ["b"], [node("Neg", ["a"], ["b"])], imports[:1])
     path = tmp_path / "m.onnx"
     path.write_bytes(onnx.helper.make_model(graph, functions=[function], opset_imports=imports).SerializeToString())
-    assert wire.nodes(path, 100) == 1 + 2 * (2 + 2) + 1
-    assert wire.nodes(path, 9) == 10
+    assert wire.iterate_nodes(path, 100) == 1 + 2 * (2 + 2) + 1
+    assert wire.iterate_nodes(path, 9) == 10
 
 
 @pytest.mark.timeout(60)
@@ -66,7 +68,7 @@ def test_a_graph_of_fields_that_are_no_nodes(tmp_path: Path) -> None:
         path = tmp_path / "m.onnx"
         path.write_bytes(b"\x3a" + bytes([0x80 | 1000 * len(piece) & 0x7F, 0x80 | 1000 * len(piece) >> 7 & 0x7F,
                                           1000 * len(piece) >> 14]) + piece * 1000)  # fmt: skip
-        assert wire.nodes(path, 10) == said
+        assert wire.iterate_nodes(path, 10) == said
 
 
 def chain(path: Path, calls: int, count: int, *, round_: bool = False) -> Path:
@@ -116,7 +118,7 @@ def test_functions_count_as_what_they_hold(tmp_path: Path, calls: int, count: in
 
 def test_functions_that_are_not_too_much(tmp_path: Path) -> None:
     path = chain(tmp_path / "m.onnx", 2, 10)
-    assert functions.expanded(onnx.load(path)) == 1 << 10
+    assert functions.count_expanded_nodes(onnx.load(path)) == 1 << 10
     assert load.import_model(path, Store(tmp_path)).nodes == 1 << 10
 
 
@@ -137,7 +139,7 @@ def endless(path: Path, count: int) -> Path:
 
 def test_more_nodes_than_can_be_searched_are_refused_unparsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = endless(tmp_path / "m.onnx", 1_100_000)
-    assert wire.nodes(path, 50) == 51
+    assert wire.iterate_nodes(path, 50) == 51
     monkeypatch.setattr(ModelProto, "FromString", None)
     with pytest.raises(ModelProblem, match="has more than 1,000,000 nodes, and no more can be searched"):
         load.import_model(path, Store(tmp_path))

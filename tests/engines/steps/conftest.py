@@ -88,7 +88,7 @@ class Session:
     def __init__(self, root: Path, model: Path, engine: str, inputs: tuple[Path, ...] = (), **problem: Any) -> None:
         from engines.workers import operations
 
-        self._execute, self.store = operations.execute, Store(root)
+        self._execute, self.store = operations.execute_probe, Store(root)
         self.known: dict[str, Any] = {}
         self.problem = {"model": str(model), "inputs": tuple(map(str, inputs)), **problem}
         self.findings = Findings()

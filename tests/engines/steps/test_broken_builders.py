@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engines.asking import Note, StepContext
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import judge_whole
-from engines.data.tactic_replay import canonical
+from engines.data.tactic_replay import canonical_algorithm
 from engines.findings import Findings
 from engines.probe import Measure, Measurement, SampleInfo, SampleResult, Score
 from engines.steps.base import Finish
@@ -79,7 +79,7 @@ def name(layer: int) -> str:
 
 
 def written(kernel: int) -> str:
-    return canonical({"implementation": 0, "tactic": kernel, "inputs": [], "outputs": []})
+    return canonical_algorithm({"implementation": 0, "tactic": kernel, "inputs": [], "outputs": []})
 
 
 def step(builder: Builder, builds: int = 10) -> tuple[Finish[Any], list[str]]:

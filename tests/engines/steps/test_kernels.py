@@ -7,9 +7,9 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-from engines.data.tactic_replay import canonical
+from engines.data.tactic_replay import canonical_algorithm
 
-BAD = canonical({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
+BAD = canonical_algorithm({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
 
 
 def _chain(path: Path, length: int = 6) -> Path:
@@ -31,7 +31,7 @@ def test_a_planted_tactic_is_found_and_proven_by_forcing(open_model: Callable[..
     assert outcome.necessary
     assert outcome.sufficient
     assert session.findings.tactics == {
-        "layer2": canonical({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
+        "layer2": canonical_algorithm({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
     }
     assert outcome.good >= 1
     assert outcome.bad >= 1

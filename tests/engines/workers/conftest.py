@@ -10,7 +10,7 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Candidate, Describe, Import, LoadInputs, Measure, Measurement
 from engines.store.content import Store, digest_file
-from engines.workers.operations import execute
+from engines.workers.operations import execute_probe
 
 MODELS = Path(__file__).parents[2] / "models"
 
@@ -31,7 +31,7 @@ class Session:
         self.index = msgspec.json.decode(self.store.get(described.artifacts["index"]), type=GraphIndex)
 
     def run(self, probe: AnyProbe) -> Measurement:
-        return execute(probe, self.store, lambda _: None)
+        return execute_probe(probe, self.store, lambda _: None)
 
     def ok(self, probe: AnyProbe) -> Measurement:
         measurement = self.run(probe)

@@ -9,7 +9,7 @@ from engines.consent import Consent
 from engines.data import held
 from engines.probe import Check, Measurement
 from engines.store.content import digest_file
-from engines.workers.operations import execute
+from engines.workers.operations import execute_probe
 
 
 def checked(session, command: str, user: Path, *covered: Path) -> Measurement:
@@ -25,7 +25,9 @@ def checked(session, command: str, user: Path, *covered: Path) -> Measurement:
 
 def _asked(session, command: str, user: Path, agreed: Consent) -> Measurement:
     with held.under(agreed):
-        return execute(Check(model=session.model, command=command, folder=str(user)), session.store, lambda _: None)
+        return execute_probe(
+            Check(model=session.model, command=command, folder=str(user)), session.store, lambda _: None
+        )
 
 
 def write(folder: Path, name: str, text: str) -> Path:

@@ -66,7 +66,7 @@ def small(tmp_path, session_of):
 @pytest.fixture
 def all_transplanted(monkeypatch):
     """Also what is right to the bit is put into the reference run, which shows nothing but is to be exact."""
-    monkeypatch.setattr(measure, "_same", lambda *_: False)
+    monkeypatch.setattr(measure, "_same_bits", lambda *_: False)
 
 
 @pytest.mark.parametrize("name", ["sort_tf_massive_m4", "shapes_cnn"])
@@ -105,8 +105,8 @@ def test_a_cut_anywhere_through_the_graph_is_exact(opened) -> None:
 @pytest.mark.parametrize(("engine", "runs"), [(EXACT, 0), (EMULATE, 1)])
 def test_no_effect_is_sought_of_a_part_that_is_right_to_the_bit(opened, monkeypatch, engine: str, runs: int) -> None:
     session, sought = opened("sort_tf_massive_m4"), []
-    real = measure._Measuring._downstream
-    monkeypatch.setattr(measure._Measuring, "_downstream", lambda *a: sought.append(a) or real(*a))
+    real = measure._Measuring._run_downstream
+    monkeypatch.setattr(measure._Measuring, "_run_downstream", lambda *a: sought.append(a) or real(*a))
     result = only(session.measure(engine, session.nodes(session.by_op("Pow")[0]), samples=("real:0/0",), effect=True))
     assert [s.name for s in result.effect] == [session.index.tensors[t].name for t in session.index.outputs]
     assert all(s.equal for s in result.effect) == (not runs)

@@ -12,13 +12,13 @@ import pytest
 from engines.graph import ranges
 from engines.probe import Candidate, Check, Describe, Edit, Import, Inspect, LoadInputs, Sanitize
 from engines.store.content import Store
-from engines.workers.operations import execute
+from engines.workers.operations import execute_probe
 
 MODELS = Path(__file__).parents[2] / "models"
 
 
 def run(probe, root: Path):
-    return execute(probe, Store(root), lambda _: None)
+    return execute_probe(probe, Store(root), lambda _: None)
 
 
 def python(code: str, *words: str) -> str:

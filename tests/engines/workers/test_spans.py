@@ -48,11 +48,11 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Spanning]]
     def use(refuses: str = "") -> Spanning:
         made, usual = Spanning(refuses), captures.engine
         monkeypatch.setattr(captures, "engine", lambda spec: made if spec == "onnxruntime:threads=1" else usual(spec))
-        measure.forget()
+        measure.forget_builds()
         return made
 
     yield use
-    measure.forget()
+    measure.forget_builds()
 
 
 SPEC = "onnxruntime:threads=1"

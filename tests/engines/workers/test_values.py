@@ -5,7 +5,7 @@ import pytest
 
 from engines.compare.values import BINS, COLUMNS, ROWS
 from engines.probe import HUGE
-from engines.workers.values import values
+from engines.workers.values import summarize_values
 
 
 def test_what_is_where() -> None:
@@ -13,7 +13,7 @@ def test_what_is_where() -> None:
     wrong = right.copy()
     wrong[199, 99] += 0.3
     wrong[0, 0] = np.inf
-    (found,) = values({"y": right, "only-here": right}, {"y": wrong})
+    (found,) = summarize_values({"y": right, "only-here": right}, {"y": wrong})
     assert (found.output, found.dtype, found.shape) == ("y", "float32", (200, 100))
     assert (len(found.grid), len(found.grid[0])) == (ROWS, COLUMNS)
     assert found.grid[0][0] == HUGE
@@ -38,26 +38,26 @@ def test_what_is_where() -> None:
     ],
 )
 def test_any_kind_of_array(right: np.ndarray, wrong: np.ndarray, grid: tuple) -> None:
-    (found,) = values({"y": np.asarray(right)}, {"y": np.asarray(wrong)})
+    (found,) = summarize_values({"y": np.asarray(right)}, {"y": np.asarray(wrong)})
     assert found.grid == grid
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1.0, 3.4e38, 1.7e308])
 def test_any_magnitude_has_its_bins(scale: float) -> None:
     spread = np.array([-1.0, -1.0, 0.0, 1.0]) * scale
-    (found,) = values({"y": spread}, {"y": np.full(4, -scale)})
+    (found,) = summarize_values({"y": spread}, {"y": np.full(4, -scale)})
     assert (found.expected[0], found.expected[BINS // 2], found.expected[-1], sum(found.expected)) == (2, 1, 1, 4)
     assert (found.actual[0], sum(found.actual)) == (4, 4)
     near = np.array([scale, np.nextafter(scale, 0.0)])
-    (found,) = values({"y": near}, {"y": near[:1].repeat(2)})
+    (found,) = summarize_values({"y": near}, {"y": near[:1].repeat(2)})
     assert (sum(found.expected), found.actual[-1]) == (2, 2)
-    (found,) = values({"y": near[:1]}, {"y": near[:1]})
+    (found,) = summarize_values({"y": near[:1]}, {"y": near[:1]})
     assert found.expected[BINS // 2] == 1
 
 
 def test_what_cannot_be_pictured_is_left_out() -> None:
     text, none = np.array(["a"]), np.zeros((0, 3))
-    assert values({"t": text, "n": none, "s": np.zeros(2)}, {"t": text, "n": none, "s": np.zeros(3)}) == ()
+    assert summarize_values({"t": text, "n": none, "s": np.zeros(2)}, {"t": text, "n": none, "s": np.zeros(3)}) == ()
 
 
 def test_what_is_not_finite_is_told_apart() -> None:
@@ -66,16 +66,16 @@ def test_what_is_not_finite_is_told_apart() -> None:
     wrong = right.copy()
     wrong[0, 0, :, 0] = [np.inf, np.nan, -np.inf]
     wrong[0, 1, 2, 0] = 1.0
-    (found,) = values({"y": right}, {"y": wrong})
+    (found,) = summarize_values({"y": right}, {"y": wrong})
     assert found.kinds == ("ini", "..r"), "axes of 1 are no axes"
     assert found.grid == ((HUGE, HUGE, HUGE), (0.0, 0.0, HUGE))
     assert (found.expected_nan, found.actual_nan, found.expected_nonfinite, found.actual_nonfinite) == (1, 1, 1, 3)
-    (other,) = values({"y": np.array([np.nan, np.inf, np.nan])}, {"y": np.array([np.nan, np.nan, np.inf])})
+    (other,) = summarize_values({"y": np.array([np.nan, np.inf, np.nan])}, {"y": np.array([np.nan, np.nan, np.inf])})
     assert other.kinds == (".nr",), "where the reference is not finite either, the engine lost nothing"
 
 
 def test_a_large_tile_tells_the_worst_in_it() -> None:
     wrong = np.zeros(COLUMNS * 10)
     wrong[3], wrong[5], wrong[11] = np.inf, np.nan, np.inf
-    (found,) = values({"y": np.zeros(COLUMNS * 10)}, {"y": wrong})
+    (found,) = summarize_values({"y": np.zeros(COLUMNS * 10)}, {"y": wrong})
     assert found.kinds == ("ni" + "." * (COLUMNS - 2),)

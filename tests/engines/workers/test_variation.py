@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.workers.variation import vary
+from engines.workers.variation import vary_way
 
 Array = np.ndarray[Any, Any]
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -53,7 +53,7 @@ class Counts:
 
 
 def apart(how: Any, run: Any, rows: int = 4, alone: bool = True) -> float:
-    found = vary(how, run, {0: ROWS}, rows, alone)
+    found = vary_way(how, run, {0: ROWS}, rows, alone)
     assert found is not None
     assert found.first.keys() == found.second.keys()
     return max(float(np.abs(found.first[t] - found.second[t]).max()) for t in found.first)
@@ -63,7 +63,7 @@ def apart(how: Any, run: Any, rows: int = 4, alone: bool = True) -> float:
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_right_engine_agrees_with_itself(how: str, alone: bool) -> None:
     if how == "alone" and not alone:
-        assert vary("alone", right, {0: ROWS}, 4, False) is None
+        assert vary_way("alone", right, {0: ROWS}, 4, False) is None
     else:
         assert apart(how, right, alone=alone) == 0
 
@@ -84,13 +84,13 @@ def test_a_fault_of_rows_shows(how: str, run: Any, alone: bool) -> None:
 
 
 def test_an_answer_that_follows_memory_is_told_from_one_that_only_varies() -> None:
-    follows = vary("stale", Stale(), {0: ROWS}, 4, True)
-    varies = vary("stale", Counts(), {0: ROWS}, 4, True)
+    follows = vary_way("stale", Stale(), {0: ROWS}, 4, True)
+    varies = vary_way("stale", Counts(), {0: ROWS}, 4, True)
     assert follows is not None
     assert follows.follows
     assert varies is not None
     assert not varies.follows
-    assert not vary("stale", right, {0: ROWS}, 4, True).follows  # type: ignore[union-attr]
+    assert not vary_way("stale", right, {0: ROWS}, 4, True).follows  # type: ignore[union-attr]
 
 
 def test_whole_numbers_stay_valid_in_the_runs_between() -> None:
@@ -102,10 +102,10 @@ def test_whole_numbers_stay_valid_in_the_runs_between() -> None:
         return {1: np.eye(9)[arrays[0]]}
 
     ids = np.array([[1, 8, 3]])
-    assert vary("stale", table, {0: ids}, 0, False) is not None
+    assert vary_way("stale", table, {0: ids}, 0, False) is not None
     assert {int(i) for a in seen for i in a.flat} == {1, 3, 8}
 
 
 def test_what_has_no_rows_is_not_asked() -> None:
-    assert vary("permuted", right, {0: ROWS}, 0, False) is None
-    assert vary("permuted", lambda _: {1: np.float32(3)}, {0: ROWS}, 4, True) is None
+    assert vary_way("permuted", right, {0: ROWS}, 0, False) is None
+    assert vary_way("permuted", lambda _: {1: np.float32(3)}, {0: ROWS}, 4, True) is None

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from engines.compare.criterion import Criterion, Signature
 from engines.findings import Case, Culprit
 from engines.probe import Candidate
-from engines.workers.withheld import alike, withhold
+from engines.workers.withheld import draw_alike, withhold_weights
 from wizard.bundle.check import Asked, script
 from wizard.bundle.export import withheld
 from wizard.machine import ask
@@ -64,7 +64,7 @@ def weight(folder: Path, name: str) -> np.ndarray:
 
 def test_random_weights_are_others_and_the_failure_survives(tmp_path: Path) -> None:
     case = made(tmp_path / "case", 30_000)
-    withhold(case, "random", "onnxruntime")
+    withhold_weights(case, "random", "onnxruntime")
     new = weight(case, "model.onnx")
     left = set(new.ravel()) & set(SECRET.ravel())
     assert left == {SECRET.min(), SECRET.max()}, "of the true values none but the extremes is left"
@@ -82,13 +82,13 @@ def test_a_failure_that_needs_the_true_weights_is_said_to_be_gone(tmp_path: Path
     np.savez(case / "inputs.npz", x=np.float32([[10, -10] * 4]))
     np.savez(case / "expected.npz", y=np.float32([[10, -10] * 4]) @ pattern * 2)
     assert withheld(case, "random").endswith("the failure survives that."), "as it is, it fails"
-    withhold(case, "random", "onnxruntime")
+    withhold_weights(case, "random", "onnxruntime")
     assert "with them the failure is GONE" in withheld(case, "random")
 
 
 def test_left_out_weights_are_nowhere(tmp_path: Path) -> None:
     case = made(tmp_path / "case", 30_000)
-    withhold(case, "none", "onnxruntime")
+    withhold_weights(case, "none", "onnxruntime")
     for name in ("model.onnx", "engine.onnx"):
         data = (case / name).read_bytes()
         assert not any(row.tobytes() in data for row in SECRET)
@@ -114,10 +114,10 @@ def test_the_statistics_stay(dtype: type) -> None:
     values = np.clip(np.random.default_rng(0).normal(3, 40, (64, 64)), 0 if dtype == np.uint8 else -120, 120).astype(
         dtype
     )
-    new = alike(values, "w")
+    new = draw_alike(values, "w")
     assert new.shape == values.shape
     assert (new.min(), new.max()) == (values.min(), values.max())
     assert new.mean() == pytest.approx(values.mean(dtype=np.float64), abs=4)
     assert new.std() == pytest.approx(values.std(dtype=np.float64), rel=0.25)
-    assert np.array_equal(alike(values, "w"), new)
-    assert not np.array_equal(alike(values, "v"), new)
+    assert np.array_equal(draw_alike(values, "w"), new)
+    assert not np.array_equal(draw_alike(values, "v"), new)

@@ -315,15 +315,15 @@ def test_several_slots_share_out_the_gpus_of_one_kind(monkeypatch):
         return gpus.Gpu(name, kind, capability)
 
     said = []
-    monkeypatch.setattr(gpus, "listed", lambda: (gpu("GPU-a"), gpu("GPU-b", "NVIDIA T4", "7.5"), gpu("GPU-c")))
+    monkeypatch.setattr(gpus, "list_gpus", lambda: (gpu("GPU-a"), gpu("GPU-b", "NVIDIA T4", "7.5"), gpu("GPU-c")))
     assert shared_out(4, said.append) == ("GPU-a", "GPU-c")
     assert said == [
         "Not used here: NVIDIA T4. Verdicts of another kind of GPU than NVIDIA H200 would not be comparable."
     ]
     assert shared_out(1, said.append) == ()
-    monkeypatch.setattr(gpus, "listed", lambda: (gpu("GPU-a"),))
+    monkeypatch.setattr(gpus, "list_gpus", lambda: (gpu("GPU-a"),))
     assert shared_out(4, said.append) == ()
-    monkeypatch.setattr(gpus, "listed", lambda: ())
+    monkeypatch.setattr(gpus, "list_gpus", lambda: ())
     assert shared_out(4, said.append) == ()
     assert len(said) == 1
 

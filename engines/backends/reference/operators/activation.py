@@ -11,7 +11,7 @@ from engines.backends.reference.operators.base import Array, Operator
 _ALONG_AN_AXIS = 13
 
 
-def _rows(op: Operator, x: Array, axis: int) -> tuple[Array, int]:
+def _flatten_rows(op: Operator, x: Array, axis: int) -> tuple[Array, int]:
     """The input so that what belongs together lies along the returned axis."""
     if op.since >= _ALONG_AN_AXIS:
         return x, axis
@@ -23,7 +23,7 @@ class Softmax(Operator):
     def _run(self, x: Array, axis: int) -> tuple[Array]:
         if not x.size:
             return (x,)
-        rows, along = _rows(self, x, axis)
+        rows, along = _flatten_rows(self, x, axis)
         grown = np.exp(rows - rows.max(axis=along, keepdims=True))
         return ((grown / grown.sum(axis=along, keepdims=True)).reshape(x.shape).astype(x.dtype),)
 
@@ -32,7 +32,7 @@ class LogSoftmax(Operator):
     def _run(self, x: Array, axis: int) -> tuple[Array]:
         if not x.size:
             return (x,)
-        rows, along = _rows(self, x, axis)
+        rows, along = _flatten_rows(self, x, axis)
         moved = rows - rows.max(axis=along, keepdims=True)
         return ((moved - np.log(np.exp(moved).sum(axis=along, keepdims=True))).reshape(x.shape).astype(x.dtype),)
 
@@ -41,7 +41,7 @@ class Hardmax(Operator):
     def _run(self, x: Array, axis: int) -> tuple[Array]:
         if not x.size:
             return (x,)
-        rows, along = _rows(self, x, axis)
+        rows, along = _flatten_rows(self, x, axis)
         first = np.expand_dims(rows.argmax(axis=along), along)
         made = np.zeros_like(rows)
         np.put_along_axis(made, first, 1, axis=along)

@@ -78,7 +78,7 @@ class ConvTranspose(Operator):
         full = [
             s * (n - 1) + (k - 1) * d + 1 for s, n, k, d in zip(strides, x.shape[2:], kernel, dilations, strict=True)
         ]
-        begin, length = _kept(given, full, strides, extra, x.shape[2:])
+        begin, length = _kept_ranges(given, full, strides, extra, x.shape[2:])
         channels = w.shape[1]
         room = [max(f, start + size) for f, start, size in zip(full, begin, length, strict=True)]
         made = np.zeros((x.shape[0], group * channels, *room), x.dtype)
@@ -101,7 +101,7 @@ class ConvTranspose(Operator):
         return (made.astype(x.dtype),)
 
 
-def _kept(
+def _kept_ranges(
     given: dict[str, Any], full: list[int], strides: list[int], extra: list[int], sizes: tuple[int, ...]
 ) -> tuple[list[int], list[int]]:
     """(first, length) of what is kept in each dimension: by ``output_shape``, by ``auto_pad``, or by ``pads``."""

@@ -23,7 +23,7 @@ class _Windows(NamedTuple):
     dilations: list[int]
 
 
-def _windows(sizes: tuple[int, ...], given: dict[str, Any]) -> _Windows:
+def _lay_windows(sizes: tuple[int, ...], given: dict[str, Any]) -> _Windows:
     spatial = len(sizes)
     kernel = [int(k) for k in given["kernel_shape"]]
     strides = [int(s) for s in given.get("strides") or [1] * spatial]
@@ -47,7 +47,7 @@ def _windows(sizes: tuple[int, ...], given: dict[str, Any]) -> _Windows:
     return _Windows([-before for before, _ in around], count, around, kernel, strides, dilations)
 
 
-def _taps(w: _Windows, sizes: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], list[Array], list[Array]]]:
+def _iterate_taps(w: _Windows, sizes: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], list[Array], list[Array]]]:
     """For each place in the kernel: the place, and by dimension the index that each window reads there (below 0 or beyond the
     end in the padding) and whether that is inside of the input."""
     for place in itertools.product(*map(range, w.kernel)):
@@ -58,7 +58,7 @@ def _taps(w: _Windows, sizes: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...]
         yield place, reads, [(r >= 0) & (r < n) for r, n in zip(reads, sizes, strict=True)]
 
 
-def _read(x: Array, reads: list[Array], inside: list[Array], outside: Any) -> tuple[Array, Array]:
+def _read_windows(x: Array, reads: list[Array], inside: list[Array], outside: Any) -> tuple[Array, Array]:
     """(what every window reads there, ``outside`` in the padding; whether it is of the input)."""
     places: Any = np.ix_(*(np.clip(r, 0, n - 1) for r, n in zip(reads, x.shape[2:], strict=True)))
     within = np.ones([len(i) for i in inside], bool)
@@ -70,14 +70,14 @@ def _read(x: Array, reads: list[Array], inside: list[Array], outside: Any) -> tu
 class MaxPool(Operator):
     def _run(self, x: Array, **given: Any) -> tuple[Array, ...]:
         sizes = x.shape[2:]
-        w = _windows(sizes, given)
+        w = _lay_windows(sizes, given)
         lowest = np.array(-np.inf if x.dtype.kind not in "iub" else np.iinfo(x.dtype).min).astype(x.dtype)
         best = np.full((*x.shape[:2], *w.many), lowest, x.dtype)
         where = np.zeros(best.shape, np.int64)
         chosen = np.zeros(best.shape, bool)
         steps = np.cumprod([1, *sizes[:0:-1]])[::-1] if not given.get("storage_order") else np.cumprod([1, *sizes[:-1]])
-        for _, reads, inside in _taps(w, sizes):
-            value, within = _read(x, reads, inside, lowest)
+        for _, reads, inside in _iterate_taps(w, sizes):
+            value, within = _read_windows(x, reads, inside, lowest)
             flat = np.zeros(w.many, np.int64)
             for axis, (r, step) in enumerate(zip(reads, steps, strict=True)):
                 flat = flat + (r * int(step)).reshape([-1 if a == axis else 1 for a in range(len(reads))])
@@ -93,11 +93,11 @@ class MaxPool(Operator):
 class AveragePool(Operator):
     def _run(self, x: Array, **given: Any) -> tuple[Array]:
         sizes = x.shape[2:]
-        w = _windows(sizes, given)
+        w = _lay_windows(sizes, given)
         total = np.zeros((*x.shape[:2], *w.many), x.dtype)
         counted = np.zeros(w.many, x.dtype)
-        for _, reads, inside in _taps(w, sizes):
-            value, within = _read(x, reads, inside, x.dtype.type(0))
+        for _, reads, inside in _iterate_taps(w, sizes):
+            value, within = _read_windows(x, reads, inside, x.dtype.type(0))
             total = total + value
             if given.get("count_include_pad"):  # the padding counts, and what ceil_mode reads behind it does not
                 spans = zip(reads, sizes, w.pads, strict=True)
@@ -112,10 +112,10 @@ class AveragePool(Operator):
 class LpPool(Operator):
     def _run(self, x: Array, **given: Any) -> tuple[Array]:
         p = int(given.get("p") or 2)
-        w = _windows(x.shape[2:], given)
+        w = _lay_windows(x.shape[2:], given)
         total = np.zeros((*x.shape[:2], *w.many), x.dtype)
-        for _, reads, inside in _taps(w, x.shape[2:]):
-            value, _ = _read(x, reads, inside, x.dtype.type(0))
+        for _, reads, inside in _iterate_taps(w, x.shape[2:]):
+            value, _ = _read_windows(x, reads, inside, x.dtype.type(0))
             total = total + np.abs(value) ** p
         return ((total ** (1 / p)).astype(x.dtype),)
 

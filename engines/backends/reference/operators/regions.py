@@ -29,7 +29,7 @@ class RoiAlign(Operator):
                 continue
             ys = top + (np.arange(out_h * many_h) + 0.5) * bin_h / many_h
             xs = left + (np.arange(out_w * many_w) + 0.5) * bin_w / many_w
-            (low_y, high_y, fy, in_y), (low_x, high_x, fx, in_x) = _taps(ys, height), _taps(xs, width)
+            (low_y, high_y, fy, in_y), (low_x, high_x, fx, in_x) = _neighbours(ys, height), _neighbours(xs, width)
             plane = x[int(sample)]
             corners = [
                 plane[:, a[:, None], b] * (wa[:, None] * wb)
@@ -46,7 +46,7 @@ class RoiAlign(Operator):
         return (made,)
 
 
-def _taps(at: Array, size: int) -> tuple[Array, Array, Array, Array]:
+def _neighbours(at: Array, size: int) -> tuple[Array, Array, Array, Array]:
     """(lower neighbour, upper one, how far towards it, whether the place counts) of each position."""
     counts = (at >= -1.0) & (at <= size)
     place = np.maximum(at, 0)

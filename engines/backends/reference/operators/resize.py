@@ -19,7 +19,7 @@ class Resize(Operator):
         self, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None, **given: Any
     ) -> tuple[Array]:
         if self.since < _NO_COORDINATES and roi is not None:  # which is the scales there
-            return (_resized(x, dict(enumerate(map(float, roi))), {}, {**given, **_OLD}),)
+            return (_resize_tensor(x, dict(enumerate(map(float, roi))), {}, {**given, **_OLD}),)
         axes = [int(a) % x.ndim for a in given.get("axes") or range(x.ndim)]
         lengths: dict[int, int] = {}
         if scales is not None and scales.size:
@@ -37,19 +37,19 @@ class Resize(Operator):
             regions = dict(
                 zip(axes, zip(map(float, roi[: len(axes)]), map(float, roi[len(axes) :]), strict=True), strict=True)
             )
-        return (_resized(x, factors, lengths, given, regions),)
+        return (_resize_tensor(x, factors, lengths, given, regions),)
 
 
 class Upsample(Operator):
     def _run(self, x: Array, scales: Array | None = None, **given: Any) -> tuple[Array]:
         factors = given.pop("scales", None) if scales is None else scales
-        return (_resized(x, dict(enumerate(map(float, factors))), {}, {**given, **_OLD}),)
+        return (_resize_tensor(x, dict(enumerate(map(float, factors))), {}, {**given, **_OLD}),)
 
 
 _OLD = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "simple"}
 
 
-def _resized(
+def _resize_tensor(
     x: Array, factors: dict[int, float], lengths: dict[int, int], given: dict[str, Any],
     regions: dict[int, tuple[float, float]] | None = None,
 ) -> Array:  # fmt: skip
@@ -60,11 +60,11 @@ def _resized(
         length = lengths.get(axis, int(np.floor(np.float32(factor) * np.float32(size))))
         if factor == 1 and length == size and given.get("coordinate_transformation_mode") != "tf_crop_and_resize":
             continue
-        at = _positions(size, length, factor, given, (regions or {}).get(axis, (0.0, 1.0)))
+        at = _source_positions(size, length, factor, given, (regions or {}).get(axis, (0.0, 1.0)))
         if given.get("mode", "nearest") == "nearest":
-            y = np.take(y, np.clip(_nearest(at, given.get("nearest_mode"), factor), 0, size - 1), axis=axis)
+            y = np.take(y, np.clip(_nearest_index(at, given.get("nearest_mode"), factor), 0, size - 1), axis=axis)
         else:
-            matrix = _matrix(at, size, factor, given).astype(y.dtype)
+            matrix = _weight_matrix(at, size, factor, given).astype(y.dtype)
             y = np.moveaxis(np.tensordot(matrix, y, axes=(1, axis)), 0, axis)
         if given.get("coordinate_transformation_mode") == "tf_crop_and_resize":
             beyond = (at < 0) | (at > size - 1)
@@ -77,7 +77,9 @@ def _resized(
     return np.asarray(y).astype(x.dtype)
 
 
-def _positions(size: int, length: int, factor: float, given: dict[str, Any], region: tuple[float, float]) -> Array:
+def _source_positions(
+    size: int, length: int, factor: float, given: dict[str, Any], region: tuple[float, float]
+) -> Array:
     """Where each output lies in the input. For ``nearest`` in FP32, as engines do: a last digit decides there which it is."""
     kind: Any = np.float32 if given.get("mode", "nearest") == "nearest" else np.float64
     x: Any = np.arange(length, dtype=kind)
@@ -106,7 +108,7 @@ def _positions(size: int, length: int, factor: float, given: dict[str, Any], reg
             return np.asarray((x + kind(0.5)) / scale - kind(0.5))
 
 
-def _nearest(at: Array, mode: str | None, factor: float) -> Array:
+def _nearest_index(at: Array, mode: str | None, factor: float) -> Array:
     match mode:
         case "simple":  # of opset 10 and Upsample: no more is said than that it is the nearest; engines do this
             found = np.ceil(at) if factor < 1 else np.floor(at)
@@ -121,7 +123,7 @@ def _nearest(at: Array, mode: str | None, factor: float) -> Array:
     return found.astype(np.int64)
 
 
-def _matrix(at: Array, size: int, factor: float, given: dict[str, Any]) -> Array:
+def _weight_matrix(at: Array, size: int, factor: float, given: dict[str, Any]) -> Array:
     """[outputs, inputs]: what each output takes of each input."""
     made = np.zeros((len(at), size))
     cubic = given.get("mode") == "cubic"
@@ -133,7 +135,7 @@ def _matrix(at: Array, size: int, factor: float, given: dict[str, Any]) -> Array
         if not len(reads):
             reads = np.array([int(np.floor(place))])
         distance = np.abs(reads - place) * wide
-        weight = _cubic(distance, a) if cubic else np.maximum(0.0, 1.0 - distance)
+        weight = _cubic_weights(distance, a) if cubic else np.maximum(0.0, 1.0 - distance)
         if given.get("exclude_outside"):
             weight = np.where((reads < 0) | (reads >= size), 0.0, weight)
         if weight.sum():
@@ -142,7 +144,7 @@ def _matrix(at: Array, size: int, factor: float, given: dict[str, Any]) -> Array
     return made
 
 
-def _cubic(d: Array, a: float) -> Array:
+def _cubic_weights(d: Array, a: float) -> Array:
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
     return np.where(d <= 1, near, np.where(d < 2, far, 0.0))

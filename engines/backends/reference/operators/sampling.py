@@ -19,7 +19,7 @@ class GridSample(Operator):
         at = []
         for n, limit, p in zip(sizes, limits, np.moveaxis(grid, -1, 0)[::-1], strict=True):
             place = (p + 1) / 2 * (n - 1) if align_corners else ((p + 1) * n - 1) / 2
-            at.append(_folded(place, n, limit, padding_mode) if mode in ("bilinear", "linear") else place)
+            at.append(_fold_place(place, n, limit, padding_mode) if mode in ("bilinear", "linear") else place)
         if mode == "nearest":
             return (self._pick(x, [np.rint(p).astype(np.int64) for p in at], limits, padding_mode).astype(x.dtype),)
         cubic = mode in ("bicubic", "cubic")
@@ -30,7 +30,7 @@ class GridSample(Operator):
         for tap in itertools.product(taps, repeat=len(sizes)):
             weight = np.ones(grid.shape[:-1], x.dtype)
             for t, f in zip(tap, part, strict=True):
-                weight = weight * (_weight(np.abs(t - f)) if cubic else (f if t else 1 - f))
+                weight = weight * (_cubic_weight(np.abs(t - f)) if cubic else (f if t else 1 - f))
             value = self._pick(x, [b + t for b, t in zip(base, tap, strict=True)], limits, padding_mode)
             total = total + value * weight[:, None]
         return (total.astype(x.dtype),)
@@ -43,7 +43,7 @@ class GridSample(Operator):
             inside &= (p >= 0) & (p < n)
         if padding == "reflection":
             at = [
-                np.rint(_folded(p.astype(np.float64), n, limit, padding)).astype(np.int64)
+                np.rint(_fold_place(p.astype(np.float64), n, limit, padding)).astype(np.int64)
                 for p, n, limit in zip(at, sizes, limits, strict=True)
             ]
         reads = tuple(np.clip(p, 0, n - 1)[:, None] for p, n in zip(at, sizes, strict=True))
@@ -54,7 +54,7 @@ class GridSample(Operator):
         return np.where(inside[:, None], value, x.dtype.type(0)) if padding == "zeros" else value
 
 
-def _folded(place: Array, size: int, limit: tuple[float, float], padding: str) -> Array:
+def _fold_place(place: Array, size: int, limit: tuple[float, float], padding: str) -> Array:
     if padding == "border":
         return np.clip(place, 0, size - 1)
     if padding != "reflection":
@@ -67,7 +67,7 @@ def _folded(place: Array, size: int, limit: tuple[float, float], padding: str) -
     return np.asarray(low + np.minimum(turned, 2 * span - turned))
 
 
-def _weight(d: Array) -> Array:
+def _cubic_weight(d: Array) -> Array:
     a = _CUBIC
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a

@@ -44,7 +44,7 @@ OTHERWISE = {
     ("layers", "layer"): "", ("layers", "o"): "", ("engine", "o"): "", ("engine", "error"): "",
 }  # fmt: skip
 OURS = {  # attributes of ours on a variable that bears the name of one of TensorRT's
-    "network": {"Parsed", "keep_higher", "named", "observable", "parse"},
+    "network": {"Parsed", "expose_marks", "keep_higher", "name_nodes", "parse_network"},
     "output": {"type"},
     "o": {"type", "get"},
     "layer": {"formats", "nodes"},

@@ -88,7 +88,7 @@ def test_every_node_gets_a_name_of_its_own(given_names: list[str]) -> None:
     nodes = [helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"], name=name) for i, name in enumerate(given_names)]
     ends = [helper.make_tensor_value_info(f"t{i}", TensorProto.FLOAT, [1]) for i in (0, len(nodes))]
     model = helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:]))
-    renamed, positions = network.named(model)
+    renamed, positions = network.name_nodes(model)
     found = [n.name for n in renamed.graph.node]
     assert len(set(found)) == len(found)
     assert "" not in found
@@ -103,7 +103,7 @@ def test_marks_get_the_type_that_the_parser_wants() -> None:
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     model = helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:]), opset_imports=opsets)
-    marked, skipped = network.observable(model, ("r", "s"))
+    marked, skipped = network.expose_marks(model, ("r", "s"))
     assert {o.name: o.type.tensor_type.elem_type for o in marked.graph.output} == {"y": 1, "r": 1}
     assert skipped == {"s": "of an unknown type"}
     assert [o.name for o in model.graph.output] == ["y"]
@@ -166,7 +166,7 @@ def test_an_engine_that_tells_nothing_has_no_layers(text: str) -> None:
 def test_a_forced_choice_is_the_only_one_and_a_forbidden_one_is_none(
     offered: list[str], wanted: str, forbidden: list[str]
 ) -> None:
-    taken = choices.allowed(offered, wanted, forbidden)
+    taken = choices.allowed_positions(offered, wanted, forbidden)
     if wanted:
         assert all(offered[i] == wanted for i in taken)
     else:
@@ -204,7 +204,7 @@ NO_MEMORY = "Requested amount of GPU memory could not be allocated: insufficient
 )
 def test_why_a_build_failed_is_one_line(lines: list[str], status: str, words: str) -> None:
     found = SimpleNamespace(title="TensorRT", log=SimpleNamespace(errors=lambda: lines, warnings=list))
-    fault = configure.fault(found)
+    fault = configure.make_fault(found)
     assert fault.status == status
     assert words in str(fault)
     assert "cpp" not in str(fault)
@@ -212,14 +212,14 @@ def test_why_a_build_failed_is_one_line(lines: list[str], status: str, words: st
 
 def test_a_failure_without_a_reason_on_a_full_gpu_is_laid_to_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = SimpleNamespace(errors=lambda: ["Error Code 1: Cask (no further information)"], warnings=list)
-    monkeypatch.setattr(configure.cuda, "room", lambda: (700 << 20, 143000 << 20))
-    fault = configure.fault(SimpleNamespace(title="TensorRT", log=silent))  # type: ignore[arg-type]
+    monkeypatch.setattr(configure.cuda, "memory_room", lambda: (700 << 20, 143000 << 20))
+    fault = configure.make_fault(SimpleNamespace(title="TensorRT", log=silent))  # type: ignore[arg-type]
     assert fault.status == "out-of-memory"
     assert "only 700 MiB of 143,000 MiB free" in str(fault)
     warned = SimpleNamespace(
         errors=lambda: ["Error Code 1: Cask (no further information)"], warnings=lambda: [NO_MEMORY]
     )
-    fault = configure.fault(SimpleNamespace(title="TensorRT", log=warned))  # type: ignore[arg-type]
+    fault = configure.make_fault(SimpleNamespace(title="TensorRT", log=warned))  # type: ignore[arg-type]
     assert "ran out of memory while it built: Requested amount" in str(fault)
 
 

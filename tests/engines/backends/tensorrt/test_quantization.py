@@ -58,7 +58,7 @@ def model(*kinds: int, opset: int = 19, stated: bool = False, stored: bool = Fal
     ],
 )
 def test_the_type_of_the_codes_is_read_wherever_it_stands(subject: onnx.ModelProto, found: set[str]) -> None:
-    assert quantization.coded(subject) == found
+    assert quantization.coded_types(subject) == found
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_type_of_the_codes_is_read_wherever_it_stands(subject: onnx.ModelPro
 def test_flags_follow_the_model(
     precision: str, subject: onnx.ModelProto, strong: bool, part: bool, expected: tuple[str, ...]
 ) -> None:
-    assert quantization.flags(subject, Settings(precision=precision), strong, part) == expected
+    assert quantization.builder_flags(subject, Settings(precision=precision), strong, part) == expected
 
 
 @pytest.mark.parametrize(
@@ -92,25 +92,25 @@ def test_flags_follow_the_model(
 )
 def test_a_whole_model_with_nothing_to_go_by_is_refused(precision: str, subject: onnx.ModelProto, words: str) -> None:
     with pytest.raises(EngineFault, match=words) as refused:
-        quantization.flags(subject, Settings(precision=precision), strong=False, part=False)
+        quantization.builder_flags(subject, Settings(precision=precision), strong=False, part=False)
     assert refused.value.status == "refused"
 
 
 def test_a_failed_build_tells_of_pairs_that_nobody_asked_for() -> None:
     log = SimpleNamespace(errors=lambda: ["Error Code 4: int8 is not configured in the builder"], warnings=list)
     found: Any = SimpleNamespace(title="TensorRT", log=log)
-    hint = quantization.hint(model(INT8), Settings(precision="fp16"), strong=False)
-    fault = configure.fault(found, hint)
+    hint = quantization.hint_at_types(model(INT8), Settings(precision="fp16"), strong=False)
+    fault = configure.make_fault(found, hint)
     assert str(fault).endswith(
         "not configured in the builder. The model has Q/DQ nodes of INT8: a weakly typed build needs precision=int8 for them, "
         "a strongly typed one precision=model."
     )
     for precision in ("fp16", "int8", "fp8"):
-        both = quantization.hint(model(FP8, INT8), Settings(precision=precision), strong=False)
+        both = quantization.hint_at_types(model(FP8, INT8), Settings(precision=precision), strong=False)
         assert "Q/DQ nodes of FP8 and INT8: a weakly typed build is for one of them" in both
-    assert quantization.hint(model(INT8), Settings(precision="int8"), strong=False) == ""
-    assert quantization.hint(model(INT8), Settings(precision="fp16"), strong=True) == ""
-    assert quantization.hint(model(), Settings(precision="fp16"), strong=False) == ""
+    assert quantization.hint_at_types(model(INT8), Settings(precision="int8"), strong=False) == ""
+    assert quantization.hint_at_types(model(INT8), Settings(precision="fp16"), strong=True) == ""
+    assert quantization.hint_at_types(model(), Settings(precision="fp16"), strong=False) == ""
 
 
 CACHE = "TRT-100600-EntropyCalibration2\nx: 3c55f9cf\n"
@@ -124,8 +124,8 @@ def calibrate(path: str, classes: tuple[str, ...] = ("IInt8EntropyCalibrator2",)
     )
     config = SimpleNamespace(int8_calibrator=None)
     given = Settings(precision="int8", typing="weak", calibration=path)
-    assert quantization.flags(model(), given, strong=False, part=False) == ("INT8",)
-    return quantization.calibrate(found, config, given, strong=False), config
+    assert quantization.builder_flags(model(), given, strong=False, part=False) == ("INT8",)
+    return quantization.make_calibrator(found, config, given, strong=False), config
 
 
 def test_int8_reads_the_users_calibration(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from engines.backends import make
 from engines.backends.base import BuildRequest, EngineFault
 from engines.backends.tensorrt import library, timings
-from engines.data.tactic_replay import suspects
+from engines.data.tactic_replay import rank_suspects
 from engines.installed import importable
 
 from . import stand_in
@@ -26,7 +26,7 @@ def request(*ops: str, **rest: Any) -> BuildRequest:
 
 
 def layer(op: str, name: str) -> str:
-    return timings.layer(stand_in.key_of(op), name)
+    return timings.name_layer(stand_in.key_of(op), name)
 
 
 TANH, EXP = layer("Tanh", "tanh0"), layer("Exp", "exp1")
@@ -40,54 +40,56 @@ def facts(asked: BuildRequest) -> tuple[dict[str, Any], list[dict[str, int]]]:
 def test_what_a_build_chose_is_read_by_operation() -> None:
     """Two operations of the same work share an entry, which bears the name of the first."""
     found, asked = facts(request("Tanh", "Exp", "Tanh", record=True))
-    assert found["choices"] == {TANH: timings.choice(7), EXP: timings.choice(4)}
+    assert found["choices"] == {TANH: timings.write_choice(7), EXP: timings.write_choice(4)}
     assert found["refused"] == []
     assert asked == [{}]  # one build, which learned from nobody
 
 
 def test_a_forced_kernel_takes_a_second_build_from_what_the_first_timed() -> None:
-    found, asked = facts(request("Tanh", "Exp", force={TANH: timings.choice(9), EXP: timings.choice(4)}))
-    assert found["choices"] == {TANH: timings.choice(9), EXP: timings.choice(4)}
+    found, asked = facts(request("Tanh", "Exp", force={TANH: timings.write_choice(9), EXP: timings.write_choice(4)}))
+    assert found["choices"] == {TANH: timings.write_choice(9), EXP: timings.write_choice(4)}
     assert asked == [{}, {stand_in.key_of("Tanh"): 9, stand_in.key_of("Exp"): 4}]
 
 
 def test_what_is_chosen_anyway_takes_no_second_build() -> None:
-    found, asked = facts(request("Tanh", force={TANH: timings.choice(7)}))
-    assert found["choices"] == {TANH: timings.choice(7)}
+    found, asked = facts(request("Tanh", force={TANH: timings.write_choice(7)}))
+    assert found["choices"] == {TANH: timings.write_choice(7)}
     assert len(asked) == 1
 
 
 def test_a_forbidden_kernel_gives_way_to_the_fastest_other() -> None:
-    found, _ = facts(request("Tanh", forbid={TANH: (timings.choice(7),)}))
-    assert found["choices"] == {TANH: timings.choice(8)}
-    found, _ = facts(request("Tanh", forbid={TANH: (timings.choice(7), timings.choice(8))}))
-    assert found["choices"] == {TANH: timings.choice(9)}
+    found, _ = facts(request("Tanh", forbid={TANH: (timings.write_choice(7),)}))
+    assert found["choices"] == {TANH: timings.write_choice(8)}
+    found, _ = facts(request("Tanh", forbid={TANH: (timings.write_choice(7), timings.write_choice(8))}))
+    assert found["choices"] == {TANH: timings.write_choice(9)}
     assert found["refused"] == []
 
 
 @pytest.mark.parametrize(
     ("told", "refused"),
     [
-        ({"forbid": {EXP: (timings.choice(4),)}}, [EXP]),  # the only kernel that there is
-        ({"force": {layer("Neg", "neg"): timings.choice(1)}}, [layer("Neg", "neg")]),  # no such operation
+        ({"forbid": {EXP: (timings.write_choice(4),)}}, [EXP]),  # the only kernel that there is
+        ({"force": {layer("Neg", "neg"): timings.write_choice(1)}}, [layer("Neg", "neg")]),  # no such operation
         ({"force": {"conv1": "{}"}}, ["conv1"]),  # recorded by the algorithm selector
     ],
 )
 def test_what_cannot_be_followed_is_named_and_the_build_is_free(told: dict[str, Any], refused: list[str]) -> None:
     found, _ = facts(request("Tanh", "Exp", **told))
     assert found["refused"] == refused
-    assert found["choices"] == {TANH: timings.choice(7), EXP: timings.choice(4)}
+    assert found["choices"] == {TANH: timings.write_choice(7), EXP: timings.write_choice(4)}
 
 
 def test_a_kernel_that_the_layer_cannot_use_is_a_failed_build() -> None:
     with pytest.raises(EngineFault, match="could not build the engine: no such kernel"):
-        facts(request("Tanh", force={TANH: timings.choice(0x1234)}))
+        facts(request("Tanh", force={TANH: timings.write_choice(0x1234)}))
 
 
 def test_choices_of_two_builds_are_told_apart() -> None:
     good, _ = facts(request("Tanh", "Exp", record=True))
-    bad, _ = facts(request("Tanh", "Exp", forbid={TANH: (timings.choice(7),)}))
-    assert [(s.layer, s.choice) for s in suspects([good["choices"]], [bad["choices"]])] == [(TANH, timings.choice(8))]
+    bad, _ = facts(request("Tanh", "Exp", forbid={TANH: (timings.write_choice(7),)}))
+    assert [(s.layer, s.choice) for s in rank_suspects([good["choices"]], [bad["choices"]])] == [
+        (TANH, timings.write_choice(8))
+    ]
 
 
 LOG = """\
@@ -104,7 +106,7 @@ The selected tactic is (tactic hash, cost(in ms)):0x00000000000000ff,0.25
 def test_kernels_of_an_operation_without_a_key_are_not_laid_to_the_one_before() -> None:
     """The line is TensorRT-RTX 1.7's own."""
     keyless = "*************** Autotuning format combination: Float(64,1) -> Float(64,1) {key: None} ***************"
-    found = timings.heard([*LOG.splitlines(), keyless, "Tactic: 0x0000000000000009 Time: 0.001"])
+    found = timings.parse_timings([*LOG.splitlines(), keyless, "Tactic: 0x0000000000000009 Time: 0.001"])
     assert all(9 not in operation.tried for operation in found.values())
 
 
@@ -119,7 +121,7 @@ conv0 (CaskConvolution[0x80000009]) profiling completed in 0.01 seconds. Fastest
 
 
 def test_a_log_without_keys_tells_nothing() -> None:
-    assert timings.heard(OLD.splitlines()) == {}
+    assert timings.parse_timings(OLD.splitlines()) == {}
 
 
 @pytest.mark.skipif(not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
@@ -127,7 +129,7 @@ def test_a_log_without_keys_tells_nothing() -> None:
 def test_a_real_builder_is_heard_and_a_real_key_is_written_as_we_read_it() -> None:
     found = library.load("tensorrt_rtx")
     key = "0x" + "0123456789abcdef" * 2
-    assert timings.key_of(timings.layer(str(found.trt.TimingCacheKey.parse(key)), "op")) == key
+    assert timings.key_of(timings.name_layer(str(found.trt.TimingCacheKey.parse(key)), "op")) == key
     value = found.trt.TimingCacheValue(0xFF, 0.5)
     assert (value.tacticHash, value.timingMSec) == (0xFF, 0.5)
     with found.log.listening() as lines:
@@ -135,25 +137,25 @@ def test_a_real_builder_is_heard_and_a_real_key_is_written_as_we_read_it() -> No
         make("tensorrt_rtx:timing_cache=off").build(msgspec.structs.replace(asked, feed_shapes={"t0": (1,)}))
     assert any("Autotuning" in line for line in lines)
     assert any("Tactic: 0x" in line for line in lines)
-    assert timings.heard(lines) == {}  # its cache holds nothing
+    assert timings.parse_timings(lines) == {}  # its cache holds nothing
 
 
 def test_both_ways_in_which_a_log_tells_are_understood() -> None:
-    found = timings.heard(LOG.splitlines())
+    found = timings.parse_timings(LOG.splitlines())
     assert found == {
         f"0x{'ab':0>32}": timings.Operation("", {2: 0.125}),
         f"0x{'cd':0>32}": timings.Operation("__mye12", {0xFF: 0.25, 3: -1.0}),
     }
-    assert timings.other({2: -1.0, 3: 0.5}, ()) == 3  # what was not timed comes last
+    assert timings.fastest_allowed({2: -1.0, 3: 0.5}, ()) == 3  # what was not timed comes last
 
 
 @given(st.lists(st.text(alphabet="0x1af, keyTime:Autotuning op()\n{}", max_size=60)))
 def test_no_log_is_too_strange(lines: list[str]) -> None:
-    for operation in timings.heard(lines).values():
+    for operation in timings.parse_timings(lines).values():
         assert all(isinstance(ms, float) for ms in operation.tried.values())
 
 
 @given(st.integers(0, 2**128 - 1), st.text(alphabet="ab/[]: 0x", max_size=20))
 def test_a_layer_keeps_its_key(number: int, name: str) -> None:
     key = f"0x{number:032x}"
-    assert timings.key_of(timings.layer(key, name)) == key
+    assert timings.key_of(timings.name_layer(key, name)) == key
