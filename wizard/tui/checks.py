@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -27,11 +28,21 @@ class Answers(msgspec.Struct, frozen=True):
     flow: str = ""
 
 
+def as_path(text: str) -> str:
+    """A path as people paste it: in quotes, with escaped blanks, as a file:// address."""
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1]
+    if text.startswith("file://"):
+        return unquote(urlsplit(text).path)
+    return text.replace("\\ ", " ")
+
+
 def model(text: str) -> str:
     """The absolute path. Raises Refusal."""
     if not text.strip():
         raise Refusal(2, "Which model? Type the path of an .onnx file.")
-    return str(words.model_file(text.strip()))
+    return str(words.model_file(as_path(text)))
 
 
 def engine(text: str) -> str:
@@ -46,7 +57,7 @@ def reference(text: str) -> str:
 
 def inputs(text: str) -> tuple[str, ...]:
     """Absolute sources. Raises Refusal for the first that cannot be used."""
-    return tuple(words.input_source(part.strip()) for part in text.split(",") if part.strip())
+    return tuple(words.input_source(as_path(part)) for part in text.split(",") if part.strip())
 
 
 def tolerance(text: str) -> dict[str, float]:
@@ -59,7 +70,7 @@ def flow(text: str) -> str:
     file and where, one fault a line."""
     if not text.strip():
         return Problem(model="").flow
-    name = words.flow_name(text.strip())
+    name = words.flow_name(as_path(text))
     try:
         loaded = load(name)
     except FlowProblem as problem:

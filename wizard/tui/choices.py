@@ -31,7 +31,11 @@ def is_installed(declared: Declaration) -> bool:
 def engines(*, reference: bool = False) -> list[Entry]:
     """Every engine with the precisions that it declares; those that are not installed come last and say what brings them."""
     found, missing = [], []
-    for name, declared in discovery.engines().items():
+    declarations = list(discovery.engines().items())
+    declarations[1:] = sorted(
+        declarations[1:], key=lambda item: not _is_lower(item[1])
+    )  # whoever types fp16 finds it first
+    for name, declared in declarations:
         if declared.hidden or declared.refusal:
             continue
         if not is_installed(declared):
@@ -43,11 +47,16 @@ def engines(*, reference: bool = False) -> list[Entry]:
     return [*found, *missing]
 
 
+def _is_lower(declared: Declaration) -> bool:
+    """Whether it computes in FP16 unless told otherwise."""
+    return any(option.name == "precision" and option.default == "fp16" for option in declared.options)
+
+
 def _variants(declared: Declaration, reference: bool) -> list[tuple[str, str, tuple[str, ...]]]:
     """(option, its help, its values) worth a line of their own: precision, and how much is optimized."""
     wanted = ("precision",) if reference else ("precision", "optimization")
     return [
-        (option.name, option.help, tuple(v for v in option.choices if v != option.default))
+        (option.name, option.help, tuple(v for v in option.choices if v != option.default or v == "fp16"))
         for option in declared.options
         if option.name in wanted and option.choices
     ]

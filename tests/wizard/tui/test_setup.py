@@ -138,3 +138,22 @@ async def test_on_80_by_24_the_whole_form_is_in_sight(session: FakeSession, make
         text = golden.text_of(app)
         assert all(row.label in text for row in ROWS)
         assert all(row.hint in text for row in ROWS), "no hint is wrapped or cut"
+
+
+@pytest.mark.parametrize(
+    ("typed", "path"),
+    [
+        ("'/m/my net.onnx'", "/m/my net.onnx"),
+        ('"/m/net.onnx"', "/m/net.onnx"),
+        ("/m/my\\ net.onnx", "/m/my net.onnx"),
+        ("file:///m/my%20net.onnx", "/m/my net.onnx"),
+        (" net.onnx ", "net.onnx"),
+    ],
+)
+def test_a_path_is_taken_as_people_paste_it(typed: str, path: str) -> None:
+    assert checks.as_path(typed) == path
+
+
+def test_whoever_types_fp16_finds_what_runs_everywhere_first() -> None:
+    labelled = [entry.id for entry in choices.engines() if "fp16" in entry.label]
+    assert labelled[0] == "emulate:precision=fp16"

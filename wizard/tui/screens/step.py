@@ -29,7 +29,7 @@ from wizard.tui.widgets.trouble import ORDER, Troubles
 from wizard.tui.widgets.work import Doing, Model, Probes, Smallest, Tail
 from wizard.words import count, price, size
 
-_TOOL = re.compile(r"[A-Za-z]\w*")  # the name in "polygraphy>=0.50; tensorrt<11"
+_TOOL = re.compile(r"[A-Za-z]\w*")  # the name in "polygraphy>=0.50; ..."
 _NAMES = {"polygraphy": "Polygraphy", "trtexec": "trtexec", "narrowdown": "Narrowdown"}
 LOCATED = ("culprit", "names", "first_node")  # fields of an outcome that name nodes: then their surroundings are drawn
 WAITING = "Waiting for the session's own process. Engines are looked at first, which takes a few seconds."

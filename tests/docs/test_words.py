@@ -1,0 +1,61 @@
+"""Words that people read: what a machine can hold of the page of style in CONTRIBUTING.md."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+# No insides of the program, no numbers that mean "no number", no words where the user has one.
+BARRED = re.compile(
+    r"errno|exit status|1e\+?300|faultless engine would|every tensor is an output|more looks without|Marking did not|"
+    r"Nothing works on this session|nothing of the kind was measured",
+    re.IGNORECASE,
+)
+SCREENS = sorted(
+    [*(ROOT / "wizard/tui").rglob("*.py"), *(ROOT / "wizard/report").rglob("*.py"), ROOT / "wizard/words.py"]
+)
+
+
+def texts(path: Path) -> Iterator[str]:
+    """Every text of a module but its docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+            yield node.value
+
+
+def strings(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from strings(inner)
+    elif isinstance(value, str):
+        yield value
+
+
+@pytest.mark.parametrize("path", SCREENS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_screens_and_reports_speak_the_users_words(path: Path) -> None:
+    assert [text for text in texts(path) if BARRED.search(text)] == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "flows").glob("*.yaml")), ids=lambda path: path.name)
+def test_flows_speak_the_users_words(path: Path) -> None:
+    flow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert [text for text in strings(flow) if BARRED.search(text)] == []
+
+
+def test_what_is_barred_is_noticed() -> None:
+    for text in (
+        "died with exit status 3",
+        "[Errno 2] No such file",
+        "an error of 1e+300",
+        "A faultless engine would be off",
+    ):
+        assert BARRED.search(text), text
