@@ -41,9 +41,9 @@ class Packer:
     def needed(self, probe: AnyProbe) -> dict[str, tuple[Parcel, ...]]:
         """What the probe needs of this session: the name of a model's file, or of the inputs' index, and everything that must be
         there with it, that file last. Raises ``OSError`` where one is gone."""
-        model, inputs = getattr(probe, "model", ""), getattr(probe, "inputs", "")
+        inputs = getattr(probe, "inputs", "")
         found: dict[str, tuple[Parcel, ...]] = {}
-        if model:
+        for model in dict.fromkeys(filter(None, (getattr(probe, "written", ""), getattr(probe, "model", "")))):
             found[f"models/{model}.onnx"] = self._pack_once(f"models/{model}.onnx", self._pack_model)
         if inputs:
             found[f"inputs/{inputs}/index.json"] = self._pack_once(f"inputs/{inputs}/index.json", self._pack_inputs)

@@ -159,7 +159,7 @@ def test_the_spoiled_layers_are_ranked_first_and_found(apart: Apart, network: An
 
     # The saved model is what it says: valid, quantized elsewhere, right on every input, by another program.
     saved = tmp_path / "mixed.onnx"
-    saved.write_bytes(opened.store.get(walk.finish.tables["bundle"][0]["files"]["engine.onnx"]))
+    saved.write_bytes(opened.store.get(walk.finish.tables["bundle"][0]["files"]["worked-around.onnx"]))
     onnx.checker.check_model(saved, full_check=True)
     expected = logits(apart.floats, apart.few, "ORT_DISABLE_ALL")
     assert (
