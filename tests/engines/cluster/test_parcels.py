@@ -34,8 +34,8 @@ def test_a_model_brings_its_weights_and_comes_last(tmp_path: Path) -> None:
 
 def test_a_model_that_a_workaround_is_written_into_travels_too(tmp_path: Path) -> None:
     store, path = Store(tmp_path), MODELS / "shapes_cnn.onnx"
-    user = str(execute(Import(path=str(path), digest=digest_file(path)), store, lambda _: None).facts["model"])
-    clean = str(execute(Sanitize(model=user), store, lambda _: None).facts["model"])
+    user = str(execute_probe(Import(path=str(path), digest=digest_file(path)), store, lambda _: None).facts["model"])
+    clean = str(execute_probe(Sanitize(model=user), store, lambda _: None).facts["model"])
     probe = Measure(model=clean, written=user, inputs="", samples=(), engine="emulate", reference="onnxruntime")
     assert set(Packer(store).needed(probe)) == {f"models/{m}.onnx" for m in (user, clean)}
     assert user != clean
