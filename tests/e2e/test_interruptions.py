@@ -183,7 +183,7 @@ def alive(pid: int) -> bool:
 def test_ctrl_c_stops_softly_and_leaves_nobody_behind(narrowdown, shapes, surroundings, tmp_path) -> None:
     model, inputs = shapes
     session = tmp_path / "s"
-    words = ["run", model, "--tolerance", "1e-3", "--inputs", inputs, "--session", session]
+    words = ["step", "reduce", model, "--tolerance", "1e-3", "--inputs", inputs, "--session", session]
     process = begin(words, surroundings, tmp_path)
     try:
         found = wait_for(session, lambda f: any(e["kind"] == "probe.finished" for e in f), process)
@@ -207,7 +207,8 @@ def test_ctrl_c_stops_softly_and_leaves_nobody_behind(narrowdown, shapes, surrou
 def test_a_torn_tail_is_said_once(narrowdown, shapes, tmp_path) -> None:
     model, inputs = shapes
     session = tmp_path / "s"
-    assert narrowdown("run", model, "--inputs", inputs, "--tolerance", "1e-3", "--session", session).code == 0
+    words = ["step", "reduce", model, "--inputs", inputs, "--tolerance", "1e-3"]
+    assert narrowdown(*words, "--session", session).code == 0
     journal = session / "journal.jsonl"
     body = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(body[: len(body) // 2]) + body[len(body) // 2][:20])
@@ -218,7 +219,7 @@ def test_a_torn_tail_is_said_once(narrowdown, shapes, tmp_path) -> None:
 def test_damage_in_the_middle_is_exit_4_with_the_line(narrowdown, shapes, tmp_path) -> None:
     model, inputs = shapes
     session = tmp_path / "s"
-    narrowdown("run", model, "--inputs", inputs, "--tolerance", "1e-3", "--session", session)
+    narrowdown("step", "compare", model, "--inputs", inputs, "--tolerance", "1e-3", "--session", session)
     journal = session / "journal.jsonl"
     body = journal.read_bytes().splitlines(keepends=True)
     body[4] = b'{"nonsense": true}\n'
