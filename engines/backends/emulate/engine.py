@@ -2,7 +2,6 @@
 
 import math
 
-import msgspec
 import onnx
 import onnxruntime as ort
 
@@ -73,7 +72,7 @@ def _is_small(request: BuildRequest, nodes: int) -> bool:
 def make(spec: EngineSpec) -> Engine:
     """The engine of a spec. Raises ``ValueError`` for a wrong spec."""
     precision: str = options.values(spec)["precision"]
-    facts = {"precision": precision, **msgspec.to_builtins(_LITERAL)}
+    facts = {"precision": precision, **_LITERAL.facts()}
     info = EngineInfo(
         name=spec.name,
         spec=str(spec),

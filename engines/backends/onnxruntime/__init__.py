@@ -1,7 +1,23 @@
 """ONNX Runtime: what is known of it without loading it."""
 
+from collections.abc import Callable
+
 from engines.backends.onnxruntime import optimizers, outside
 from engines.declaration import QUANTIZATION, ByHand, Declaration, Option, Tracker
+
+
+def _sort_pairs(option: str, example: str) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
+    """Each ``KEY=VALUE``, sorted. Raises ``ValueError``."""
+
+    def canonical(pairs: tuple[str, ...]) -> tuple[str, ...]:
+        for pair in pairs:
+            key, equals, _ = pair.partition("=")
+            if not key or not equals:
+                raise ValueError(f"onnxruntime: {option}: '{pair}' is not KEY=VALUE, such as {example}.")
+        return tuple(sorted(pairs))
+
+    return canonical
+
 
 DECLARATION = Declaration(
     "onnxruntime",
@@ -22,6 +38,13 @@ DECLARATION = Declaration(
         Option(
             "provider", "str", "cpu", "Execution provider; what it does not take falls back to the CPU.",
             tuple(outside.PROVIDERS), plain="cpu",
+        ),
+        Option(
+            "provider_options", "list", (), "KEY=VALUE for the provider, joined with +, such as trt_fp16_enable=1 or use_tf32=0."
+        ),
+        Option(
+            "session_config", "list", (),
+            "KEY=VALUE of the session's configuration, joined with +, such as session.intra_op.allow_spinning=0.",
         ),
         Option(
             "prepacking", "bool", None,
@@ -48,5 +71,9 @@ DECLARATION = Declaration(
     ),
     check_part=outside.check_part,
     by_hand=ByHand(lines=outside.lines),
-    lists={"disabled_optimizers": optimizers.sort_optimizers},
+    lists={
+        "disabled_optimizers": optimizers.sort_optimizers,
+        "provider_options": _sort_pairs("provider_options", "trt_fp16_enable=1"),
+        "session_config": _sort_pairs("session_config", "session.intra_op.allow_spinning=0"),
+    },
 )  # fmt: skip

@@ -21,7 +21,7 @@ from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing
 from engines.backends.marks import with_outputs
 from engines.backends.onnxruntime import DECLARATION, optimizers
-from engines.backends.onnxruntime.outside import LEVELS, PLAIN_WEIGHTS, PROVIDERS
+from engines.backends.onnxruntime.outside import LEVELS, PLAIN_WEIGHTS, PROVIDERS, split_pairs
 from engines.data import held
 from engines.graph import external, schema, versions
 from engines.spec import EngineSpec
@@ -62,8 +62,15 @@ class Settings(msgspec.Struct, frozen=True):
     prepacking: bool = False
     deterministic: bool = False
     custom_ops: tuple[str, ...] = ()
+    provider_options: tuple[str, ...] = ()  # KEY=VALUE each, as the next
+    session_config: tuple[str, ...] = ()
     # Planning which activations may share memory takes time that grows with the square of the nodes; it changes no number.
     reuse: bool = True
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data, for fingerprints: what came later is there where it is given, so that older sessions keep theirs."""
+        later = ("provider_options", "session_config")
+        return {name: value for name, value in msgspec.to_builtins(self).items() if value or name not in later}
 
 
 class Session:
@@ -162,15 +169,15 @@ def make(spec: EngineSpec) -> Engine:
             ) from error
     switchable = settings.optimization != "disabled"
     device = machine.cpu()[0] if settings.provider == "cpu" else settings.provider
+    precision = _find_precision(settings)
     info = EngineInfo(
         name=spec.name,
         spec=str(spec),
         version=ort.__version__,
         device=device,
-        # CUDA's matrix products and convolutions use TF32 unless they are told otherwise.
-        precision="tf32" if settings.provider == "cuda" else "fp32",
-        storage="float32",
-        fingerprint=machine.fingerprint(spec.name, ort.__version__, msgspec.to_builtins(settings), device),
+        precision=precision,
+        storage="float16" if precision == "fp16" else "bfloat16" if precision == "bf16" else "float32",
+        fingerprint=machine.fingerprint(spec.name, ort.__version__, settings.facts(), device),
         capabilities={
             "build": Capability(True),
             "run": Capability(True),
@@ -199,6 +206,17 @@ def make(spec: EngineSpec) -> Engine:
     return Engine(info, settings)
 
 
+def _find_precision(settings: Settings) -> str:
+    """What the provider computes in. CUDA's matrix products and convolutions use TF32 unless they are told otherwise."""
+    told = split_pairs(settings.provider_options)
+    if settings.provider == "cuda":
+        return "fp32" if told.get("use_tf32") == "0" else "tf32"
+    if settings.provider == "tensorrt":
+        on = {name for name, value in told.items() if value.lower() in ("1", "true")}
+        return "fp16" if "trt_fp16_enable" in on else "bf16" if "trt_bf16_enable" in on else "tf32"
+    return "fp32"
+
+
 def _create_session(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any:
     config = ort.SessionOptions()
     config.log_severity_level = _ERRORS_ONLY
@@ -214,13 +232,20 @@ def _create_session(model: onnx.ModelProto, weights_dir: str, settings: Settings
     if not settings.prepacking:
         for key, value in PLAIN_WEIGHTS.items():
             config.add_session_config_entry(key, value)
+    for key, value in split_pairs(settings.session_config).items():
+        config.add_session_config_entry(key, value)
     providers = list(dict.fromkeys((PROVIDERS[settings.provider], PROVIDERS["cpu"])))
+    told = [split_pairs(settings.provider_options), {}][: len(providers)] if settings.provider_options else None
     try:
         for library in settings.custom_ops:
             config.register_custom_ops_library(str(held.copy(library)))
         data = model.SerializeToString()
         return ort.InferenceSession(
-            data, config, providers=providers, disabled_optimizers=list(settings.disabled_optimizers) or None
+            data,
+            config,
+            providers=providers,
+            provider_options=told,
+            disabled_optimizers=list(settings.disabled_optimizers) or None,
         )
     except held.NotAgreed:
         raise

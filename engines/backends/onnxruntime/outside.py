@@ -1,6 +1,7 @@
 """ONNX Runtime where there is no Narrowdown: its part of check.py, and Polygraphy's words for it."""
 
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ def check_part(found: Found) -> CheckPart:
         "providers": list(dict.fromkeys([PROVIDERS[chosen["provider"]], PROVIDERS["cpu"]])),
         "config": {} if prepacked else PLAIN_WEIGHTS,
     }
+    settings["config"] = {**settings["config"], **split_pairs(chosen["session_config"])}
+    if chosen["provider_options"]:
+        settings["provider_options"] = [split_pairs(chosen["provider_options"]), {}][: len(settings["providers"])]
     if chosen["disabled_optimizers"]:
         settings["disabled"] = list(chosen["disabled_optimizers"])
     if chosen["deterministic"]:
@@ -40,6 +44,11 @@ def check_part(found: Found) -> CheckPart:
     if chosen["custom_ops"]:
         settings["custom_ops"] = list(chosen["custom_ops"])
     return CheckPart(literal_source(), settings)
+
+
+def split_pairs(texts: Iterable[str]) -> dict[str, str]:
+    """``KEY=VALUE`` each, as a dict."""
+    return dict(text.split("=", 1) for text in texts)
 
 
 def literal_session() -> CheckPart:
@@ -65,11 +74,13 @@ def lines(_: Found, command: CaseCommand) -> list[str]:
         words += ["--providers", *providers]
     unsaid = {
         "disabled": "which optimizers are off",
+        "provider_options": "options of the provider",
         "custom_ops": "libraries of custom operators",
         "parallel": "parallel execution",
         "deterministic": "deterministic kernels",
     }
     missing = [text for key, text in unsaid.items() if settings.get(key)]
+    missing += ["entries of the session's configuration"] if set(settings["config"]) - set(PLAIN_WEIGHTS) else []
     missing += [f"{settings['threads']} threads"] if settings["threads"] > 1 else []
     note += [f"# (Polygraphy cannot be told: {', '.join(missing)}; check.py knows)"] if missing else []
     run = shlex.join(["polygraphy", "run", command.part.model, *words])

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import ml_dtypes
+import msgspec
 import numpy as np
 import onnx
 import pytest
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper
 
+from engines import options, outside
 from engines.backends import make
 from engines.backends.base import BuildRequest, EngineFault, EngineMissing
-from engines.backends.onnxruntime.engine import pack_elements, unpack_elements
+from engines.backends.onnxruntime.engine import Settings, _find_precision, pack_elements, unpack_elements
+from engines.contract.suite import small_model
 from engines.graph import external
 
 node = helper.make_node
@@ -239,3 +242,32 @@ def test_prepacking_follows_the_optimization_unless_told(
     for spec in ("onnxruntime:optimization=all", "onnxruntime:optimization=all,prepacking=no"):
         got = make(spec).build(BuildRequest(model, str(tmp_path))).run({"x": np.ones(4096, np.float32)})["y"]
         np.testing.assert_array_equal(got, weight)
+
+
+def test_entries_of_the_session_reach_it() -> None:
+    """One that ONNX Runtime cannot read is refused by it; a sound one is handed to check.py too."""
+    model = small_model([node("Neg", ["x"], ["y"])], {"x": (FLOAT, [1])}, ["y"])
+    wrong = "onnxruntime:session_config=session.intra_op_thread_affinities=nonsense,threads=3"
+    with pytest.raises(EngineFault):
+        make(wrong).build(BuildRequest(model, ""))
+    told = "onnxruntime:session_config=session.intra_op.allow_spinning=0,threads=3"
+    assert make(told).build(BuildRequest(model, "")).run({"x": np.ones(1, np.float32)})["y"].tolist() == [-1]
+    part, _ = outside.check_part(outside.found(options.check(told)))
+    assert part is not None
+    assert part.settings["config"]["session.intra_op.allow_spinning"] == "0"
+    assert make(told).info.fingerprint != make("onnxruntime:threads=3").info.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("spec", "precision"),
+    [
+        ("provider=cuda", "tf32"),
+        ("provider=cuda,provider_options=use_tf32=0", "fp32"),
+        ("provider=tensorrt", "tf32"),
+        ("provider=tensorrt,provider_options=trt_fp16_enable=1", "fp16"),
+        ("provider=tensorrt,provider_options=trt_bf16_enable=true", "bf16"),
+    ],
+)
+def test_options_of_a_provider_decide_what_it_computes_in(spec: str, precision: str) -> None:
+    chosen = options.values(options.check(f"onnxruntime:{spec}"))
+    assert _find_precision(msgspec.convert({**chosen, "prepacking": False}, Settings)) == precision

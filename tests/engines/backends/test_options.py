@@ -21,7 +21,7 @@ def value_of(option: Option) -> st.SearchStrategy[str]:
     if option.name == "disabled_optimizers":
         return st.lists(st.sampled_from(sorted(KNOWN)), max_size=4).map("+".join)
     name = st.text("abcXYZ_/.1", min_size=1)
-    if option.name == "names":  # golden outputs: RECORDED=TENSOR
+    if option.name in ("names", "provider_options", "session_config"):  # golden outputs: RECORDED=TENSOR; KEY=VALUE
         return st.lists(st.tuples(name, name).map("=".join), max_size=3).map("+".join)
     if option.name == "dtypes":
         return st.lists(st.sampled_from(["float32", "int64", "bool"]), max_size=3).map("+".join)
@@ -85,6 +85,7 @@ def test_any_text_is_a_spec_or_a_sentence(text: str) -> None:
         ("onnxruntime:prepacking=maybe", "prepacking=maybe is neither true nor false."),
         ("onnxruntime:disabled_optimizers=PadFusion", "Did you mean 'Pad_Fusion'?"),
         ("onnxruntime:disabled_optimizers=Pad_Fusion+divmulfusion", "Did you mean 'DivMulFusion'?"),
+        ("onnxruntime:session_config=x", "session_config: 'x' is not KEY=VALUE"),
         ("golden:names=logits", "'logits' is not RECORDED=TENSOR"),
         ("command:dtypes=float8", "dtypes: 'float8' is not one of float16, bfloat16"),
         ("command:run=a, b", "is not key=value; a comma inside a value is written \\,."),
