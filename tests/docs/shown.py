@@ -78,6 +78,9 @@ RULES = (
     ("docs/tensorrt.md", "narrowdown engines", "surveys"),
     ("docs/tensorrt.md", "narrowdown run MODEL --flow build-failure", "parsed: the extra rtx, which is no part of the tests' "
      "environment; tests/e2e/test_build_failure.py walks the flow"),
+    ("docs/tensorrt.md", "python -m pip install", "parsed: the network"),
+    ("docs/tensorrt.md", "narrowdown open", "parsed: a GPU; README's, which the scene 'routes' answers, is the same walk"),
+    ("README.md", "narrowdown open model.onnx --engine tensorrt", "parsed: a GPU"),
     ("docs/tensorrt.md", "pip install", "parsed: the network, and GBs of wheels"),
     ("docs/tensorrt.md", "polygraphy ", "parsed: a GPU"),
     ("docs/tensorrt.md", "trtexec", "parsed: a GPU; a program without a parser that could be asked"),

@@ -15,7 +15,7 @@ _SESSION = "a session's folder, its id, or the beginning of its id"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _MONTH = 30.0 * _UNITS["d"]
 _MOST = 1024  # of probes at a time, and of whatever else is counted
-DEMOS = ("magika", "shapes", "sort", "pillars", "quantized")
+DEMOS = ("shapes", "magika", "sort", "pillars", "quantized")
 
 
 class Parser(argparse.ArgumentParser):
@@ -245,7 +245,7 @@ def parser() -> Parser:
     )
 
     shows = command("demo", "demo", "demo", "a real model with a real failure on this machine, no GPU")
-    shows.add_argument("name", nargs="?", default="magika", choices=DEMOS, metavar="NAME", help=", ".join(DEMOS))
+    shows.add_argument("name", nargs="?", default=DEMOS[0], choices=DEMOS, metavar="NAME", help=", ".join(DEMOS))
     _running(shows)
 
     helped = command("help", "help", "help_", "what a command takes and does, as --help says it")

@@ -71,17 +71,17 @@ def _made(name: str) -> Callable[[Path], Path]:
 
 
 DEMOS: dict[str, Demo] = {
-    "magika": Demo(
-        about="magika names the type of a file from its bytes. In FP16 it names most of this machine's files wrongly. Why?",
-        engine="emulate:precision=fp16",
-        model=_magika,
-        inputs=_magika_inputs,
-    ),
     "shapes": Demo(
         about="A small network that names drawn shapes is a little wrong as soon as ONNX Runtime optimizes it. Which optimizer?",
         engine=f"{USUAL_ENGINE}:optimization=all",
         model=_shipped("shapes_cnn.onnx"),
         inputs=_shipped("shapes_cnn_in.npz"),
+    ),
+    "magika": Demo(
+        about="magika names the type of a file from its bytes. In FP16 it names most of this machine's files wrongly. Why?",
+        engine="emulate:precision=fp16",
+        model=_magika,
+        inputs=_magika_inputs,
     ),
     "sort": Demo(
         about="A transformer that sorts digits answers nothing right in FP16, although every value stays finite at the end.",
