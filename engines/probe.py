@@ -21,8 +21,6 @@ FORMAT = 1
 HUGE = 1e300
 SILENT_DB = 999.0
 
-Scalar: TypeAlias = str | int | float | bool | None
-
 
 class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
     """One shrink of a cut model (reduce's last passes). With edits, expected values are made by running the reference on

@@ -5,7 +5,7 @@ say where they stood (``layer/then_branch/add``, ``layer/body/iteration_3/add``)
 the result computes the same bits.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -241,16 +241,6 @@ class _Rolled:
         if len(row) > 1:
             nodes.append(helper.make_node("Concat", parts, [target], f"{self.prefix}/{target}/Concat", axis=axis))
         return nodes
-
-
-def original_places(name: str) -> Iterator[str]:
-    """The nodes, outermost first, in whose bodies a node of this name stood; with the branch or the iteration."""
-    words = name.split("/")
-    for i, word in enumerate(words):
-        if word in ("then_branch", "else_branch"):
-            yield f"{word} of '{'/'.join(words[:i])}'"
-        elif word == "body" and i + 1 < len(words) and words[i + 1].startswith("iteration_"):
-            yield f"iteration {words[i + 1].removeprefix('iteration_')} of '{'/'.join(words[:i])}'"
 
 
 def _body_attribute(node: NodeProto, name: str) -> GraphProto:

@@ -40,5 +40,4 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     recycle: bool = False  # this worker should not be used again (a CUDA error, memory grown too far)
 
 
-ToWorker: TypeAlias = Work
 FromWorker: TypeAlias = Hello | Progress | Done

@@ -265,9 +265,3 @@ def test_models_of_onnx_itself_give_the_same_bits(operator: str, least: int) -> 
 def test_a_scan_of_opset_8_stays() -> None:
     model, _ = of_onnx("scan")["test_scan_sum"]
     assert unroll.why_closed(model, 0) == "is a Scan of opset 8, which walks whole batches"
-
-
-def test_nothing_is_read_back_from_the_place_of_a_node() -> None:
-    assert list(unroll.original_places("a/b/then_branch/steps/body/iteration_4/mul")) == [
-        "then_branch of 'a/b'", "iteration 4 of 'a/b/then_branch/steps'"]  # fmt: skip
-    assert list(unroll.original_places("body/mul")) == []
