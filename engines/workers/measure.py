@@ -242,7 +242,7 @@ class _Measuring:
 
     def _build_for(self, feed: Feed, span: int) -> _Ready:
         probe = self.probe
-        what = (probe.model, probe.candidate, self.part.judged, self.marks)
+        what = (probe.model, probe.candidate, self.part.judged, self.marks, probe.runs == 0)
         how = (
             self.engine.info.fingerprint, self.engine.info.spec, probe.keep, probe.attempt, probe.record, probe.force,
             probe.forbid, probe.reference, probe.nudge == "weights", span, probe.written, probe.rest,
@@ -250,7 +250,7 @@ class _Measuring:
         row = {t: a[:1] for t, a in feed.arrays.items()} if span else feed.arrays  # the same for any number of rows
 
         def cut() -> Cut:
-            return self.part.cut(feed.arrays, feed.constants, self.marks)
+            return self.part.cut(feed.arrays, feed.constants, self.marks, opened=self.probe.runs == 0)
 
         def make() -> _Ready:
             self.progress("building")
@@ -432,7 +432,7 @@ class _Measuring:
 
     def _keep_refused(self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]) -> Measurement:
         """The answer of an engine that did not build, with what it was given kept."""
-        part = self.part.cut(feed.arrays, feed.constants, self.marks)
+        part = self.part.cut(feed.arrays, feed.constants, self.marks, opened=self.probe.runs == 0)
         for name, model in (("model.onnx", files.for_viewers(part.model)), ("engine.onnx", fault.model or part.model)):
             self.artifacts |= files.put_model(self.store, name, model, self.model.weights_dir)
         self.artifacts["inputs.npz"] = files.put_arrays(self.store, named(part, feed.arrays))

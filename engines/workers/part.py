@@ -125,9 +125,21 @@ class Part:
         except EngineFault as error:
             raise ReferenceFailed(f"The reference cannot run the edited candidate: {error}") from error
 
-    def cut(self, arrays: Mapping[int, Array], constants: Mapping[int, Array], marks: Sequence[int] = ()) -> Cut:
-        """The candidate as a model, typed by the values that it will be fed. Raises ``ModelProblem``."""
+    def cut(
+        self,
+        arrays: Mapping[int, Array],
+        constants: Mapping[int, Array],
+        marks: Sequence[int] = (),
+        *,
+        opened: bool = False,
+    ) -> Cut:
+        """The candidate as a model, typed by the values that it will be fed. ``opened``: dimensions that the model leaves open
+        stay so where it is cut, as an engine may refuse just what it cannot know before. Raises ``ModelProblem``."""
         types = {t: (a.dtype, tuple(a.shape)) for t, a in (*arrays.items(), *constants.items())}
+        if opened:
+            # Where not even the rank follows from the model, the seen shape: with the values come what an engine lacked.
+            known = {t: self.index.tensors[t].shape for t in arrays}
+            types |= {t: (a.dtype, tuple(known[t] or a.shape)) for t, a in arrays.items()}
         return cut(self.model, self.candidate, constants, types, self.judged, marks)
 
     def build(
