@@ -129,12 +129,27 @@ def parser() -> Parser:
     watched.add_argument("--metrics", metavar="FILE.prom", help="also keep figures for Prometheus in this file")
 
     replayed = command("replay", "replay", "replay", "measure the decisive probes of a session again and compare")
-    _session(replayed)
+    replayed.add_argument("sessions", metavar="SESSION", nargs="+", help=_SESSION)
     replayed.add_argument(
         "--dry", action="store_true", help="no engine: the journal alone must lead to the same decisions"
     )
     replayed.add_argument("--search", action="store_true", help="also search again")
-    replayed.add_argument("--engine", metavar="ENGINE", help="use this engine in place of the recorded one")
+    replayed.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        action="append",
+        default=[],
+        help="use this engine in place of the recorded one; several make a matrix",
+    )
+    replayed.add_argument(
+        "--python",
+        metavar="VENV",
+        action="append",
+        default=[],
+        help="replay with the engines of this environment, such as one with another version (repeatable)",
+    )
+    replayed.add_argument("--junit", metavar="FILE", help="also write a matrix as JUnit's XML")
+    replayed.add_argument("--summary", metavar="md|FILE.md", help="also write it as a Markdown table; md: on stdout")
     replayed.add_argument(
         "--expect", choices=("same", "fixed", "fails"), default="same", help="what is right now; default: same"
     )

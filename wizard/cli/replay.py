@@ -19,12 +19,27 @@ from wizard.words import elide, visible
 
 def replay(arguments: argparse.Namespace) -> int:
     """Exit 0 as expected, 5 not, 6 cannot tell."""
-    place = folders.find(arguments.session)
-    if arguments.dry and (arguments.engine or arguments.search or arguments.executor != LOCAL):
+    if (
+        len(arguments.sessions) > 1
+        or len(arguments.engine) > 1
+        or arguments.python
+        or arguments.junit
+        or arguments.summary
+    ):
+        if arguments.dry or arguments.search or arguments.json:
+            raise Refusal(
+                BAD_USAGE,
+                "Several replays go with none of --dry, --search and --json: replay one session.",
+            )
+        from wizard.cli.matrix import matrix
+
+        return matrix(arguments)
+    place, asked = folders.find(arguments.sessions[0]), next(iter(arguments.engine), "")
+    if arguments.dry and (asked or arguments.search or arguments.executor != LOCAL):
         raise Refusal(BAD_USAGE, "--dry runs no engine, so it goes with none of --engine, --search and --executor.")
     if arguments.search and arguments.expect != "same":
         raise Refusal(BAD_USAGE, "--search compares routes, which are the same or not: leave --expect out.")
-    engine = engine_under_test(arguments.engine) if arguments.engine else ""
+    engine = engine_under_test(asked) if asked else ""
     where = executor(arguments)
     teller = _Noting() if arguments.json else _Printing()
     try:

@@ -1,0 +1,133 @@
+"""``narrowdown replay SESSION... --engine E ... --python VENV ...``: which faults does an engine, or another version of it, mend
+or bring? Each cell of the matrix is a replay in a process of its own, by the interpreter of its column."""
+
+import argparse
+import itertools
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+import wizard
+from engines.store.content import atomic
+from wizard.cli.flow import write
+from wizard.exits import BAD_USAGE, DIFFERS, FOUND, UNRESOLVED, Refusal
+from wizard.session import folder as folders
+from wizard.words import visible
+
+OUTCOMES = {FOUND: "as expected", DIFFERS: "NOT as expected"}
+
+
+class Cell(NamedTuple):
+    """One replay. ``column``: engine and environment; ``said``: its verdict, or why there is none."""
+
+    session: str
+    column: str
+    code: int
+    said: str
+
+
+def matrix(arguments: argparse.Namespace) -> int:
+    """Replay every session by every engine and interpreter; a table on stdout, and the files that were asked for. Exit 0 where
+    every cell is as expected, 5 where one is not, else 6 where one cannot be told."""
+    places = [folders.find(name) for name in arguments.sessions]
+    pythons = [interpreter(name) for name in arguments.python] or [sys.executable]
+    columns = list(itertools.product(arguments.engine or [""], pythons))
+    cells = []
+    for place in places:
+        for engine, python in columns:
+            cells.append(cell := replayed(place, engine, python, arguments))
+            print(
+                f"{cell.session:16} {visible(cell.column):40} {outcome(cell):16} {visible(cell.said[:160])}", flush=True
+            )
+    if arguments.junit:
+        with atomic(Path(arguments.junit).expanduser().absolute()) as temporary:
+            temporary.write_bytes(ElementTree.tostring(junit(cells), encoding="utf-8", xml_declaration=True))
+    if arguments.summary:
+        write(summary(cells), arguments.summary if arguments.summary != "md" else None)
+    codes = {cell.code for cell in cells}
+    return DIFFERS if DIFFERS in codes else FOUND if codes <= {FOUND} else UNRESOLVED
+
+
+def interpreter(name: str) -> str:
+    """The interpreter of an environment's folder, or the one that is named itself. Raises Refusal (exit 2)."""
+    path = Path(name).expanduser().absolute()
+    found = path / "bin" / "python" if path.is_dir() else path
+    if not os.access(found, os.X_OK) or found.is_dir():
+        raise Refusal(
+            BAD_USAGE, f"--python: there is no interpreter in '{name}'; name an environment's folder, or its python."
+        )
+    return str(found)
+
+
+def replayed(place: Path, engine: str, python: str, arguments: argparse.Namespace) -> Cell:
+    """One cell. The interpreter runs this very Narrowdown, with the engines and packages of its own environment."""
+    words = [python, "-P", "-m", "wizard", "replay", str(place), "--json", "--expect", arguments.expect]
+    words += [*(["--engine", engine] if engine else []), *(["--keep-going"] if arguments.keep_going else [])]
+    words += [word for digest in arguments.yes_run_scripts for word in ("--yes-run-scripts", digest)]
+    ours = str(Path(wizard.__file__ or "").parents[1])
+    paths = [ours, *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    )
+    where = str(Path(python).parent.parent).replace(str(Path.home()), "~", 1) if arguments.python else ""
+    column = " in ".join(filter(None, [engine or "as recorded", where]))
+    try:
+        told: dict[str, Any] = msgspec.json.decode(done.stdout)
+    except ValueError:
+        lines = done.stderr.strip().splitlines()
+        return Cell(place.name, column, done.returncode or UNRESOLVED, lines[-1] if lines else "it said nothing")
+    return Cell(place.name, column, done.returncode, str(told["verdict"]))
+
+
+def outcome(cell: Cell) -> str:
+    return OUTCOMES.get(cell.code, "cannot tell")
+
+
+def junit(cells: Sequence[Cell]) -> ElementTree.Element:
+    """JUnit's form: a suite a column, a case a session; not as expected is a failure, cannot tell an error."""
+    root = ElementTree.Element("testsuites", name="narrowdown replay")
+    for column in dict.fromkeys(cell.column for cell in cells):
+        own = [cell for cell in cells if cell.column == column]
+        failed, broken = (sum(test(cell.code) for cell in own) for test in (_differs, _untold))
+        suite = ElementTree.SubElement(
+            root, "testsuite", name=column, tests=str(len(own)), failures=str(failed), errors=str(broken)
+        )
+        for cell in own:
+            case = ElementTree.SubElement(suite, "testcase", classname=column, name=cell.session)
+            if cell.code != FOUND:
+                kind = "failure" if _differs(cell.code) else "error"
+                ElementTree.SubElement(case, kind, message=visible(cell.said)).text = outcome(cell)
+    return root
+
+
+def summary(cells: Sequence[Cell]) -> str:
+    """A Markdown table: sessions down, engines and versions across."""
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    by_place = {(cell.session, cell.column): cell for cell in cells}
+
+    def rows() -> Iterator[str]:
+        yield f"| session | {' | '.join(map(_cell, columns))} |"
+        yield f"| --- |{' --- |' * len(columns)}"
+        for session in dict.fromkeys(cell.session for cell in cells):
+            told = [by_place[session, column] for column in columns]
+            yield f"| {_cell(session)} | {' | '.join(_cell(f'{outcome(c)}: {c.said}') for c in told)} |"
+
+    return "\n".join(rows()) + "\n"
+
+
+def _cell(text: str) -> str:
+    return visible(text).replace("|", "\\|")
+
+
+def _differs(code: int) -> bool:
+    return code == DIFFERS
+
+
+def _untold(code: int) -> bool:
+    return code not in (FOUND, DIFFERS)
