@@ -32,8 +32,8 @@ ENDS = (
 )  # fmt: skip
 TEXT = st.lists(st.sampled_from(ENDS) | st.text(max_size=6), min_size=1, max_size=5).map("".join)
 NAMES = st.lists(TEXT, min_size=1, max_size=3, unique=True).map(tuple)
-# A command's words cannot hold a NUL: the system takes none.
-FILE = TEXT.map(lambda t: re.sub(r"[,=+\0]", "", t).strip()).filter(bool)
+# A command's words cannot hold a NUL: the system takes none. An option that ends in a backslash is refused.
+FILE = TEXT.map(lambda t: re.sub(r"[,=+\0]", "", t).strip()).filter(lambda t: bool(t) and not t.endswith("\\"))
 ENGINE = st.builds(
     "{}={}".format,
     st.sampled_from(
