@@ -125,7 +125,7 @@ def test_a_model_too_large_for_one_file_comes_with_its_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
     """``-o`` writes the weights beside the model under the name that the model points to, whichever of the two was asked for."""
-    monkeypatch.setattr(files, "_INLINE", 0)
+    monkeypatch.setattr(files, "INLINE", 0)
     weight = np.arange(1000, dtype=np.float32)
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1000]) for n in "xy")
     nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
