@@ -266,7 +266,10 @@ def make(spec: EngineSpec) -> Engine:
                 if low
                 else f"it computes in {precision.upper()}, so there is nothing to keep.",
             ),
-            "casts": Capability(low and not chosen["typed"], "" if low else f"it computes in {precision.upper()}."),
+            "casts": Capability(
+                low and not chosen["typed"],
+                f"it computes in {precision.upper()}." if not low else "it keeps to casts." if chosen["typed"] else "",
+            ),
             "optimizers": Capability(False, "a program has no switches that are known here."),
             "tactics": Capability(False, "nothing is known of how the program chooses kernels."),
             "rebuild": Capability(builds, "" if builds else once),
