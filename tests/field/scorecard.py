@@ -117,6 +117,9 @@ def _refused(checks: Facts) -> tuple[str, str]:
         return "partly", "the engine refuses it; the named node could not be checked"
     if all(c["others"] and c["others_refused"] == c["others"] for c in culprits):
         return "partly", "the engine refuses it, every other node as well as the named one"
+    wide = next((c for c in culprits if c.get("share", 0) > MOST and len(c["nodes"]) > SOME), None)
+    if wide:
+        return "partly", f"the engine refuses it; {len(wide['nodes'])} nodes are named, most of the model"
     return "right", "the engine refuses it, and the named node by itself"
 
 
@@ -146,7 +149,7 @@ def _workaround(said: Facts, checks: Facts, known: str = "the culprit is true") 
     if not held or held.get("ok") is None:
         return "partly", f"{known}; the workaround could not be checked: {(held or {}).get('why', '')}"
     share = held["ok"] / max(1, held["n"])
-    told = given.get("held_out_ok") / given["held_out_n"] if given.get("held_out_n") else None
+    told = given.get("unseen_ok") / given["unseen_n"] if given.get("unseen_n") else None
     came = f"right on {held['ok']} of {held['n']} that it had not seen (without it {held.get('plain_ok', '?')})"
     if held.get("of") and len(given.get("keep_higher") or ()) > 0.8 * held["of"]:
         return "partly", f"{known}; nearly all nodes are kept; {came}"
@@ -155,9 +158,9 @@ def _workaround(said: Facts, checks: Facts, known: str = "the culprit is true") 
     if share >= HELD:
         return "right", came
     if told is not None and told <= share + SAID:
-        return "right", f"{came}, as it said beforehand ({given['held_out_ok']} of {given['held_out_n']})"
+        return "right", f"{came}, as it said beforehand ({given['unseen_ok']} of {given['unseen_n']})"
     if given.get("holds") and told is not None:
-        return "wrong", f"{came}; it promised {given['held_out_ok']} of {given['held_out_n']}"
+        return "wrong", f"{came}; it promised {given['unseen_ok']} of {given['unseen_n']}"
     return "partly", f"{known}; {came}"
 
 
@@ -185,7 +188,7 @@ def page(rows: Sequence[Facts], models: Mapping[str, str]) -> str:
         f"{len({r['model'] for r in rows})} models, {len(rows)} cases: "
         + ", ".join(f"{tally[g]} {g} ({100 * tally[g] / max(1, len(rows)):.0f} %)" for g in GRADES) + ".",
         f"{len(unseen)} workarounds were tried on samples that they had not seen: {ok} of {n} are right"
-        + (f" ({100 * ok / n:.1f} %)." if n else "."),
+        + (f" ({100 * ok / n:.1f} %)." if n else ".") + f" {_say_short(rows)}",
         "",
         "| engine | cases | right | partly | wrong | cannot tell | median s | most s | most MiB |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -218,6 +221,16 @@ def page(rows: Sequence[Facts], models: Mapping[str, str]) -> str:
         why = r["why"].replace("|", "/").replace("\n", " ")[:140]
         lines.append(f"| {r['model']} | `{r['engine']}` | {r['truth']['state']} | {verdict} | {r['grade']} | {why} |")
     return "\n".join(lines) + "\n"
+
+
+def _say_short(rows: Sequence[Facts]) -> str:
+    """How many workarounds miss more of the unseen samples than they may, and how many of them had not been promised to hold."""
+    short = [
+        r for r in rows
+        if (w := r["checks"].get("workaround") or {}).get("ok") is not None and w["ok"] < HELD * w["n"]
+    ]  # fmt: skip
+    told = sum(not (r["said"].get("workaround") or {}).get("holds") for r in short)
+    return f"{len(short)} miss more than {100 * (1 - HELD):.0f} %; of {told} of these it said beforehand that they do not hold."
 
 
 def _cell(row: Facts) -> str:

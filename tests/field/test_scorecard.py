@@ -10,7 +10,7 @@ from tests.field.scorecard import BEGIN, END, page, put, score
 
 FAILS = {"state": "fails", "tolerance": 0.01, "others": [{"openvino": 1e-6}]}
 CULPRIT = {"nodes": ["a"], "true": True}
-CURE = {"keep_higher": ["a"], "holds": True, "held_out_ok": 8, "held_out_n": 8}
+CURE = {"keep_higher": ["a"], "holds": True, "unseen_ok": 8, "unseen_n": 8}
 HONEST = {"verdict": "worked-around", "exit": 0, "seconds": 3.0, "workaround": CURE}
 HOLDS = {"culprits": [CULPRIT], "workaround": {"ok": 24, "n": 24, "plain_ok": 3, "of": 100, "missing": 0}}
 
@@ -62,7 +62,7 @@ def test_an_innocent_node_is_wrong_also_behind_a_true_one_and_where_the_time_was
 
 def test_a_workaround_is_wrong_where_it_promised_more_than_came_and_right_where_it_said_so() -> None:
     assert score(FAILS, HONEST, held(ok=18))[0] == "wrong"
-    assert score(FAILS, said(workaround={**CURE, "held_out_ok": 6}), held(ok=18))[0] == "right"
+    assert score(FAILS, said(workaround={**CURE, "unseen_ok": 6}), held(ok=18))[0] == "right"
     assert (
         score(FAILS, said(workaround={"keep_higher": ["a"], "holds": True}), held(ok=18))[0] == "partly"
     )  # it promised nothing
@@ -115,6 +115,8 @@ def test_a_refusal_is_right_where_the_named_node_is_refused_and_others_are_not()
     assert score(state, refused, {"culprits": [{"true": True, "others": 9, "others_refused": 9}]})[0] == "partly"
     assert score(state, refused, {"culprits": [{"true": False, "others": 9, "others_refused": 0}]})[0] == "wrong"
     assert score(FAILS, refused, {"culprits": [{"nodes": ["a"], "true": False}]})[0] == "wrong"
+    most = {"nodes": [f"n{i}" for i in range(58)], "true": True, "share": 0.9, "others": 6, "others_refused": 0}
+    assert score(state, refused, {"culprits": [most]})[0] == "partly"
 
 
 def test_a_refusal_as_a_whole_is_right_where_no_node_is_taken_alone() -> None:

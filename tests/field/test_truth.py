@@ -143,7 +143,7 @@ def test_a_product_that_lies_is_scored_wrong(overflowing: Path, tmp_path: Path) 
     def grade(nodes: list[str], kept: list[str]) -> str:
         said = {
             "verdict": "worked-around", "exit": 0, "seconds": 1.0, "culprits": [{"nodes": nodes, "sample": "real:0"}],
-            "workaround": {"keep_higher": kept, "holds": True, "held_out_ok": 8, "held_out_n": 8},
+            "workaround": {"keep_higher": kept, "holds": True, "unseen_ok": 8, "unseen_n": 8},
         }  # fmt: skip
         return scorecard.score(whole, said, campaign.verify(case, said, [FEEDS], held, tmp_path, None))[0]
 

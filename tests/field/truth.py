@@ -200,7 +200,9 @@ class Case:
             true = bool(chosen) and self._refuses(interpreter, chosen, values)
         except Refused as error:
             return {"true": None, "why": f"a part cannot be built: {error}"}
-        return {"true": true, "others_refused": sum(refused), "others": len(refused)}
+        computing = sum(node.op_type != "Constant" for node in interpreter.model.graph.node)
+        share = len(chosen) / max(1, computing)
+        return {"true": true, "share": share, "others_refused": sum(refused), "others": len(refused)}
 
     def _refuses(self, interpreter: Interpreter, nodes: Sequence[int], values: Mapping[str, Array]) -> bool:
         return any(
