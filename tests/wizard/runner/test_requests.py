@@ -17,6 +17,7 @@ ONE_OF_EACH: tuple[requests.Request, ...] = (
     requests.Go(),
     requests.Skip(),
     requests.Stop(hard=True),
+    requests.Settle(),
     requests.Pause(),
     requests.GoOn(),
     requests.Detach(),
