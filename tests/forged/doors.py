@@ -5,6 +5,7 @@ terminal UI from its own interface. What has no door here, and no reason for tha
 import argparse
 import contextlib
 import io
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +16,17 @@ from wizard.tui.library import Library, Sessions
 
 # Options whose values do not choose what is done with a session, and what stands for the others.
 _ASIDE = ("--help", "--yes-run-scripts", "--display", "--jobs", "--output", "--metrics", "--pass-env")
-_VALUES = {"--engine": "onnxruntime", "--executor": LOCAL, "--answers": "{answers}", "--rewind": "sanitize"}
+_VALUES = {
+    "--engine": "onnxruntime",
+    "--executor": LOCAL,
+    "--answers": "{answers}",
+    "--rewind": "sanitize",
+    "--budget": "10m",
+    "--python": sys.prefix,
+    "--junit": "{answers}.xml",
+    "--summary": "{answers}.md",
+}
+_SESSIONS = ("session", "sessions")  # what an argument that is a session is called
 # Commands that take a model or nothing, and what of a stranger's they can be pointed at.
 _NAMED = {
     "open": ["--session"],
@@ -24,6 +35,8 @@ _NAMED = {
     "demo": ["--session"],
     "sessions": [],
     "engines": None,  # takes nothing of anybody's
+    "help": None,  # likewise
+    "completion": None,
     "flow": ["check", "{session}/flow.yaml"],
     "diff-tactics": ["--dir", "{session}"],
 }
@@ -47,7 +60,7 @@ def commands() -> dict[str, argparse.ArgumentParser]:
 def of_the_command_line() -> Iterator[Door]:
     """One door for each command that takes a session, and one more for each option and choice that it has."""
     for name, parser in commands().items():
-        if not any(action.dest == "session" and not action.option_strings for action in parser._actions):
+        if not any(action.dest in _SESSIONS and not action.option_strings for action in parser._actions):
             continue
         gated = any("--yes-run-scripts" in action.option_strings for action in parser._actions)
         for words in [[], *_options(parser)]:
@@ -121,6 +134,6 @@ def all_doors() -> list[Door]:
 
 def forgotten() -> set[str]:
     """Commands and calls that have no door, and no reason to have none."""
-    lines = {name for name, parser in commands().items() if not any(a.dest == "session" for a in parser._actions)}
+    lines = {name for name, parser in commands().items() if not any(a.dest in _SESSIONS for a in parser._actions)}
     calls = {name for name in vars(Library) if not name.startswith("_")}
     return (lines - _NAMED.keys()) | (calls - _ASKED.keys() - set(_OWN))

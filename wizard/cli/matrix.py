@@ -16,7 +16,7 @@ import msgspec
 import wizard
 from engines.store.content import atomic
 from wizard.cli.flow import write
-from wizard.exits import BAD_USAGE, DIFFERS, FOUND, UNRESOLVED, Refusal
+from wizard.exits import BAD_USAGE, DIFFERS, FOUND, NEEDS_PERSON, UNRESOLVED, Refusal
 from wizard.session import folder as folders
 from wizard.words import visible
 
@@ -34,7 +34,7 @@ class Cell(NamedTuple):
 
 def matrix(arguments: argparse.Namespace) -> int:
     """Replay every session by every engine and interpreter; a table on stdout, and the files that were asked for. Exit 0 where
-    every cell is as expected, 5 where one is not, else 6 where one cannot be told."""
+    every cell is as expected, 3 where one waits for consent, 5 where one is not as expected, else 6 where one cannot be told."""
     places = [folders.find(name) for name in arguments.sessions]
     pythons = [interpreter(name) for name in arguments.python] or [sys.executable]
     columns = list(itertools.product(arguments.engine or [""], pythons))
@@ -51,6 +51,8 @@ def matrix(arguments: argparse.Namespace) -> int:
     if arguments.summary:
         write(summary(cells), arguments.summary if arguments.summary != "md" else None)
     codes = {cell.code for cell in cells}
+    if NEEDS_PERSON in codes:  # nobody has agreed to what that session runs, so that nothing was measured there
+        return NEEDS_PERSON
     return DIFFERS if DIFFERS in codes else FOUND if codes <= {FOUND} else UNRESOLVED
 
 

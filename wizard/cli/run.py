@@ -52,14 +52,13 @@ def open_(arguments: argparse.Namespace) -> int:
     """``narrowdown open MODEL``: a person answers, which engine first where none is named."""
     display_name(arguments, person=True)  # refuses before anything is asked
     if said := say_usual(arguments):
+        checked_flow(problem_from(arguments).flow)  # likewise
         arguments.engine = choose_engine(said)
     return start(problem_from(arguments), arguments, person=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """``narrowdown run MODEL``: recommended or scripted answers."""
-    if said := say_usual(arguments):
-        print(f"narrowdown: {said}", file=sys.stderr)
     return expected(arguments.expect, start(problem_from(arguments), arguments, person=False))
 
 
@@ -192,6 +191,8 @@ def start(problem: Problem, arguments: argparse.Namespace, *, person: bool) -> i
     script = scripted(arguments, loaded.flow)
     handed.refuse(problem, arguments.pass_env, executor(arguments))
     place = session_folder(problem, loaded.text, arguments.session)
+    if not person and (said := say_usual(arguments)):  # a person has chosen; and a refusal comes first
+        print(f"narrowdown: {said}", file=sys.stderr)
     terms.pin(loaded.flow, loaded.folder, place)
     return walk(place, loaded.flow, arguments, script, agreed(problem), person=person)
 

@@ -50,7 +50,10 @@ def tables(outputs: Sequence[Mapping[str, Any]], rule: Criterion) -> Iterator[st
     error by every other metric."""
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for row in outputs:
-        by_name.setdefault(str(row["output"]), []).append(row)
+        if (
+            "output" in row and "badness" in row
+        ):  # a step of somebody else's may have a table of that name with other columns
+            by_name.setdefault(str(row["output"]), []).append(row)
     worst = [max(rows, key=lambda row: float(row["badness"])) for rows in by_name.values()]
     for row in worst[:_MOST]:
         yield from table(row, rule, len(by_name[str(row["output"])]))

@@ -48,14 +48,14 @@ def step(arguments: argparse.Namespace) -> int:
 
 def one(arguments: argparse.Namespace, params: dict[str, str]) -> int:
     """Run the step with these parameters and say what it found; the exit code."""
-    if said := say_usual(arguments):
-        print(f"narrowdown: {said}", file=sys.stderr)
     problem = msgspec.structs.replace(problem_from(arguments), flow=PREFIX + arguments.name)
     if arguments.output:
         not_onto_itself(writable(arguments.output), problem)
     handed.refuse(problem, arguments.pass_env, arguments.executor)
     text = single_flow(arguments.name, params)
     place = run.session_folder(problem, text, arguments.session)
+    if said := say_usual(arguments):
+        print(f"narrowdown: {said}", file=sys.stderr)
     consent = run.agreed(problem)
     flow = run.flow_of(place)
     since = folders.load(place, brief=True).seq
