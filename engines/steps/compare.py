@@ -610,6 +610,7 @@ SPEC = StepSpec(
     summary="Run the whole model on every sample and compare its outputs with the reference.",
     run=compare,
     outcome=CompareOutcome,
+    judges=True,
     params=CompareParams,
     plan=_plan,
     exclusive=True,

@@ -310,6 +310,7 @@ SPEC = StepSpec(
     summary="See whether the failure comes and goes: by what is foretold, else by running again and building afresh.",
     run=repeat,
     outcome=RepeatOutcome,
+    judges=True,
     params=RepeatParams,
     plan=_plan,
     exclusive=True,

@@ -16,7 +16,7 @@ from engines.data import polygraphy
 from engines.graph.emulate import NOTE
 from engines.store.content import atomic
 
-MODELS = ("model.onnx", "engine.onnx", "good.onnx")
+MODELS = ("model.onnx", "engine.onnx", "good.onnx", "worked-around.onnx")
 
 
 def convert_archives(folder: Path, runner: str = "reference") -> None:

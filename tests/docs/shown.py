@@ -89,7 +89,9 @@ RULES = (
     ("docs/tensorrt.md", "python tests/engines/", "parsed: the network, and a minute of downloads"),
     ("docs/tensorrt.md", "python -m tests.gpu", "parsed: a GPU"),
     ("docs/tensorrt.md", "replay", "parsed: a GPU"),
+    ("docs/tensorrt.md", "narrowdown replay", "parsed: another version of TensorRT"),
     ("docs/tensorrt.md", "step", "parsed: a GPU"),
+    ("docs/benchmarks.md", "step ", "parsed: the name of a command, in a row of what was measured"),
     ("docs/golden.md", "step layerwise", "parsed: the name of a command"),
     ("docs/golden.md", "narrowdown run", "parsed: TensorRT; tests/e2e/test_golden.py walks every row of the page without it"),
     ("docs/clusters.md", "pip install", "parsed: the network"),
@@ -169,6 +171,7 @@ def completed(words: Sequence[str], target: str = "OUT") -> list[str] | None:
     """The words with what running text leaves out: what a command works on, and where it writes (``target``). None where
     ``narrowdown`` does not know them."""
     on = {"open": "MODEL", "run": "MODEL", "step": "MODEL", "flow": "FILE"}.get(words[0], "SESSION") if words else ""
+    on = "" if on in words else on  # replay takes several
     place = 2 if words and words[0] in ("step", "flow") else 1
     # What it works on stands where it can be missing without anybody noticing, so it is tried first.
     for named, written in (([on], []), ([], []), ([on], ["-o", target]), ([], ["-o", target])):

@@ -137,16 +137,19 @@ def test_a_session_whose_folder_has_such_a_name(surroundings, walked, tmp_path: 
         assert ran.code in (0, 10), (command, ran.err)
 
 
+NAMED = "--engine onnxruntime:optimization=all --display none"
+
+
 @pytest.mark.parametrize(
     ("hidden", "line", "installs"),
     [
         ("msgspec", "sessions", "msgspec"),
         ("yaml", "flow list", "pyyaml"),
         ("jinja2", "flow check accuracy", "jinja2"),
-        ("jinja2", "run MODEL --display none", "jinja2"),
-        ("onnx", "step sanitize MODEL --display none --json", "onnx"),
-        ("numpy", "step sanitize MODEL --display none --json", "numpy"),
-        ("onnxruntime", "run MODEL --display none", "onnxruntime"),
+        ("jinja2", f"run MODEL {NAMED}", "jinja2"),
+        ("onnx", f"step sanitize MODEL {NAMED} --json", "onnx"),
+        ("numpy", f"step sanitize MODEL {NAMED} --json", "numpy"),
+        ("onnxruntime", f"run MODEL {NAMED}", "onnxruntime"),
     ],
 )
 def test_a_package_that_is_missing(surroundings, tmp_path: Path, hidden: str, line: str, installs: str) -> None:

@@ -182,3 +182,9 @@ def test_an_external_checker_finds_two_nodes(narrowdown, shapes, tmp_path, conft
     assert conftest.check(case, "--folder", tmp_path).returncode == 1
     checker.write_text("")
     assert conftest.check(case, "--folder", tmp_path).returncode == 0
+
+
+def test_a_demo_comes_to_its_end_and_names_its_engine_itself(narrowdown) -> None:
+    """The first thing that a newcomer runs."""
+    ran = narrowdown("demo", "shapes", "--display", "none")
+    assert (ran.code, ran.err) == (0, ""), ran.out + ran.err

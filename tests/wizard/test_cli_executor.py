@@ -28,7 +28,7 @@ def test_this_machine_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cluster_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = parse(["resume", "k7f3", "--executor", "tcp://host:8786"])
     monkeypatch.setattr(run, "find_spec", lambda name: None)
-    with pytest.raises(Refusal, match="narrowdown\\[cluster\\]") as refused:
+    with pytest.raises(Refusal, match="-m pip install distributed") as refused:
         run.executor(arguments)
     assert refused.value.code == MISSING
 
@@ -37,5 +37,5 @@ def test_figures_need_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = object()
     assert run.metered(shown, None, "k7f3") is shown
     monkeypatch.setattr(run, "find_spec", lambda name: None)
-    with pytest.raises(Refusal, match="narrowdown\\[metrics\\]"):
+    with pytest.raises(Refusal, match="-m pip install prometheus-client"):
         run.metered(shown, "file.prom", "k7f3")

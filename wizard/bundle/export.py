@@ -157,7 +157,9 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
         words = (msgspec.json.encode(agreed).decode(), weights, problem.reference)
         counts = ask("engines.workers.withheld", *words, *map(str, whole)).split()
         held = dict(zip(whole, map(int, counts), strict=True))
-    others_eyes(list(places))
+    if weights == "keep":
+        place_worked_around(reading, folder)
+    others_eyes(list(dict.fromkeys([*places, folder])))
     report = portable(report, found)
     for place, culprit in places.items():
         told = report
@@ -173,8 +175,6 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
         _write_issue(place, told, asked)
     if text := keep_script(report.workaround, asked.version):
         (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
-    if weights == "keep":
-        place_worked_around(reading, folder)
     if said := left(found, folder):
         (folder / TRACES).write_text(said + "\n", encoding="utf-8")
 

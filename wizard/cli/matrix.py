@@ -15,8 +15,10 @@ import msgspec
 
 import wizard
 from engines.store.content import atomic
+from wizard import trust
 from wizard.cli.flow import write
 from wizard.exits import BAD_USAGE, DIFFERS, FOUND, NEEDS_PERSON, UNRESOLVED, Refusal
+from wizard.given import engine_under_test
 from wizard.session import folder as folders
 from wizard.words import visible
 
@@ -36,6 +38,11 @@ def matrix(arguments: argparse.Namespace) -> int:
     """Replay every session by every engine and interpreter; a table on stdout, and the files that were asked for. Exit 0 where
     every cell is as expected, 3 where one waits for consent, 5 where one is not as expected, else 6 where one cannot be told."""
     places = [folders.find(name) for name in arguments.sessions]
+    for place, engine in itertools.product(
+        places, arguments.engine or [""]
+    ):  # before any cell is begun, which asks again
+        named = engine_under_test(engine) if engine else ""
+        trust.admit(folders.describe(place).problem, arguments.yes_run_scripts, named)
     pythons = [interpreter(name) for name in arguments.python] or [sys.executable]
     columns = list(itertools.product(arguments.engine or [""], pythons))
     cells = []

@@ -59,7 +59,9 @@ def open_(arguments: argparse.Namespace) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """``narrowdown run MODEL``: recommended or scripted answers."""
-    return expected(arguments.expect, start(problem_from(arguments), arguments, person=False))
+    return expected(
+        arguments.expect, start(problem_from(arguments), arguments, person=False, usual=say_usual(arguments))
+    )
 
 
 def expected(wanted: str | None, code: int) -> int:
@@ -178,8 +180,9 @@ def metered(shown: Display, file: str | None, session: str) -> Display:
     return Metered(shown, Path(file).expanduser().absolute(), session)
 
 
-def start(problem: Problem, arguments: argparse.Namespace, *, person: bool) -> int:
-    """Make the session, or go on with the one that ``--session`` names, and walk it."""
+def start(problem: Problem, arguments: argparse.Namespace, *, person: bool, usual: str = "") -> int:
+    """Make the session, or go on with the one that ``--session`` names, and walk it. ``usual``: what is said of an engine that
+    nobody named, once nothing is refused."""
     loaded = checked_flow(problem.flow)
     if (
         loaded.flow.reference
@@ -191,8 +194,8 @@ def start(problem: Problem, arguments: argparse.Namespace, *, person: bool) -> i
     script = scripted(arguments, loaded.flow)
     handed.refuse(problem, arguments.pass_env, executor(arguments))
     place = session_folder(problem, loaded.text, arguments.session)
-    if not person and (said := say_usual(arguments)):  # a person has chosen; and a refusal comes first
-        print(f"narrowdown: {said}", file=sys.stderr)
+    if usual:
+        print(f"narrowdown: {usual}", file=sys.stderr)
     terms.pin(loaded.flow, loaded.folder, place)
     return walk(place, loaded.flow, arguments, script, agreed(problem), person=person)
 

@@ -32,16 +32,14 @@ from wizard.session import folder as folders
 from wizard.session.single import PREFIX, single_flow
 from wizard.session.state import Visit
 
-MEASURES_FAILURES = ("compare", "repeat")
-
 
 def step(arguments: argparse.Namespace) -> int:
     """Run it, say what it found; ``--json``: the object alone on stdout, all else on stderr."""
     if arguments.detach:
         raise Refusal(BAD_USAGE, "A step alone cannot be detached; 'narrowdown run --detach' can.")
     params = parameters(arguments.name, wanted(arguments))
-    if arguments.expect and arguments.name not in MEASURES_FAILURES:
-        steps = " and ".join(MEASURES_FAILURES)
+    if arguments.expect and not STEPS[arguments.name].judges:
+        steps = " and ".join(sorted(name for name, spec in STEPS.items() if spec.judges))
         raise Refusal(BAD_USAGE, f"--expect is for the steps {steps}, which say whether the model fails.")
     return run.expected(arguments.expect, one(arguments, params))
 

@@ -6,7 +6,7 @@ import functools
 
 from engines import discovery
 from engines.declaration import Declaration
-from engines.installed import importable
+from engines.installed import command, importable
 from wizard.flow.load import FlowProblem, brought, load, shipped
 from wizard.problem import Problem
 from wizard.tui.narrative import Entry
@@ -39,7 +39,9 @@ def engines(*, reference: bool = False) -> list[Entry]:
         if declared.hidden or declared.refusal:
             continue
         if not is_installed(declared):
-            missing.append(Entry(name, name, "not installed", f"{declared.summary} {declared.install} brings it."))
+            missing.append(
+                Entry(name, name, "not installed", f"{declared.summary} {command(declared.install)} brings it.")
+            )
             continue
         found.append(Entry(name, name, "", declared.summary))
         found += [Entry(f"{name}:{key}={value}", f"{name}:{key}={value}", "", f"{declared.summary} {help_}")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from engines import options
+from engines import installed, options
 from engines.backends import machine
 from engines.backends.base import Capability, EngineInfo, EngineMissing
 from engines.backends.tensorrt import BY_NAME, cuda, kept_timings, library
@@ -27,7 +27,7 @@ def make(spec: EngineSpec) -> Engine:
     try:
         found = library.load(spec.name)
     except (ImportError, OSError) as error:
-        install = BY_NAME[spec.name].install
+        install = installed.command(BY_NAME[spec.name].install)
         said = " ".join(str(error).split()).rstrip(".")
         raise EngineMissing(
             f"{spec.name} is installed but does not load here: {said}. Its libraries are a package of their own, or lie where "

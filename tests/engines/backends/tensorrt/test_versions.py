@@ -259,6 +259,6 @@ def test_a_library_that_does_not_load_says_what_to_do(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(tensorrt.cuda, "device", lambda: (H200, ""))
     monkeypatch.setattr(tensorrt.library, "load", broken)
-    words = r"does not load here: libnvinfer.so.10: .*LD_LIBRARY_PATH.*pip install 'narrowdown\[tensorrt\]'"
+    words = r"does not load here: libnvinfer.so.10: .*LD_LIBRARY_PATH.*-m pip install "
     with pytest.raises(EngineMissing, match=words):
         tensorrt.make(parse("tensorrt"))
