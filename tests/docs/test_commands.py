@@ -227,6 +227,7 @@ def still(text: str) -> str:
     return " ".join(re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", text).split())
 
 
+@pytest.mark.slow
 def test_the_tutorial_does_what_it_says(shell: Shell) -> None:
     """Its commands, as they stand, end as it says; so does all that other pages do with a session, on the one that they
     made. What any page shows as printed is among what was."""

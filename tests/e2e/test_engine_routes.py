@@ -153,6 +153,7 @@ def test_a_race_is_found_on_two_threads(narrowdown: Callable, tmp_path: Path) ->
 # -- nobody makes it alone
 
 
+@pytest.mark.slow
 def test_a_spread_failure_is_said_as_such_with_its_curve(walk: Callable, narrowdown: Callable, models: Path) -> None:
     model, inputs = tiny.drift(models)
     walked = walk(model, "--engine", "emulate:precision=bf16", "--inputs", inputs)

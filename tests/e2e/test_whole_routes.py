@@ -140,6 +140,7 @@ def test_export_to_a_zip_and_reports(narrowdown, shapes, tmp_path) -> None:
     assert "Pad_Fusion" in text
 
 
+@pytest.mark.slow
 def test_scripted_answers_walk_the_same_route_as_a_person(narrowdown, shapes, tmp_path) -> None:
     model, inputs = shapes
     answers = tmp_path / "answers.yaml"

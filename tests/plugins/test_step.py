@@ -65,7 +65,7 @@ def test_it_is_among_the_steps(narrowdown: Narrowdown) -> None:
     assert "Did you mean 'headroom'?" in typo.err
 
 
-@pytest.mark.parametrize("display", ["plain", "json", "rich"])
+@pytest.mark.parametrize("display", ["json", *(pytest.param(d, marks=pytest.mark.slow) for d in ("plain", "rich"))])
 def test_in_a_flow(narrowdown: Narrowdown, tmp_path: Path, display: str) -> None:
     """The package's own flow, by its name; the report tells of it in every form."""
     session = tmp_path / "session"

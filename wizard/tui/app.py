@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import os
 import signal
+import sys
+import termios
 import threading
 import time
 import traceback
@@ -53,6 +56,18 @@ OURS = (
 )
 IDLE = 5.0  # seconds without a key after which nobody types
 TWICE = 3.0  # seconds within which a second Ctrl-C means: now
+
+
+def end_where_the_terminal_is_gone() -> None:
+    """What a closed terminal does to a program, also to one that was started deaf to it (nohup): it would read nothing for ever, on
+    half a core. The work goes on."""
+    if (terminal := sys.__stdin__) is None:
+        return
+    try:
+        termios.tcgetattr(terminal.fileno())
+    except (termios.error, OSError, ValueError):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGHUP)
 
 
 class AsciiScrollBar(ScrollBarRender):
@@ -119,6 +134,7 @@ class Narrowdown(InTurn[int]):
         if not self.is_headless:  # told to end, it gives the terminal back as it was; the work goes on
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, STOPPED)
             self.set_interval(IDLE, self._tidy)
+            self.set_interval(IDLE, end_where_the_terminal_is_gone)
         self.set_keymap(self._keymap_read.keys)
         for problem in (*self._keymap_read.problems, *keys.clashes(self._keymap_read, actions_at_once().values())):
             self.say(problem, warning=True)

@@ -372,6 +372,7 @@ def test_cleaning_up_keeps_the_pairs(opened: Any) -> None:
 # -- a second real engine
 
 
+@pytest.mark.slow
 def test_another_engine_finds_the_same_layers(tiny: Tiny, open_model: Any) -> None:
     session = against(open_model(tiny.quantized, "openvino:precision=f32", (tiny.inputs,)), tiny.reference)
     walk = session.step("quantization")

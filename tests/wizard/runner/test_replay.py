@@ -336,6 +336,7 @@ ends:
 """
 
 
+@pytest.mark.slow
 def test_all_three_ways_on_a_real_model(tmp_path):
     model, inputs = (MODELS / "shapes_cnn.onnx").resolve(), (MODELS / "shapes_cnn_in.npz").resolve()
     problem = Problem(model=str(model), inputs=(str(inputs),), tolerance={"": 1e-3},

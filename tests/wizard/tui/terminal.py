@@ -13,8 +13,10 @@ import pyte
 class Terminal:
     """A program on a pseudo-terminal, and the screen that a person would see."""
 
-    def __init__(self, words: list[str], home: Path, size: tuple[int, int], **environ: str | None) -> None:
-        """``environ``: more of the environment; None takes a variable away."""
+    def __init__(
+        self, words: list[str], home: Path, size: tuple[int, int], *, deaf: bool = False, **environ: str | None
+    ) -> None:
+        """``environ``: more of the environment; None takes a variable away. ``deaf``: to the end of the terminal, as by nohup."""
         columns, rows = size
         environment = {**os.environ, "NARROWDOWN_HOME": str(home / "sessions"), "XDG_STATE_HOME": str(home / "state")}
         environment |= {"XDG_CONFIG_HOME": str(home / "config"), "TERM": "xterm-256color", "TEXTUAL_ANIMATIONS": "none"}
@@ -33,6 +35,7 @@ class Terminal:
             dimensions=(rows, columns),
             encoding="utf-8",
             cwd=str(home),
+            ignore_sighup=deaf,
         )
 
     def look(self) -> str:
@@ -73,7 +76,9 @@ class Terminal:
 
     def hang_up(self) -> None:
         """The window is closed, or the connection lost: the program gets SIGHUP and there is nothing to write to."""
-        self.child.close(force=True)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, self.child.child_fd)  # pexpect would also kill what does not end
+        os.close(nothing)
 
     def code(self, seconds: float = 60) -> int:
         """The exit status, after the program has ended."""

@@ -44,8 +44,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     """Start ``narrowdown`` with these words in a terminal of its own; all are closed in the end, and so is the runner."""
     opened: list[Terminal] = []
 
-    def begin(*words: str, size: tuple[int, int] = (90, 30), **environ: str | None) -> Terminal:
-        opened.append(Terminal([*words], tmp_path, size, **environ))
+    def begin(*words: str, size: tuple[int, int] = (90, 30), deaf: bool = False, **environ: str | None) -> Terminal:
+        opened.append(Terminal([*words], tmp_path, size, deaf=deaf, **environ))
         return opened[-1]
 
     yield begin
@@ -117,14 +117,17 @@ def test_kill_9_of_the_screen(start: Callable[..., Terminal], gate: Gate, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_terminal_is_closed(start: Callable[..., Terminal], gate: Gate, tmp_path: Path) -> None:
-    terminal = start("open", *gate.words)
+@pytest.mark.parametrize("deaf", [False, True])
+def test_the_terminal_is_closed(start: Callable[..., Terminal], gate: Gate, tmp_path: Path, deaf: bool) -> None:
+    """``deaf``: started by nohup, the screen would go on reading what is not there, on half a core."""
+    terminal = start("open", *gate.words, deaf=deaf)
     terminal.until("Enter runs it")
     terminal.press("\r")
     terminal.until("stop now")
     session = the_session(tmp_path)
     terminal.hang_up()
     assert left_alone(session)
+    wait(lambda: not terminal.child.isalive())
     gate.open()
     wait(lambda: events(session, "question.asked"))
 
