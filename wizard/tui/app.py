@@ -59,8 +59,8 @@ TWICE = 3.0  # seconds within which a second Ctrl-C means: now
 
 
 def end_where_the_terminal_is_gone() -> None:
-    """What a closed terminal does to a program, also to one that was started deaf to it (nohup): it would read nothing for ever, on
-    half a core. The work goes on."""
+    """What a closed terminal does to a program, also to one that was started deaf to it (nohup): that one would read nothing for
+    ever, on a third of a core. The work goes on."""
     if (terminal := sys.__stdin__) is None:
         return
     try:

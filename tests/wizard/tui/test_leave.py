@@ -119,7 +119,7 @@ def test_kill_9_of_the_screen(start: Callable[..., Terminal], gate: Gate, tmp_pa
 @pytest.mark.slow
 @pytest.mark.parametrize("deaf", [False, True])
 def test_the_terminal_is_closed(start: Callable[..., Terminal], gate: Gate, tmp_path: Path, deaf: bool) -> None:
-    """``deaf``: started by nohup, the screen would go on reading what is not there, on half a core."""
+    """``deaf``: started by nohup, the screen would go on reading what is not there, on a third of a core."""
     terminal = start("open", *gate.words, deaf=deaf)
     terminal.until("Enter runs it")
     terminal.press("\r")
