@@ -22,7 +22,7 @@ from engines.probe import Measure
 from engines.store.content import digest_file
 from wizard.flow.load import load
 from wizard.problem import Problem
-from wizard.runner import control, walk
+from wizard.runner import control, progress, walk
 from wizard.runner.address import listening, shortened_path, socket_path
 from wizard.runner.client import Client
 from wizard.runner.options import Options
@@ -513,3 +513,29 @@ def test_a_runner_whose_session_is_closed_is_waited_for_and_followed(place, monk
         assert started
         client.close()
     assert codes
+
+
+def test_what_a_killed_runner_offered_is_no_offer_of_the_next(place, monkeypatch):
+    """Seen by real keys: Enter on the old offer was lost, as the new runner did not offer anything yet."""
+    progress.write(place, progress.Snapshot(phase="offer", node="first", pid=4_000_000))
+    monkeypatch.setattr(Client, "_greet", lambda self: None)
+    monkeypatch.setattr(subprocess, "Popen", beginning := Beginning())
+    client = Client.start(place)
+    assert client.progress() is None
+    progress.write(place, progress.Snapshot(phase="offer", node="first", pid=beginning.pid))
+    assert client.progress()["phase"] == "offer"
+    beginning.code = 0
+    progress.write(place, progress.Snapshot(phase="stopped", pid=4_000_000))
+    assert client.progress()["phase"] == "stopped", "of another, once ours has ended"
+
+
+class Beginning:
+    """A process that has started, and nothing else."""
+
+    pid, code = 4_000_001, None
+
+    def __call__(self, *_: object, **__: object) -> "Beginning":
+        return self
+
+    def poll(self) -> int | None:
+        return self.code
