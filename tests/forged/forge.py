@@ -100,13 +100,12 @@ def engine(problem: JSON, text: str) -> None:
     problem["folder"] = problem.get("folder") or str(Path(problem["model"]).parent)
 
 
-def around(name: str) -> Callable[[JSON, str], None]:
-    """One of the commands beside that one."""
+def around(name: str, places: str) -> Callable[[JSON, str], None]:
+    """One of the commands beside that one; ``places``: what must stand in it."""
 
     def named(problem: JSON, text: str) -> None:
-        problem["engine"] = (
-            f"command:{name}=python {text} {{model}} {{engine}},run=true {{model}} {{inputs}} {{outputs}}"
-        )
+        commands = {name: f"python {text}{places}", "run": "true {model} {inputs} {outputs}"}
+        problem["engine"] = "command:" + ",".join(f"{key}={commands[key]}" for key in sorted(commands))
         problem["folder"] = problem.get("folder") or str(Path(problem["model"]).parent)
 
     return named
@@ -125,8 +124,8 @@ PAYLOADS: dict[str, Payload] = {
     "postprocess script": Payload(".py", script, postprocess),
     "check command": Payload(".py", script, check),
     "engine command": Payload(".py", script, engine),
-    "build command": Payload(".py", script, around("build")),
-    "version command": Payload(".py", script, around("version")),
+    "build command": Payload(".py", script, around("build", " {model} {engine}")),
+    "version command": Payload(".py", script, around("version", "")),
     "library of custom operators": Payload(".so", library, option("reference", "onnxruntime:custom_ops")),
     "library of plugins": Payload(".so", library, option("engine", "tensorrt:plugins"), code=False),
     "float original": Payload(".onnx", model, option("reference", "onnxruntime:model"), code=False),
