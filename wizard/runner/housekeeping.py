@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from wizard.runner.estimate import Estimate
 from wizard.runner.ledger import Ledger
 from wizard.session.decide import RunStep
 from wizard.session.problems import SessionProblem
+from wizard.session.state import State
 from wizard.words import size
 
 
@@ -32,13 +34,18 @@ class Housekeeping:
         self._folder, self._ledger, self._budget = folder, ledger, budget
         self._any_room, self._say = any_room, say
         self._swept = room.Evicted()  # while a step was at work, and not spoken of yet
+        self._sweeping = threading.Lock()
 
     async def tidy(self, node: str = "") -> None:
         """Bring artifacts and logs back into their budget; no probe is at work. Raises OSError, SessionProblem."""
-        swept, self._swept = self._swept, room.Evicted()
-        gone = await asyncio.to_thread(room.within, self._ledger.store, self._ledger.state, self._budget)
+        gone = await asyncio.to_thread(self._tidy, self._ledger.state)
         why = f"The session's artifacts and logs were over {size(self._budget)} (--artifact-bytes)"
-        self._say_gone(swept + gone, why, node)
+        self._say_gone(gone, why, node)
+
+    def _tidy(self, state: State) -> room.Evicted:
+        with self._sweeping:
+            swept, self._swept = self._swept, room.Evicted()
+            return swept + room.within(self._ledger.store, state, self._budget)
 
     async def close(self) -> None:
         """Leave no more on the disk than an ended session needs; no probe is at work. Raises as ``tidy``."""
@@ -49,9 +56,12 @@ class Housekeeping:
         """Keep the logs of a long step within the budget. What else can be spared waits until no probe is at work, and what there
         is to say until the step has ended: this happens every few seconds."""
         with contextlib.suppress(OSError):
-            self._swept += await asyncio.to_thread(
-                room.logs_within, self._ledger.store, self._ledger.state, self._budget
-            )
+            await asyncio.to_thread(self._sweep, self._ledger.state)
+
+    def _sweep(self, state: State) -> None:
+        # Counted in the thread: the wait for it is cancelled where the step ends, and the thread works on.
+        with self._sweeping:
+            self._swept += room.logs_within(self._ledger.store, state, self._budget)
 
     async def make_room(self, step: RunStep, estimate: Estimate) -> None:
         """See that the disk has room for the step: what can be spared goes first. Raises NoRoom where what the step cannot do
