@@ -24,7 +24,6 @@ import wizard
 from engines.data import polygraphy
 from wizard.demo import DEMOS
 
-MODELS = Path(__file__).parents[1] / "models"
 PACKAGES = Path(wizard.__file__).parent.parent
 PEER = Path(sys.executable).parent / "polygraphy"
 REGEX = "Difference exceeds tolerance"

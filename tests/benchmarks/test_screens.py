@@ -21,12 +21,12 @@ import pexpect
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from wizard.demo import MODELS
 from wizard.problem import Problem
 from wizard.session import folder as folders
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
 
-MODELS = Path(__file__).parents[1] / "models"
 NODES, PROBES, LOG_BYTES = 10_000, 1_000, 100 << 20
 ROUNDS = 12
 # Cards that can be opened at any time: the key, a word that only the card holds, the key that closes it.

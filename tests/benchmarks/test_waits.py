@@ -15,12 +15,13 @@ from metering import Cost, run
 from tables import show
 from test_screens import Screen
 
+from wizard.demo import MODELS
 from wizard.session.folder import DESCRIPTION
 from wizard.session.journal import NAME
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(1800)]
 
-MODEL = Path(__file__).parents[1] / "models" / "shapes_cnn.onnx"
+MODEL = MODELS / "shapes_cnn.onnx"
 PROBES = 30_000
 HEAD = ("what", "seconds", "cpu s", "MiB")
 

@@ -17,9 +17,9 @@ import engines
 from engines.probe import Import, LoadInputs, Measure
 from engines.store.content import digest_file
 from engines.workers.pool import Pool
+from wizard.demo import MODELS
 
 PACKAGES = Path(engines.__file__).parent.parent
-MODELS = Path(__file__).parents[1] / "models"
 MODEL, INPUTS = MODELS / "sort_tf_massive_m4.onnx", MODELS / "sort_tf_massive_m4_in.npz"
 ENGINE = "onnxruntime:optimization=all"
 PROBES = 25

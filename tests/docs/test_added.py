@@ -13,6 +13,7 @@ import pytest
 import engines
 import flows
 import wizard
+from wizard.demo import MODELS
 
 from .shown import of
 
@@ -58,7 +59,7 @@ def python(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_metric_is_added_as_its_page_says(copy: Path) -> None:
     (shown,) = of("metric")
     for file in ("shapes_cnn.onnx", "shapes_cnn_in.npz"):
-        shutil.copy(ROOT / "tests" / "models" / file, copy)
+        shutil.copy(MODELS / file, copy)
     command = ["-m", "wizard", *shown.words[1:]]
     before = python(copy, *command)
     assert (before.returncode, "'mean_abs' is not a metric" in before.stderr) == (2, True)

@@ -26,12 +26,12 @@ from packaging.requirements import Requirement
 from engines import discovery, options
 from tests.wizard.schemas.conforms import against
 from wizard.cli.arguments import parse
+from wizard.demo import MODELS
 from wizard.runner.progress import Snapshot
 from wizard.session.events import AnyEvent
 
 from .shown import PAGES, PROGRAMS, ROOT, RULES, SCENES, SHOWN, Shown, completed, kind, of, rule_of
 
-MODELS = ROOT / "tests" / "models"
 MAKEFILE = ROOT / "Makefile"
 PARSED = [command for command in SHOWN if kind(command).startswith("parsed: ")]
 

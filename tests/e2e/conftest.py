@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from wizard.demo import MODELS
 from wizard.report.read import Reading, read
 from wizard.session.state import Visit
 
-MODELS = Path(__file__).parents[1] / "models"
 SCRIPT = Path(sys.executable).with_name("narrowdown")
 
 

@@ -28,12 +28,13 @@ from typing import Any
 
 import numpy as np
 
+from wizard.demo import MODELS
+
 sys.path.insert(0, str(Path(__file__).parent))  # as a script it has no package to import from
 
 import campaign as faults
 import tiny
 
-MODELS = Path(__file__).parents[1] / "models"
 EXPORTS = 10  # kills of one task of exports
 KEPT = 5  # sessions that did not end as they should
 # Through every step of the flow but nondeterminism, whatever is measured.

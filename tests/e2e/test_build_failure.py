@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from engines.installed import importable
+from wizard.demo import MODELS
 
 pytestmark = pytest.mark.skipif(not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
-MODELS = Path(__file__).parents[1] / "models"
 
 
 def test_a_refused_model_is_reduced_to_the_node_at_fault(narrowdown: Any, tmp_path: Path) -> None:

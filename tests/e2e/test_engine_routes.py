@@ -9,9 +9,10 @@ import onnx
 import pytest
 
 from engines.installed import importable
+from wizard.demo import MODELS
 
 from . import tiny
-from .conftest import MODELS, check
+from .conftest import check
 
 needs_openvino = pytest.mark.skipif(not importable("openvino"), reason="openvino is not installed")
 

@@ -9,13 +9,14 @@ import pytest
 
 from engines.store.content import digest_file
 from tests.wizard.tui import golden
+from wizard.demo import MODELS
 from wizard.problem import Problem
 from wizard.report.read import read
 from wizard.tui import keys
 from wizard.tui.app import Narrowdown as Screens
 from wizard.tui.library import Sessions
 
-from .conftest import MODELS, Narrowdown
+from .conftest import Narrowdown
 
 COUNT = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 FLOW = f"""

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import MODELS, command
+from wizard.demo import MODELS
+
+from .conftest import command
 from .test_interruptions import events
 
 MODEL = MODELS / "pillars_add.onnx"

@@ -9,6 +9,7 @@ import pytest
 
 from engines.demos.scaled_apart import quantize
 from tests.docs.shown import of
+from wizard.demo import MODELS
 
 from . import tiny
 
@@ -161,16 +162,15 @@ def test_the_demo_network_walks_both_flows(narrowdown, tmp_path, flow: str) -> N
     import subprocess
     import sys
 
-    models = Path(__file__).parents[1] / "models"
     made = [tmp_path / "float.onnx", tmp_path / "int8.onnx"]
     words = [sys.executable, "-P", "-m", "engines.demos.scaled_apart"]
-    subprocess.run([*words, models / "shapes_cnn.onnx", models / "shapes_cnn_in.npz", *made], check=True)
+    subprocess.run([*words, MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz", *made], check=True)
     session = tmp_path / "s"
     ran = narrowdown(
         "run",
         made[1],
         "--inputs",
-        models / "shapes_cnn_in.npz",
+        MODELS / "shapes_cnn_in.npz",
         "--reference",
         f"onnxruntime:model={made[0]}",
         "--session",

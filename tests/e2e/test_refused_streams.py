@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from wizard.cli.streams import escaped
+from wizard.demo import MODELS
 
 from . import tiny
-from .conftest import MODELS, SCRIPT, Ran
+from .conftest import SCRIPT, Ran
 from .test_refused_sessions import walked
 
 __all__ = ["walked"]

@@ -15,6 +15,7 @@ import engines
 from engines import discovery
 from engines.discovery import Plugin
 from engines.installed import importable
+from wizard.demo import MODELS
 
 ROOT = Path(engines.__file__).parents[1]
 WHOLE = """
@@ -189,7 +190,7 @@ def test_a_broken_plug_in_is_refused_by_name_with_its_reason(install: Install, t
         command = [sys.executable, "-P", "-m", "wizard", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
-    model = Path(__file__).parents[1] / "models" / "shapes_cnn.onnx"
+    model = MODELS / "shapes_cnn.onnx"
     refused = narrowdown("run", str(model), "--engine", "drift")
     assert refused.returncode == 4
     assert (

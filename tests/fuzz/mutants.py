@@ -26,7 +26,6 @@ COPIED = (
     "engines",
     "flows",
     "tests/fuzz",
-    "tests/models",
     "tests/sessions",
     "tests/conftest.py",
     "pyproject.toml",
@@ -203,7 +202,7 @@ def copy(folder: Path) -> Path:
 
 def record(folder: Path) -> None:
     """The session that the campaign damages, walked once by the unbroken copy. Raises CalledProcessError, TimeoutExpired."""
-    models = folder / "tests" / "models"
+    models = folder / "wizard" / "demo" / "models"
     route = ["run", models / "shapes_cnn.onnx", "--inputs", models / "shapes_cnn_in.npz", "--tolerance", "1e-3"]
     place = folder / "recorded"
     environment = {

@@ -37,6 +37,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
+from wizard.demo import MODELS
+
 from . import commands, mutate, specials, strays
 
 FEW, MANY = 24, int(os.environ.get("NARROWDOWN_FUZZ", "20000"))
@@ -54,7 +56,6 @@ LIMIT = float(os.environ.get("NARROWDOWN_FUZZ_LIMIT", "60"))  # seconds for one 
 # Seconds beyond LIMIT after which a reader is ended from outside: its own alarm waits for native code to return.
 GRACE = 10.0
 MEMORY = 8 << 30  # bytes that a reader may ask for: what has no end fails instead of taking the machine's
-MODELS = Path(__file__).parents[1] / "models"
 
 # Of these nothing is refused: a log is searched for what it tells.
 ALL_READ = ("builder logs", "parts of sessions")

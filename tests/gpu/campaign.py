@@ -33,8 +33,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.gpu import models  # as a script it has no package to import from
 from tests.gpu.milestones import Story
+from wizard.demo import MODELS
 
-MODELS = Path(__file__).parents[1] / "models"
 NARROWDOWN = [sys.executable, "-c", "import sys; from wizard.cli import main; sys.exit(main())"]
 
 

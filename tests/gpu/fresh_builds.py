@@ -27,7 +27,7 @@ from typing import IO, Any
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-MODELS = ROOT / "tests" / "models"
+MODELS = ROOT / "wizard" / "demo" / "models"
 
 
 # -- one condition, in a process of its own

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from wizard.demo import MODELS
+
 from ..docs.shown import of
-from ..e2e.conftest import MODELS, environment
+from ..e2e.conftest import environment
 from .conftest import TOY
 
 ROOT = TOY.parents[2]

@@ -22,13 +22,14 @@ from engines.steps.surroundings import surround_step
 from engines.store.content import digest_file
 from engines.views import EngineView
 from tests.wizard.tui import golden
+from wizard.demo import MODELS
 from wizard.problem import Problem
 from wizard.report.read import read
 from wizard.tui import keys
 from wizard.tui.app import Narrowdown as Screens
 from wizard.tui.library import Sessions
 
-from ..e2e.conftest import MODELS, Narrowdown
+from ..e2e.conftest import Narrowdown
 from .conftest import TOY, installed
 
 MODEL, INPUTS, ENGINE = MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz", "emulate:precision=fp16"

@@ -11,6 +11,7 @@ import pytest
 
 from wizard.cli import main
 from wizard.cli.arguments import parse, parser
+from wizard.demo import MODELS
 from wizard.exits import BAD_USAGE, MISSING, Refusal
 from wizard.given import bounds, checker, input_source, model_file, problem_from, shape, value_range
 
@@ -58,9 +59,6 @@ def test_wrong_words_are_one_sentence_and_exit_2(
     assert said in captured.err
     assert "Traceback" not in captured.err
     assert captured.out == ""
-
-
-MODELS = Path(__file__).parents[1] / "models"
 
 
 def test_a_missing_model_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from wizard import terminal
+from wizard.demo import MODELS
 
 from .tui.terminal import Terminal
 
-MODELS = Path(__file__).parents[1] / "models"
 SHAPES = [str(MODELS / "shapes_cnn.onnx"), "--inputs", str(MODELS / "shapes_cnn_in.npz")]
 
 

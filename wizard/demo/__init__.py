@@ -29,8 +29,11 @@ class DemoMissing(Exception):
     """The demo's model is not installed; the message says how to get it."""
 
 
+MODELS = Path(__file__).with_name("models")  # README.md there says what fails, and why
+
+
 def _shipped(name: str) -> Callable[..., Path]:
-    return lambda *_folder: Path(__file__).with_name("models") / name
+    return lambda *_folder: MODELS / name
 
 
 def _magika(_folder: Path) -> Path:

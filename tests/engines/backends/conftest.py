@@ -11,9 +11,9 @@ import pytest
 from engines.backends import make
 from engines.backends.base import BuildRequest
 from engines.contract import model_with_weights_outside, small_model
+from wizard.demo import MODELS
 
 Array = np.ndarray[Any, Any]
-MODELS = Path(__file__).parents[2] / "models"
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +38,7 @@ def run() -> Callable[..., dict[str, Array]]:
 
 @pytest.fixture(scope="session")
 def real() -> Callable[[str], tuple[onnx.ModelProto, dict[str, Array]]]:
-    """A real model of tests/models with its inputs."""
+    """A real model of the demos with its inputs."""
 
     def load(name: str) -> tuple[onnx.ModelProto, dict[str, Array]]:
         with np.load(MODELS / f"{name}_in.npz") as archive:

@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from wizard.demo import MODELS
+
 pytest.importorskip("distributed", reason="needs Dask distributed: pip install 'narrowdown[cluster]'")
 
 import engines
@@ -24,7 +26,6 @@ from engines.workers.executor import Executor, ExecutorLost
 from engines.workers.pool import Death, Pool
 from tests.engines.workers import driver
 
-MODELS = Path(__file__).parents[2] / "models"
 PACKAGES = str(Path(engines.__file__).parent.parent)
 REFERENCE = "onnxruntime"
 SLOW = "fake:fault=hang,seconds=4,at=run"

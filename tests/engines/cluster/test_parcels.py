@@ -9,8 +9,7 @@ from engines.cluster.parcels import Packer, at_home, parcel_place, pin_files
 from engines.probe import Check, Describe, Import, Inspect, LoadInputs, Measure, Sanitize, Unroll
 from engines.store.content import Store, digest_file
 from engines.workers.operations import execute_probe
-
-MODELS = Path(__file__).parents[2] / "models"
+from wizard.demo import MODELS
 
 
 def test_a_model_brings_its_weights_and_comes_last(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from wizard.demo import MODELS
+
 pytest.importorskip("distributed", reason="needs Dask distributed: pip install 'narrowdown[cluster]'")
 
 from wizard.session.events import AnyEvent, NoteAdded, ProbeFinished, SessionOpened
 from wizard.session.journal import NAME, read
 
-MODELS = Path(__file__).parents[2] / "models"
 SCRIPT = str(Path(sys.executable).with_name("narrowdown"))
 WORDS = (
     "run", str(MODELS / "shapes_cnn.onnx"), "--engine", "onnxruntime:optimization=all",

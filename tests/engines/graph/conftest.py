@@ -8,8 +8,9 @@ import onnx
 import pytest
 
 from engines.store.content import Store
+from wizard.demo import MODELS
 
-from .subjects import MODELS, Subject, file_bytes, subject
+from .subjects import Subject, file_bytes, subject
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from engines.probe import Candidate
 from engines.store.content import Store
 
 WHOLE = Candidate()
-MODELS = Path(__file__).parents[2] / "models"
 
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], weights_dir: str = "") -> dict[str, np.ndarray]:

@@ -16,6 +16,7 @@ from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import encode
 from engines.probe import Candidate, Edit
 from engines.store.content import Store
+from wizard.demo import MODELS
 
 from .subjects import Subject, graph, run, subject
 
@@ -153,7 +154,7 @@ def test_the_whole_model_is_the_models_own(sort: Subject) -> None:
     assert list(one.feeds) == ["ids", "mask"]
     assert one.outputs == {"logits": sort.index.by_name["logits"]}
     assert one.node_ids == tuple(range(247))
-    original = onnx.load(Path(__file__).parents[2] / "models" / "sort_tf_massive_m4.onnx")
+    original = onnx.load(MODELS / "sort_tf_massive_m4.onnx")
     assert list(one.model.graph.input) == list(original.graph.input)
     assert list(one.model.graph.output) == list(original.graph.output)
     path = sort.store.models / "whole.onnx"

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.graph import filekind
-
-from .subjects import MODELS
+from wizard.demo import MODELS
 
 PILLARS = MODELS / "pillars_add.onnx"
 

@@ -16,8 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 from engines.graph import external, load
 from engines.graph.model_problem import ModelProblem
 from engines.store.content import Damaged, Store
+from wizard.demo import MODELS
 
-from .subjects import MODELS, graph, run, subject
+from .subjects import graph, run, subject
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 n = helper.make_node

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from engines.graph.typed import to_float64, to_precision
+from wizard.demo import MODELS
 
 FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
 TESTS = Path(__file__).parents[2]
@@ -81,7 +82,7 @@ def test_every_known_failure_converts_with_islands(tmp_path: Path, failure: Any)
 
 @pytest.mark.parametrize("name", ["shapes_cnn", "sort_tf_massive_m4", "pillars_add"])
 def test_every_committed_model_converts_with_islands(name: str) -> None:
-    model = onnx.load(TESTS / "models" / f"{name}.onnx")
+    model = onnx.load(MODELS / f"{name}.onnx")
     nodes = range(len(model.graph.node))
     for precision in ("fp16", "bf16"):
         for keep in ([], nodes[::2], nodes[1::2], nodes):

@@ -13,8 +13,9 @@ from onnx import ModelProto
 from engines.graph import functions, load, wire
 from engines.graph.model_problem import ModelProblem
 from engines.store.content import Store
+from wizard import demo
 
-MODELS = sorted((Path(__file__).parents[2] / "models").glob("*.onnx"))
+MODELS = sorted(demo.MODELS.glob("*.onnx"))
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)

@@ -18,8 +18,8 @@ from engines.steps.base import Finish
 from engines.steps.registry import STEPS
 from engines.store.content import Store, digest_file
 from engines.views import view_engine, view_problem
+from wizard.demo import MODELS
 
-MODELS = Path(__file__).parents[2] / "models"
 Oracle = Callable[[AnyProbe], Any]
 
 

@@ -18,10 +18,10 @@ from engines.graph import ranges
 from engines.probe import Measure
 from engines.spec import of_the_same, unquantized
 from engines.steps.registry import STEPS
+from wizard.demo import MODELS
 
 from .conftest import Session
 
-MODELS = Path(__file__).parents[2] / "models"
 ORT = "onnxruntime:optimization=all"
 # What the scaling apart spoils: who writes the stream, who reads it, and the sum that keeps it.
 SPOILED = {*WRITERS, *READERS, "/b/b.2/Add"}

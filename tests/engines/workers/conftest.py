@@ -11,8 +11,7 @@ from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Candidate, Describe, Import, LoadInputs, Measure, Measurement
 from engines.store.content import Store, digest_file
 from engines.workers.operations import execute_probe
-
-MODELS = Path(__file__).parents[2] / "models"
+from wizard.demo import MODELS
 
 
 class Session:

@@ -19,6 +19,7 @@ from engines.graph import load
 from engines.probe import Describe
 from engines.workers import captures
 from engines.workers.captures import ReferenceFailed
+from wizard.demo import MODELS
 
 REFERENCE = "onnxruntime"
 
@@ -35,8 +36,7 @@ def get(session, tensors, sample="real:0/0", reference=REFERENCE):
 @pytest.fixture
 def fresh(tmp_path, session_of):
     """A session of its own, as these tests change what is captured."""
-    folder = Path(__file__).parents[2] / "models"
-    return session_of(tmp_path, folder / "shapes_cnn.onnx", folder / "shapes_cnn_in.npz")
+    return session_of(tmp_path, MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz")
 
 
 @given(

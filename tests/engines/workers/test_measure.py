@@ -20,9 +20,9 @@ from engines.demos import magika_inputs
 from engines.graph import load, ranges
 from engines.probe import Candidate, Edit, Measurement
 from engines.workers import captures, measure
+from wizard.demo import MODELS
 
 EMULATE = "emulate:precision=fp16"
-MODELS = Path(__file__).parents[2] / "models"
 EXACT = "onnxruntime"  # the reference itself as engine under test: every part of it must be exactly right
 
 Opened = Callable[..., "object"]
@@ -468,11 +468,11 @@ def test_captures_come_from_the_whole_model_not_from_the_part(opened) -> None:
     model = load.load(session.store, session.model)
     last = session.index.outputs[0]
     value = captures.values(session.store, model, [last], "real:0", session.inputs, "onnxruntime")[last]
-    image = np.load(Path(__file__).parents[2] / "models" / "shapes_cnn_in.npz")["image"]
+    image = np.load(MODELS / "shapes_cnn_in.npz")["image"]
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
-    run = ort.InferenceSession(Path(__file__).parents[2] / "models" / "shapes_cnn.onnx", options)
+    run = ort.InferenceSession(MODELS / "shapes_cnn.onnx", options)
     np.testing.assert_allclose(value, run.run(None, {"image": image})[0], rtol=1e-5, atol=1e-6)
 
 

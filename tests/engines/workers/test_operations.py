@@ -13,8 +13,7 @@ from engines.graph import ranges
 from engines.probe import Candidate, Check, Describe, Edit, Import, Inspect, LoadInputs, Sanitize
 from engines.store.content import Store
 from engines.workers.operations import execute_probe
-
-MODELS = Path(__file__).parents[2] / "models"
+from wizard.demo import MODELS
 
 
 def run(probe, root: Path):

@@ -20,6 +20,7 @@ from house import PROBLEM, Oracle, runner, state
 
 from engines.probe import Measure
 from engines.store.content import digest_file
+from wizard.demo import MODELS
 from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.runner import control, progress, walk
@@ -33,8 +34,6 @@ from wizard.session.journal import NAME, read
 from wizard.session.lock import Lock
 from wizard.session.problems import DamagedJournal, Held, SessionProblem
 from wizard.session.single import single_flow
-
-MODELS = Path(__file__).parents[2] / "models"
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from engines.graph import ranges
 from engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult, Score
 from engines.steps.base import Finish, Steps, StepSpec
 from engines.store.content import Store, digest_file
+from wizard.demo import MODELS
 from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.runner.client import Client
@@ -24,8 +25,6 @@ from wizard.session import events as e
 from wizard.session import folder as folders
 from wizard.session.journal import NAME, Journal, read
 from wizard.session.problems import SessionProblem
-
-MODELS = Path(__file__).parents[2] / "models"
 
 # -- dry: over the searching world of the other tests -------------------------------------------------------------------
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from wizard.demo import MODELS
+
 from .terminal import Terminal
 
-MODELS = Path(__file__).parents[2] / "models"
 SHAPES = [str(MODELS / "shapes_cnn.onnx"), "--inputs", str(MODELS / "shapes_cnn_in.npz")]
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engines.compare.criterion import Criterion
 from engines.findings import Findings
 from engines.probe import Inspect, Measurement
+from wizard.demo import MODELS
 from wizard.exits import Refusal
 from wizard.report import figures
 from wizard.report.probe import verdict
@@ -28,7 +29,7 @@ from wizard.tui.words import ago, label, show_value
 from . import scripted as s
 from .scripted import FakeSession
 
-MODEL = Path(__file__).parents[2] / "models" / "pillars_add.onnx"
+MODEL = MODELS / "pillars_add.onnx"
 
 
 def test_the_terminal_ui_loads_no_engine() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
+from wizard.demo import MODELS
 from wizard.flow.load import shipped
 from wizard.tui import checks, choices
 from wizard.tui.app import Narrowdown
@@ -19,7 +20,7 @@ from . import scripted as s
 from .scripted import FakeSession, settle
 
 Make = Callable[..., Narrowdown]
-MODEL = Path(__file__).parents[2] / "models" / "pillars_add.onnx"
+MODEL = MODELS / "pillars_add.onnx"
 FLOW = """
 schema: 1
 id: mine

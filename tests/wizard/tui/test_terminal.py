@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from wizard.demo import MODELS
+
 from .terminal import Terminal
 
-MODELS = Path(__file__).parents[2] / "models"
 ENGINE = "onnxruntime:optimization=all"
 
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from wizard.demo import MODELS
+
 from .terminal import Terminal
 
-MODEL = Path(__file__).parents[2] / "models" / "shapes_cnn.onnx"
+MODEL = MODELS / "shapes_cnn.onnx"
 FLOW = """
 schema: 1
 id: short

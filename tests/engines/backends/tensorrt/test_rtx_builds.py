@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 from engines.backends import make
 from engines.backends.base import BuildRequest, EngineFault
 from engines.installed import importable
+from wizard.demo import MODELS
 
 pytestmark = pytest.mark.skipif(not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
-MODELS = Path(__file__).parents[3] / "models"
 
 
 def request(model: onnx.ModelProto, rows: int = 2, **rest: Any) -> BuildRequest:
