@@ -25,7 +25,7 @@ class Wanted(NamedTuple):
     bounds: Bounds | None
 
 
-def ranged(inputs: Sequence[Wanted], seed: int) -> Iterator[tuple[str, Array]]:
+def draw_ranged(inputs: Sequence[Wanted], seed: int) -> Iterator[tuple[str, Array]]:
     """(name, values) of every input that has a range. Raises ``InputProblem`` for bounds that its type cannot hold."""
     last = max((i for i, w in enumerate(inputs) if w.bounds is not None), default=-1)
     stream = np.random.RandomState(seed)

@@ -31,13 +31,13 @@ BEYOND = 1.25
 _NATURAL = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 
 
-def kinds(index: GraphIndex, samples: Sequence[Arrays]) -> dict[str, Kind]:
+def classify_inputs(index: GraphIndex, samples: Sequence[Arrays]) -> dict[str, Kind]:
     """What may be done with each input: values as a signal, whole numbers as pixels, ids that are exchanged, or nothing."""
     tensors = {index.tensors[t].name: t for t in index.inputs}
     return {name: _kind_of_input(index, tensors.get(name, -1), [s[name] for s in samples]) for name in samples[0]}
 
 
-def vary(
+def vary_sample(
     samples: Sequence[Arrays], chosen: int, number: int, what: Mapping[str, Kind], seed: int, *, narrow: bool = False
 ) -> tuple[str, dict[str, Array]]:
     """(how, arrays): sample ``chosen`` varied, the same for the same ``number`` and ``seed``; shapes and types stay. ``samples``:
@@ -80,7 +80,7 @@ def _kind_of_input(index: GraphIndex, tensor: int, seen: Sequence[Array]) -> Kin
     wide = [a.astype(np.float64) for a in seen]
     if all(bool(np.isin(a, (0.0, 1.0)).all()) for a in wide) or all(bool((a == a.flat[0]).all()) for a in wide):
         return "fixed"  # a mask, or one number everywhere
-    role = roles.role(index, tensor).kind
+    role = roles.guess_role(index, tensor).kind
     if role in ("mask", "positions", "lengths", "text", "choice"):
         return "fixed"
     if first.dtype.kind not in "iu":

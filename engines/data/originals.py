@@ -28,25 +28,25 @@ from engines.store.content import Store
 HALF = 0.5005  # steps: how far rounding to the nearest may move a weight, the float's own rounding aside
 
 
-def floated(store: Store, model: StoredModel, part: Cut, engine: str) -> Cut:
+def restore_floats(store: Store, model: StoredModel, part: Cut, engine: str) -> Cut:
     """The cut as an engine of this spec is to be given it. What the whole model gives comes from the float original itself,
     where the spec names one. Raises ``ModelProblem`` where there is no float twin of this model, or not of this part."""
     if not unquantized(engine):
         return part
     entire = part.node_ids == tuple(range(len(model.node_protos))) and not part.marks
     entire = entire and set(part.feeds) == set(model.inputs) and set(part.outputs) == set(model.outputs)
-    original = whole(store, model, engine)
-    if original is None or quantized(model):
-        _check(model, inner=not entire, given=original is not None)
+    original = load_original(store, model, engine)
+    if original is None or has_quantization(model):
+        _check_has_twin(model, inner=not entire, given=original is not None)
     if original is not None and entire:
         return Cut(original.proto, part.feeds, part.outputs)
-    if original is not None and not quantized(model):
+    if original is not None and not has_quantization(model):
         wide = widened(part.model, model.weights_dir, same_weights(model, original))
         return Cut(wide, part.feeds, part.outputs, part.marks, part.node_ids)
-    return twin(part, weights(store, model, engine))
+    return twin(part, find_float_weights(store, model, engine))
 
 
-def quantized(model: StoredModel) -> bool:
+def has_quantization(model: StoredModel) -> bool:
     """Whether the model has pairs, or operators that compute on codes."""
     return bool(in_themselves(model.index)) or is_quantized(model.index)
 
@@ -65,22 +65,22 @@ def same_weights(model: StoredModel, original: StoredModel) -> Originals:
         found: dict[str, TensorProto] = {}
         for tensor in model.proto.graph.initializer:
             wished = (tensor.name, places.get(tensor.name, ""))
-            chosen = next((t for w in wished if (t := _fitting(original, w, tensor)) is not None), None)
-            if chosen is not None and _alike(tensor, tensor):
+            chosen = next((t for w in wished if (t := _find_fitting(original, w, tensor)) is not None), None)
+            if chosen is not None and _can_stand_for(tensor, tensor):
                 found[tensor.name] = chosen
         model._memo[memo] = found
     result: Originals = model._memo[memo]
     return result
 
 
-def kept(store: Store, model: StoredModel, part: Cut, keep: frozenset[int], reference: str) -> Cut:
+def leave_layers_float(store: Store, model: StoredModel, part: Cut, keep: frozenset[int], reference: str) -> Cut:
     """The cut with the layers ``keep`` (node ids of the whole model) left in float; their weights are those that the
     reference uses. Raises ``ModelProblem``."""
     positions = [i for i, n in enumerate(part.node_ids) if n in keep]
-    return leave_float(part, positions, weights(store, model, reference)) if positions else part
+    return leave_float(part, positions, find_float_weights(store, model, reference)) if positions else part
 
 
-def _check(model: StoredModel, *, inner: bool, given: bool) -> None:
+def _check_has_twin(model: StoredModel, *, inner: bool, given: bool) -> None:
     """Whether this model has a float twin: of its outputs, or (``inner``) of the tensors inside. ``given``: its original is
     there. Raises ``ModelProblem``."""
     nodes = model.index.nodes
@@ -100,13 +100,13 @@ def _check(model: StoredModel, *, inner: bool, given: bool) -> None:
         )
 
 
-def whole(store: Store, model: StoredModel, spec: str) -> StoredModel | None:
+def load_original(store: Store, model: StoredModel, spec: str) -> StoredModel | None:
     """The float original itself, where the spec names one. Its inputs and outputs are the quantized model's. Raises
     ``ModelProblem``."""
     path = parse(spec).get("model")
     if not path:
         return None
-    original = _stored(store, path)
+    original = _import_original(store, path)
     for kind, here, there in (("input", model.inputs, original.inputs), ("output", model.outputs, original.outputs)):
         if set(here) != set(there):
             lacking = sorted(set(here) ^ set(there))[0]
@@ -116,15 +116,15 @@ def whole(store: Store, model: StoredModel, spec: str) -> StoredModel | None:
     return original
 
 
-def weights(store: Store, model: StoredModel, spec: str) -> Originals:
+def find_float_weights(store: Store, model: StoredModel, spec: str) -> Originals:
     """By the name of what a DequantizeLinear gives: the float weight in place of its stored codes, the original's where one
     is found, else what the codes are worth. A node that is left with its codes would still be quantized for an engine that
     computes on them. Raises ``ModelProblem``."""
     path = parse(spec).get("model")
-    original = _stored(store, path) if path else None
+    original = _import_original(store, path) if path else None
     memo = f"weights of {original.digest if original else 'codes'}"
     if memo not in model._memo:
-        found = dict(match(model, original)) if original else {}
+        found = dict(match_weights(model, original)) if original else {}
         model._memo[memo] = {**_by_their_codes(store, model, found), **found}
     result: Originals = model._memo[memo]
     return result
@@ -135,7 +135,7 @@ def _by_their_codes(store: Store, model: StoredModel, known: Collection[str]) ->
     made: dict[str, TensorProto] = {}
     with external.Writer(store.models) as writer:
         for node in model.proto.graph.node:
-            value = None if not is_dequantize(node) or node.output[0] in known else worth(model, node)
+            value = None if not is_dequantize(node) or node.output[0] in known else dequantize_codes(model, node)
             if value is None:
                 continue
             tensor = numpy_helper.from_array(value, node.output[0])
@@ -150,14 +150,14 @@ def _by_their_codes(store: Store, model: StoredModel, known: Collection[str]) ->
     return made
 
 
-def worth(model: StoredModel, node: NodeProto) -> np.ndarray[Any, Any] | None:
+def dequantize_codes(model: StoredModel, node: NodeProto) -> np.ndarray[Any, Any] | None:
     """What the stored codes of a DequantizeLinear are worth, in the type of its scale; None where they, or their scale, are
     no weights. Raises ``ModelProblem`` where a weights file is damaged."""
     held = [model.initializers.get(name) for name in node.input if name]
     if len(held) < 2 or any(t is None for t in held):
         return None
     codes, scale, *rest = (external.read(t, model.weights_dir) for t in held if t is not None)
-    step, zero = _spread(node, codes, scale), _spread(node, codes, rest[0]) if rest else np.zeros(())
+    step, zero = _broadcast_steps(node, codes, scale), _broadcast_steps(node, codes, rest[0]) if rest else np.zeros(())
     if step is None or zero is None:
         return None
     # The difference of two codes is an exact float; one product is rounded once.
@@ -165,7 +165,9 @@ def worth(model: StoredModel, node: NodeProto) -> np.ndarray[Any, Any] | None:
     return np.asarray(counts.astype(np.float32) * step.astype(np.float32)).astype(scale.dtype).reshape(codes.shape)
 
 
-def _spread(node: NodeProto, codes: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+def _broadcast_steps(
+    node: NodeProto, codes: np.ndarray[Any, Any], values: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any] | None:
     """Scales or zero points in a shape that broadcasts over the codes: one for all, one a channel, one a block. None where
     they do not fit."""
     if values.size == 1:
@@ -184,7 +186,7 @@ def _spread(node: NodeProto, codes: np.ndarray[Any, Any], values: np.ndarray[Any
     return None
 
 
-def match(model: StoredModel, original: StoredModel) -> Iterator[tuple[str, TensorProto]]:
+def match_weights(model: StoredModel, original: StoredModel) -> Iterator[tuple[str, TensorProto]]:
     """(name of a DequantizeLinear's output, float weight) for each stored weight whose origin is found: at the same place
     of the node that gives the same tensor; else under its name; else the only one of the same shape whose values the codes
     are worth."""
@@ -205,15 +207,16 @@ def match(model: StoredModel, original: StoredModel) -> Iterator[tuple[str, Tens
             if reader.output and reader.output[0] in twins and i < len(twins[reader.output[0]].input)
         )
         wished = (*places, name, codes.name.removesuffix("_quantized"))
-        chosen = next((t for w in wished if (t := _fitting(original, w, codes)) is not None), None)
+        chosen = next((t for w in wished if (t := _find_fitting(original, w, codes)) is not None), None)
         if chosen is None:
-            near = [t for t in original.initializers.values() if _alike(t, codes) and _worth(model, node, t, original)]
+            fitting = (t for t in original.initializers.values() if _can_stand_for(t, codes))
+            near = [t for t in fitting if _rounds_to_codes(model, node, t, original)]
             chosen = near[0] if len(near) == 1 else None
         if chosen is not None:
             yield name, chosen
 
 
-def _stored(store: Store, path: str) -> StoredModel:
+def _import_original(store: Store, path: str) -> StoredModel:
     """The original, taken into the session. Raises ``ModelProblem``."""
     try:
         status = Path(path).stat()
@@ -228,23 +231,23 @@ def _stored(store: Store, path: str) -> StoredModel:
 _known: dict[tuple[str, str, int, int], str] = {}
 
 
-def _fitting(original: StoredModel, name: str, codes: TensorProto) -> TensorProto | None:
+def _find_fitting(original: StoredModel, name: str, codes: TensorProto) -> TensorProto | None:
     tensor = original.initializers.get(name)
-    return tensor if tensor is not None and _alike(tensor, codes) else None
+    return tensor if tensor is not None and _can_stand_for(tensor, codes) else None
 
 
-def _alike(tensor: TensorProto, codes: TensorProto) -> bool:
+def _can_stand_for(tensor: TensorProto, codes: TensorProto) -> bool:
     floating = tensor.data_type in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
     return floating and list(tensor.dims) == list(codes.dims)
 
 
-def _worth(model: StoredModel, node: NodeProto, tensor: TensorProto, original: StoredModel) -> bool:
+def _rounds_to_codes(model: StoredModel, node: NodeProto, tensor: TensorProto, original: StoredModel) -> bool:
     """Whether the stored codes are this weight's: every value that is not at the end of the range lies within half a step."""
-    value = worth(model, node)
+    value = dequantize_codes(model, node)
     if value is None:
         return False
     codes = external.read(model.initializers[node.input[0]], model.weights_dir)
-    step = _spread(node, codes, external.read(model.initializers[node.input[1]], model.weights_dir))
+    step = _broadcast_steps(node, codes, external.read(model.initializers[node.input[1]], model.weights_dir))
     if step is None:
         return False
     true = external.read(tensor, original.weights_dir).astype(np.float64)

@@ -48,7 +48,7 @@ class Role(msgspec.Struct, frozen=True):
     because: str = ""
 
 
-def plain(tensor: Tensor) -> Role:
+def unguessed_role(tensor: Tensor) -> Role:
     """The role of an input of which nothing is guessed."""
     if tensor.dtype in ("string", "bool"):
         return Role("text" if tensor.dtype == "string" else "choice", because="nothing was guessed of it")
@@ -74,7 +74,7 @@ def compared_with(index: GraphIndex, tensor: int) -> int:
     return -1
 
 
-def role(index: GraphIndex, tensor: int, compared: float | None = None) -> Role:
+def guess_role(index: GraphIndex, tensor: int, compared: float | None = None) -> Role:
     """The role of an input for which the user gave no range. ``compared``: the number that it is compared with."""
     info = index.tensors[tensor]
     words = info.name.lower()
@@ -115,7 +115,9 @@ def role(index: GraphIndex, tensor: int, compared: float | None = None) -> Role:
     return Role("normal", because="normally distributed values")
 
 
-def values(role: Role, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], seed: int, longest: int = 1) -> Array:
+def draw_values(
+    role: Role, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], seed: int, longest: int = 1
+) -> Array:
     """Values for an input: the same for the same seed and name, whatever other inputs there are. ``longest``: for lengths."""
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     match role.kind:
@@ -139,7 +141,7 @@ def values(role: Role, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], 
             return (role.low + (role.high - role.low) * rng.random(shape, np.float64)).astype(dtype)
 
 
-def shape(
+def guess_shape(
     declared: tuple[int | str, ...], image: bool, known: Mapping[str, int]
 ) -> tuple[tuple[int, ...], dict[str, int], tuple[str, ...]]:
     """(shape, symbols that were given a size, dimensions that were guessed).

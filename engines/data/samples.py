@@ -28,7 +28,7 @@ from engines.probe import LoadInputs, SampleInfo
 from engines.store import decoding, regular
 from engines.store.content import Damaged, Store, digest_file
 
-__all__ = ["InputProblem", "feed", "load_inputs", "rows", "rows_alone"]
+__all__ = ["InputProblem", "count_rows_alone", "count_score_rows", "load_feed", "load_inputs"]
 
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 # Operators that compute in INT8: the default tolerance follows.
@@ -71,19 +71,19 @@ class _Wanted(NamedTuple):
 
 def load_inputs(probe: LoadInputs, model: StoredModel, store: Store) -> dict[str, Any]:
     """Make the session's inputs. Gives the facts of the probe. Raises ``InputProblem``."""
-    _unchanged(probe)
-    return _Loading(probe, model, store).facts()
+    _check_unchanged(probe)
+    return _Loading(probe, model, store).write_inputs()
 
 
-def feed(store: Store, inputs: str, sample: str) -> dict[str, Array]:
+def load_feed(store: Store, inputs: str, sample: str) -> dict[str, Array]:
     """The arrays of a sample by input name, read-only, memory-mapped where large. ``real:0/5`` is row 5 alone.
 
     Raises ``InputProblem`` for a sample that the inputs do not hold, ``Damaged``.
     """
     name, _, row = sample.partition("/")
     folder = store.inputs / inputs
-    found = _find(folder, name)
-    arrays = {key: _read(folder, kept) for key, kept in found.arrays.items()}
+    found = _find_feed(folder, name)
+    arrays = {key: _read_array(folder, kept) for key, kept in found.arrays.items()}
     if not row:
         return arrays
     if not row.isdigit() or int(row) >= found.info.rows:
@@ -91,14 +91,14 @@ def feed(store: Store, inputs: str, sample: str) -> dict[str, Array]:
     return {key: value[int(row) : int(row) + 1] for key, value in arrays.items()}
 
 
-def rows(store: Store, inputs: str, sample: str) -> int:
+def count_score_rows(store: Store, inputs: str, sample: str) -> int:
     """How many rows the scores of a feed split into; 0 for none and for a single row. Raises ``InputProblem``."""
-    return 0 if "/" in sample else _find(store.inputs / inputs, sample).rows
+    return 0 if "/" in sample else _find_feed(store.inputs / inputs, sample).rows
 
 
-def rows_alone(store: Store, inputs: str, sample: str) -> int:
+def count_rows_alone(store: Store, inputs: str, sample: str) -> int:
     """How many rows the feed of a sample has that can each be fed alone; 0 for none. Raises ``InputProblem``."""
-    return _find(store.inputs / inputs, sample.partition("/")[0]).info.rows
+    return _find_feed(store.inputs / inputs, sample.partition("/")[0]).info.rows
 
 
 class _Loading:
@@ -107,7 +107,7 @@ class _Loading:
     def __init__(self, probe: LoadInputs, model: StoredModel, store: Store) -> None:
         self.probe, self.store, self.model, self.index = probe, store, model, model.index
         self.wanted = {
-            self.index.tensors[t].name: _Wanted(self.index.tensors[t], _declared(model, self.index.tensors[t]))
+            self.index.tensors[t].name: _Wanted(self.index.tensors[t], _declared_shape(model, self.index.tensors[t]))
             for t in self.index.inputs
         }
         self.batch = batch_dimension(model) if probe.batch else "none"
@@ -123,14 +123,14 @@ class _Loading:
             if name not in self.wanted:
                 raise InputProblem(f"The model has no input '{name}'.{suggestion(name, self.wanted, ' ')}")
 
-    def facts(self) -> dict[str, Any]:
+    def write_inputs(self) -> dict[str, Any]:
         folder = self.store.inputs / f".incoming-{os.getpid()}-{secrets.token_hex(4)}"
         folder.mkdir(parents=True)
         try:
-            feeds = self._near(folder) if self.probe.base else self._all(folder)
+            feeds = self._make_near_feeds(folder) if self.probe.base else self._load_feeds(folder)
             index = msgspec.json.encode(_Index(1, tuple(feeds)))
             digest = hashlib.sha256(index).hexdigest()
-            _settle(folder, self.store.inputs / digest, index)
+            _settle_folder(folder, self.store.inputs / digest, index)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return {
@@ -139,50 +139,50 @@ class _Loading:
             "batched": [f.info.id for f in feeds if f.rows],
             "guesses": self.guesses,
             "warnings": list(self.warnings),
-            "quantized": self._quantized(),
-            "half": self._half(),
+            "quantized": self._is_quantized(),
+            "half": self._find_half_type(),
         }
 
-    def _half(self) -> str:
+    def _find_half_type(self) -> str:
         """``fp16`` or ``bf16`` where nodes of the model give such tensors."""
         made = {t.dtype for t in self.index.tensors if t.kind == "node"}
         return "fp16" if "float16" in made else "bf16" if "bfloat16" in made else ""
 
-    def _quantized(self) -> bool:
+    def _is_quantized(self) -> bool:
         return any(node.op in _INT8 for node in self.index.nodes)
 
-    def _all(self, folder: Path) -> list[_Feed]:
+    def _load_feeds(self, folder: Path) -> list[_Feed]:
         feeds: list[_Feed] = []
         first: dict[str, tuple[int, ...]] = {}
-        for source, arrays in self._given():
-            fitted = self._fit(arrays, source)
-            self._agree(fitted, alone=not feeds)
-            feeds.append(self._keep(folder, f"real:{len(feeds)}", source, fitted))
+        for source, arrays in self._read_given():
+            fitted = self._fit_feed(arrays, source)
+            self._note_common_values(fitted, alone=not feeds)
+            feeds.append(self._write_feed(folder, f"real:{len(feeds)}", source, fitted))
             first = first or feeds[0].info.shapes
         if len(feeds) == 1 or len(self.same) == len(self.wanted):
             self.same = {name: value for name, value in self.same.items() if value.size == 1}
         if self.probe.random or not feeds:
-            feeds.append(self._keep(folder, "random:0", "random by role", self._random(first)))
+            feeds.append(self._write_feed(folder, "random:0", "random by role", self._draw_feed(first)))
         return feeds
 
     # -- near those that there are
 
-    def _near(self, folder: Path) -> list[_Feed]:
+    def _make_near_feeds(self, folder: Path) -> list[_Feed]:
         """Feeds that ``base`` does not hold: of the user's scripts asked once more, then made from those that it holds."""
         base = self.store.inputs / self.probe.base
-        held = _index(base).feeds
+        held = _read_index(base).feeds
         real = [kept for kept in held if kept.info.id.startswith("real:")]
         if not any(kept.rows for kept in held):  # seen to be none, or declared as none
             self.batch = "none"
         feeds: list[_Feed] = []
 
         def keep(source: str, arrays: Mapping[str, Array]) -> None:
-            feeds.append(self._keep(folder, f"near:{self.probe.start + len(feeds)}", source, arrays))
+            feeds.append(self._write_feed(folder, f"near:{self.probe.start + len(feeds)}", source, arrays))
 
         if self.probe.sources:
             known = {tuple(sorted((n, a.sha256) for n, a in kept.arrays.items())) for kept in held}
-            for source, arrays in self._given():
-                keep(source, self._fit(arrays, source))
+            for source, arrays in self._read_given():
+                keep(source, self._fit_feed(arrays, source))
                 if tuple(sorted((n, a.sha256) for n, a in feeds[-1].arrays.items())) in known:
                     for array in feeds.pop().arrays.values():
                         (folder / array.file).unlink()
@@ -192,20 +192,20 @@ class _Loading:
             shapes = held[0].info.shapes
             for number in range(self.probe.start + len(feeds), self.probe.start + self.probe.near):
                 # The session's own draw is that of its seed: no later one may be it again.
-                keep("random by role", self._random(shapes, self.probe.seed + 1 + number))
+                keep("random by role", self._draw_feed(shapes, self.probe.seed + 1 + number))
             return feeds
-        given = [{n: _read(base, a) for n, a in kept.arrays.items()} for kept in real]
-        parts = [_rows(arrays, kept.rows) for arrays, kept in zip(given, real, strict=True)]
+        given = [{n: _read_array(base, a) for n, a in kept.arrays.items()} for kept in real]
+        parts = [_split_rows(arrays, kept.rows) for arrays, kept in zip(given, real, strict=True)]
         samples = [sample for rows in parts for sample in rows]
-        what = near.kinds(self.index, samples)
+        what = near.classify_inputs(self.index, samples)
         # A quantized model is calibrated for what is usual: it has no room beyond, and steps too coarse for what is faint.
-        narrow = self._quantized()
+        narrow = self._is_quantized()
         firsts = [sum(map(len, parts[:i])) for i in range(len(parts))]
         for number in range(self.probe.start + len(feeds), self.probe.start + self.probe.near):
             which = number % len(real)
             # A feed of rows is varied row by row, each in its own way.
             made = [
-                near.vary(
+                near.vary_sample(
                     samples, firsts[which] + row, number * len(parts[which]) + row, what, self.probe.seed, narrow=narrow
                 )
                 for row in range(len(parts[which]))
@@ -219,7 +219,7 @@ class _Loading:
 
     # -- what the user gave
 
-    def _given(self) -> Iterator[tuple[str, Mapping[str, Array]]]:
+    def _read_given(self) -> Iterator[tuple[str, Mapping[str, Array]]]:
         """Whole feeds in the order of the sources, then those put together from files of one input each."""
         parts: dict[str, list[tuple[str, Array]]] = {}
         for source in self.probe.sources:
@@ -227,7 +227,7 @@ class _Loading:
                 if given.warning:
                     self.warnings[given.warning] = None
                 elif given.alone:
-                    name, array = self._one(given)
+                    name, array = self._assign_input(given)
                     parts.setdefault(name, []).append((given.source, array))
                 else:
                     yield given.source, given.arrays
@@ -246,7 +246,7 @@ class _Loading:
                 {n: a for n, (_, a) in chosen.items()},
             )
 
-    def _agree(self, arrays: Mapping[str, Array], *, alone: bool) -> None:
+    def _note_common_values(self, arrays: Mapping[str, Array], *, alone: bool) -> None:
         """Remember what the real feeds so far have in common; ``alone``: this is the first."""
         if alone:
             self.same = dict(arrays)
@@ -256,11 +256,11 @@ class _Loading:
             if value.shape == arrays[name].shape and value.tobytes() == arrays[name].tobytes()
         }
 
-    def _one(self, given: files.Given) -> tuple[str, Array]:
+    def _assign_input(self, given: files.Given) -> tuple[str, Array]:
         """(input, array) of a file that holds one array."""
         (name, array), *_ = given.arrays.items()
         if given.image:
-            fitting = [n for n, w in self.wanted.items() if _layout(w.dims)]
+            fitting = [n for n, w in self.wanted.items() if _image_layout(w.dims)]
             name = name or (fitting[0] if len(fitting) == 1 else "")
         elif not name and len(self.wanted) == 1:
             name = next(iter(self.wanted))
@@ -268,14 +268,14 @@ class _Loading:
             what = "image" if given.image else "array"
             first = next(iter(self.wanted), "x")
             raise InputProblem(
-                f"'{given.source}' holds one {what}, and it is not clear for which of the inputs {_listed(self.wanted)}: write "
-                f"{first}={given.source}, or name the file after its input."
+                f"'{given.source}' holds one {what}, and it is not clear for which of the inputs {_list_names(self.wanted)}: "
+                f"write {first}={given.source}, or name the file after its input."
             )
         if given.raw:
-            return name, self._raw(name, array, given.source)
-        return name, self._picture(name, array, given.source) if given.image else array
+            return name, self._view_raw(name, array, given.source)
+        return name, self._fit_image(name, array, given.source) if given.image else array
 
-    def _raw(self, name: str, data: Array, source: str) -> Array:
+    def _view_raw(self, name: str, data: Array, source: str) -> Array:
         """Bytes as values of the input's type and shape; where one dimension is open, the file's size tells it."""
         tensor, dims = self.wanted[name].tensor, self.probe.shapes.get(name, self.wanted[name].dims)
         where = f"'{source}' holds {data.size:,} bytes, and the input '{name}'"
@@ -289,51 +289,53 @@ class _Loading:
             shape[open_[0]] = data.size // row
         elif open_:
             raise InputProblem(
-                f"{where} is {tensor.dtype} {_dims(tuple(dims))}: say its shape with --input-shapes {name}:[...]."
+                f"{where} is {tensor.dtype} {_show_dims(tuple(dims))}: say its shape with --input-shapes {name}:[...]."
             )
         elif row != data.size:
-            raise InputProblem(f"{where} wants {row:,}: {tensor.dtype} {_dims(tuple(dims))}.")
+            raise InputProblem(f"{where} wants {row:,}: {tensor.dtype} {_show_dims(tuple(dims))}.")
         return data.view(dtype).reshape(shape)
 
-    def _picture(self, name: str, pixels: Array, source: str) -> Array:
+    def _fit_image(self, name: str, pixels: Array, source: str) -> Array:
         """uint8 [height, width, channels] in the input's layout, size and type."""
         dims, dtype = self.wanted[name].dims, np_dtype(self.wanted[name].tensor.dtype)
-        layout = _layout(dims)
+        layout = _image_layout(dims)
         if dims is None or not layout:
-            raise InputProblem(f"'{source}' is an image, and the input '{name}' {_dims(dims)} is not shaped like one.")
+            raise InputProblem(
+                f"'{source}' is an image, and the input '{name}' {_show_dims(dims)} is not shaped like one."
+            )
         channels, height, width = (dims[layout.index(c)] for c in "CHW")
         size = tuple(int(d) if isinstance(d, int) else pixels.shape[k] for k, d in enumerate((height, width)))
-        pixels = _resized(_channels(pixels, int(channels)), (size[0], size[1]))
+        pixels = _resize_image(_convert_channels(pixels, int(channels)), (size[0], size[1]))
         if dtype.kind in "iu":
             array, scale = pixels.astype(dtype), "0 to 255"
         else:
             array, scale = (pixels.astype(np.float32) / 255).astype(dtype), "0 to 1"
-        self._say(
+        self._add_once(
             self.guesses,
             f"'{source}' was read as {height if isinstance(height, int) else size[0]} by {size[1]} pixels from {scale}.",
         )
         return np.transpose(array[None], ["NHWC".index(axis) for axis in layout])
 
-    def _fit(self, arrays: Mapping[str, Array], source: str) -> dict[str, Array]:
+    def _fit_feed(self, arrays: Mapping[str, Array], source: str) -> dict[str, Array]:
         """The feed with exactly the model's inputs, in its types and shapes."""
         for name in self.wanted:
             if name not in arrays:
-                has = f"it has {_listed(arrays)}" if arrays else "it is empty"
+                has = f"it has {_list_names(arrays)}" if arrays else "it is empty"
                 raise InputProblem(f"'{source}' lacks the input '{name}' ({has}).{suggestion(name, arrays, ' ')}")
         extra = [name for name in arrays if name not in self.wanted]
         if extra:
-            self.warnings[f"'{source}' also holds {_listed(extra)}, which the model does not have: ignored."] = None
+            self.warnings[f"'{source}' also holds {_list_names(extra)}, which the model does not have: ignored."] = None
         symbols: dict[str, tuple[int, str]] = {}
         fitted: dict[str, Array] = {}
         for name, wanted in self.wanted.items():
-            array = self._typed(arrays[name], wanted.tensor, source)
+            array = self._convert_dtype(arrays[name], wanted.tensor, source)
             self._check_shape(array, wanted, source, symbols)
             if array.dtype.kind not in "OSUTbiu" and array.size and not np.isfinite(array.astype(np.float64)).all():
                 self.warnings[f"The input '{name}' in '{source}' holds NaN or infinite values."] = None
             fitted[name] = array
         return fitted
 
-    def _typed(self, array: Array, tensor: Tensor, source: str) -> Array:
+    def _convert_dtype(self, array: Array, tensor: Tensor, source: str) -> Array:
         """The array in the model's type, where that loses nothing, or only digits of a float."""
         where = f"The input '{tensor.name}' in '{source}'"
         if tensor.dtype == "string":
@@ -350,7 +352,7 @@ class _Loading:
         with np.errstate(all="ignore"):
             cast = array.astype(dtype)
             back = cast.astype(array.dtype)
-        floats = _floating(array.dtype) and _floating(dtype)
+        floats = _is_float(array.dtype) and _is_float(dtype)
         same = np.array_equal(back, array, equal_nan=floats)
         if same and np.array_equal(cast < 0, array < 0):
             if array.dtype.kind != dtype.kind or floats:
@@ -374,7 +376,7 @@ class _Loading:
             isinstance(d, int) and d != n for d, n in zip(dims, array.shape, strict=False)
         ):
             hint = " A batch dimension in front seems to be missing." if len(dims) == array.ndim + 1 else ""
-            raise InputProblem(f"{where}, and the model wants {_dims(dims)}.{hint}")
+            raise InputProblem(f"{where}, and the model wants {_show_dims(dims)}.{hint}")
         for dim, size in zip(dims, array.shape, strict=True):
             if not isinstance(dim, str) or not dim:
                 continue
@@ -386,7 +388,7 @@ class _Loading:
 
     # -- random by role
 
-    def _random(self, real: Mapping[str, tuple[int, ...]], seed: int | None = None) -> dict[str, Array]:
+    def _draw_feed(self, real: Mapping[str, tuple[int, ...]], seed: int | None = None) -> dict[str, Array]:
         """A feed by role: shapes that the user gave, else those of the first real feed, else guessed ones. ``seed``: of another
         draw than the session's."""
         seed = self.probe.seed if seed is None else seed
@@ -406,7 +408,7 @@ class _Loading:
                 )
                 if not fits:
                     raise InputProblem(
-                        f"The shape {list(told)} given for '{name}' does not fit the model's {_dims(wanted.dims)}."
+                        f"The shape {list(told)} given for '{name}' does not fit the model's {_show_dims(wanted.dims)}."
                     )
                 symbols.update({d: n for d, n in zip(wanted.dims, told, strict=True) if isinstance(d, str) and d})
             shapes[name] = told
@@ -425,13 +427,13 @@ class _Loading:
             for name, dtype in dtypes.items()
             if name not in made
         ]
-        made.update(draws.ranged(drawn, seed))
+        made.update(draws.draw_ranged(drawn, seed))
         for name, wanted in self.wanted.items():
             if name not in made:
-                role = self._role(wanted.tensor)
-                self._say(self.guesses, f"'{name}': {role.because}.")
+                role = self._guess_role(wanted.tensor)
+                self._add_once(self.guesses, f"'{name}': {role.because}.")
                 dtype = dtypes.get(name, np.dtype(np.str_))
-                made[name] = roles.values(role, name, dtype, shapes[name], seed, longest)
+                made[name] = roles.draw_values(role, name, dtype, shapes[name], seed, longest)
         return {name: made[name] for name in self.wanted}
 
     def _kept_values(self) -> dict[str, Array]:
@@ -441,7 +443,7 @@ class _Loading:
         kept = {name: value for name, value in self.same.items() if name not in told and "" not in told}
         for name, value in kept.items():
             shown = f"{value.reshape(-1)[0]} as" if value.size == 1 else "the same as"
-            self._say(self.guesses, f"'{name}': {shown} in all that you gave.")
+            self._add_once(self.guesses, f"'{name}': {shown} in all that you gave.")
         return kept
 
     def _shape_values(self) -> dict[str, Array]:
@@ -452,27 +454,27 @@ class _Loading:
             whole = wanted.tensor.dtype.startswith(("int", "uint"))
             if whole and wanted.dims is not None and wanted.dims == (len(told),):
                 values[name] = np.array(told, np_dtype(wanted.tensor.dtype))
-                self._say(self.guesses, f"'{name}' was taken for a shape: its values are {list(told)}.")
+                self._add_once(self.guesses, f"'{name}' was taken for a shape: its values are {list(told)}.")
         return values
 
-    def _role(self, tensor: Tensor) -> roles.Role:
+    def _guess_role(self, tensor: Tensor) -> roles.Role:
         if self.probe.cautious:
-            return roles.plain(tensor)
+            return roles.unguessed_role(tensor)
         weight = roles.compared_with(self.index, tensor.id)
         value = load.weight(self.model, weight).reshape(-1)[0] if weight >= 0 else None
-        return roles.role(self.index, tensor.id, None if value is None else float(value))
+        return roles.guess_role(self.index, tensor.id, None if value is None else float(value))
 
     def _guessed_shape(self, wanted: _Wanted, symbols: dict[str, int]) -> tuple[int, ...]:
         name = wanted.tensor.name
         if wanted.dims is None:
-            self._say(
+            self._add_once(
                 self.guesses, f"'{name}' has no declared shape: one element was taken (--input-shapes changes it)."
             )
             return (1,)
-        shape, bound, guessed = roles.shape(wanted.dims, bool(_layout(wanted.dims)), symbols)
+        shape, bound, guessed = roles.guess_shape(wanted.dims, bool(_image_layout(wanted.dims)), symbols)
         symbols.update(bound)
         if guessed:
-            self._say(
+            self._add_once(
                 self.guesses,
                 f"'{name}' was given the shape {list(shape)}: {', '.join(guessed)} (--input-shapes changes it).",
             )
@@ -480,11 +482,11 @@ class _Loading:
 
     # -- to disk
 
-    def _keep(self, folder: Path, name: str, source: str, arrays: Mapping[str, Array]) -> _Feed:
+    def _write_feed(self, folder: Path, name: str, source: str, arrays: Mapping[str, Array]) -> _Feed:
         kept: dict[str, _Kept] = {}
         for i, (key, array) in enumerate(arrays.items()):
             file = f"{name.replace(':', '-')}-{i}.npy"
-            _write(folder / file, array)
+            _write_array(folder / file, array)
             kept[key] = _Kept(
                 file, "string" if array.dtype.kind in "OSUT" else array.dtype.name, digest_file(folder / file)
             )
@@ -496,12 +498,12 @@ class _Loading:
         info = SampleInfo(id=name, source=source, rows=count if self.batch == "free" else 0, shapes=shapes)
         return _Feed(info, count, kept)
 
-    def _say(self, where: list[str], sentence: str) -> None:
+    def _add_once(self, where: list[str], sentence: str) -> None:
         if sentence not in where:
             where.append(sentence)
 
 
-def _rows(arrays: Mapping[str, Array], rows: int) -> list[Mapping[str, Array]]:
+def _split_rows(arrays: Mapping[str, Array], rows: int) -> list[Mapping[str, Array]]:
     """The feed's rows, each with its dimension 0; the feed itself where its rows are not told apart."""
     return [{n: a[k : k + 1] for n, a in arrays.items()} for k in range(rows)] if rows > 1 else [arrays]
 
@@ -512,8 +514,8 @@ def batch_dimension(model: StoredModel) -> str:
     index = model.index
     if not index.inputs or not index.outputs:
         return "none"
-    inputs = [_declared(model, index.tensors[t]) for t in index.inputs]
-    outputs = [_declared(model, index.tensors[t]) for t in index.outputs]
+    inputs = [_declared_shape(model, index.tensors[t]) for t in index.inputs]
+    outputs = [_declared_shape(model, index.tensors[t]) for t in index.outputs]
     firsts = [dims[0] if dims else None for dims in inputs]
     lasts = [dims[0] if dims else None for dims in outputs]
     if any(isinstance(d, str) for d in firsts):
@@ -523,7 +525,7 @@ def batch_dimension(model: StoredModel) -> str:
     return "fixed" if firsts[0] is not None and set(firsts) == set(lasts) and len(set(firsts)) == 1 else "none"
 
 
-def _declared(model: StoredModel, tensor: Tensor) -> Dims | None:
+def _declared_shape(model: StoredModel, tensor: Tensor) -> Dims | None:
     """The declared shape of an input or output: numbers, and the names of symbolic dimensions ("" unnamed)."""
     info = model.inputs.get(tensor.name) or model.outputs.get(tensor.name)
     if info is not None and info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
@@ -531,7 +533,7 @@ def _declared(model: StoredModel, tensor: Tensor) -> Dims | None:
     return None if tensor.shape is None else tuple(d if d >= 0 else "" for d in tensor.shape)
 
 
-def _unchanged(probe: LoadInputs) -> None:
+def _check_unchanged(probe: LoadInputs) -> None:
     """What a content key promises: the files are those that the session was opened with."""
     for source, digest in zip(probe.sources, probe.source_digests, strict=False):
         path = next((Path(p) for p in sources.paths(source) if Path(p).is_file()), None)
@@ -541,14 +543,14 @@ def _unchanged(probe: LoadInputs) -> None:
             )
 
 
-def _layout(dims: Dims | None) -> str:
+def _image_layout(dims: Dims | None) -> str:
     """``NCHW`` or ``NHWC`` where an input is shaped like images, else ""."""
     if dims is None or len(dims) != 4:
         return ""
     return "NCHW" if dims[1] in roles.CHANNELS else "NHWC" if dims[3] in roles.CHANNELS else ""
 
 
-def _channels(pixels: Array, wanted: int) -> Array:
+def _convert_channels(pixels: Array, wanted: int) -> Array:
     """The image with this many channels (1, 3 or 4): grey by the usual luma weights, missing alpha opaque."""
     have = pixels.shape[2]
     if have == wanted:
@@ -561,7 +563,7 @@ def _channels(pixels: Array, wanted: int) -> Array:
     return colour if wanted == 3 else np.concatenate([colour, opaque], axis=2)
 
 
-def _resized(pixels: Array, size: tuple[int, int]) -> Array:
+def _resize_image(pixels: Array, size: tuple[int, int]) -> Array:
     """The image in another height and width (bilinear)."""
     if pixels.shape[:2] == size:
         return pixels
@@ -572,7 +574,7 @@ def _resized(pixels: Array, size: tuple[int, int]) -> Array:
     return np.stack([np.asarray(p.resize((size[1], size[0]), bilinear)) for p in planes], axis=2)
 
 
-def _write(path: Path, array: Array) -> None:
+def _write_array(path: Path, array: Array) -> None:
     if array.dtype.kind in "OSUT":
         array = array.astype(np.str_)
     elif array.dtype.isbuiltin == 2:
@@ -583,7 +585,7 @@ def _write(path: Path, array: Array) -> None:
         os.fsync(file.fileno())
 
 
-def _settle(folder: Path, target: Path, index: bytes) -> None:
+def _settle_folder(folder: Path, target: Path, index: bytes) -> None:
     """Give a finished folder its name, or its files to an equal folder that is there already."""
     with (folder / "index.json").open("wb") as file:
         file.write(index)
@@ -599,7 +601,7 @@ def _settle(folder: Path, target: Path, index: bytes) -> None:
             made.replace(target / made.name)
 
 
-def _read(folder: Path, kept: _Kept) -> Array:
+def _read_array(folder: Path, kept: _Kept) -> Array:
     path = folder / kept.file
     if path.parent != folder:
         raise Damaged(f"inputs/{folder.name}/index.json", "is damaged: it names a file that lies elsewhere")
@@ -616,7 +618,7 @@ def _read(folder: Path, kept: _Kept) -> Array:
 
 
 @functools.lru_cache(maxsize=16)
-def _index(folder: Path) -> _Index:
+def _read_index(folder: Path) -> _Index:
     try:
         return decoding.decode(regular.read(folder / "index.json"), _Index)
     except (OSError, ValueError) as error:
@@ -624,24 +626,24 @@ def _index(folder: Path) -> _Index:
         raise Damaged(f"inputs/{folder.name}/index.json", why) from error
 
 
-def _find(folder: Path, name: str) -> _Feed:
-    index = _index(folder)
+def _find_feed(folder: Path, name: str) -> _Feed:
+    index = _read_index(folder)
     for kept in index.feeds:
         if kept.info.id == name:
             return kept
     raise InputProblem(
-        f"The session's inputs hold no sample '{name}'; they hold {_listed(k.info.id for k in index.feeds)}."
+        f"The session's inputs hold no sample '{name}'; they hold {_list_names(k.info.id for k in index.feeds)}."
     )
 
 
-def _floating(dtype: np.dtype[Any]) -> bool:
+def _is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" or (dtype.isbuiltin == 2 and "float" in dtype.name)
 
 
-def _dims(dims: Dims | None) -> str:
+def _show_dims(dims: Dims | None) -> str:
     return "of no declared shape" if dims is None else f"[{', '.join(str(d) or '?' for d in dims)}]"
 
 
-def _listed(names: Any, most: int = 6) -> str:
+def _list_names(names: Any, most: int = 6) -> str:
     quoted: Sequence[str] = [f"'{n}'" for n in names]
     return ", ".join(quoted[:most]) + (f" and {len(quoted) - most} more" if len(quoted) > most else "")

@@ -68,7 +68,7 @@ def values(
     """Reference values by tensor id, read-only, memory-mapped where large. Weights and the model's inputs are given as they are.
 
     What is missing is captured: one reference run of the whole model for the model's outputs, further ones with inner tensors
-    marked, in batches by bytes. Raises ``ReferenceFailed``; what ``engines.data.samples.feed`` raises.
+    marked, in batches by bytes. Raises ``ReferenceFailed``; what ``engines.data.samples.load_feed`` raises.
     """
     captures = _Captures(store, model, sample, inputs, reference, progress)
     found: dict[int, Array] = {}
@@ -163,7 +163,7 @@ class _Captures:
 
     @functools.cached_property
     def _feed(self) -> Mapping[str, Array]:
-        return samples.feed(self._store, self._inputs, self._sample)
+        return samples.load_feed(self._store, self._inputs, self._sample)
 
     def known(self, tensor: int) -> Array | None:
         """The value of a weight, an input or a tensor captured earlier."""
@@ -297,7 +297,7 @@ class _Captures:
 
         def make() -> tuple[Cut, Built, int]:
             part = cut(model, Candidate(), {}, types, index.outputs, marks)
-            part = originals.floated(self._store, model, part, self._reference)
+            part = originals.restore_floats(self._store, model, part, self._reference)
             by_name = {name: types[t][1] for name, t in part.feeds.items()}
             request = BuildRequest(
                 part.model, model.weights_dir, marks=tuple(part.marks), feed_shapes=by_name, sample=sample

@@ -223,7 +223,7 @@ class _Measuring:
 
         Every sample of a feed asks for the same build, so that a row looked at alone costs a run and no build.
         """
-        return samples.rows_alone(self.store, self.probe.inputs, sample) if self.spans else 0
+        return samples.count_rows_alone(self.store, self.probe.inputs, sample) if self.spans else 0
 
     def _build(self, feed: Feed, span: int) -> _Ready:
         """The build for these feeds. What does not build for a range of rows is built for the rows that are fed."""
@@ -296,8 +296,8 @@ class _Measuring:
 
     def _vary_way(self, ready: _Ready, sample: str, feed: Feed) -> variation.Varied:
         assert self.probe.vary
-        rows = samples.rows(self.store, self.probe.inputs, sample)
-        alone = samples.rows_alone(self.store, self.probe.inputs, sample)
+        rows = samples.count_score_rows(self.store, self.probe.inputs, sample)
+        alone = samples.count_rows_alone(self.store, self.probe.inputs, sample)
         self.progress("running in two ways")
         found = variation.vary_way(
             self.probe.vary,
@@ -324,7 +324,7 @@ class _Measuring:
         )
         judged = self._postprocess_pairs(own) if self.finished else self._by_name(own)
         moved = self._postprocess_pairs(effect) if effect else {}
-        rows = samples.rows(self.store, self.probe.inputs, sample) if "/" not in sample else 0
+        rows = samples.count_score_rows(self.store, self.probe.inputs, sample) if "/" not in sample else 0
         whole = [e for _, e in (*judged.values(), *moved.values())]
         split = rows if rows > 0 and all(a.ndim and a.shape[0] == rows for a in whole) else 0
 

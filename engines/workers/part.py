@@ -42,7 +42,7 @@ class Feed:
 @functools.lru_cache(maxsize=2)
 def _own(root: Path, inputs: str, sample: str) -> Mapping[str, Array]:
     """The sample's arrays; what a digest names never changes, and one probe asks several times."""
-    return samples.feed(Store(root), inputs, sample)
+    return samples.load_feed(Store(root), inputs, sample)
 
 
 class Part:
@@ -156,9 +156,9 @@ class Part:
         further fields of the request. Raises ``EngineFault``, ``ModelProblem``."""
         engine = captures.engine(spec)
         piece = self.candidate.nodes != ALL or bool(self.candidate.edits or keep)
-        part = originals.floated(self.store, self.model, part, spec)
+        part = originals.restore_floats(self.store, self.model, part, spec)
         if keep and is_quantized(self.index):
-            part = originals.kept(self.store, self.model, part, keep, self.reference)
+            part = originals.leave_layers_float(self.store, self.model, part, keep, self.reference)
             if not engine.info.capabilities["keep"].present:
                 keep = frozenset()
         shapes = {name: tuple(arrays[t].shape) for name, t in part.feeds.items()}

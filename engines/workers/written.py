@@ -40,7 +40,7 @@ def write(store: Store, searched: StoredModel, keep: frozenset[int], onto: str, 
     there = frozenset(n if to is None else to for n, to in places.items())
     part = cut(own, Candidate(), {}, {}, own.index.outputs)
     if is_quantized(own.index):
-        part = originals.kept(store, own, part, there, reference)
+        part = originals.leave_layers_float(store, own, part, there, reference)
     model = part.model
     if rest:
         model = to_precision(model, own.weights_dir, rest, [i for i, n in enumerate(part.node_ids) if n in there])

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from engines.data import files
 from engines.data.input_problem import InputProblem
-from engines.data.samples import feed, load_inputs
+from engines.data.samples import load_feed, load_inputs
 from engines.graph import load
 from engines.probe import LoadInputs
 from engines.store.content import Store
@@ -60,7 +60,7 @@ def made(tmp_path: Path, shape: list[int | str], *sources: str, **more: object) 
     model = load.load(store, load.import_model(path, store).digest)
     probe = LoadInputs(model=model.digest, sources=sources, random=False, **more)  # type: ignore[arg-type]
     facts = load_inputs(probe, model, store)
-    return [dict(feed(store, facts["inputs"], sample["id"])) for sample in msgspec.to_builtins(facts["samples"])]
+    return [dict(load_feed(store, facts["inputs"], sample["id"])) for sample in msgspec.to_builtins(facts["samples"])]
 
 
 def test_raw_values_as_trtexec_takes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ class Session(msgspec.Struct):
         m = execute_probe(probe, self.store, lambda _: None)
         assert m.status == "ok", m.message
         self.inputs = m.facts["inputs"]
-        return [samples.feed(self.store, self.inputs, sample["id"]) for sample in m.facts["samples"]]
+        return [samples.load_feed(self.store, self.inputs, sample["id"]) for sample in m.facts["samples"]]
 
     def check(self, command: str, sample: str) -> Measurement:
         probe = Check(
@@ -211,7 +211,7 @@ def test_one_loader_script_for_both(function: str, opened, run, tmp_path) -> Non
     agreed = Consent(inputs=(source,), files={str(loader): digest_file(loader)}, folder=str(tmp_path))
     with held.under(agreed):
         facts = execute_probe(probe, session.store, lambda _: None).facts
-    feeds = [samples.feed(session.store, facts["inputs"], sample["id"]) for sample in facts["samples"]]
+    feeds = [samples.load_feed(session.store, facts["inputs"], sample["id"]) for sample in facts["samples"]]
     theirs = polygraphy.read_inputs(tmp_path / "in.json")
     assert len(feeds) == len(theirs) == 2
     for ours, their in zip(feeds, theirs, strict=True):

@@ -59,7 +59,7 @@ def inputs(draw: Any) -> list[draws.Wanted]:
 @given(inputs(), st.integers(0, 2**32 - 1))
 def test_the_same_numbers(wanted: list[draws.Wanted], seed: int) -> None:
     expected = theirs(wanted, seed)
-    made = dict(draws.ranged(wanted, seed))
+    made = dict(draws.draw_ranged(wanted, seed))
     assert set(made) == {w.name for w in wanted if w.bounds is not None}
     for name, values in made.items():
         assert (values.dtype, values.shape) == (expected[name].dtype, expected[name].shape)
@@ -79,7 +79,7 @@ def test_the_same_numbers(wanted: list[draws.Wanted], seed: int) -> None:
 )
 def test_bounds_at_their_limits(dtype: str, bounds: Any) -> None:
     wanted = [draws.Wanted("x", np.dtype(dtype), (100,), bounds)]
-    made = dict(draws.ranged(wanted, 7))["x"]
+    made = dict(draws.draw_ranged(wanted, 7))["x"]
     assert np.array_equal(made, theirs(wanted, 7)["x"])
     assert int(bounds[0]) <= int(made.min()) <= int(made.max()) <= int(bounds[1])
 
@@ -89,14 +89,14 @@ def test_bounds_at_their_limits(dtype: str, bounds: Any) -> None:
 )
 def test_bounds_that_the_type_cannot_hold(dtype: str, bounds: Any) -> None:
     with pytest.raises(InputProblem, match=r"The range \[.*\] for 'x' does not fit its type"):
-        list(draws.ranged([draws.Wanted("x", np.dtype(dtype), (9,), bounds)], 1))
+        list(draws.draw_ranged([draws.Wanted("x", np.dtype(dtype), (9,), bounds)], 1))
 
 
 def test_bfloat16_rounds_the_same_draw() -> None:
     """Polygraphy has no arrays of this type; the draw is that of every float."""
     wanted = draws.Wanted("x", np.dtype(ml_dtypes.bfloat16), (50,), (-2, 2))
     exact = theirs([wanted._replace(dtype=np.dtype(np.float64))], 3)["x"]
-    assert np.array_equal(dict(draws.ranged([wanted], 3))["x"], exact.astype(ml_dtypes.bfloat16))
+    assert np.array_equal(dict(draws.draw_ranged([wanted], 3))["x"], exact.astype(ml_dtypes.bfloat16))
 
 
 def test_the_same_options_give_the_same_inputs(
@@ -119,7 +119,7 @@ def test_the_same_options_give_the_same_inputs(
         model=made.digest, seed=problem.seed, shapes=problem.input_shapes, ranges=problem.val_range
     )  # fmt: skip
     facts = samples.load_inputs(msgspec.json.decode(msgspec.json.encode(probe), type=LoadInputs), made, store)
-    ours = samples.feed(store, facts["inputs"], "random:0")
+    ours = samples.load_feed(store, facts["inputs"], "random:0")
     (theirs_,) = polygraphy.read_inputs(tmp_path / "in.json")
     assert set(ours) == set(theirs_) == set(kinds)
     for name, values in theirs_.items():
@@ -133,9 +133,9 @@ def test_an_input_that_holds_a_shape(make: Any, store: Store) -> None:
     facts = samples.load_inputs(
         LoadInputs(model=model.digest, shapes={"size": (6, 8), "x": (5, 3)}, ranges={"": (0, 1)}), model, store
     )
-    feed = samples.feed(store, facts["inputs"], "random:0")
+    feed = samples.load_feed(store, facts["inputs"], "random:0")
     assert feed["size"].tolist() == [6, 8]
     assert feed["x"].shape == (5, 3)
     assert any("taken for a shape" in said for said in facts["guesses"])
     facts = samples.load_inputs(LoadInputs(model=model.digest, shapes={"size": (2,)}), model, store)
-    assert samples.feed(store, facts["inputs"], "random:0")["size"].shape == (2,)
+    assert samples.load_feed(store, facts["inputs"], "random:0")["size"].shape == (2,)

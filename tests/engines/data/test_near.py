@@ -23,7 +23,7 @@ def made(
     model: Any, store: Store, base: str, count: int, **rest: Any
 ) -> tuple[dict[str, Any], list[dict[str, np.ndarray]]]:
     facts = samples.load_inputs(LoadInputs(model.digest, base=base, near=count, **rest), model, store)
-    return facts, [samples.feed(store, facts["inputs"], s["id"]) for s in facts["samples"]]
+    return facts, [samples.load_feed(store, facts["inputs"], s["id"]) for s in facts["samples"]]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def sound(tmp_path: Path, make: Any, store: Store) -> Any:
 
 def test_what_is_no_signal_stays_and_the_rest_moves_within_its_range(sound: Any, store: Store) -> None:
     model, base = sound
-    given = [samples.feed(store, base, f"real:{k}") for k in range(2)]
+    given = [samples.load_feed(store, base, f"real:{k}") for k in range(2)]
     facts, feeds = made(model, store, base, 28)
     assert [s["id"] for s in facts["samples"]] == [f"near:{k}" for k in range(28)]
     assert {word for s in facts["samples"] for word in near.WAYS if word in s["source"]} == set(near.WAYS)
@@ -87,7 +87,7 @@ def test_without_given_ones_they_are_drawn_by_role(make: Any, store: Store) -> N
     base = loaded(model, store)["inputs"]
     facts, feeds = made(model, store, base, 3)
     assert {s["source"] for s in facts["samples"]} == {"random by role"}
-    drawn = [samples.feed(store, base, "random:0"), *feeds]
+    drawn = [samples.load_feed(store, base, "random:0"), *feeds]
     assert len({f["x"].tobytes() for f in drawn}) == 4
 
 

@@ -15,7 +15,7 @@ TABLE = np.zeros((50, 4), np.float32)
 
 
 def role_of(model: Any, name: str) -> roles.Role:
-    return roles.role(model.index, model.index.by_name[name])
+    return roles.guess_role(model.index, model.index.by_name[name])
 
 
 def test_ids_stay_below_their_table_also_through_other_nodes(make: Any) -> None:
@@ -30,7 +30,7 @@ def test_ids_stay_below_their_table_also_through_other_nodes(make: Any) -> None:
     role = role_of(model, "ids")
     assert (role.kind, role.low, role.high) == ("ids", 0, 49)
     assert "50" in role.because
-    made = roles.values(role, "ids", np.dtype(np.int32), (200,), 1)
+    made = roles.draw_values(role, "ids", np.dtype(np.int32), (200,), 1)
     assert made.dtype == np.int32
     assert (made.min(), made.max()) == (0, 49)
 
@@ -73,33 +73,33 @@ def test_logarithms_get_positive_values(make: Any) -> None:
     model = make({"x": (FLOAT, [100])}, [helper.make_node("Log", ["x"], ["y"])], None, {"y": (FLOAT, [100])})
     role = role_of(model, "x")
     assert role.kind == "unit"
-    assert roles.values(role, "x", np.dtype(np.float32), (100,), 1).min() >= 0
+    assert roles.draw_values(role, "x", np.dtype(np.float32), (100,), 1).min() >= 0
 
 
 @given(st.integers(0, 50), st.integers(1, 40))
 def test_masks_keep_something_in_every_row(seed: int, width: int) -> None:
-    mask = roles.values(roles.Role("mask"), "m", np.dtype(np.int64), (5, width), seed)
+    mask = roles.draw_values(roles.Role("mask"), "m", np.dtype(np.int64), (5, width), seed)
     assert set(np.unique(mask)) <= {0, 1}
     assert (mask[:, 0] == 1).all()
     assert (np.diff(mask, axis=1) <= 0).all()
 
 
 def test_positions_and_lengths() -> None:
-    positions = roles.values(roles.Role("positions", 0, 2), "p", np.dtype(np.int64), (2, 5), 1)
+    positions = roles.draw_values(roles.Role("positions", 0, 2), "p", np.dtype(np.int64), (2, 5), 1)
     assert positions.tolist() == [[0, 1, 2, 2, 2]] * 2
-    assert roles.values(roles.Role("lengths"), "l", np.dtype(np.int32), (2,), 1, longest=7).tolist() == [7, 7]
+    assert roles.draw_values(roles.Role("lengths"), "l", np.dtype(np.int32), (2,), 1, longest=7).tolist() == [7, 7]
 
 
 @given(st.integers(0, 100))
 def test_the_same_seed_gives_the_same_values(seed: int) -> None:
     role = roles.Role("normal")
-    first, second = (roles.values(role, "x", np.dtype(np.float32), (4,), seed) for _ in range(2))
+    first, second = (roles.draw_values(role, "x", np.dtype(np.float32), (4,), seed) for _ in range(2))
     assert np.array_equal(first, second)
-    assert not np.array_equal(first, roles.values(role, "other", np.dtype(np.float32), (4,), seed))
+    assert not np.array_equal(first, roles.draw_values(role, "other", np.dtype(np.float32), (4,), seed))
 
 
 def test_shapes_of_symbolic_dimensions() -> None:
-    assert roles.shape(("batch", 4, "seq_len"), False, {})[:2] == ((1, 4, 16), {"batch": 1, "seq_len": 16})
-    assert roles.shape(("n", "past + t"), False, {"past": 3, "t": 5}) == ((1, 8), {"n": 1}, ("n 1",))
-    assert roles.shape((1, 3, "", ""), True, {})[0] == (1, 3, 224, 224)
-    assert roles.shape(("", "k"), False, {"k": 2})[0] == (1, 2)
+    assert roles.guess_shape(("batch", 4, "seq_len"), False, {})[:2] == ((1, 4, 16), {"batch": 1, "seq_len": 16})
+    assert roles.guess_shape(("n", "past + t"), False, {"past": 3, "t": 5}) == ((1, 8), {"n": 1}, ("n 1",))
+    assert roles.guess_shape((1, 3, "", ""), True, {})[0] == (1, 3, 224, 224)
+    assert roles.guess_shape(("", "k"), False, {"k": 2})[0] == (1, 2)

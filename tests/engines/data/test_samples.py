@@ -35,19 +35,19 @@ def test_npz_rows_and_slices(tmp_path: Path, make: Any, store: Store) -> None:
     model = make({"x": (FLOAT, ["n", 4]), "z": (INT64, ["n"])})
     facts = given(model, store, npz(tmp_path, x=X, z=np.arange(3)))
     assert facts["samples"] == [{"id": "real:0", "source": "in.npz", "rows": 3, "shapes": {"x": (3, 4), "z": (3,)}}]
-    feed = samples.feed(store, facts["inputs"], "real:0")
+    feed = samples.load_feed(store, facts["inputs"], "real:0")
     assert np.array_equal(feed["x"], X)
     assert feed["z"].tolist() == [0, 1, 2]
-    row = samples.feed(store, facts["inputs"], "real:0/2")
+    row = samples.load_feed(store, facts["inputs"], "real:0/2")
     assert np.array_equal(row["x"], X[2:3])
     assert row["z"].shape == (1,)
-    assert samples.rows(store, facts["inputs"], "real:0") == 3
-    assert samples.rows(store, facts["inputs"], "real:0/2") == 0
+    assert samples.count_score_rows(store, facts["inputs"], "real:0") == 3
+    assert samples.count_score_rows(store, facts["inputs"], "real:0/2") == 0
     with pytest.raises(ValueError, match="read-only"):
         feed["x"][0, 0] = 9
     for sample, says in (("real:7", "no sample 'real:7'; they hold 'real:0'"), ("real:0/3", "no row 3")):
         with pytest.raises(InputProblem, match=says):
-            samples.feed(store, facts["inputs"], sample)
+            samples.load_feed(store, facts["inputs"], sample)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_when_rows_are_independent(
     model = make({"x": (FLOAT, shapes)}, [helper.make_node("Cos", ["x"], ["y"])], None, {"y": (FLOAT, outputs)})
     facts = given(model, store, npz(tmp_path, x=X))
     assert facts["samples"][0].get("rows", 0) == fed
-    assert samples.rows(store, facts["inputs"], "real:0") == scored
+    assert samples.count_score_rows(store, facts["inputs"], "real:0") == scored
 
 
 def test_a_batch_of_one_is_the_feed_itself(tmp_path: Path, make: Any, store: Store) -> None:
@@ -89,8 +89,8 @@ def test_several_files_are_several_feeds(tmp_path: Path, make: Any, store: Store
     facts = given(model, store, npz(tmp_path, x=X), tmp_path / "in.json", random=True)
     assert [s["id"] for s in facts["samples"]] == ["real:0", "real:1", "real:2", "random:0"]
     assert [s["source"] for s in facts["samples"]] == ["in.npz", "in.json", "in.json", "random by role"]
-    assert samples.feed(store, facts["inputs"], "real:2")["x"].shape == (2, 4)
-    assert samples.feed(store, facts["inputs"], "random:0")["x"].shape == (3, 4)  # as the first real feed
+    assert samples.load_feed(store, facts["inputs"], "real:2")["x"].shape == (2, 4)
+    assert samples.load_feed(store, facts["inputs"], "random:0")["x"].shape == (3, 4)  # as the first real feed
 
 
 def test_npy_per_input(tmp_path: Path, make: Any, store: Store) -> None:
@@ -99,7 +99,7 @@ def test_npy_per_input(tmp_path: Path, make: Any, store: Store) -> None:
     np.save(tmp_path / "other.npy", np.arange(3))
     facts = given(model, store, tmp_path / "x.npy", f"z={tmp_path / 'other.npy'}")
     assert len(facts["samples"]) == 1
-    assert samples.feed(store, facts["inputs"], "real:0")["z"].tolist() == [0, 1, 2]
+    assert samples.load_feed(store, facts["inputs"], "real:0")["z"].tolist() == [0, 1, 2]
     with pytest.raises(
         InputProblem, match=r"'other.npy' holds one array, and it is not clear for which of the inputs 'x', 'z'"
     ):
@@ -177,7 +177,7 @@ def test_conversions_that_lose_nothing(tmp_path: Path, make: Any, store: Store) 
     model = make({"x": (FLOAT, [4]), "z": (INT32, [2]), "b": (BOOL, [2]), "h": (TensorProto.BFLOAT16, [2])})
     arrays = {"x": np.arange(4), "z": np.array([1, -2]), "b": np.array([0, 1]), "h": np.array([1.0, 2.0], np.float32)}
     facts = given(model, store, npz(tmp_path, **arrays))
-    feed = samples.feed(store, facts["inputs"], "real:0")
+    feed = samples.load_feed(store, facts["inputs"], "real:0")
     assert [feed[k].dtype.name for k in "xzbh"] == ["float32", "int32", "bool", "bfloat16"]
     assert feed["z"].tolist() == [1, -2]
     assert [w for w in facts["warnings"] if "'x'" in w] == [
@@ -204,7 +204,7 @@ def test_float64_is_rounded_with_a_warning(tmp_path: Path, make: Any, store: Sto
 def test_bfloat16_as_numpy_saves_it(tmp_path: Path, make: Any, store: Store) -> None:
     model = make({"x": (TensorProto.BFLOAT16, [2])})
     np.save(tmp_path / "x.npy", np.array([1.0, 3.0], ml_dtypes.bfloat16))
-    feed = samples.feed(store, given(model, store, tmp_path / "x.npy")["inputs"], "real:0")
+    feed = samples.load_feed(store, given(model, store, tmp_path / "x.npy")["inputs"], "real:0")
     assert feed["x"].astype(np.float32).tolist() == [1.0, 3.0]
 
 
@@ -213,21 +213,21 @@ def test_strings_and_nonfinite_values(tmp_path: Path, make: Any, store: Store) -
     facts = given(
         model, store, npz(tmp_path, s=np.array(["a", "bcd"]), x=np.array([np.nan, 1], np.float32)), random=True
     )
-    assert samples.feed(store, facts["inputs"], "real:0")["s"].tolist() == ["a", "bcd"]
-    assert samples.feed(store, facts["inputs"], "random:0")["s"].tolist() == ["text", "text"]
+    assert samples.load_feed(store, facts["inputs"], "real:0")["s"].tolist() == ["a", "bcd"]
+    assert samples.load_feed(store, facts["inputs"], "random:0")["s"].tolist() == ["text", "text"]
     assert facts["warnings"] == ["The input 'x' in 'in.npz' holds NaN or infinite values."]
 
 
 def test_scalars(tmp_path: Path, make: Any, store: Store) -> None:
     facts = given(make({"x": (FLOAT, [])}), store, npz(tmp_path, x=np.float32(3)), random=True)
-    assert samples.feed(store, facts["inputs"], "real:0")["x"].shape == ()
-    assert samples.feed(store, facts["inputs"], "random:0")["x"].shape == ()
+    assert samples.load_feed(store, facts["inputs"], "real:0")["x"].shape == ()
+    assert samples.load_feed(store, facts["inputs"], "random:0")["x"].shape == ()
 
 
 def test_large_arrays_are_mapped(tmp_path: Path, make: Any, store: Store) -> None:
     facts = given(make({"x": (FLOAT, ["n", 4])}), store, npz(tmp_path, x=np.ones((70_000, 4), np.float32)))
-    assert isinstance(samples.feed(store, facts["inputs"], "real:0")["x"], np.memmap)
-    assert isinstance(samples.feed(store, facts["inputs"], "real:0/9")["x"], np.memmap)
+    assert isinstance(samples.load_feed(store, facts["inputs"], "real:0")["x"], np.memmap)
+    assert isinstance(samples.load_feed(store, facts["inputs"], "real:0/9")["x"], np.memmap)
 
 
 def test_changed_files_and_damaged_stores_are_noticed(tmp_path: Path, make: Any, store: Store) -> None:
@@ -240,9 +240,9 @@ def test_changed_files_and_damaged_stores_are_noticed(tmp_path: Path, make: Any,
         given(model, store, file, source_digests=(digest,))
     next((store.inputs / facts["inputs"]).glob("*.npy")).write_bytes(b"")
     with pytest.raises(Damaged, match=r"real-0-0.npy' is damaged"):
-        samples.feed(store, facts["inputs"], "real:0")
+        samples.load_feed(store, facts["inputs"], "real:0")
     with pytest.raises(Damaged, match=r"index\.json' is gone"):
-        samples.feed(store, "0" * 64, "real:0")
+        samples.load_feed(store, "0" * 64, "real:0")
 
 
 def test_inputs_that_name_a_file_elsewhere_are_not_read(tmp_path: Path, make: Any, store: Store) -> None:
@@ -255,13 +255,13 @@ def test_inputs_that_name_a_file_elsewhere_are_not_read(tmp_path: Path, make: An
         (store.inputs / name).mkdir()
         (store.inputs / name / "index.json").write_bytes(forged)
         with pytest.raises(Damaged, match="names a file that lies elsewhere"):
-            samples.feed(store, name, "real:0")
+            samples.load_feed(store, name, "real:0")
 
 
 def test_random_shapes_ranges_and_wrong_names(make: Any, store: Store) -> None:
     model = make({"x": (FLOAT, ["n", 3]), "z": (INT64, ["n", "t"]), "sum": (FLOAT, ["t + 2", "n"])})
     facts = given(model, store, random=True, shapes={"z": (5, 7)}, ranges={"x": (2.0, 3.0), "": (-4, -2)})
-    feed = samples.feed(store, facts["inputs"], "random:0")
+    feed = samples.load_feed(store, facts["inputs"], "random:0")
     assert (feed["x"].shape, feed["z"].shape, feed["sum"].shape) == ((5, 3), (5, 7), (9, 5))
     assert 2 <= feed["x"].min() <= feed["x"].max() <= 3
     assert set(np.unique(feed["z"])) == {-4, -3, -2}
@@ -274,7 +274,7 @@ def test_random_shapes_ranges_and_wrong_names(make: Any, store: Store) -> None:
 def test_random_values_of_one_input_do_not_depend_on_the_others(make: Any, store: Store) -> None:
     one = given(make({"x": (FLOAT, [4])}), store, random=True)
     two = given(make({"a": (FLOAT, [4]), "x": (FLOAT, [4])}), store, random=True)
-    first, second = (samples.feed(store, f["inputs"], "random:0") for f in (one, two))
+    first, second = (samples.load_feed(store, f["inputs"], "random:0") for f in (one, two))
     assert np.array_equal(first["x"], second["x"])
     assert not np.array_equal(second["a"], second["x"])
 
@@ -294,17 +294,17 @@ def test_images(tmp_path: Path, make: Any, store: Store) -> None:
     nchw = make({"image": (FLOAT, ["n", 3, 6, 8])})
     facts = given(nchw, store, tmp_path / "red.png", tmp_path / "red.png")
     assert len(facts["samples"]) == 2
-    feed = samples.feed(store, facts["inputs"], "real:0")["image"]
+    feed = samples.load_feed(store, facts["inputs"], "real:0")["image"]
     assert feed.shape == (1, 3, 6, 8)
     assert (feed[0, 0] == 1).all()
     assert not feed[0, 1:].any()
-    grey = samples.feed(
+    grey = samples.load_feed(
         store, given(make({"image": (FLOAT, [1, 1, 3, 4])}), store, tmp_path / "red.png")["inputs"], "real:0"
     )["image"]
     assert grey.shape == (1, 1, 3, 4)
     assert np.allclose(grey, 76 / 255)
     nhwc = make({"image": (TensorProto.UINT8, [1, "h", "w", 3])})
-    feed = samples.feed(store, given(nhwc, store, tmp_path / "red.png")["inputs"], "real:0")["image"]
+    feed = samples.load_feed(store, given(nhwc, store, tmp_path / "red.png")["inputs"], "real:0")["image"]
     assert np.array_equal(feed[0], pixels)
     with pytest.raises(InputProblem, match="not clear for which"):
         given(make({"x": (FLOAT, [4])}), store, tmp_path / "red.png")
@@ -338,7 +338,7 @@ def test_made_up_inputs_keep_what_real_ones_agree_on(tmp_path: Path, make: Any, 
     other = npz(tmp_path, "b.npz", x=X[1:], sr=np.int64(16000), mode=np.array([3, 9]))
 
     facts = given(model, store, one, other, random=True)
-    made = samples.feed(store, facts["inputs"], "random:0")
+    made = samples.load_feed(store, facts["inputs"], "random:0")
     assert made["sr"] == 16000
     assert made["mode"].tolist() == [3, 9]
     assert not np.array_equal(made["x"], X[:2])
@@ -346,13 +346,13 @@ def test_made_up_inputs_keep_what_real_ones_agree_on(tmp_path: Path, make: Any, 
 
     # of one sample only what is one value; of the same sample twice no more than that
     for sources in ((one,), (one, one)):
-        alone = samples.feed(store, given(model, store, *sources, random=True)["inputs"], "random:0")
+        alone = samples.load_feed(store, given(model, store, *sources, random=True)["inputs"], "random:0")
         assert alone["sr"] == 16000
         assert alone["mode"].tolist() != [3, 9]
         assert not np.array_equal(alone["x"], X[:2])
     # and what the user says of it counts
     told = given(model, store, one, other, random=True, ranges={"sr": (7, 7)})
-    assert samples.feed(store, told["inputs"], "random:0")["sr"] == 7
+    assert samples.load_feed(store, told["inputs"], "random:0")["sr"] == 7
     # nothing is kept that differs
     third = npz(tmp_path, "c.npz", x=X[1:], sr=np.int64(8000), mode=np.array([3, 9]))
     mixed = given(model, store, one, third, random=True)
@@ -368,14 +368,14 @@ def test_a_number_that_the_model_compares_with_is_taken(tmp_path: Path, make: An
     weights = {"rate": np.int64(16000), "zero": np.float32(0)}
     model = make({"x": (FLOAT, [4]), "sr": (INT32, [])}, nodes, weights, {"y": (FLOAT, [4])})
     facts = given(model, store)
-    assert samples.feed(store, facts["inputs"], "random:0")["sr"] == 16000
+    assert samples.load_feed(store, facts["inputs"], "random:0")["sr"] == 16000
     assert "'sr': 16000, as the model compares it with that." in facts["guesses"]
 
 
 def test_nothing_is_guessed_where_that_is_asked_for(make: Any, store: Store) -> None:
     model = make({"mask": (FLOAT, [2, 8]), "token_length": (INT64, [2]), "flag": (BOOL, [2])})
     facts = given(model, store, cautious=True)
-    made = samples.feed(store, facts["inputs"], "random:0")
+    made = samples.load_feed(store, facts["inputs"], "random:0")
     assert set(made["token_length"].tolist()) <= {0, 1}
     assert len(set(made["mask"].reshape(-1).tolist())) > 2
     assert all("nothing was guessed" in guess for guess in facts["guesses"])
@@ -388,4 +388,4 @@ def test_rows_are_none_where_they_were_seen_to_depend(tmp_path: Path, make: Any,
     whole = given(model, store, npz(tmp_path, x=X), batch=False)
     assert whole["batched"] == []
     assert "rows" not in whole["samples"][0]
-    assert samples.rows(store, whole["inputs"], "real:0") == 0
+    assert samples.count_score_rows(store, whole["inputs"], "real:0") == 0

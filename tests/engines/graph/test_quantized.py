@@ -17,6 +17,7 @@ from engines.graph.model_problem import ModelProblem
 from engines.graph.quantized import counted, in_themselves, is_quantized, layers, leavable, movable, source
 from engines.probe import Candidate
 from engines.store.content import Store
+from wizard.demo import MODELS
 
 from .quantizer import WIDTH, Quantizer, float_model
 from .subjects import run
@@ -55,7 +56,7 @@ def test_all_bypassed_is_the_float_model_and_none_is_the_model_itself(tmp_path_f
     store, model, _ = stored(folder, quantized, "int")
     onnx.save(floats, folder / "float.onnx")
     spec = f"onnxruntime:model={folder / 'float.onnx'}"
-    part, weights = entire(model), originals.weights(store, model, spec)
+    part, weights = entire(model), originals.find_float_weights(store, model, spec)
     expected = run(floats, X)["y"]
     assert np.array_equal(outputs(twin(part, weights), model), expected)
     found = layers(model.index)
@@ -66,7 +67,7 @@ def test_all_bypassed_is_the_float_model_and_none_is_the_model_itself(tmp_path_f
     left = {node.op_type for node in bare.model.graph.node}
     assert not left & {"QuantizeLinear", "DequantizeLinear"}
     assert leave_float(part, (), weights) is part
-    by_codes = originals.weights(store, model, "onnxruntime:quantization=bypass")
+    by_codes = originals.find_float_weights(store, model, "onnxruntime:quantization=bypass")
     assert np.array_equal(outputs(twin(part, by_codes), model), outputs(twin(part, {}), model)), (
         "as the engine dequantizes"
     )
@@ -173,7 +174,7 @@ def test_weights_are_found_by_place_by_name_and_by_value(folder: Path) -> None:
     def found(changed: onnx.ModelProto) -> dict[str, np.ndarray]:
         path = folder / f"{len(list(folder.iterdir()))}.onnx"
         onnx.save(changed, path)
-        got = originals.weights(store, model, f"onnxruntime:model={path}")
+        got = originals.find_float_weights(store, model, f"onnxruntime:model={path}")
         return {name.rpartition("_w")[0]: numpy_helper.to_array(inline(t, store)) for name, t in got.items()}
 
     for name, value in found(floats).items():
@@ -224,17 +225,17 @@ def inline(tensor: TensorProto, store: Store) -> TensorProto:
 def test_what_is_no_original_is_said(folder: Path, quantized: bool, spec: str, said: str) -> None:
     floats = float_model(["Gemm", "MatMul"])
     onnx.save(floats, folder / "float.onnx")
-    other = Path(__file__).parents[2] / "models/sort_tf_massive_m4.onnx"
+    other = MODELS / "sort_tf_massive_m4.onnx"
     held = Quantizer(floats, lambda answers: answers[0]).run() if quantized else floats
     store, model, _ = stored(folder, held, "int")
     with pytest.raises(ModelProblem, match=said):
-        originals.floated(store, model, entire(model), spec.format(float=folder / "float.onnx", other=other))
+        originals.restore_floats(store, model, entire(model), spec.format(float=folder / "float.onnx", other=other))
 
 
 def test_a_spec_that_asks_for_nothing_changes_nothing(folder: Path) -> None:
     store, model, _ = stored(folder, Quantizer(float_model(["Gemm"]), lambda answers: answers[0]).run(), "int")
     part = entire(model)
-    assert originals.floated(store, model, part, "onnxruntime:optimization=all") is part
+    assert originals.restore_floats(store, model, part, "onnxruntime:optimization=all") is part
 
 
 @pytest.mark.parametrize("op", ["Relu", "Clip"])
