@@ -130,7 +130,7 @@ def model_file(text: str) -> Path:
     path = Path(text).expanduser()
     refuse_strange(path)
     if path.is_file():
-        if complaint := filekind.complaint(path):
+        if complaint := filekind.explain_no_model(path):
             raise Refusal(BAD_USAGE, complaint)
         return path.absolute()
     if path.is_dir():

@@ -67,7 +67,7 @@ def outside_bytes(model: ModelProto) -> int:
     return sum(max(0, external.byte_size(t.data_type, t.dims)) for t in outside)
 
 
-def shut(built: Built) -> None:
+def close_built(built: Built) -> None:
     """Close a built engine; an engine that objects has no say any more."""
     with contextlib.suppress(Exception):
         built.close()

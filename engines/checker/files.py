@@ -45,27 +45,27 @@ def lay_out(
         return Laid(command, in_place=files)
     made = held.lay_out(user, folder, files, tuple(hidden))
     private: list[Path] = []
-    outside = {str(Path(path).parent) for path in _named(words) if path in files and path not in made}
+    outside = {str(Path(path).parent) for path in _split_options(words) if path in files and path not in made}
     for parent in sorted(outside):
         place = Path(tempfile.mkdtemp(prefix="held-", dir=beside if _no_programs() else None))
         private.append(place)
         made |= held.lay_out(Path(parent), place, {path: d for path, d in files.items() if path not in made})
         held.link_others(Path(parent), place)
-    filled = [_filled(word, made) for word in words]
+    filled = [_fill_word(word, made) for word in words]
     return Laid(shlex.join(filled) if filled != words else command, tuple(private), {v: k for k, v in made.items()})
 
 
-def unchanged(laid: Laid) -> None:
+def check_unchanged(laid: Laid) -> None:
     """Raise ``NotAgreed`` where a file that the checker read where it lies is another one now."""
     for path, wanted in laid.in_place.items():
         held.content(path, wanted)
 
 
-def _named(words: Iterable[str]) -> list[str]:
+def _split_options(words: Iterable[str]) -> list[str]:
     return [text for word in words for text in (word, word.partition("=")[2]) if text]
 
 
-def _filled(word: str, made: dict[str, str]) -> str:
+def _fill_word(word: str, made: dict[str, str]) -> str:
     option, equals, value = word.partition("=")
     return made.get(word) or (f"{option}={made[value]}" if equals and value in made else word)
 

@@ -16,12 +16,12 @@ from onnx import NodeProto, TensorProto, numpy_helper
 
 from engines.data import held
 from engines.graph import external, load
-from engines.graph.bypass import Originals, is_dequantize, leave_float, twin
+from engines.graph.bypass import Originals, is_dequantize, leave_float, make_float_twin
 from engines.graph.cut import Cut
 from engines.graph.load import StoredModel
 from engines.graph.model_problem import ModelProblem
-from engines.graph.quantized import counted, in_themselves, is_quantized
-from engines.graph.widen import widened
+from engines.graph.quantized import count_operators, is_quantized, nodes_on_codes
+from engines.graph.widen import widen_halves
 from engines.spec import parse, unquantized
 from engines.store.content import Store
 
@@ -41,14 +41,14 @@ def restore_floats(store: Store, model: StoredModel, part: Cut, engine: str) -> 
     if original is not None and entire:
         return Cut(original.proto, part.feeds, part.outputs)
     if original is not None and not has_quantization(model):
-        wide = widened(part.model, model.weights_dir, same_weights(model, original))
+        wide = widen_halves(part.model, model.weights_dir, same_weights(model, original))
         return Cut(wide, part.feeds, part.outputs, part.marks, part.node_ids)
-    return twin(part, find_float_weights(store, model, engine))
+    return make_float_twin(part, find_float_weights(store, model, engine))
 
 
 def has_quantization(model: StoredModel) -> bool:
     """Whether the model has pairs, or operators that compute on codes."""
-    return bool(in_themselves(model.index)) or is_quantized(model.index)
+    return bool(nodes_on_codes(model.index)) or is_quantized(model.index)
 
 
 def same_weights(model: StoredModel, original: StoredModel) -> Originals:
@@ -84,13 +84,13 @@ def _check_has_twin(model: StoredModel, *, inner: bool, given: bool) -> None:
     """Whether this model has a float twin: of its outputs, or (``inner``) of the tensors inside. ``given``: its original is
     there. Raises ``ModelProblem``."""
     nodes = model.index.nodes
-    own = in_themselves(model.index)
+    own = nodes_on_codes(model.index)
     if own and (inner or not given):
         what = "only its outputs can be compared"
         if not given:
             what = "give the float model with model=FLOAT.onnx to compare its outputs"
         raise ModelProblem(
-            f"the model is quantized in operators ({counted(nodes[n].op for n in own)}), which have no float counterpart "
+            f"the model is quantized in operators ({count_operators(nodes[n].op for n in own)}), which have no float counterpart "
             f"inside; {what}."
         )
     if not own and not is_quantized(model.index):

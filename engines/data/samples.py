@@ -461,7 +461,7 @@ class _Loading:
         if self.probe.cautious:
             return roles.unguessed_role(tensor)
         weight = roles.compared_with(self.index, tensor.id)
-        value = load.weight(self.model, weight).reshape(-1)[0] if weight >= 0 else None
+        value = load.read_weight(self.model, weight).reshape(-1)[0] if weight >= 0 else None
         return roles.guess_role(self.index, tensor.id, None if value is None else float(value))
 
     def _guessed_shape(self, wanted: _Wanted, symbols: dict[str, int]) -> tuple[int, ...]:

@@ -27,15 +27,15 @@ Originals = Mapping[str, TensorProto]
 M = TypeVar("M", NodeProto, TensorProto, ValueInfoProto)
 
 
-def twin(part: Cut, originals: Originals) -> Cut:
+def make_float_twin(part: Cut, originals: Originals) -> Cut:
     """The cut as it was before it was quantized: each DequantizeLinear gives what its pair was given. Every tensor keeps
     its name and element type; a QuantizeLinear stays where its codes are an output or anything else reads them. Codes that
     are fed, or made by anything else than a QuantizeLinear, are still dequantized."""
     graph = _Graph(part.model, originals)
     for position, node in enumerate(graph.proto.node):
         if is_dequantize(node):
-            graph.through(position)
-    kept = graph.prune()
+            graph.bypass_pair(position)
+    kept = graph.prune_unread()
     return _replace_model(part, graph.model, tuple(part.node_ids[i] if i >= 0 else -1 for i in kept))
 
 
@@ -48,10 +48,10 @@ def leave_float(part: Cut, positions: Collection[int], originals: Originals) -> 
     graph = _Graph(part.model, originals)
     for position in sorted(positions):
         if is_dequantize(graph.proto.node[position]):
-            graph.through(position)
+            graph.bypass_pair(position)
         else:
-            graph.redirect(position)
-    kept = graph.prune()
+            graph.read_before_pairs(position)
+    kept = graph.prune_unread()
     return _replace_model(part, graph.model, tuple(part.node_ids[i] if i >= 0 else -1 for i in kept))
 
 
@@ -83,7 +83,7 @@ class _Graph:
         self._added: dict[str, str] = {}
         self._inserted: dict[int, list[NodeProto]] = {}  # nodes of ours in front of that position
 
-    def through(self, position: int) -> None:
+    def bypass_pair(self, position: int) -> None:
         """Make a DequantizeLinear hand on what its pair was given."""
         node = self.proto.node[position]
         wanted = self._types.get(node.output[0], 0)
@@ -101,10 +101,10 @@ class _Graph:
         elif activation := self._folded_activation(str(node.output[0])):
             node.op_type = activation
             if activation == "Min":
-                node.input.append(self._constant(_SIX, kind or wanted))
-                node.input[0] = self._insert(position, "Relu", found)
+                node.input.append(self._add_constant(_SIX, kind or wanted))
+                node.input[0] = self._insert_node(position, "Relu", found)
 
-    def redirect(self, position: int) -> None:
+    def read_before_pairs(self, position: int) -> None:
         """Make a node, and its bodies, read what was there before its pairs."""
         node = self.proto.node[position]
         renamed = {}
@@ -115,7 +115,7 @@ class _Graph:
                 renamed[name] = self._add_folded_activation(position, name, found)
         names.rename_reads(node, renamed)
 
-    def prune(self) -> list[int]:
+    def prune_unread(self) -> list[int]:
         """Remove quantizers, dequantizers and weights that nothing reads; positions that are left."""
         final = {o.name for o in self.proto.output}
         left = list(range(len(self.proto.node)))
@@ -150,9 +150,11 @@ class _Graph:
         activation = self._folded_activation(name)
         if not activation:
             return found
-        found = self._insert(position, "Relu", found)
+        found = self._insert_node(position, "Relu", found)
         kind = self._types.get(name, 0)
-        return self._insert(position, "Min", found, self._constant(_SIX, kind)) if activation == "Min" else found
+        return (
+            self._insert_node(position, "Min", found, self._add_constant(_SIX, kind)) if activation == "Min" else found
+        )
 
     def _folded_activation(self, name: str) -> str:
         """What the pair that gives ``name`` may stand for besides: ``Relu`` where its codes begin at 0, ``Min`` where they end at
@@ -160,7 +162,7 @@ class _Graph:
         pair = self._before[name]
         if pair.input[0] not in self._makers or len(pair.input) < 3:
             return ""
-        scale, zero = (self._value(held) for held in pair.input[1:3])
+        scale, zero = (self._stored_value(held) for held in pair.input[1:3])
         if scale is None or zero is None or zero.size != 1 or zero.dtype.kind not in "iu" or zero.dtype.itemsize > 2:
             return ""
         ends = np.iinfo(zero.dtype)
@@ -169,17 +171,17 @@ class _Graph:
         reached = float(scale.reshape(-1)[0]) * (ends.max - ends.min)
         return "Min" if abs(reached - _SIX) <= _NEAR else "Relu"
 
-    def _value(self, name: str) -> np.ndarray | None:
+    def _stored_value(self, name: str) -> np.ndarray | None:
         held = next((t for t in self.proto.initializer if t.name == name), None)
         return None if held is None or external.is_external(held) else numpy_helper.to_array(held)
 
-    def _constant(self, value: float, kind: int) -> str:
+    def _add_constant(self, value: float, kind: int) -> str:
         name = self._fresh("activation_end")
         dtype = helper.tensor_dtype_to_np_dtype(kind or TensorProto.FLOAT)
         self.proto.initializer.append(numpy_helper.from_array(np.asarray(value, dtype), name))
         return name
 
-    def _insert(self, position: int, op: str, *inputs: str) -> str:
+    def _insert_node(self, position: int, op: str, *inputs: str) -> str:
         """A node of ours in front of the one at this position; the name of what it gives."""
         given = self._fresh(f"{inputs[0]}__{op.lower()}")
         self._inserted.setdefault(position, []).append(helper.make_node(op, inputs, [given], given))

@@ -9,7 +9,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 
 from engines.graph import external, names, schema
 from engines.graph.index import GraphIndex, Tensor
-from engines.graph.load import StoredModel, np_dtype, weight
+from engines.graph.load import StoredModel, np_dtype, read_weight
 from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import ALL, decode
 from engines.probe import Candidate, Edit
@@ -258,7 +258,7 @@ def _slice_weight(model: StoredModel, tensor: int, rows: Sequence[Edit]) -> Tens
     """A weight with fewer rows, held by the model itself. Raises ``ModelProblem`` where that is still large: no probe copies
     weights."""
     name = model.index.tensors[tensor].name
-    value = weight(model, tensor)
+    value = read_weight(model, tensor)
     for edit in rows:
         value = kept_rows(value, edit)
     if value.nbytes > _INLINE_FILL:

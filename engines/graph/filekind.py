@@ -61,7 +61,7 @@ def _outer_fields(path: Path) -> Literal["model", "short", "other"]:
     return "model" if graph else "short"
 
 
-def complaint(path: Path) -> str:
+def explain_no_model(path: Path) -> str:
     """Why the file cannot be a model, and what to do, as a sentence; "" where it looks like one. Raises ``OSError``."""
     name = path.name
     with path.open("rb") as file:

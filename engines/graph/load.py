@@ -44,7 +44,15 @@ from engines.store import regular
 from engines.store.content import Damaged, Store, keep
 
 __all__ = [
-    "Imported", "ModelProblem", "StoredModel", "build_index", "import_model", "load", "save", "weight", "with_seen",
+    "Imported",
+    "ModelProblem",
+    "StoredModel",
+    "build_index",
+    "import_model",
+    "load",
+    "read_weight",
+    "save",
+    "with_seen",
 ]  # fmt: skip
 
 Ceiling = Callable[[int, int], tuple[int, int]]
@@ -262,11 +270,11 @@ def _weights_reach(model: StoredModel) -> None:
             raise Damaged(f"models/{location}", f"is cut short: it ends at byte {size}, and {end} belong in it")
 
 
-def weight(model: StoredModel, tensor_id: int) -> np.ndarray[Any, Any]:
+def read_weight(model: StoredModel, tensor_id: int) -> np.ndarray[Any, Any]:
     """A weight's values: memory-mapped read-only where external. Raises ``ModelProblem``, ``KeyError`` for what is no weight."""
     name = model.index.tensors[tensor_id].name
     if name in model.sparse:
-        return _densified(model.sparse[name])
+        return _make_dense(model.sparse[name])
     return external.read(model.initializers[name], model.weights_dir)
 
 
@@ -347,7 +355,7 @@ def _parse(path: Path, content: bytes | None = None) -> ModelProto:
     try:
         if regular.size(path) > regular.MODEL:
             raise ModelProblem(f"'{path.name}' is over 2 GB; save it again with its weights as external data.")
-        if complaint := filekind.complaint(path):
+        if complaint := filekind.explain_no_model(path):
             raise ModelProblem(complaint)
         _refuse_endless(path)
         data = regular.read(path, regular.MODEL) if content is None else content
@@ -591,7 +599,7 @@ def _make_inline(tensor: TensorProto, data: bytes) -> None:
     tensor.raw_data = data
 
 
-def _densified(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
+def _make_dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
     values, positions = external.inner_values(sparse.values), external.inner_values(sparse.indices)
     try:
         dense = np.zeros(tuple(sparse.dims), values.dtype)

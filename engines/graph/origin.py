@@ -19,11 +19,11 @@ def find_origins(made: GraphIndex, origin: GraphIndex, names: Sequence[str], nod
     holders = {
         name: node.id for name, node in zip(names, origin.nodes, strict=True) if node.op in CONTROL and not node.domain
     }
-    found = {n: _find(made, origin, by_name, holders, made.nodes[n]) for n in nodes}
+    found = {n: _find_renamed(made, origin, by_name, holders, made.nodes[n]) for n in nodes}
     return {n: there for n, there in found.items() if there is not None}
 
 
-def _find(
+def _find_renamed(
     made: GraphIndex,
     origin: GraphIndex,
     by_name: Mapping[tuple[str, str], Sequence[int]],

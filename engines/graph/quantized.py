@@ -44,7 +44,7 @@ def is_dequantize(node: Node) -> bool:
     return node.op == DEQUANTIZE and node.domain in _DOMAINS
 
 
-def source(index: GraphIndex, dequantizer: int) -> int:
+def find_pair_source(index: GraphIndex, dequantizer: int) -> int:
     """The tensor that the pair of this DequantizeLinear quantizes, directly before it; -1 where the codes are stored, fed,
     or made by something else than a QuantizeLinear."""
     codes = index.nodes[dequantizer].inputs[0]
@@ -61,10 +61,10 @@ def is_stored_weight(index: GraphIndex, dequantizer: int) -> bool:
 
 def is_opaque(index: GraphIndex, dequantizer: int) -> bool:
     """Whether nothing says what was quantized: its codes come from an operator or from outside."""
-    return source(index, dequantizer) < 0 and not is_stored_weight(index, dequantizer)
+    return find_pair_source(index, dequantizer) < 0 and not is_stored_weight(index, dequantizer)
 
 
-def layers(index: GraphIndex) -> tuple[Layer, ...]:
+def find_layers(index: GraphIndex) -> tuple[Layer, ...]:
     """Every layer, in topological order."""
     found: list[Layer] = []
     final = set(index.outputs)
@@ -81,24 +81,24 @@ def layers(index: GraphIndex) -> tuple[Layer, ...]:
     return tuple(found)
 
 
-def movable(index: GraphIndex, layer: Layer) -> bool:
+def can_stay_float(index: GraphIndex, layer: Layer) -> bool:
     """Whether the layer can be left in float: something says of each of its quantized inputs what it was, or (a stored
     weight) what it is worth."""
     return not any(is_opaque(index, d) for d in layer.dequantizers)
 
 
-def leavable(index: GraphIndex) -> tuple[Layer, ...]:
+def find_leavable_layers(index: GraphIndex) -> tuple[Layer, ...]:
     """The layers that can be left in float."""
-    return tuple(layer for layer in layers(index) if movable(index, layer))
+    return tuple(layer for layer in find_layers(index) if can_stay_float(index, layer))
 
 
-def in_themselves(index: GraphIndex) -> tuple[int, ...]:
+def nodes_on_codes(index: GraphIndex) -> tuple[int, ...]:
     """Ids of the nodes that compute on codes by themselves (QLinearConv, MatMulInteger, ...): no pair can be taken from
     them."""
     return tuple(n.id for n in index.nodes if n.op.startswith("QLinear") or n.op in _IN_THEMSELVES)
 
 
-def counted(ops: Iterable[str]) -> str:
+def count_operators(ops: Iterable[str]) -> str:
     """Operators for people: ``3 QLinearAdd, 16 QLinearConv``."""
     counts: dict[str, int] = {}
     for op in ops:
@@ -120,7 +120,7 @@ def _pairs_behind(index: GraphIndex, dequantizers: tuple[int, ...]) -> set[int]:
         if d in seen:
             continue
         seen.add(d)
-        before = source(index, d)
+        before = find_pair_source(index, d)
         if before >= 0:
             seen.add(index.tensors[index.nodes[d].inputs[0]].producer)
             made = index.made_by(before)

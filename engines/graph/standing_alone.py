@@ -22,7 +22,7 @@ def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
     return copy
 
 
-def beside(folder: Path, model: ModelProto, weights_dir: str) -> ModelProto:
+def copy_with_weights(folder: Path, model: ModelProto, weights_dir: str) -> ModelProto:
     """A copy whose weights lie in ``folder/weights.bin``, which is written: the bytes that it uses, no others. Raises
     ``ModelProblem`` where a weights file is missing, ``OSError``."""
     copy = ModelProto()

@@ -108,25 +108,25 @@ class _Scope:
 
     # -- names and types
 
-    def original(self, name: str) -> int:
+    def original_type(self, name: str) -> int:
         """The element type of a name in the model before conversion; 0 where unknown."""
         return self.types.get(name, 0)
 
-    def now(self, name: str) -> int:
+    def current_type(self, name: str) -> int:
         """The element type that a name has in the converted model."""
         if name in self.own or self.parent is None:
-            return self.actual.get(name, self.original(name))
-        return self.parent.now(name)
+            return self.actual.get(name, self.original_type(name))
+        return self.parent.current_type(name)
 
     def read(self, name: str, wanted: int) -> str:
         """A name that holds the value of ``name`` in the element type ``wanted``; made where there is none yet."""
-        if not name or self.original(name) not in self.plan.sources:
+        if not name or self.original_type(name) not in self.plan.sources:
             return name
         if name in self.own and name in self.weights:
             return self._weight(name, wanted)
         if name not in self.own and self.parent is not None and self.parent.owns_weight(name):
             return self.parent.read(name, wanted)
-        if self.now(name) == wanted:
+        if self.current_type(name) == wanted:
             return name
         if (name, wanted) not in self.casts:
             target = self.shared.fresh(f"{name}__{_type_word(wanted)}")
@@ -170,9 +170,9 @@ class _Scope:
                 self._retype_info(info.type, info.name)
         # An output of the main graph keeps its type and name: its producer writes a converted twin.
         wanted = {
-            name: (self.plan.target if inner else self.original(name))
+            name: (self.plan.target if inner else self.original_type(name))
             for name in outputs
-            if self.original(name) in self.plan.sources
+            if self.original_type(name) in self.plan.sources
         }
         for i, original in enumerate(self.graph.node):
             node = NodeProto()
@@ -185,12 +185,12 @@ class _Scope:
             if name in self.weights:
                 self._weight(name, wanted[name])
                 renames[name] = name
-            elif self.now(name) != wanted[name] and name in self.own:
+            elif self.current_type(name) != wanted[name] and name in self.own:
                 renames[name] = name
         self._finish(renames, wanted)
         if inner:
             for info in self.graph.output:
-                if self.original(info.name) in self.plan.sources:
+                if self.original_type(info.name) in self.plan.sources:
                     self._set_type(info.type, self.plan.target)
 
     def _finish(self, renames: Mapping[str, str], wanted: Mapping[str, int]) -> None:
@@ -206,7 +206,7 @@ class _Scope:
                 moved[name] = self.shared.fresh(f"{name}__{_type_word(other[1])}")
                 moved[held] = name
             else:
-                moved[name] = self.shared.fresh(f"{name}__{_type_word(self.now(name))}")
+                moved[name] = self.shared.fresh(f"{name}__{_type_word(self.current_type(name))}")
                 casts.append((moved[name], name, wanted[name]))
         for tensor in self._new_weights:
             tensor.name = moved.get(tensor.name, tensor.name)
@@ -240,31 +240,32 @@ class _Scope:
         else:
             low_in, low_out = self._convertible_slots(node)
         for i, name in enumerate(node.input):
-            node.input[i] = self.read(name, self.plan.target if low_in[i] else self.original(name))
+            node.input[i] = self.read(name, self.plan.target if low_in[i] else self.original_type(name))
         for i, name in enumerate(node.output):
-            if low_out[i] and self.original(name) in self.plan.sources:
+            if low_out[i] and self.original_type(name) in self.plan.sources:
                 self.actual[name] = self.plan.target
         if any(
-            low and self.original(name) in self.plan.sources for low, name in zip(low_out, node.output, strict=True)
+            low and self.original_type(name) in self.plan.sources
+            for low, name in zip(low_out, node.output, strict=True)
         ):
             self._retype_attributes(node)
         self.nodes.append(node)
         for i, name in enumerate(node.output):
-            if self.plan.stores and low_out[i] and self.original(name) in self.plan.sources:
+            if self.plan.stores and low_out[i] and self.original_type(name) in self.plan.sources:
                 self._store(node, i, name)
 
     def _store(self, node: NodeProto, position: int, name: str) -> None:
         """Two casts behind a result, through the type that it had."""
         node.output[position] = self.shared.fresh(f"{name}__exact")
         stored = self.shared.fresh(f"{name}__stored")
-        self._cast(node.output[position], stored, self.original(name))
+        self._cast(node.output[position], stored, self.original_type(name))
         self._cast(stored, name, self.plan.target)
 
     def _loses_digits(self, node: NodeProto) -> bool:
         """Whether it is a cast of the model's own that loses digits, which the conversion must not give back."""
         if not self.plan.rounds or node.op_type not in ("Cast", "CastLike") or schema.domain_of(node):
             return False
-        given, made = (self.original(name) for name in (node.input[0], node.output[0]))
+        given, made = (self.original_type(name) for name in (node.input[0], node.output[0]))
         return made in self.plan.sources and not (given == made or (given in _HALVES and made == TensorProto.FLOAT))
 
     def _convertible_slots(self, node: NodeProto) -> tuple[list[bool], list[bool]]:
@@ -279,7 +280,7 @@ class _Scope:
             *zip(known.outputs, node.output, outputs, strict=True),
         ]
         for slot, name, allowed in actuals:
-            holds = self.original(name)
+            holds = self.original_type(name)
             if name and (holds == schema.NOT_TENSOR or holds == 0 or (holds in self.plan.sources and not allowed)):
                 stuck.add(slot.variable)
             if name and holds == schema.NOT_TENSOR:  # sequences hold tensors of the original type
@@ -320,8 +321,10 @@ class _Scope:
             whole = True
         if whole:
             for i, name in enumerate(node.input):
-                node.input[i] = self.read(name, self.original(name))
-            names.rename_captures(node, {name: self.read(name, self.original(name)) for name in names.captures(node)})
+                node.input[i] = self.read(name, self.original_type(name))
+            names.rename_captures(
+                node, {name: self.read(name, self.original_type(name)) for name in names.captures(node)}
+            )
             self.nodes.append(node)
             return
         for i, name in enumerate(node.input):
@@ -333,7 +336,7 @@ class _Scope:
             scope = _Scope(self.shared, body, schema.graph_types(body, self.shared.versions, self.types), self)
             scope.convert(frozenset(), {i.name for i in body.input}, [o.name for o in body.output])
         for name in node.output:
-            if self.original(name) in self.plan.sources:
+            if self.original_type(name) in self.plan.sources:
                 self.actual[name] = self.plan.target
         self.nodes.append(node)
 
@@ -345,7 +348,7 @@ class _Scope:
         )
 
     def _retype_info(self, declared: TypeProto, name: str) -> None:
-        if self.original(name) in self.plan.sources:
+        if self.original_type(name) in self.plan.sources:
             self._set_type(declared, self.plan.target)
             self.actual[name] = self.plan.target
 
@@ -357,7 +360,7 @@ class _Scope:
 def _retype_weight(tensor: TensorProto, plan: _Plan, weights_dir: str) -> None:
     """Change the element type of a weight; external ones get a second weights file, made once."""
     source = external.dtype_of(tensor.data_type)
-    convert: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] = lambda x: _astype(x, plan.dtype)  # noqa: E731
+    convert: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] = lambda x: _cast_array(x, plan.dtype)  # noqa: E731
     if not external.is_external(tensor):
         name, dims = tensor.name, tuple(tensor.dims)
         tensor.CopyFrom(numpy_helper.from_array(convert(numpy_helper.to_array(tensor)).reshape(dims), name))
@@ -370,7 +373,7 @@ def _retype_weight(tensor: TensorProto, plan: _Plan, weights_dir: str) -> None:
     external.make_external(tensor, converted, offset * size // source.itemsize, length * size // source.itemsize)
 
 
-def _astype(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def _cast_array(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     with np.errstate(all="ignore"):
         return values.astype(dtype)
 

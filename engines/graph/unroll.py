@@ -185,7 +185,7 @@ class _Rolled:
         for k in range(count):
             prefix = f"{self.prefix}/iteration_{k}"
             mapping = dict(shared)
-            nodes += self._fed(k, count, prefix, mapping, state)
+            nodes += self._feed_iteration(k, count, prefix, mapping, state)
             last = k == count - 1
             handed = [*zip(self.carried, self.finals, strict=True)] if last else []
             nodes += _splice_body(left, prefix, mapping, self.fresh, handed)
@@ -194,10 +194,12 @@ class _Rolled:
                 row.append(mapping.get(name, name))
         for position, (row, target) in enumerate(zip(rows, self.stacked, strict=True)):
             if target:
-                nodes += self._stack(position, row, target)
+                nodes += self._stack_outputs(position, row, target)
         return nodes
 
-    def _fed(self, k: int, count: int, prefix: str, mapping: dict[str, str], state: list[str]) -> list[NodeProto]:
+    def _feed_iteration(
+        self, k: int, count: int, prefix: str, mapping: dict[str, str], state: list[str]
+    ) -> list[NodeProto]:
         """Name in ``mapping`` what the body is given in iteration ``k``; the nodes that make it."""
         inputs = [i.name for i in self.body.input]
         made = []
@@ -219,7 +221,7 @@ class _Rolled:
             )
         return made
 
-    def _stack(self, position: int, row: list[str], target: str) -> list[NodeProto]:
+    def _stack_outputs(self, position: int, row: list[str], target: str) -> list[NodeProto]:
         """What each iteration gave, joined along a new axis."""
         axes, backwards = (_integer_attribute(self.node, f"scan_output_{word}") for word in ("axes", "directions"))
         axis = axes[position] if position < len(axes) else 0

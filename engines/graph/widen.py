@@ -14,7 +14,7 @@ HALVES = frozenset({int(TensorProto.FLOAT16), int(TensorProto.BFLOAT16)})
 _FLOAT = int(TensorProto.FLOAT)
 
 
-def widened(model: ModelProto, weights_dir: str, originals: Mapping[str, TensorProto]) -> ModelProto:
+def widen_halves(model: ModelProto, weights_dir: str, originals: Mapping[str, TensorProto]) -> ModelProto:
     """A copy with no half in it. ``originals``: by the name of a weight of the main graph what it was before. Raises
     ``ModelProblem`` where a weights file is damaged."""
     copy = ModelProto()
@@ -24,41 +24,41 @@ def widened(model: ModelProto, weights_dir: str, originals: Mapping[str, TensorP
             name = tensor.name
             tensor.CopyFrom(before)
             tensor.name = name
-    _graph(copy.graph, weights_dir)
+    _widen_graph(copy.graph, weights_dir)
     return copy
 
 
-def _graph(graph: GraphProto, weights_dir: str) -> None:
+def _widen_graph(graph: GraphProto, weights_dir: str) -> None:
     for tensor in graph.initializer:
-        _tensor(tensor, weights_dir)
+        _widen_tensor(tensor, weights_dir)
     for value in (*graph.input, *graph.output, *graph.value_info):
-        _type(value.type)
+        _widen_type(value.type)
     for node in graph.node:
-        _attributes(node, weights_dir)
+        _widen_attributes(node, weights_dir)
         for body in names.bodies(node):
-            _graph(body, weights_dir)
+            _widen_graph(body, weights_dir)
 
 
-def _attributes(node: NodeProto, weights_dir: str) -> None:
+def _widen_attributes(node: NodeProto, weights_dir: str) -> None:
     special = schema.DTYPE_ATTRIBUTE.get(node.op_type)
     for attribute in node.attribute:
         if special is not None and attribute.name == special[0] and attribute.i in HALVES:
             attribute.i = _FLOAT
         if attribute.HasField("t"):
-            _tensor(attribute.t, weights_dir)
+            _widen_tensor(attribute.t, weights_dir)
 
 
-def _type(declared: TypeProto) -> None:
+def _widen_type(declared: TypeProto) -> None:
     kind = declared.WhichOneof("value")
     if kind == "tensor_type" and declared.tensor_type.elem_type in HALVES:
         declared.tensor_type.elem_type = _FLOAT
     elif kind == "sequence_type":
-        _type(declared.sequence_type.elem_type)
+        _widen_type(declared.sequence_type.elem_type)
     elif kind == "optional_type":
-        _type(declared.optional_type.elem_type)
+        _widen_type(declared.optional_type.elem_type)
 
 
-def _tensor(tensor: TensorProto, weights_dir: str) -> None:
+def _widen_tensor(tensor: TensorProto, weights_dir: str) -> None:
     if tensor.data_type not in HALVES:
         return
     source = external.dtype_of(tensor.data_type)

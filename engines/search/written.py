@@ -4,7 +4,7 @@ import msgspec
 
 from engines.asking import Note, Sub, asked
 from engines.compare.judge import by_sample
-from engines.graph.quantized import leavable
+from engines.graph.quantized import find_leavable_layers
 from engines.probe import Measurement
 from engines.search.inquiry import Inquiry
 from engines.search.unseen import Near, list_failing, restrict
@@ -55,7 +55,7 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
     got the nodes or is wrong, of the cleaned one that was searched."""
     info, findings = ask.ctx.engine_info, ask.findings
     rest = info.precision if info.precision in TYPED and ask.ctx.can("keep") else ""
-    if not info.typed or not (rest or leavable(ask.index)):
+    if not info.typed or not (rest or find_leavable_layers(ask.index)):
         return WrittenOut()
     why = ""
     for base in dict.fromkeys((findings.original or findings.model, findings.model)):

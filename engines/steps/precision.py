@@ -13,7 +13,7 @@ from engines.compare.judge import by_sample, judge_whole, margin, worst
 from engines.findings import Findings, Point, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.graph.quantized import layers, leavable
+from engines.graph.quantized import find_layers, find_leavable_layers
 from engines.probe import HUGE, Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size, Work, count_rows
@@ -151,7 +151,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
     everything = list_keepable(ask)
     seeds = _list_seeds(ask.findings)
     if not tries and len(everything) < len(ask.index.nodes) and unquantized(ask.ctx.reference):
-        rows: tuple[Ranked, ...] = yield from rank_layers(ask, layers(ask.index))
+        rows: tuple[Ranked, ...] = yield from rank_layers(ask, find_layers(ask.index))
         tries = list_prefixes(rows)
     everywhere = list_feeds(ask.findings)
     search = _Search(ask, params, everything)
@@ -439,7 +439,7 @@ def list_keepable(ask: Inquiry) -> tuple[int, ...]:
     """The nodes that can be kept in higher precision here. Raises StepRefused where there are none."""
     if ask.ctx.can("keep", untold=True):
         return tuple(range(len(ask.index.nodes)))
-    found = tuple(layer.node for layer in leavable(ask.index))
+    found = tuple(layer.node for layer in find_leavable_layers(ask.index))
     if not found:
         raise StepRefused(f"{ask.ctx.engine} cannot keep single nodes in higher precision: {ask.ctx.reason('keep')}")
     return found
@@ -452,7 +452,7 @@ def _list_starts(
     that it serves."""
     can = set(everything)
     serves: dict[int, set[int]] = {}
-    for layer in layers(ask.index) if len(can) < len(ask.index.nodes) else ():
+    for layer in find_layers(ask.index) if len(can) < len(ask.index.nodes) else ():
         for n in layer.around:
             serves.setdefault(n, set()).add(layer.node)
     sets = [{m for n in t for m in ({n} | serves.get(n, set())) & can} | set(known) for t in tries]

@@ -16,7 +16,14 @@ from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import worst
 from engines.findings import Findings, Workaround
 from engines.graph.index import GraphIndex
-from engines.graph.quantized import counted, in_themselves, is_stored_weight, layers, leavable, movable
+from engines.graph.quantized import (
+    can_stay_float,
+    count_operators,
+    find_layers,
+    find_leavable_layers,
+    is_stored_weight,
+    nodes_on_codes,
+)
 from engines.probe import HUGE, Describe
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
@@ -71,8 +78,8 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     ctx = on_float(ctx)
     findings: Findings = yield from load_findings(ctx)
     plain = yield from asked(Describe(model=findings.model))
-    if isinstance(plain, Described) and not leavable(plain.index):
-        raise StepRefused(_say_none(plain.index, in_themselves(plain.index)), 2)
+    if isinstance(plain, Described) and not find_leavable_layers(plain.index):
+        raise StepRefused(_say_none(plain.index, nodes_on_codes(plain.index)), 2)
     findings = yield from prepare_findings(msgspec.structs.replace(ctx, findings=findings))
     if findings.signature is not None and findings.signature.kind == "build":
         whole = yield from asked(probe_whole(ctx, findings))
@@ -84,8 +91,8 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     if not isinstance(answer, Described):
         raise StepRefused(f"The reference run of the float model did not work: {answer.message}")
     index = answer.index
-    found = layers(index)
-    opaque = in_themselves(index)
+    found = find_layers(index)
+    opaque = nodes_on_codes(index)
     findings = msgspec.structs.replace(findings, sample=sample)
     ask = make_inquiry(ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample))
     rows: tuple[Ranked, ...] = yield from rank_layers(ask, found, params.batch_bytes, params.most_effects)
@@ -96,7 +103,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     outcome = QuantizationOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]
         layers=len(found),
-        whole=len(opaque) + sum(not movable(index, layer) for layer in found),
+        whole=len(opaque) + sum(not can_stay_float(index, layer) for layer in found),
         worst=ask.names([lowest.layer.node])[0],
         worst_db=lowest.db,
         keep=len(kept.keep),
@@ -191,7 +198,7 @@ def _make_row(ask: Inquiry, row: Ranked, keep: Iterable[int]) -> LayerRow:
         codes="+".join(codes),
         scales=name_scales(index, layer),
         left_in_float=node.id in set(keep),
-        movable=movable(index, layer),
+        movable=can_stay_float(index, layer),
     )
 
 
@@ -212,7 +219,7 @@ def _make_notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> t
     if opaque:
         notes.append(f"Quantized in themselves and left whole: {_count_operators(index, opaque)}.")
     if not parse(ctx.reference).get("model") and any(
-        is_stored_weight(index, d) for x in layers(index) for d in x.dequantizers
+        is_stored_weight(index, d) for x in find_layers(index) for d in x.dequantizers
     ):
         notes.append(
             "The weights are stored as codes, so what their rounding cost cannot be seen: the reference uses them as they are "
@@ -222,7 +229,7 @@ def _make_notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> t
 
 
 def _count_operators(index: GraphIndex, nodes: Sequence[int]) -> str:
-    return counted(index.nodes[n].op for n in nodes)
+    return count_operators(index.nodes[n].op for n in nodes)
 
 
 def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[int], total: int) -> str:
@@ -250,7 +257,7 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
 def _plan(ctx: StepContext, size: Size) -> Plan:
     """Each layer alone and its pairs, the layers as they are; the effect of each, at most 48; then a search for layers to keep,
     which begins with those that lose the most."""
-    found = len(layers(size.index)) if size.index else 0
+    found = len(find_layers(size.index)) if size.index else 0
     effects = min(MOST_EFFECTS, found or max(4, size.nodes // 4))
     measured = not unquantized(ctx.reference)
     asked = (

@@ -9,7 +9,7 @@ from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import by_sample, judge_whole, margin, worst
 from engines.findings import Findings, Unseen, Workaround
 from engines.graph import ranges
-from engines.graph.quantized import leavable
+from engines.graph.quantized import find_leavable_layers
 from engines.probe import HUGE, Measure, Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
@@ -107,7 +107,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
                 f"error {chosen.error:.3g}."
             )
             break
-    if chosen is None and (ctx.can("keep") or leavable(ask.index)) and not ctx.check:
+    if chosen is None and (ctx.can("keep") or find_leavable_layers(ask.index)) and not ctx.check:
         kept: Kept = yield from _search_kept(ask, params)
         message, files = say_kept(ask, kept), kept.files
         chosen = yield from make_workaround(ask, kept)

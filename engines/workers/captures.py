@@ -20,7 +20,7 @@ import numpy as np
 
 from engines import backends, spec
 from engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
-from engines.backends.builds import Kept, outside_bytes, shut
+from engines.backends.builds import Kept, close_built, outside_bytes
 from engines.data import originals, samples
 from engines.graph import load
 from engines.graph.cut import Cut, cut
@@ -31,7 +31,7 @@ from engines.probe import Candidate
 from engines.store import regular
 from engines.store.content import Store, boot
 from engines.store.sound import Sealed
-from engines.workers.halves import fed
+from engines.workers.halves import take_halves
 
 DEFAULT_BUDGET = 4 << 30  # bytes on disk, all captures of a session
 # Of marked tensors in one run. A session holds all that is marked until its run is over, also what is not fetched of it (ONNX
@@ -54,14 +54,14 @@ class ReferenceFailed(Exception):
     """The reference cannot run this model or cannot make this tensor readable. The message is a sentence."""
 
 
-def budget() -> int:
+def budget_bytes() -> int:
     """Bytes that captures may hold on disk: ``NARROWDOWN_CAPTURE_BYTES``, else 4 GiB."""
     with contextlib.suppress(ValueError):
         return int(os.environ.get("NARROWDOWN_CAPTURE_BYTES", ""))
     return DEFAULT_BUDGET
 
 
-def values(
+def capture_values(
     store: Store, model: StoredModel, tensors: Sequence[int], sample: str, inputs: str, reference: str,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[int, Array]:  # fmt: skip
@@ -74,14 +74,14 @@ def values(
     found: dict[int, Array] = {}
     missing: list[int] = []
     for t in dict.fromkeys(tensors):
-        value = captures.known(t)
+        value = captures.find_known(t)
         if value is None:
             missing.append(t)
         else:
             found[t] = value
     if missing:
         wanted = set(missing)
-        found.update(captures.run([*missing, *captures.cheap(missing)], keep=wanted.__contains__))
+        found.update(captures.capture([*missing, *captures.find_cheap(missing)], keep=wanted.__contains__))
         captures.evict()
     if lacking := [model.index.tensors[t].name for t in tensors if t not in found]:
         why = captures.why or f"The reference {reference} could not give it."
@@ -89,7 +89,7 @@ def values(
     return found
 
 
-def seen(
+def capture_index(
     store: Store, model: StoredModel, sample: str, inputs: str, reference: str,
     progress: Callable[[str], None] = lambda _: None,
 ) -> GraphIndex:  # fmt: skip
@@ -101,19 +101,19 @@ def seen(
     for tensor in model.index.tensors:
         if tensor.kind == "weight" or not tensor.name:
             continue
-        value = captures.known(tensor.id)
+        value = captures.find_known(tensor.id)
         if value is None:
             missing.append(tensor.id)
         else:
-            facts[tensor.id] = _facts(value, tensor.dtype)
-    for t, value in captures.run(missing, keep=lambda _: True):
-        facts[t] = _facts(value, model.index.tensors[t].dtype)
+            facts[tensor.id] = _describe_array(value, tensor.dtype)
+    for t, value in captures.capture(missing, keep=lambda _: True):
+        facts[t] = _describe_array(value, model.index.tensors[t].dtype)
     captures.evict()
     return load.with_seen(model.index, facts)
 
 
 @functools.lru_cache(maxsize=8)
-def engine(text: str) -> Engine:
+def make_engine(text: str) -> Engine:
     """The engine of a spec, made once a process. Raises ``EngineMissing``; ``EngineFault`` (refused) for a wrong spec."""
     try:
         return backends.make(text)
@@ -121,14 +121,14 @@ def engine(text: str) -> Engine:
         raise EngineFault("refused", str(error)) from error
 
 
-def forget() -> None:
+def close_builds() -> None:
     """Close what is kept warm."""
     _builds.clear()
 
 
 # With the bytes that it gave out in a run, which an engine may go on holding.
 _builds: Kept[tuple[Cut, Built, int]] = Kept(
-    _KEPT_BUILDS, lambda kept: shut(kept[1]), lambda kept: outside_bytes(kept[0].model) + kept[2], _HEAVIEST
+    _KEPT_BUILDS, lambda kept: close_built(kept[1]), lambda kept: outside_bytes(kept[0].model) + kept[2], _HEAVIEST
 )
 
 
@@ -154,7 +154,7 @@ class _Captures:
         self.why = ""  # of the first tensor that could not be made readable
         self._index = model.index
         try:
-            self._engine = engine(reference)
+            self._engine = make_engine(reference)
         except (EngineMissing, EngineFault) as error:
             raise ReferenceFailed(f"The reference {reference} is not available: {error}") from error
         question = (self._engine.info.fingerprint, str(spec.parse(reference)), model.digest, inputs, boot())
@@ -165,28 +165,28 @@ class _Captures:
     def _feed(self) -> Mapping[str, Array]:
         return samples.load_feed(self._store, self._inputs, self._sample)
 
-    def known(self, tensor: int) -> Array | None:
+    def find_known(self, tensor: int) -> Array | None:
         """The value of a weight, an input or a tensor captured earlier."""
         info = self._index.tensors[tensor]
         if info.kind == "weight":
-            return load.weight(self._model, tensor)
+            return load.read_weight(self._model, tensor)
         if info.kind == "input":
             return self._feed.get(info.name)
-        return read(self._folder / f"{tensor}.npy")
+        return read_array(self._folder / f"{tensor}.npy")
 
-    def cheap(self, beside: Iterable[int]) -> list[int]:
+    def find_cheap(self, beside: Iterable[int]) -> list[int]:
         """All other inner tensors, where the model is small: they will be asked for next."""
         others = set(beside)
         rest = [
-            t for t in self._index.tensors if t.kind == "node" and t.id not in others and _markable(t.dtype, t.name)
+            t for t in self._index.tensors if t.kind == "node" and t.id not in others and _is_markable(t.dtype, t.name)
         ]
-        sizes = [self._size(t) for t in rest]
-        if not sizes or min(sizes) < 0 or sum(max(s, _BLOCK) for s in sizes) > min(_AHEAD_BYTES, budget() // 8):
+        sizes = [self._estimate_size(t) for t in rest]
+        if not sizes or min(sizes) < 0 or sum(max(s, _BLOCK) for s in sizes) > min(_AHEAD_BYTES, budget_bytes() // 8):
             return []
         return [t.id for t in rest if not (self._folder / f"{t.id}.npy").exists()]
 
     @functools.cached_property
-    def _told(self) -> Mapping[str, int]:
+    def _inferred_sizes(self) -> Mapping[str, int]:
         """Bytes of tensors by name, as inference tells them from the shapes of this sample's inputs. It takes a tenth of a run;
         in its absence each tensor of open dimensions would need a run of its own."""
         fed = {
@@ -197,13 +197,13 @@ class _Captures:
         return load.sizes_for(self._model, fed)
 
     @functools.cached_property
-    def _true(self) -> dict[int, float]:
+    def _true_shares(self) -> dict[int, float]:
         """By how many dimensions are open: the largest part of a size worked out from them that a tensor took. With three of four
         it is a thousand times too much."""
         return {}
 
     @functools.cached_property
-    def _open(self) -> int:
+    def _open_size(self) -> int:
         """What an open dimension is taken to be: the largest one of the sample's inputs."""
         inputs = (self._index.tensors[t] for t in self._index.inputs)
         seen = [
@@ -215,31 +215,31 @@ class _Captures:
         ]
         return max(seen, default=1)
 
-    def _size(self, tensor: Tensor) -> int:
+    def _estimate_size(self, tensor: Tensor) -> int:
         """Bytes as far as they can be told before the run; -1 where nothing is known."""
-        size = tensor.bytes if tensor.bytes >= 0 else self._told.get(tensor.name, -1)
+        size = tensor.bytes if tensor.bytes >= 0 else self._inferred_sizes.get(tensor.name, -1)
         if size >= 0 or tensor.shape is None or not tensor.dtype or tensor.dtype == "string":
             return size
-        return math.prod(d if d >= 0 else self._open for d in tensor.shape) * load.np_dtype(tensor.dtype).itemsize
+        return math.prod(d if d >= 0 else self._open_size for d in tensor.shape) * load.np_dtype(tensor.dtype).itemsize
 
     def _is_told(self, tensor: Tensor) -> bool:
-        return tensor.bytes >= 0 or tensor.name in self._told
+        return tensor.bytes >= 0 or tensor.name in self._inferred_sizes
 
-    def _batch(self, tensors: Sequence[int], guess: int) -> list[int]:
+    def _take_batch(self, tensors: Sequence[int], guess: int) -> list[int]:
         """The first tensors that fit into one run together; ``guess`` bytes stand for an unknown size. At least one."""
         batch: list[int] = []
         room = _BATCH_BYTES
         for t in tensors:
             tensor = self._index.tensors[t]
-            size = self._size(tensor)
-            part = 1.0 if self._is_told(tensor) else min(1.0, 2 * self._true.get(_count_open(tensor), 1.0))
+            size = self._estimate_size(tensor)
+            part = 1.0 if self._is_told(tensor) else min(1.0, 2 * self._true_shares.get(_count_open(tensor), 1.0))
             room -= int(size * part) if size >= 0 else guess
             if batch and (room < 0 or len(batch) == _MOST_MARKS):
                 break
             batch.append(t)
         return batch
 
-    def run(self, tensors: Iterable[int], keep: Callable[[int], bool]) -> Iterator[tuple[int, Array]]:
+    def capture(self, tensors: Iterable[int], keep: Callable[[int], bool]) -> Iterator[tuple[int, Array]]:
         """Capture the tensors; give those that ``keep`` wants. What cannot be made readable is left out."""
         index = self._index
         todo = [t for t in dict.fromkeys(tensors) if index.tensors[t].kind == "node"]
@@ -247,45 +247,45 @@ class _Captures:
         if outputs & wanted:
             # The model's own outputs come from a run in which nothing is marked, whatever the reference does with marks.
             self._progress("reference run")
-            for t, value in self._run(()).items():
+            for t, value in self._run_model(()).items():
                 if t in wanted:
-                    self._write(t, value)
+                    self._write_capture(t, value)
                     if keep(t):
                         yield t, value
-        inner = [t for t in todo if t not in outputs and _markable(index.tensors[t].dtype, index.tensors[t].name)]
+        inner = [t for t in todo if t not in outputs and _is_markable(index.tensors[t].dtype, index.tensors[t].name)]
         guess, done = _BATCH_BYTES // _FIRST_BATCH, 0
         while done < len(inner):
-            batch = self._batch(inner[done:], guess)
+            batch = self._take_batch(inner[done:], guess)
             self._progress(f"reference run, {done} of {len(inner)} tensors captured")
-            arrays = self._marked(batch)
+            arrays = self._run_marked(batch)
             largest = max((a.nbytes for a in arrays.values()), default=0)
             for t, value in arrays.items():
                 tensor = index.tensors[t]
-                if not self._is_told(tensor) and (size := self._size(tensor)) > 0:
+                if not self._is_told(tensor) and (size := self._estimate_size(tensor)) > 0:
                     several = _count_open(tensor)
-                    self._true[several] = max(self._true.get(several, 0.0), value.nbytes / size)
+                    self._true_shares[several] = max(self._true_shares.get(several, 0.0), value.nbytes / size)
             guess = max(guess // 4, min(largest, _BATCH_BYTES), 1)
             for t, value in arrays.items():
-                self._write(t, value)
+                self._write_capture(t, value)
                 if keep(t):
-                    stored = read(self._folder / f"{t}.npy") if value.nbytes >= _MAP_FROM else None
+                    stored = read_array(self._folder / f"{t}.npy") if value.nbytes >= _MAP_FROM else None
                     yield t, value if stored is None else stored
             done += len(batch)
 
-    def _marked(self, batch: Sequence[int]) -> dict[int, Array]:
+    def _run_marked(self, batch: Sequence[int]) -> dict[int, Array]:
         """A run with these tensors marked; a batch that cannot run is halved until what cannot be marked is alone."""
         try:
-            found = self._run(batch)
+            found = self._run_model(batch)
         except ReferenceFailed as error:
-            self._run(())  # raises where the model itself does not run
+            self._run_model(())  # raises where the model itself does not run
             if len(batch) == 1:
                 self.why = self.why or str(error)
                 return {}
             middle = len(batch) // 2
-            return self._marked(batch[:middle]) | self._marked(batch[middle:])
+            return self._run_marked(batch[:middle]) | self._run_marked(batch[middle:])
         return {t: found[t] for t in batch if t in found}
 
-    def _run(self, marks: Sequence[int]) -> dict[int, Array]:
+    def _run_model(self, marks: Sequence[int]) -> dict[int, Array]:
         """One run of the whole model, with these tensors made readable."""
         model, index = self._model, self._index
         types = {
@@ -302,8 +302,8 @@ class _Captures:
             request = BuildRequest(
                 part.model, model.weights_dir, marks=tuple(part.marks), feed_shapes=by_name, sample=sample
             )
-            built = fed(self._engine.build(request), part, self._reference)
-            return part, built, sum(max(0, self._size(index.tensors[t])) for t in marks)
+            built = take_halves(self._engine.build(request), part, self._reference)
+            return part, built, sum(max(0, self._estimate_size(index.tensors[t])) for t in marks)
 
         try:
             part, built, _ = _builds.get(key, make)
@@ -315,17 +315,17 @@ class _Captures:
         names = {**part.outputs, **part.marks}
         return {t: np.asarray(got[n]) for n, t in names.items() if n in got and not isinstance(got[n], list | dict)}
 
-    def _write(self, tensor: int, value: Array) -> None:
+    def _write_capture(self, tensor: int, value: Array) -> None:
         target = self._folder / f"{tensor}.npy"
         with contextlib.suppress(OSError):  # no room: it is made again when it is needed
-            if not target.exists() and _fits(self._store.root, value.nbytes):
-                write(target, value)
-                _spent[str(self._store.captures)] = _spent.get(str(self._store.captures), budget()) + value.nbytes
+            if not target.exists() and _has_room(self._store.root, value.nbytes):
+                write_array(target, value)
+                _spent[str(self._store.captures)] = _spent.get(str(self._store.captures), budget_bytes()) + value.nbytes
 
     def evict(self) -> None:
         """Bring the captures back into the budget, the least recently used first."""
         root = str(self._store.captures)
-        if _spent.get(root, 0) < budget():
+        if _spent.get(root, 0) < budget_bytes():
             return
         files = []
         for path in self._store.captures.glob("*/*/*.npy"):
@@ -334,16 +334,16 @@ class _Captures:
                 files.append((status.st_mtime_ns, status.st_size, path))
         total = sum(size for _, size, _ in files)
         for _, size, path in sorted(files):
-            if total <= budget():
+            if total <= budget_bytes():
                 break
             with contextlib.suppress(OSError):
                 path.unlink()  # arrays that are mapped stay whole
                 total -= size
         # What other workers write meanwhile is not known here: count again after an eighth of the budget at the latest.
-        _spent[root] = max(total, budget() - max(budget() // 8, 1))
+        _spent[root] = max(total, budget_bytes() - max(budget_bytes() // 8, 1))
 
 
-def _fits(folder: Path, bytes_: int) -> bool:
+def _has_room(folder: Path, bytes_: int) -> bool:
     """Whether the disk has room for so much more, and some left. Raises ``OSError`` where there is no such folder."""
     disk = shutil.disk_usage(folder)
     return disk.free - bytes_ >= min(_LEFT, disk.total // 20)
@@ -352,7 +352,7 @@ def _fits(folder: Path, bytes_: int) -> bool:
 _spent: dict[str, int] = {}  # bytes of captures below a folder, as far as this process knows
 
 
-def write(target: Path, value: Array) -> None:
+def write_array(target: Path, value: Array) -> None:
     """Write one array where no reader sees half of it. Types that numpy lacks (bfloat16, ...) lie in a record of that name."""
     value = np.ascontiguousarray(value) if value.ndim else value
     if value.dtype.kind in "OSUT":
@@ -376,7 +376,7 @@ def write(target: Path, value: Array) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def read(path: Path) -> Array | None:
+def read_array(path: Path) -> Array | None:
     """The array, read-only and memory-mapped where large; None where it is not there."""
     try:
         size = regular.size(path)
@@ -392,14 +392,14 @@ def read(path: Path) -> Array | None:
     return value
 
 
-def _facts(value: Array, declared: str) -> tuple[str, tuple[int, ...]]:
+def _describe_array(value: Array, declared: str) -> tuple[str, tuple[int, ...]]:
     """(dtype, shape); a half stays one where the reference is the model before it was converted."""
     if declared in ("float16", "bfloat16"):
         return declared, tuple(value.shape)
     return ("string" if value.dtype.kind in "OSUT" else value.dtype.name), tuple(value.shape)
 
 
-def _markable(dtype: str, name: str) -> bool:
+def _is_markable(dtype: str, name: str) -> bool:
     return bool(name) and dtype not in ("sequence", "optional")
 
 

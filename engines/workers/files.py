@@ -15,7 +15,7 @@ from onnx import ModelProto, shape_inference
 from engines.backends.builds import outside_bytes
 from engines.data.arrays import plain
 from engines.graph import external
-from engines.graph.standing_alone import beside, standing_alone
+from engines.graph.standing_alone import copy_with_weights, standing_alone
 from engines.store.content import Store
 
 INLINE = 1_800 << 20  # bytes; protobuf holds no more than 2 GiB
@@ -159,7 +159,7 @@ def write_model(
     if outside_bytes(model) < _COPY:
         path.write_bytes(standing_alone(model, weights_dir).SerializeToString())
     elif here:
-        path.write_bytes(beside(folder, model, weights_dir).SerializeToString())
+        path.write_bytes(copy_with_weights(folder, model, weights_dir).SerializeToString())
     else:
         path = store.models / f"check-{os.getpid()}-{secrets.token_hex(4)}.onnx"
         path.write_bytes(model.SerializeToString())

@@ -29,6 +29,6 @@ class _Fed:
         self._built.close()
 
 
-def fed(built: Built, part: Cut, engine: str) -> Built:
+def take_halves(built: Built, part: Cut, engine: str) -> Built:
     """What was built of a floated cut, so that it takes what the model itself takes."""
     return _Fed(built, part) if parse(engine).get("model") else built

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from engines.backends.base import BuildRequest, Built, EngineFault
-from engines.backends.builds import Kept, outside_bytes, shut
+from engines.backends.builds import Kept, close_built, outside_bytes
 from engines.compare import metrics, refusal
 from engines.compare.answers import answer
 from engines.data import postprocess, samples, tactic_replay
@@ -24,7 +24,7 @@ from engines.sources import POSTPROCESSING
 from engines.store.content import Store
 from engines.workers import captures, files, variation, written
 from engines.workers.nudge import nudged_feeds, nudged_weights
-from engines.workers.part import Array, Feed, Part, Say, by_id, named
+from engines.workers.part import Array, Feed, Part, Say, arrays_by_id, feeds_by_name
 from engines.workers.values import summarize_values
 
 WRITTEN = "worked-around.onnx"
@@ -50,7 +50,7 @@ class _Ready:
 
 
 def _close_ready(ready: _Ready) -> None:
-    shut(ready.built)
+    close_built(ready.built)
 
 
 _cuts: Kept[Cut] = Kept(_KEPT_BUILDS, lambda _: None)
@@ -92,12 +92,12 @@ class _Measuring:
         self.probe, self.store, self.progress = probe, store, progress
         self.model = load.load(store, probe.model)
         self.index = self.model.index
-        self.engine = captures.engine(probe.engine)
+        self.engine = captures.make_engine(probe.engine)
         self.part = Part(store, self.model, probe.candidate, probe.inputs, probe.reference, progress)
         self.keep = frozenset(range(len(self.index.nodes)) if probe.keep == ALL else decode(probe.keep))
         self.notes: list[str] = []
         self.marked_feeds: tuple[int, ...] = ()  # cut tensors that are to be scored as they are fed
-        self.marks = self._marks()
+        self.marks = self._choose_marks()
         some = probe.effect_on not in ("", ALL) and not probe.postprocess  # a script is given all of them
         self.final = decode(probe.effect_on) if some else self.index.outputs
         # Inner tensors of a cut are compared as they are.
@@ -184,10 +184,10 @@ class _Measuring:
         read = {t for n in self.part.nodes for t in self.index.nodes[n].reads}
         kinds = [self.index.tensors[t] for t in sorted(read)]
         looked = [t for t in kinds if t.kind == "weight" and t.floating and 0 < t.bytes <= _LOOKED_AT]
-        values = {t.name: np.abs(load.weight(self.model, t.id).astype(np.float64)) for t in looked}
+        values = {t.name: np.abs(load.read_weight(self.model, t.id).astype(np.float64)) for t in looked}
         return {name: float(a[np.isfinite(a)].max(initial=0.0)) for name, a in values.items()}
 
-    def _marks(self) -> tuple[int, ...]:
+    def _choose_marks(self) -> tuple[int, ...]:
         if not self.probe.marks:
             return ()
         made = {t for n in self.part.nodes for t in self.index.nodes[n].outputs}
@@ -275,7 +275,7 @@ class _Measuring:
     def _read_back(self, feed: Feed, part: Cut, begun: float) -> _Ready:
         """The build of a file into which the nodes that are kept were written; inputs and outputs by name."""
         probe = self.probe
-        made = written.write(self.store, self.model, self.keep, probe.written, probe.rest, probe.reference)
+        made = written.write_form(self.store, self.model, self.keep, probe.written, probe.rest, probe.reference)
         request = BuildRequest(
             model=made.model,
             weights_dir=self.model.weights_dir,
@@ -290,9 +290,9 @@ class _Measuring:
     def _run(self, ready: _Ready, feed: Feed, run: int) -> dict[int, Array]:
         arrays = nudged_feeds(feed.arrays, run) if self.probe.nudge == "inputs" else feed.arrays
         begun = time.monotonic()
-        got = ready.built.run(named(ready.part, arrays))
+        got = ready.built.run(feeds_by_name(ready.part, arrays))
         self.run_seconds += time.monotonic() - begun
-        return by_id(ready.part, got)
+        return arrays_by_id(ready.part, got)
 
     def _vary_way(self, ready: _Ready, sample: str, feed: Feed) -> variation.Varied:
         assert self.probe.vary
@@ -301,7 +301,7 @@ class _Measuring:
         self.progress("running in two ways")
         found = variation.vary_way(
             self.probe.vary,
-            lambda arrays: by_id(ready.part, ready.built.run(named(ready.part, arrays))),
+            lambda arrays: arrays_by_id(ready.part, ready.built.run(feeds_by_name(ready.part, arrays))),
             feed.arrays,
             rows or alone,
             alone > 0,
@@ -420,7 +420,7 @@ class _Measuring:
         # An engine's value is never baked in: one build of the slice serves them all.
         constants = {t: rest.pop(t) for t in sorted(part.constants(rest))}
         arrays |= rest
-        engine = captures.engine(probe.reference)
+        engine = captures.make_engine(probe.reference)
         question = (engine.info.fingerprint, engine.info.spec, probe.model, candidate)
 
         def make() -> _Ready:
@@ -428,14 +428,14 @@ class _Measuring:
             return _Ready(piece, part.build(probe.reference, piece, arrays), 0.0)
 
         ready = _slices.get(_build_key(question, arrays, constants), make)
-        return by_id(ready.part, ready.built.run(named(ready.part, arrays)))
+        return arrays_by_id(ready.part, ready.built.run(feeds_by_name(ready.part, arrays)))
 
     def _keep_refused(self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]) -> Measurement:
         """The answer of an engine that did not build, with what it was given kept."""
         part = self.part.cut(feed.arrays, feed.constants, self.marks, opened=self.probe.runs == 0)
         for name, model in (("model.onnx", files.for_viewers(part.model)), ("engine.onnx", fault.model or part.model)):
             self.artifacts |= files.put_model(self.store, name, model, self.model.weights_dir)
-        self.artifacts["inputs.npz"] = files.put_arrays(self.store, named(part, feed.arrays))
+        self.artifacts["inputs.npz"] = files.put_arrays(self.store, feeds_by_name(part, feed.arrays))
         judged = {output: expected[t] for output, t in part.outputs.items() if t in expected}
         self.artifacts["expected.npz"] = files.put_arrays(self.store, judged)
         return Measurement(
@@ -458,7 +458,7 @@ class _Measuring:
         for name, model in (("model.onnx", files.for_viewers(ready.part.model)), ("engine.onnx", ready.built.model)):
             shaped = files.with_shapes(model, shapes)
             self.artifacts |= files.put_model(self.store, name, shaped, self.model.weights_dir)
-        self.artifacts["inputs.npz"] = files.put_arrays(self.store, named(ready.part, feed.arrays))
+        self.artifacts["inputs.npz"] = files.put_arrays(self.store, feeds_by_name(ready.part, feed.arrays))
         judged = [
             {output: arrays[t] for output, t in ready.part.outputs.items() if t in arrays}
             for arrays in (expected, actual)

@@ -42,7 +42,7 @@ from engines.store import memory
 from engines.store.content import Damaged, Store
 from engines.workers import captures, files, measure, unrolling
 from engines.workers.captures import ReferenceFailed
-from engines.workers.part import Array, Feed, Part, named
+from engines.workers.part import Array, Feed, Part, feeds_by_name
 
 Say = Callable[[str], None]
 _LONGEST_WORD = 200  # characters of one word of a message
@@ -98,7 +98,7 @@ def _answer_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collecti
 def _dispatch_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
     match probe:
         case Inspect():
-            return Measurement(facts=msgspec.to_builtins(captures.engine(probe.engine).info))
+            return Measurement(facts=msgspec.to_builtins(captures.make_engine(probe.engine).info))
         case Import():
             return _import_model(probe, store)
         case Describe():
@@ -151,7 +151,7 @@ def _log_traceback() -> None:
 def forget_all() -> None:
     """Let go of everything that is kept warm."""
     measure.forget_builds()
-    captures.forget()
+    captures.close_builds()
 
 
 def _say_unexpected(error: Exception) -> str:
@@ -197,7 +197,7 @@ def _describe_model(probe: Describe, store: Store, progress: Say) -> Measurement
     model = load.load(store, probe.model)
     index = model.index
     if probe.sample:
-        index = captures.seen(store, model, probe.sample, probe.inputs, probe.reference, progress)
+        index = captures.capture_index(store, model, probe.sample, probe.inputs, probe.reference, progress)
     return Measurement(artifacts={"index": store.put(msgspec.json.encode(index))}, nodes=len(index.nodes))
 
 
@@ -224,7 +224,7 @@ def _run_check(probe: Check, store: Store, progress: Say, handed: Collection[str
         inputs = expected = None
         if "inputs" in asked:
             inputs = folder / "inputs.json"
-            polygraphy.write_inputs(inputs, [{n: plain(a) for n, a in named(piece, feed.arrays).items()}])
+            polygraphy.write_inputs(inputs, [{n: plain(a) for n, a in feeds_by_name(piece, feed.arrays).items()}])
         if "expected" in asked:
             expected = folder / "expected.json"
             polygraphy.write_outputs(expected, [{n: plain(right[t]) for n, t in piece.outputs.items()}])
@@ -239,7 +239,7 @@ def _run_check(probe: Check, store: Store, progress: Say, handed: Collection[str
         progress("checking")
         kills = memory.kernel_kills()
         ran = command.run_check(laid.command, path, inputs, expected, folder, probe.timeout, handed)
-        checkfiles.unchanged(laid)
+        checkfiles.check_unchanged(laid)
         ran = msgspec.structs.replace(ran, words=tuple(laid.named.get(word, word) for word in ran.words))
         if ran.status == "lost":
             return Measurement(status="crash", message=ran.message, signal=signal.SIGKILL)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engines.backends.base import BuildRequest, Built, EngineFault
-from engines.backends.builds import shut
+from engines.backends.builds import close_built
 from engines.data import originals, samples
 from engines.data.input_problem import InputProblem
 from engines.graph.cut import Cut, cut, feeds_of, kept_rows, node_ids, outputs_of
@@ -21,7 +21,7 @@ from engines.probe import Candidate, Edit
 from engines.store.content import Store
 from engines.workers import captures
 from engines.workers.captures import ReferenceFailed
-from engines.workers.halves import fed
+from engines.workers.halves import take_halves
 
 Array = np.ndarray[Any, Any]
 Say = Callable[[str], None]
@@ -40,7 +40,7 @@ class Feed:
 
 
 @functools.lru_cache(maxsize=2)
-def _own(root: Path, inputs: str, sample: str) -> Mapping[str, Array]:
+def _load_sample(root: Path, inputs: str, sample: str) -> Mapping[str, Array]:
     """The sample's arrays; what a digest names never changes, and one probe asks several times."""
     return samples.load_feed(Store(root), inputs, sample)
 
@@ -63,7 +63,7 @@ class Part:
         """The sample's own inputs and captured reference values, by tensor id. Raises ``InputProblem``,
         ``ReferenceFailed``."""
         kinds = self.index.tensors
-        own = _own(self.store.root, self.inputs, sample)
+        own = _load_sample(self.store.root, self.inputs, sample)
         found: dict[int, Array] = {}
         for t in tensors:
             if kinds[t].kind == "input":
@@ -72,23 +72,25 @@ class Part:
                 found[t] = own[kinds[t].name]
         rest = [t for t in tensors if t not in found]
         if rest:
-            found |= captures.values(self.store, self.model, rest, sample, self.inputs, self.reference, self.progress)
+            found |= captures.capture_values(
+                self.store, self.model, rest, sample, self.inputs, self.reference, self.progress
+            )
         return found
 
     def feed(self, sample: str) -> Feed:
         """Exact values of all that the candidate needs, edits applied, constants set apart."""
         arrays = self.values(self.needed, sample)
         for edit in self.candidate.edits:
-            _edit(arrays, edit)
+            _apply_edit(arrays, edit)
         constants = self.constants(arrays)
         feed = Feed(
             arrays={t: a for t, a in arrays.items() if t not in constants},
             constants={t: a for t, a in arrays.items() if t in constants},
         )
-        self._narrow(feed)
+        self._narrow_halves(feed)
         return feed
 
-    def _narrow(self, feed: Feed) -> None:
+    def _narrow_halves(self, feed: Feed) -> None:
         """Where the reference is the model before it was converted, what the model holds in a half is fed as one."""
         for t, value in feed.arrays.items():
             declared = self.index.tensors[t]
@@ -119,9 +121,9 @@ class Part:
             part = self.cut(exact, feed.constants, marks)
             built = self.build(self.reference, part, exact)
             try:
-                return by_id(part, built.run(named(part, exact)))
+                return arrays_by_id(part, built.run(feeds_by_name(part, exact)))
             finally:
-                shut(built)
+                close_built(built)
         except EngineFault as error:
             raise ReferenceFailed(f"The reference cannot run the edited candidate: {error}") from error
 
@@ -154,7 +156,7 @@ class Part:
         """Build a cut on the engine of a spec. ``keep``: node ids of the whole model to keep in higher precision; quantized
         ones lose their Q/DQ pairs, whatever the engine. ``rows``: of every input, from one to so many; 0: as fed. ``how``:
         further fields of the request. Raises ``EngineFault``, ``ModelProblem``."""
-        engine = captures.engine(spec)
+        engine = captures.make_engine(spec)
         piece = self.candidate.nodes != ALL or bool(self.candidate.edits or keep)
         part = originals.restore_floats(self.store, self.model, part, spec)
         if keep and is_quantized(self.index):
@@ -172,20 +174,20 @@ class Part:
             part=piece,
             **how,
         )
-        return fed(engine.build(request), part, spec)
+        return take_halves(engine.build(request), part, spec)
 
 
-def named(part: Cut, arrays: Mapping[int, Array]) -> dict[str, Array]:
+def feeds_by_name(part: Cut, arrays: Mapping[int, Array]) -> dict[str, Array]:
     """What to feed, by the cut's input names."""
     return {name: arrays[t] for name, t in part.feeds.items()}
 
 
-def by_id(part: Cut, got: Mapping[str, Array]) -> dict[int, Array]:
+def arrays_by_id(part: Cut, got: Mapping[str, Array]) -> dict[int, Array]:
     """What an engine gave, by tensor id."""
     return {t: np.asarray(got[name]) for name, t in {**part.outputs, **part.marks}.items() if name in got}
 
 
-def _edit(arrays: dict[int, Array], edit: Edit) -> None:
+def _apply_edit(arrays: dict[int, Array], edit: Edit) -> None:
     """Apply an edit of what is fed; edits of nodes and weights are the cut's."""
     value = arrays.get(edit.tensor)
     if value is None:

@@ -319,7 +319,7 @@ class Pool:
             if job.future.done():
                 self._queue.popleft()
                 continue
-            slot, busy = self._place(job), [s for s in self._slots if s.job is not None]
+            slot, busy = self._find_slot(job), [s for s in self._slots if s.job is not None]
             if slot is None:
                 return
             self._queue.popleft()
@@ -333,7 +333,7 @@ class Pool:
             if self._watch is None or self._watch.done():
                 self._watch = asyncio.create_task(self._watch_over())
 
-    def _place(self, job: _Job) -> _Slot | None:
+    def _find_slot(self, job: _Job) -> _Slot | None:
         """The slot that may take the job now, on the GPU with the least to do."""
         at_work = [(s.device, s.job.alone) for s in self._slots if s.job is not None]
         if at_work and (job.alone == "machine" or any(alone == "machine" for _, alone in at_work)):
@@ -344,7 +344,7 @@ class Pool:
         free = [s for s in self._slots if s.job is None and s.device in wanted]
         return max(free, key=lambda s: (-load[s.device], _rate_affinity(s, job)), default=None)
 
-    def _met(self, probe: Inspect, measurement: Measurement, device: int, timeout: float) -> None:
+    def _learn_engine(self, probe: Inspect, measurement: Measurement, device: int, timeout: float) -> None:
         """An engine has said what it is. One that takes a GPU is asked on each of the others as well, once: it must be the same
         there, and is loaded by the time that work comes."""
         news = probe.engine not in self._taking
@@ -352,11 +352,13 @@ class Pool:
         if news and self._taking[probe.engine] and not self._stopping:
             for other in range(1, len(self._gpus) + 1):
                 if other not in self._left_out | {device}:
-                    task = asyncio.create_task(self._compare(probe, measurement, device, other, timeout))
+                    task = asyncio.create_task(self._compare_devices(probe, measurement, device, other, timeout))
                     self._asking.add(task)
                     task.add_done_callback(self._asking.discard)
 
-    async def _compare(self, probe: Inspect, here: Measurement, device: int, other: int, timeout: float) -> None:
+    async def _compare_devices(
+        self, probe: Inspect, here: Measurement, device: int, other: int, timeout: float
+    ) -> None:
         """Ask the engine what it is on another GPU, and leave that one out where it is not the same as ``here``."""
         job = _Job(probe, timeout, self._log(probe), asyncio.get_running_loop().create_future(), "", other)
         self._queue.append(job)
@@ -396,7 +398,7 @@ class Pool:
                 took, about = time.monotonic() - begun, f"{job.probe.__struct_config__.tag} {measurement.status}"
                 _log.info("GPU %d, worker %d: %s in %.3f s", slot.device, slot.number, about, took)
             if isinstance(job.probe, Inspect) and measurement.status == "ok" and not job.device:
-                self._met(job.probe, measurement, slot.device, job.timeout)
+                self._learn_engine(job.probe, measurement, slot.device, job.timeout)
             killed = _killed_from_outside(measurement)
             again = (
                 not job.killed if killed else measurement.status in job.sensitive and job.crowded and not job.retried
@@ -423,7 +425,7 @@ class Pool:
     async def _attempt(self, slot: _Slot, job: _Job) -> Measurement:
         kills = memory.kernel_kills()
         for _ in range(_TRIALS):
-            process = await self._process(slot)
+            process = await self._live_process(slot)
             if job.future.done() or self._stopping:
                 return _make_cancelled()
             if process is None and slot.died:
@@ -434,11 +436,11 @@ class Pool:
             if isinstance(answer, Measurement):
                 return answer
             if answer != "unheard":
-                return await self._dead(slot, process, job, answer, kills)
+                return await self._report_death(slot, process, job, answer, kills)
             await self._discard(slot)  # it died idle, before it had the probe: not the probe's doing
         return self._no_worker(slot)
 
-    async def _process(self, slot: _Slot) -> Child | None:
+    async def _live_process(self, slot: _Slot) -> Child | None:
         """The slot's worker, started if need be and ready for work; None where none can be had."""
         if self._warming is not None and slot is self._slots[0]:
             await asyncio.wait([self._warming])
@@ -536,7 +538,7 @@ class Pool:
                 with contextlib.suppress(asyncio.CancelledError):
                     await reading
 
-    async def _dead(self, slot: _Slot, process: Child, job: _Job, why: str, kills: int) -> Measurement:
+    async def _report_death(self, slot: _Slot, process: Child, job: _Job, why: str, kills: int) -> Measurement:
         """End what is left of the worker, tell ``on_death``, and say what happened as a measurement."""
         held, text, seconds = memory.own(process.pid), slot.text, time.monotonic() - slot.started
         held = max(held, slot.held)

@@ -37,7 +37,7 @@ class _Opening:
 
     def values(self, model: StoredModel, wanted: Iterable[str], sample: str) -> dict[str, Array]:
         ids = {name: model.index.by_name[name] for name in wanted}
-        found = captures.values(
+        found = captures.capture_values(
             self.store, model, list(ids.values()), sample, self.probe.inputs, self.probe.reference, self.progress
         )
         return {name: found[t] for name, t in ids.items()}

@@ -28,7 +28,9 @@ class Written:
     lost: tuple[str, ...]
 
 
-def write(store: Store, searched: StoredModel, keep: frozenset[int], onto: str, rest: str, reference: str) -> Written:
+def write_form(
+    store: Store, searched: StoredModel, keep: frozenset[int], onto: str, rest: str, reference: str
+) -> Written:
     """``keep``: node ids of ``searched``. ``onto``: digest of the model that is written: that one, or the one that it was made
     from. ``rest``: the precision (``fp16``, ``bf16``) of all other nodes; "": as they are. Raises ``ModelProblem``."""
     own = load.load(store, onto)

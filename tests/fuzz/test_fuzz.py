@@ -89,7 +89,7 @@ def model(data: bytes, folder: Path) -> str:
         assert found.index.nodes
         for tensor in found.index.tensors:
             if tensor.kind == "weight" and tensor.bytes < 1 << 20:
-                load.weight(found, tensor.id)
+                load.read_weight(found, tensor.id)
     except ModelProblem as error:
         return sentence(error)
     finally:

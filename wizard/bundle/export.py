@@ -246,7 +246,7 @@ def withheld(place: Path, weights: Weights, held: Callable[[Path], Trial] = lamb
                 cwd=trial.folder if trial.folder and trial.folder.is_dir() else case,
                 env=environment.for_checker(os.environ),
             )
-            checkfiles.unchanged(trial.laid)
+            checkfiles.check_unchanged(trial.laid)
         except NotAgreed as problem:
             raise SessionProblem(f"{problem} {AGREEING}") from None
     if done.returncode == 1:

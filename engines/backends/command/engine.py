@@ -28,7 +28,7 @@ from engines.data import held
 from engines.data.input_problem import InputProblem
 from engines.graph import external, schema
 from engines.graph.model_problem import ModelProblem
-from engines.graph.standing_alone import beside, standing_alone
+from engines.graph.standing_alone import copy_with_weights, standing_alone
 from engines.graph.typed import to_precision
 from engines.spec import EngineSpec
 
@@ -183,7 +183,7 @@ class Program:
                 line = [_HOLE.sub(lambda hole: str(filled[hole[1]]), word) for word in shlex.split(laid.command)]
                 ran = command.run_line(line, folder, timeout, environment.handed(), "program")
                 sys.stderr.write(f"{ran.stdout}{ran.stderr}")  # the probe's log
-                checkfiles.unchanged(laid)
+                checkfiles.check_unchanged(laid)
                 yield folder, ran
             finally:
                 for private in laid.private:
@@ -309,7 +309,7 @@ def _stated(model: onnx.ModelProto) -> onnx.ModelProto:
 def _write(folder: Path, model: onnx.ModelProto, weights_dir: str) -> None:
     """``model.onnx``, its weights inside or beside it."""
     small = outside_bytes(model) < _INLINE
-    whole = standing_alone(model, weights_dir) if small else beside(folder, model, weights_dir)
+    whole = standing_alone(model, weights_dir) if small else copy_with_weights(folder, model, weights_dir)
     (folder / "model.onnx").write_bytes(whole.SerializeToString())
 
 

@@ -64,16 +64,16 @@ class Compiled:
             taken = {name: port for port in self._compiled.inputs for name in port.get_names()}
             for name in self._inputs:
                 if name in taken:  # an input that nothing reads may have been dropped
-                    self._request.set_tensor(taken[name], _tensor(feeds[name]))
+                    self._request.set_tensor(taken[name], _make_tensor(feeds[name]))
             self._request.infer()
             found = {name: port for port in self._compiled.outputs for name in port.get_names()}
-            return {name: self._array(found[name]) for name in wanted if name in found}
+            return {name: self._read_output(found[name]) for name in wanted if name in found}
         except EngineFault:
             raise
         except Exception as error:
-            raise _fault(error, built=True) from error
+            raise _classify_fault(error, built=True) from error
 
-    def _array(self, port: Any) -> Array:
+    def _read_output(self, port: Any) -> Array:
         tensor = self._request.get_tensor(port)
         if tensor.element_type == ov.Type.bf16:
             raw = np.array(tensor.data).view(np.uint16)
@@ -103,18 +103,18 @@ class Engine:
                 model = to_precision(model, request.weights_dir, self.info.precision, request.keep)
             except ModelProblem as error:
                 raise EngineFault("unsupported", f"OpenVINO: {error}") from error
-        with _beside(model, request.weights_dir) as path:
+        with _write_beside(model, request.weights_dir) as path:
             try:
                 read = self._core.read_model(path)
             except Exception as error:
-                raise _fault(error, built=False) from error
+                raise _classify_fault(error, built=False) from error
             if any(port.get_element_type() == ov.Type.string for port in (*read.inputs, *read.outputs)):
                 # 2026.4 gives right results, then frees memory that is not its own and takes the process along.
                 raise EngineFault("unsupported", "OpenVINO cannot be trusted with text: it aborts when it lets it go.")
             try:
                 return Compiled(model, self._core.compile_model(read, self._device, dict(self._config)))
             except Exception as error:
-                raise _fault(error, built=False) from error
+                raise _classify_fault(error, built=False) from error
 
 
 def make(spec: EngineSpec) -> Engine:
@@ -135,11 +135,11 @@ def make(spec: EngineSpec) -> Engine:
         full = str(core.get_property(device, "FULL_DEVICE_NAME"))
         native = {str(c).lower() for c in core.get_property(device, "OPTIMIZATION_CAPABILITIES")}
         # What it really computes in is known only once something is compiled: a hint that the device lacks is dropped silently.
-        compiled = core.compile_model(core.read_model(_smallest()), device, config)
+        compiled = core.compile_model(core.read_model(_make_smallest_model()), device, config)
         hint = compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
-        notes = _notes(chosen["precision"], hint, native, _without(core, native)) if device == "CPU" else ()
+        notes = _note_limits(chosen["precision"], hint, native, _emulates_bf16(core, native)) if device == "CPU" else ()
     except RuntimeError as error:
-        raise EngineMissing(f"OpenVINO's device '{device}' does not work here: {_said(error)}") from error
+        raise EngineMissing(f"OpenVINO's device '{device}' does not work here: {_clean_message(error)}") from error
     precision, storage = _PRECISION.get(hint, ("fp32", "float32"))
     low = precision != "fp32"
     version = str(ov.__version__)
@@ -179,15 +179,15 @@ def make(spec: EngineSpec) -> Engine:
     return Engine(info, core, device, config)
 
 
-def _without(core: Any, native: Collection[str]) -> bool:
+def _emulates_bf16(core: Any, native: Collection[str]) -> bool:
     """Whether the CPU device computes in BF16 although the processor has no instructions for it."""
     if "bf16" in native:
         return False
-    compiled = core.compile_model(core.read_model(_smallest()), "CPU", {"INFERENCE_PRECISION_HINT": "bf16"})
+    compiled = core.compile_model(core.read_model(_make_smallest_model()), "CPU", {"INFERENCE_PRECISION_HINT": "bf16"})
     return str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()) == "bf16"
 
 
-def _notes(asked: str, ran: str, native: Collection[str], without: bool) -> tuple[str, ...]:
+def _note_limits(asked: str, ran: str, native: Collection[str], without: bool) -> tuple[str, ...]:
     """What people expect of this engine and do not get on this processor. ``asked``: the option ``precision``; ``ran``: the type
     that the CPU device computes in; ``native``: the types that the processor has instructions for; ``without``: BF16 works all
     the same."""
@@ -211,7 +211,7 @@ def _notes(asked: str, ran: str, native: Collection[str], without: bool) -> tupl
 
 
 @contextlib.contextmanager
-def _beside(model: onnx.ModelProto, weights_dir: str) -> Iterator[str]:
+def _write_beside(model: onnx.ModelProto, weights_dir: str) -> Iterator[str]:
     """The model as a file in the folder to which its weights are relative, for as long as it is read."""
     if not any(external.is_external(t) for t in external.initializers_with_bodies(model.graph)):
         with tempfile.TemporaryDirectory(prefix="narrowdown-") as folder:
@@ -227,7 +227,7 @@ def _beside(model: onnx.ModelProto, weights_dir: str) -> Iterator[str]:
         path.unlink(missing_ok=True)
 
 
-def _smallest() -> bytes:
+def _make_smallest_model() -> bytes:
     """A model of one addition."""
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     x, y = (helper.make_tensor_value_info(name, kind, [1]) for name in "xy")
@@ -237,20 +237,20 @@ def _smallest() -> bytes:
     )
 
 
-def _tensor(value: Array) -> Any:
+def _make_tensor(value: Array) -> Any:
     data = np.ascontiguousarray(value).reshape(value.shape)
     if value.dtype.name == "bfloat16":
         return ov.Tensor(data.view(np.uint16), list(value.shape), ov.Type.bf16)
     return ov.Tensor(data)
 
 
-def _said(error: Exception) -> str:
+def _clean_message(error: Exception) -> str:
     text = " ".join(_NOISE.sub(" ", str(error)).split())[:400] or type(error).__name__
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _fault(error: Exception, built: bool) -> EngineFault:
-    text, said = str(error), _said(error)
+def _classify_fault(error: Exception, built: bool) -> EngineFault:
+    text, said = str(error), _clean_message(error)
     if isinstance(error, MemoryError) or _NO_MEMORY.search(text):
         return EngineFault("out-of-memory", f"OpenVINO ran out of memory: {said}")
     if built:

@@ -194,9 +194,9 @@ def test_openvino_says_what_it_really_computes_in() -> None:
 def test_openvino_says_why_a_precision_cannot_be_shown(
     asked: str, ran: str, native: set[str], without: bool, said: tuple[str, ...]
 ) -> None:
-    from engines.backends.openvino.engine import _notes
+    from engines.backends.openvino.engine import _note_limits
 
-    notes = _notes(asked, ran, native, without)
+    notes = _note_limits(asked, ran, native, without)
     assert len(notes) == bool(said)
     for part in said:
         assert part in notes[0]

@@ -14,7 +14,7 @@ PILLARS = MODELS / "pillars_add.onnx"
 
 
 def test_a_real_model_has_no_complaint() -> None:
-    assert filekind.complaint(PILLARS) == ""
+    assert filekind.explain_no_model(PILLARS) == ""
 
 
 def test_fields_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
@@ -24,9 +24,9 @@ def test_fields_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
     )  # fields 1002 to 1003 of every kind
     path.write_bytes(PILLARS.read_bytes() + later)
     onnx.load(path)
-    assert filekind.complaint(path) == ""
+    assert filekind.explain_no_model(path) == ""
     path.write_bytes(PILLARS.read_bytes() + later[:-1])
-    assert "ends too early" in filekind.complaint(path)
+    assert "ends too early" in filekind.explain_no_model(path)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_fields_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
 def test_other_files_do_not(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.onnx"
     path.write_bytes(data)
-    assert filekind.complaint(path).startswith("'x.onnx' ")
+    assert filekind.explain_no_model(path).startswith("'x.onnx' ")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_other_files_do_not(tmp_path: Path, data: bytes) -> None:
 def test_six_bytes_tell_what_a_file_is(tmp_path: Path, data: bytes, what: str) -> None:
     path = tmp_path / "photo.onnx"
     path.write_bytes(data)
-    said = filekind.complaint(path)
+    said = filekind.explain_no_model(path)
     assert said.startswith(f"'photo.onnx' is {what}, not an ONNX model")
     assert "copy it again" not in said
 
@@ -74,5 +74,5 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_answered(scratch: Path, data: bytes) -> None:
     scratch.write_bytes(data)
-    said = filekind.complaint(scratch)
+    said = filekind.explain_no_model(scratch)
     assert said == "" or (said.startswith("'x.onnx' ") and said.endswith(".") and said.isprintable())

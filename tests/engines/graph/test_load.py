@@ -55,7 +55,9 @@ def test_every_form_of_constant_becomes_a_weight(store: Store, tmp_path: Path) -
     ]  # fmt: skip
     model, done = imported(graph(nodes, {"x": (FLOAT, [4])}, [f"y:{FLOAT}"]), store, tmp_path)
     assert [node.op for node in model.index.nodes] == ["Add"]
-    values = {name: load.weight(model, model.index.by_name[name]) for name in ("t", "f", "fs", "i", "is", "s", "ss")}
+    values = {
+        name: load.read_weight(model, model.index.by_name[name]) for name in ("t", "f", "fs", "i", "is", "s", "ss")
+    }
     assert values["f"] == np.float32(2.5)
     assert values["f"].shape == ()
     assert values["i"].dtype == np.int64
@@ -112,7 +114,7 @@ def test_the_stored_model_loads_by_path_and_its_name_is_its_digest(store: Store,
     assert hashlib.sha256(model.path.read_bytes()).hexdigest() == done.digest
     onnx.checker.check_model(str(model.path), full_check=True)
     np.testing.assert_array_equal(numpy_helper.to_array(onnx.load(model.path).graph.initializer[0]), big(1))
-    assert isinstance(load.weight(model, model.index.by_name["v"]), np.memmap)
+    assert isinstance(load.read_weight(model, model.index.by_name["v"]), np.memmap)
     location, offset, length = external.external_span(model.initializers["v"])
     assert offset % external.ALIGN == 0
     assert length == 40 * 40 * 4
@@ -138,8 +140,8 @@ def test_a_sparse_weights_file_stays_sparse(store: Store, tmp_path: Path) -> Non
     assert kept.stat().st_size == 2 * rows * 1024
     assert kept.stat().st_blocks * 512 <= 3 * external.CHUNK
     assert kept.stem == hashlib.sha256(kept.read_bytes()).hexdigest()
-    assert not load.weight(stored, stored.index.by_name["v"]).any()
-    w = load.weight(stored, stored.index.by_name["w"])
+    assert not load.read_weight(stored, stored.index.by_name["v"]).any()
+    w = load.read_weight(stored, stored.index.by_name["w"])
     assert (w[4, 0], np.count_nonzero(w)) == (3, 1)
 
 
@@ -148,7 +150,7 @@ def test_small_external_tensors_come_inside(store: Store, tmp_path: Path) -> Non
     path = put(model, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)
     stored = load.load(store, load.import_model(path, store).digest)
     assert not external.is_external(stored.initializers["w"])
-    np.testing.assert_array_equal(load.weight(stored, stored.index.by_name["w"]), np.ones(3))
+    np.testing.assert_array_equal(load.read_weight(stored, stored.index.by_name["w"]), np.ones(3))
 
 
 def test_external_constants_of_bodies_come_along(store: Store, tmp_path: Path) -> None:
@@ -413,7 +415,7 @@ def test_odd_weights_are_read_back(store: Store, tmp_path: Path) -> None:
     model.graph.initializer.append(packed)
     model.graph.sparse_initializer.append(sparse)
     stored, _ = imported(model, store, tmp_path)
-    got = {name: load.weight(stored, stored.index.by_name[name]) for name in (*weights, "nibbles", "sparse")}
+    got = {name: load.read_weight(stored, stored.index.by_name[name]) for name in (*weights, "nibbles", "sparse")}
     for name, expected in weights.items():
         assert got[name].dtype == expected.dtype
         assert got[name].shape == expected.shape

@@ -11,10 +11,18 @@ from onnx import TensorProto, helper, numpy_helper
 
 from engines.data import originals
 from engines.graph import load
-from engines.graph.bypass import leave_float, twin
+from engines.graph.bypass import leave_float, make_float_twin
 from engines.graph.cut import Cut, cut
 from engines.graph.model_problem import ModelProblem
-from engines.graph.quantized import counted, in_themselves, is_quantized, layers, leavable, movable, source
+from engines.graph.quantized import (
+    can_stay_float,
+    count_operators,
+    find_layers,
+    find_leavable_layers,
+    find_pair_source,
+    is_quantized,
+    nodes_on_codes,
+)
 from engines.probe import Candidate
 from engines.store.content import Store
 from wizard.demo import MODELS
@@ -58,9 +66,9 @@ def test_all_bypassed_is_the_float_model_and_none_is_the_model_itself(tmp_path_f
     spec = f"onnxruntime:model={folder / 'float.onnx'}"
     part, weights = entire(model), originals.find_float_weights(store, model, spec)
     expected = run(floats, X)["y"]
-    assert np.array_equal(outputs(twin(part, weights), model), expected)
-    found = layers(model.index)
-    assert all(movable(model.index, layer) for layer in found)
+    assert np.array_equal(outputs(make_float_twin(part, weights), model), expected)
+    found = find_layers(model.index)
+    assert all(can_stay_float(model.index, layer) for layer in found)
     bare = leave_float(part, [layer.node for layer in found], weights)
     assert np.array_equal(outputs(bare, model), expected)
     onnx.checker.check_model(inside(bare.model, model), full_check=True)
@@ -68,7 +76,7 @@ def test_all_bypassed_is_the_float_model_and_none_is_the_model_itself(tmp_path_f
     assert not left & {"QuantizeLinear", "DequantizeLinear"}
     assert leave_float(part, (), weights) is part
     by_codes = originals.find_float_weights(store, model, "onnxruntime:quantization=bypass")
-    assert np.array_equal(outputs(twin(part, by_codes), model), outputs(twin(part, {}), model)), (
+    assert np.array_equal(outputs(make_float_twin(part, by_codes), model), outputs(make_float_twin(part, {}), model)), (
         "as the engine dequantizes"
     )
     kept = [layer.node for layer in found if data.draw(st.booleans())]
@@ -90,7 +98,7 @@ def test_without_the_original_weights_are_what_their_codes_are_worth(folder: Pat
     floats = float_model(["MatMul", "MatMul"])
     store, model, _ = stored(folder, Quantizer(floats, lambda answers: answers[0]).run(), "int")
     del store
-    got = outputs(twin(entire(model), {}), model)
+    got = outputs(make_float_twin(entire(model), {}), model)
     expected = X["x"]
     for name in ("w0", "w1"):
         value = next(numpy_helper.to_array(t) for t in floats.graph.initializer if t.name == name)
@@ -111,8 +119,8 @@ def test_one_layer_in_float_leaves_the_shared_pair_to_the_others(folder: Path) -
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     _, held, _ = stored(folder, model, "shared")
-    assert [held.index.nodes[layer.node].name for layer in layers(held.index)] == ["one", "other"]
-    assert [layer.around for layer in layers(held.index)] == [(0, 1, 2), (0, 1, 3)]
+    assert [held.index.nodes[layer.node].name for layer in find_layers(held.index)] == ["one", "other"]
+    assert [layer.around for layer in find_layers(held.index)] == [(0, 1, 2), (0, 1, 3)]
     got = outputs(leave_float(entire(held), [2], {}), held)
     pair = (np.rint(X["x"] / 0.5).clip(-9, 246) * 0.5).astype(np.float32)
     assert got == pytest.approx(np.maximum(X["x"], 0) - pair)
@@ -137,12 +145,12 @@ def test_codes_from_outside_and_from_operators_cannot_be_left_in_float(folder: P
     _, held, _ = stored(folder, model, "opaque")
     index = held.index
     assert is_quantized(index)
-    assert [index.nodes[layer.node].name for layer in layers(index)] == ["fed-codes", "turned-codes"]
-    assert leavable(index) == ()
-    assert counted(index.nodes[i].op for i in in_themselves(index)) == "1 MatMulInteger"
-    assert source(index, 0) == -1
+    assert [index.nodes[layer.node].name for layer in find_layers(index)] == ["fed-codes", "turned-codes"]
+    assert find_leavable_layers(index) == ()
+    assert count_operators(index.nodes[i].op for i in nodes_on_codes(index)) == "1 MatMulInteger"
+    assert find_pair_source(index, 0) == -1
     part = entire(held)
-    assert [x.op_type for x in twin(part, {}).model.graph.node].count("DequantizeLinear") == 2
+    assert [x.op_type for x in make_float_twin(part, {}).model.graph.node].count("DequantizeLinear") == 2
 
 
 def test_pairs_that_change_the_float_type_are_bypassed_with_a_cast(folder: Path) -> None:
@@ -158,7 +166,7 @@ def test_pairs_that_change_the_float_type_are_bypassed_with_a_cast(folder: Path)
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     _, held, _ = stored(folder, model, "half")
-    bare = twin(entire(held), {})
+    bare = make_float_twin(entire(held), {})
     assert [node.op_type for node in bare.model.graph.node] == ["Cast", "Relu", "Cast"]
     assert outputs(bare, held) == pytest.approx(np.maximum(X["x"], 0), rel=1e-3)
 
@@ -271,7 +279,7 @@ def test_an_activation_that_the_quantizer_folded_into_a_pair_is_there_in_the_flo
     assert op not in {node.op_type for node in quantized.graph.node}, "it is folded into the pair"
     _, model, _ = stored(folder, quantized, "again")
     right = run(float_one, x, "")["y"]
-    bypassed = run(twin(entire(model), {}).model, x, model.weights_dir)["y"]
+    bypassed = run(make_float_twin(entire(model), {}).model, x, model.weights_dir)["y"]
     layer = next(i for i, node in enumerate(entire(model).model.graph.node) if node.name.startswith("/y"))
     left = run(leave_float(entire(model), (layer,), {}).model, x, model.weights_dir)["y"]
     # Weights are what their codes are worth, and the other layer is still quantized; without the activation it is off by half.

@@ -30,7 +30,7 @@ def files(session) -> list[Path]:
 
 def get(session, tensors, sample="real:0/0", reference=REFERENCE):
     model = load.load(session.store, session.model)
-    return captures.values(session.store, model, tensors, sample, session.inputs, reference)
+    return captures.capture_values(session.store, model, tensors, sample, session.inputs, reference)
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def fresh(tmp_path, session_of):
 )
 def test_an_array_comes_back_as_it_was(tmp_path_factory, value: np.ndarray) -> None:
     path = tmp_path_factory.mktemp("a") / "1.npy"
-    captures.write(path, value)
-    back = captures.read(path)
+    captures.write_array(path, value)
+    back = captures.read_array(path)
     assert back is not None
     assert (back.dtype, back.shape) == (value.dtype, value.shape)
     assert back.tobytes() == value.tobytes()
@@ -58,22 +58,22 @@ def test_an_array_comes_back_as_it_was(tmp_path_factory, value: np.ndarray) -> N
 def test_types_that_numpy_lacks_come_back_bit_for_bit(tmp_path: Path, dtype: str) -> None:
     value = np.arange(-8, 8).astype(np.float32).astype(getattr(ml_dtypes, dtype)).reshape(4, 4)
     for name, array in (("a", value), ("b", value[0, 0]), ("c", np.tile(value, (1 << 9, 1 << 9)))):
-        captures.write(tmp_path / name, np.asarray(array))
-        back = captures.read(tmp_path / name)
+        captures.write_array(tmp_path / name, np.asarray(array))
+        back = captures.read_array(tmp_path / name)
         assert back is not None
         assert (back.dtype, back.shape) == (array.dtype, array.shape)
         assert np.asarray(back).tobytes() == np.asarray(array).tobytes()
 
 
 def test_text_comes_back(tmp_path: Path) -> None:
-    captures.write(tmp_path / "s", np.array(["Füße", "", "a"], object))
-    assert captures.read(tmp_path / "s").tolist() == ["Füße", "", "a"]
+    captures.write_array(tmp_path / "s", np.array(["Füße", "", "a"], object))
+    assert captures.read_array(tmp_path / "s").tolist() == ["Füße", "", "a"]
 
 
 def test_large_arrays_are_mapped_and_none_can_be_written(tmp_path: Path) -> None:
-    captures.write(tmp_path / "big", np.zeros((1024, 1024), np.float32))
-    captures.write(tmp_path / "small", np.zeros(4, np.float32))
-    big, small = captures.read(tmp_path / "big"), captures.read(tmp_path / "small")
+    captures.write_array(tmp_path / "big", np.zeros((1024, 1024), np.float32))
+    captures.write_array(tmp_path / "small", np.zeros(4, np.float32))
+    big, small = captures.read_array(tmp_path / "big"), captures.read_array(tmp_path / "small")
     assert isinstance(big, np.memmap)
     assert not isinstance(small, np.memmap)
     for array in (big, small):
@@ -82,11 +82,11 @@ def test_large_arrays_are_mapped_and_none_can_be_written(tmp_path: Path) -> None
 
 
 def test_a_torn_file_is_no_capture(tmp_path: Path) -> None:
-    captures.write(tmp_path / "x", np.arange(1000.0))
+    captures.write_array(tmp_path / "x", np.arange(1000.0))
     whole = (tmp_path / "x").read_bytes()
     for length in (0, 5, 100, len(whole) - 13):  # what is behind the data is its checksum
         (tmp_path / "x").write_bytes(whole[:length])
-        assert captures.read(tmp_path / "x") is None
+        assert captures.read_array(tmp_path / "x") is None
 
 
 def test_describe_captures_every_tensor_once(fresh) -> None:
@@ -173,7 +173,7 @@ def test_a_full_disk_costs_time_only(fresh, monkeypatch) -> None:
 
     for file in files(fresh):
         file.unlink()
-    monkeypatch.setattr(captures, "write", full)
+    monkeypatch.setattr(captures, "write_array", full)
     inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
     assert len(get(fresh, inner)) == len(inner)
     assert files(fresh) == []
@@ -186,13 +186,13 @@ def test_a_model_of_large_tensors_is_captured_in_batches(fresh, monkeypatch) -> 
     largest = max(fresh.index.tensors[t].bytes for t in inner)
     monkeypatch.setattr(captures, "_BATCH_BYTES", largest)
     batches = []
-    real = captures._Captures._run
+    real = captures._Captures._run_model
 
     def spy(self, marks):
         batches.append(sum(fresh.index.tensors[t].bytes for t in marks))
         return real(self, marks)
 
-    monkeypatch.setattr(captures._Captures, "_run", spy)
+    monkeypatch.setattr(captures._Captures, "_run_model", spy)
     assert (
         fresh.run(Describe(model=fresh.model, sample="real:0", inputs=fresh.inputs, reference=REFERENCE)).status == "ok"
     )
@@ -215,13 +215,13 @@ def test_sizes_that_are_only_guessed_from_open_dimensions_do_not_make_a_run_of_e
     shutil.rmtree(session.store.captures, ignore_errors=True)
     monkeypatch.setattr(captures, "_BATCH_BYTES", 1 << 20)
     runs = []
-    real = captures._Captures._run
+    real = captures._Captures._run_model
 
     def spy(self, marks):
         runs.append(len(marks))
         return real(self, marks)
 
-    monkeypatch.setattr(captures._Captures, "_run", spy)
+    monkeypatch.setattr(captures._Captures, "_run_model", spy)
     probe = Describe(model=session.model, sample="real:0", inputs=session.inputs, reference=REFERENCE)
     assert session.run(probe).status == "ok"
     assert sum(runs) == 29
@@ -234,7 +234,7 @@ def test_what_is_not_asked_for_is_captured_only_where_it_takes_little(fresh, mon
     model = load.load(fresh.store, fresh.model)
     made = [t for t in model.index.tensors if t.kind == "node"]
     monkeypatch.setattr(captures, "_BLOCK", 0 if small else captures._AHEAD_BYTES // len(made) * 2)
-    monkeypatch.setattr(captures._Captures, "_size", lambda *_: 4)
+    monkeypatch.setattr(captures._Captures, "_estimate_size", lambda *_: 4)
     before = len(files(fresh))  # of another sample
     get(fresh, [model.index.outputs[0]])
     assert len(files(fresh)) - before == (len(made) if small else 1)
@@ -246,5 +246,5 @@ def test_a_reference_that_cannot_run_says_so(fresh) -> None:
 
 
 def test_session_files_hold_no_pickle(fresh) -> None:
-    captures.write(fresh.root / "x.npy", np.array(["a"], object))
+    captures.write_array(fresh.root / "x.npy", np.array(["a"], object))
     np.load(fresh.root / "x.npy", allow_pickle=False)

@@ -467,7 +467,7 @@ def test_captures_come_from_the_whole_model_not_from_the_part(opened) -> None:
     session = opened("shapes_cnn")
     model = load.load(session.store, session.model)
     last = session.index.outputs[0]
-    value = captures.values(session.store, model, [last], "real:0", session.inputs, "onnxruntime")[last]
+    value = captures.capture_values(session.store, model, [last], "real:0", session.inputs, "onnxruntime")[last]
     image = np.load(MODELS / "shapes_cnn_in.npz")["image"]
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL

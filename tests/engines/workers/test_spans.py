@@ -21,7 +21,7 @@ class Spanning:
     """ONNX Runtime, which takes any number of rows, with the shapes that it was asked for; ``refuses`` a range of them."""
 
     def __init__(self, refuses: str = "") -> None:
-        self._real = captures.engine("onnxruntime")
+        self._real = captures.make_engine("onnxruntime")
         self.info = msgspec.structs.replace(self._real.info, spans=True)
         self._refuses = refuses
         self.asked: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -46,8 +46,10 @@ def batch(tmp_path: Path, session_of: Any) -> Any:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Spanning]]:
     def use(refuses: str = "") -> Spanning:
-        made, usual = Spanning(refuses), captures.engine
-        monkeypatch.setattr(captures, "engine", lambda spec: made if spec == "onnxruntime:threads=1" else usual(spec))
+        made, usual = Spanning(refuses), captures.make_engine
+        monkeypatch.setattr(
+            captures, "make_engine", lambda spec: made if spec == "onnxruntime:threads=1" else usual(spec)
+        )
         measure.forget_builds()
         return made
 
