@@ -9,9 +9,11 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
-from engines.probe import AnyProbe, Inspect, Measure, Measurement
+from engines.graph.index import GraphIndex
+from engines.probe import AnyProbe, Describe, Inspect, Measure, Measurement
 from wizard.flow.model import Flow
 from wizard.report.picture import curve
+from wizard.report.prefix import Shared, leave_out, shared_by_nodes
 from wizard.report.probe import say_worst, tried
 from wizard.report.stage import ended
 from wizard.session.events import (
@@ -107,7 +109,8 @@ class PlainDisplay:
     """``--display plain`` (and ``rich``: the same with colour).
 
     On a terminal the probes show as one live line that is rewritten; elsewhere each finished probe is a line, and a
-    progress line appears at most every ``every`` seconds.
+    progress line appears at most every ``every`` seconds. What most nodes' names begin with is left out, and told once:
+    ``graph`` gives the index of a described model by its digest, ``names`` what is known of it from before.
     """
 
     def __init__(
@@ -118,7 +121,10 @@ class PlainDisplay:
         colour: bool = False,
         every: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
+        graph: Callable[[str], GraphIndex | None] = lambda _: None,
+        names: Shared = Shared(),  # noqa: B008 (frozen)
     ) -> None:
+        self._graph, self._names, self._legend = graph, names, names.legend
         self._flow = flow
         self._out = out or sys.stdout
         self._live = self._out.isatty() and draws_screens()
@@ -140,13 +146,15 @@ class PlainDisplay:
     def event(self, event: AnyEvent) -> None:
         if isinstance(event, ProbeStarted) and event.probe is not None:
             self._probes[event.key] = event.probe
+        if isinstance(event, ProbeFinished) and isinstance(self._probes.get(event.key), Describe):
+            self._describe(event)
         if isinstance(event, QuestionAsked):
             self._asked = {offer.id: offer.text for offer in event.answers}
         for line in self.lines(event):
             self._say(line)
 
     def progress(self, snapshot: Mapping[str, Any] | None) -> None:
-        text = progress_line(snapshot or {})
+        text = leave_out(progress_line(snapshot or {}), self._names.prefix)
         if not text or text == self._last:
             return
         if self._live:
@@ -168,8 +176,20 @@ class PlainDisplay:
             self._drawn = False
             self._last = ""
 
+    def _describe(self, event: ProbeFinished) -> None:
+        """The model's nodes are known now: find what most of their names begin with."""
+        digest = event.measurement.artifacts.get("index", "") if event.measurement else ""
+        names = shared_by_nodes(self._graph(digest))
+        if names.prefix and names.prefix != self._names.prefix:
+            self._names, self._legend = names, names.legend
+
     def _say(self, line: str) -> None:
         self._clear()
+        if (short := leave_out(line, self._names.prefix)) != line:
+            line = short
+            if self._legend:
+                self._out.write(f"    ({visible(self._legend)})\n")
+                self._legend = ""
         self._out.write(line + "\n")
         self._out.flush()
         self._said = self._clock()

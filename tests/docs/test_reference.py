@@ -31,6 +31,7 @@ from wizard import exits
 from wizard.cli.arguments import DEMOS, Parser, inner, parser
 from wizard.problem import Problem
 from wizard.report import document
+from wizard.report.prefix import Shared
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.runner.progress import Snapshot
 from wizard.runner.table import Compared, Result, Row, Stand
@@ -228,6 +229,7 @@ REPORT = {
     "values": Values,
     "workaround": document.Workaround,
     "kept": document.Kept,
+    "names": Shared,
     "stop": document.Stop,
     "depth": document.Depth,
     "search": document.Search,

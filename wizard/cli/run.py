@@ -1,6 +1,7 @@
 """``open``, ``run``, ``resume`` and ``watch``: a session, its runner, and one display."""
 
 import argparse
+import functools
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +37,7 @@ from wizard.flow.model import Flow
 from wizard.given import problem_from, say_usual
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
+from wizard.report.prefix import Shared
 from wizard.runner import requests
 from wizard.runner.client import Client
 from wizard.runner.onlooker import Onlooker, machine_at_work
@@ -155,7 +157,7 @@ def watch(arguments: argparse.Namespace) -> int:
     if name == "tui":
         return screens(place, arguments, watching=True)
     flow = flow_of(place)
-    shown = metered(display(name, flow), arguments.metrics, about.id)
+    shown = metered(display(name, flow, place), arguments.metrics, about.id)
     host = machine_at_work(place)
     client: Client | Onlooker = (
         Onlooker(place, host) if host else Client.attach(place, "watch", name="narrowdown watch")
@@ -266,7 +268,7 @@ def walk(
             said = f"{place.name} runs on its own: 'narrowdown watch {place}' looks at it."
             print(said, file=sys.stderr if name == "json" else sys.stdout)
             return FOUND
-        shown = display(name, flow)
+        shown = display(name, flow, place, again=since > 0)
         prompt = (JsonPrompt() if name == "json" else Prompt(flow)) if person else None
         follower = Follower(client, shown, prompt=prompt, since=since, name=folders.name_for_command(place))
         code = follower.run()
@@ -338,8 +340,10 @@ def finish(place: Path, code: int, *, text: bool) -> None:
     if text:
         end = reading.flow.ends.get(report.end)
         said = end is not None and report.headline == end.title  # by the display, already
-        for line in summary(report)[1 if said else 0 :]:
-            print(visible(line))
+        told = summary(report)[1 if said else 0 :]
+        print(*map(visible, told), sep="\n")
+        if report.names.in_sight(report.culprits, report.workaround):
+            print(f"  names    {visible(report.names.legend)}")
         if case:
             checkable = can_check(reading.description.problem)
             shows = f"python {case}/check.py shows the fault again" if checkable else "commands.sh says how to see it"
@@ -408,13 +412,16 @@ def display_name(arguments: argparse.Namespace, *, person: bool) -> str:
     return "tui" if person and terminal.person_present() and terminal.draws_screens() else "plain"
 
 
-def display(name: str, flow: Flow) -> Display:
-    """A text display on stdout."""
+def display(name: str, flow: Flow, place: Path, *, again: bool = True) -> Display:
+    """A text display on stdout. ``again``: the session was at work before."""
     if name == "json":
         return JsonDisplay(sys.stdout)
     if name == "none":
         return SilentDisplay()
-    return PlainDisplay(flow, sys.stdout, colour=name == "rich" and sys.stdout.isatty())
+    from wizard.report.read import graph_of, read
+
+    colour, graph = name == "rich" and sys.stdout.isatty(), functools.partial(graph_of, place)
+    return PlainDisplay(flow, sys.stdout, colour=colour, graph=graph, names=read(place).names() if again else Shared())
 
 
 def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool = False) -> int:

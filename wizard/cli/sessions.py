@@ -67,6 +67,7 @@ def _escape_bytes(value: object) -> object:
 def show(arguments: argparse.Namespace) -> int:
     """``narrowdown show SESSION``."""
     from wizard.report.canonical import canonical
+    from wizard.report.document import readable
     from wizard.report.gather import summary
     from wizard.words import count, duration, visible
 
@@ -83,6 +84,8 @@ def show(arguments: argparse.Namespace) -> int:
 
         print(to_json(report), end="")
         return FOUND
+    legend = visible(report.names.legend)
+    report = readable(report)
     print(f"session {report.session}  {visible(report.model)}  {report.engine} against {report.reference}")
     for position, stop in enumerate(report.route, 1):
         spent = f"{duration(stop.seconds):>10} {count(stop.probes, 'probe'):>10}"
@@ -90,7 +93,7 @@ def show(arguments: argparse.Namespace) -> int:
         print(f"{position:3}  {stop.node:16} {visible(stop.text):48} {stop.by:12} {spent}{ended}")
         if stop.message:
             print(f"       {visible(stop.message)}")
-    print(*map(visible, summary(report)), sep="\n")
+    print(*map(visible, summary(report)), *filter(None, [legend]), sep="\n")
     return FOUND
 
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from engines.compare.values import Values
+from wizard.report.prefix import Shared, leave_out
 from wizard.report.probe import Outcome
 from wizard.report.vicinity import Vicinity
 from wizard.words import LONGEST, bounded, elide
@@ -100,6 +101,7 @@ class Depth(msgspec.Struct, frozen=True):
     bad: bool
     inherited: float | None = None
     added: float | None = None
+    culprit: int = 0  # which of the culprits holds its node, counted from 1; 0: none
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -192,8 +194,17 @@ class Report(msgspec.Struct, frozen=True):
     # `from`, `to` and `why`, where the given reference was found wrong and another stood in; `null` where it was not
     reference_replaced: dict[str, str] | None = None
     alike: bool = False  # reference and engine under test are wrong in the same way
+    rounds: tuple[
+        tuple[Depth, ...], ...
+    ] = ()  # error by depth of each comparison of layers, the last of them is `depth`
+    names: Shared = Shared()  # what most nodes' names begin with: left out where people read, whole in this file
     allowed: str = ""  # `tolerance` in the words of the metric: `rel_l2 0.0001`, or `atol 0.001, rtol 1e-05`
     format: Literal[1] = 1  # version of this format
+
+
+def readable(report: Report) -> Report:
+    """The same with names as people read them; ``names.legend`` tells what is left out."""
+    return leave_out(report, report.names.prefix)
 
 
 def to_json(report: Report) -> str:

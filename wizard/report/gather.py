@@ -32,7 +32,9 @@ from wizard.report.document import (
     Stop,
     Verdict,
     Workaround,
+    readable,
 )
+from wizard.report.prefix import Shared, leave_out, shared_by_nodes
 from wizard.report.probe import kept, part, size, verdict
 from wizard.report.stage import stage
 from wizard.report.vicinity import Vicinity, ids, vicinity
@@ -58,20 +60,24 @@ def gather(
     table: Callable[[str], Table],
     machine: Mapping[str, Any] | None = None,
     graph: Callable[[str], GraphIndex | None] = lambda _: None,
+    names: Shared | None = None,
 ) -> Report:
     """The document of a session, finished or not. ``table``: the rows of a step's table, ``graph``: the index of a model, each by
-    its artifact's digest."""
+    its artifact's digest. ``names``: what is left out of names, where that is known already."""
     findings = state.findings
-    culprits = _culprits(state, flow, table, graph, compared=not problem.check)
+    index = graph(described(state, findings.model))
+    names = names or shared_by_nodes(index)
+    culprits = _culprits(state, flow, table, index, compared=not problem.check)
     first = culprits[0] if culprits else None
     reproduced = _outcome(state, CompareOutcome)
     criterion, signature = findings.criterion, findings.signature
     verdict = reached(state, flow)
+    rounds = depths(state, table, criterion.tolerance if criterion else 0.0, culprits)
     workaround = _workaround(findings, parse(problem.engine).name)
     return Report(
         verdict=verdict,
         end=state.end,
-        headline=headline(state, flow, verdict, culprits, workaround),
+        headline=headline(state, flow, verdict, leave_out(culprits, names.prefix), workaround, names.prefix),
         cause=first.cause if first else "accumulation" if findings.spread else "",
         nodes=first.nodes if first else (),
         nodes_before=_nodes_before(state),
@@ -95,7 +101,8 @@ def gather(
         samples_failing=int(reproduced.get("samples_failing") or 0),
         explanation=str(reproduced.get("message") or ""),
         spread=_spread(state),
-        depth=depth(state, table, criterion.tolerance if criterion else 0.0),
+        depth=rounds[-1] if rounds else (),
+        rounds=rounds,
         notes=(*findings.notes, *journalled(state, flow), *_say_lost_workers(state), *_postprocessed(problem)),
         commands=_by_hand(state, problem, first) if first else (),
         seconds=sum(visit.seconds for visit in state.route),
@@ -109,6 +116,7 @@ def gather(
         ruled_out=ruled_out(state),
         reference_replaced=msgspec.to_builtins(findings.replaced),
         alike=findings.alike,
+        names=names,
     )
 
 
@@ -125,13 +133,12 @@ def _culprits(
     state: State,
     flow: Flow,
     table: Callable[[str], Table],
-    graph: Callable[[str], GraphIndex | None],
+    index: GraphIndex | None,
     *,
     compared: bool,
 ) -> tuple[Culprit, ...]:
     """The culprits, each with its surroundings and its values, as far as they were kept."""
     found = confirmed(state, flow)
-    index = graph(described(state, state.findings.model)) if found else None
     told = []
     for c, files in zip(found, case_files(state, table, found), strict=True):
         rows = table(files["values.json"]) if "values.json" in files else []
@@ -269,9 +276,14 @@ def stop(visit: Visit, flow: Flow) -> Stop:
 
 
 def headline(
-    state: State, flow: Flow, verdict: Verdict, culprits: tuple[Culprit, ...], workaround: Workaround | None
+    state: State,
+    flow: Flow,
+    verdict: Verdict,
+    culprits: tuple[Culprit, ...],
+    workaround: Workaround | None,
+    prefix: str = "",
 ) -> str:
-    """The result in one sentence."""
+    """The result in one sentence, names without ``prefix``."""
     if not state.end:
         here = state.here
         node = flow.nodes.get(here.node) if here else None
@@ -281,7 +293,8 @@ def headline(
     ranked = _outcome(state, QuantizationOutcome)
     if ranked and not culprits and workaround is not None:
         lowest = f" ({number(ranked['worst_db'])} dB)" if ranked.get("worst_db") is not None else ""
-        return f"{elide(str(ranked['worst']), 60)} loses the most to quantization{lowest}{_say_cure(workaround)}"
+        worst = elide(leave_out(str(ranked["worst"]), prefix), 60)
+        return f"{worst} loses the most to quantization{lowest}{_say_cure(workaround)}"
     if not culprits or verdict == "unresolved":
         end = flow.ends.get(state.end)
         return end.title if end else "The route was too long to go on"
@@ -342,10 +355,16 @@ def earlier(state: State) -> tuple[str, ...]:
     )
 
 
-def depth(state: State, table: Callable[[str], Table], tolerance: float) -> tuple[Depth, ...]:
-    """The last layerwise profile on the route."""
-    digest = next((v.tables["tensors"] for v in reversed(state.route) if "tensors" in v.tables), "")
-    rows = table(digest) if digest else []
+def depths(
+    state: State, table: Callable[[str], Table], tolerance: float, culprits: Sequence[Culprit]
+) -> tuple[tuple[Depth, ...], ...]:
+    """The layerwise profile of each round on the route; those that are gone are left out."""
+    holds = {name: i for i, c in reversed([*enumerate(culprits, 1)]) for name in c.nodes if name}
+    found = (_depth(table(v.tables["tensors"]), tolerance, holds) for v in state.route if "tensors" in v.tables)
+    return tuple(round_ for round_ in found if round_)
+
+
+def _depth(rows: Table, tolerance: float, holds: Mapping[str, int]) -> tuple[Depth, ...]:
     return tuple(
         Depth(
             str(row["name"]),
@@ -354,6 +373,7 @@ def depth(state: State, table: Callable[[str], Table], tolerance: float) -> tupl
             float(row["error"]) > tolerance,
             row.get("inherited"),
             row.get("added"),
+            holds.get(str(row.get("node", "")), 0),
         )
         for row in rows
         if row.get("error") is not None
@@ -428,7 +448,9 @@ def _last_word(last: Stop) -> list[str]:
 
 
 def summary(report: Report) -> list[str]:
-    """What was found, in a few lines of plain text: the headline, what it rests on, what to do with it."""
+    """What was found, in a few lines of plain text: the headline, what it rests on, what to do with it. Names as people read
+    them."""
+    report = readable(report)
     lines = [report.headline]
     if not report.culprits and not report.spread:
         said = _last_word(report.route[-1]) if report.route and report.end else []

@@ -6,7 +6,7 @@ from typing import Any
 
 from wizard.report import picture
 from wizard.report.alike import groups, kind, others
-from wizard.report.document import Report
+from wizard.report.document import Report, readable
 from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.markdown import error, flat, version
 from wizard.words import TEXT, WORD, count, decibels, duration, elide, margin, number, show_name, switch, visible
@@ -18,6 +18,7 @@ def to_html(report: Report) -> str:
     """The page. Text from models and logs is escaped by the template engine; only our own SVG is put in as markup."""
     from markupsafe import Markup
 
+    report = readable(report)
     longest = sorted(report.searches, key=lambda search: -len(search.looks))[:SEARCHES]
     drawn = {
         "depth": picture.error_by_depth(report.depth, report.tolerance),

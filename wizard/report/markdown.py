@@ -6,7 +6,7 @@ from typing import Any
 
 from engines.compare.values import Values
 from wizard.report.alike import groups, kind, others
-from wizard.report.document import Culprit, Report, Workaround
+from wizard.report.document import Culprit, Report, Workaround, readable
 from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.picture import curve, tally
 from wizard.words import (  # fmt: skip
@@ -32,6 +32,7 @@ LAYERS, ROWS = 40, 60  # of a table that may be as long as the model, of any oth
 def to_markdown(report: Report) -> str:
     """Verdict first, how to see it fail, then culprits, workaround, route, environment. Never longer than an issue may be: what
     does not fit is named."""
+    report = readable(report)
     head = "\n\n".join([f"# {literal(report.headline)}", summary(report)])
     order = [
         head, by_hand(report), *write_culprits(report.culprits), ruled_out(report), workaround(report), depth(report),
@@ -67,7 +68,8 @@ def summary(report: Report) -> str:
         ("time", f"{duration(report.seconds)}, {count(report.probes, 'probe')}"),
     ]
     text = table(("", ""), rows)
-    said = [literal(line) for line in (report.explanation, report.spread, report.advice) if line]
+    told = (report.explanation, report.spread, report.advice, report.names.legend)
+    said = [literal(line) for line in told if line]
     return "\n\n".join([text, *said])
 
 

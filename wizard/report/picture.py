@@ -11,6 +11,7 @@ from engines.probe import HUGE
 from wizard.report.document import Depth, Look, Search
 from wizard.report.figures import CEILING, FLOOR, draw_bars, log_error
 from wizard.report.lost import lost_everywhere, say_values_apart, say_values_lost
+from wizard.report.prefix import tell_apart
 from wizard.report.probe import WORDS
 from wizard.report.strip import MEANING, Span, Trail, columns, name_nodes, nodes_of, parse
 from wizard.report.vicinity import Vicinity
@@ -69,9 +70,10 @@ def arrived_and_added(points: Sequence[Depth], tolerance: float | None, most: in
         return left + (right - left) * (1 - level(error) / (HEIGHT - BOTTOM))
 
     drawn = []
+    names = tell_apart([visible(p.name) or "(no name)" for p in rows], 30)
     for i, p in enumerate(rows):
         y = i * tall
-        name = escape(visible(elide(p.name, 30)) or "(no name)")
+        name = escape(names[i])
         drawn.append(
             f'<text class="label" x="{left - 8}" y="{y + 13}" text-anchor="end">{name}</text>'
             f'<text class="axis" x="{left - 8}" y="{y + 24}" text-anchor="end">{escape(visible(elide(p.op, 30)))}</text>'
@@ -349,9 +351,10 @@ def neighbourhood(place: Vicinity) -> str:
                 drawn.append(
                     f'<path class="edge" d="M{left} {y1 - 18} C{out} {y1 - 18} {out} {y2 + 18} {left} {y2 + 18}"/>'
                 )
+    names = tell_apart([visible(spot.name) or "(no name)" for spot in place.spots], 58)
     for i, spot in enumerate(place.spots):
         y = 22 + i * tall
-        name = escape(visible(elide(spot.name, 58)) or "(no name)")
+        name = escape(names[i])
         facts = ", ".join(filter(None, ["; ".join(spot.makes[:2]), spot.note, "suspect" if spot.suspect else ""]))
         drawn.append(
             f'<rect class="{"suspect" if spot.suspect else "box"}" x="{left}" y="{y}" width="{wide}" height="36" rx="5"/>'

@@ -12,8 +12,9 @@ from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
 from wizard.report.document import Report
 from wizard.report.gather import Table, gather
+from wizard.report.prefix import Shared, shared_by_nodes
 from wizard.session import folder as folders
-from wizard.session.state import State
+from wizard.session.state import State, described
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -34,14 +35,23 @@ class Reading(msgspec.Struct, frozen=True):
 
     def graph(self, digest: str) -> GraphIndex | None:
         """The index of a model; None where its artifact is gone."""
-        try:
-            return decoding.decode(Store(self.folder).get(digest), GraphIndex)
-        except (OSError, ValueError):
-            return None
+        return graph_of(self.folder, digest)
+
+    def names(self) -> Shared:
+        """What most nodes' names begin with."""
+        return shared_by_nodes(self.graph(described(self.state, self.state.findings.model)))
 
     def report(self) -> Report:
         about = self.description
         return gather(self.state, self.flow, about.problem, self.table, about.machine, self.graph)
+
+
+def graph_of(folder: Path, digest: str) -> GraphIndex | None:
+    """The index of a session's model by its artifact's digest; None where there is none."""
+    try:
+        return decoding.decode(Store(folder).get(digest), GraphIndex) if digest else None
+    except (OSError, ValueError):
+        return None
 
 
 def read(folder: Path) -> Reading:

@@ -43,7 +43,7 @@ def shorten_path(path: Path) -> str:
 
 def report(scene: Scene) -> Report:
     """What the report says, without its tables."""
-    return gather(scene.state, scene.flow, scene.problem, lambda _digest: [])
+    return gather(scene.state, scene.flow, scene.problem, lambda _digest: [], names=scene.sight.names)
 
 
 def found(said: Report) -> list[str]:

@@ -32,7 +32,7 @@ def log(scene: Scene) -> tuple[str, ...]:
     lines += rows or [nothing(scene)]
     written = [line for line in scene.log if line.strip()]
     lines += ["", "what the engine wrote:", *written] if written else ["", "the engine has written nothing"]
-    return tuple(lines)
+    return scene.short(tuple(lines))
 
 
 def noted(scene: Scene) -> tuple[str, ...]:
@@ -166,4 +166,8 @@ def why(scene: Scene) -> Sequence[tuple[str, str]]:
         sections.append((node.title, node.explain))
     elif scene.node in scene.flow.ends:
         sections.insert(0, (scene.flow.ends[scene.node].title, scene.flow.ends[scene.node].explain))
-    return sections or [("", "Nothing has been measured yet.")]
+    if scene.sight.names.in_sight(sections):
+        sections.append(("Names", scene.sight.names.legend))
+    return [(scene.short(h), t if h == "Names" else scene.short(t)) for h, t in sections] or [
+        ("", "Nothing has been measured yet.")
+    ]

@@ -1,7 +1,7 @@
 """One moment of a session as a screen draws it: flow, folded journal, the runner's progress, the log's end. Pure."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -9,12 +9,15 @@ from engines.search.cost import Cost
 from wizard.flow.commands import Command, by_hand, known_versions, values
 from wizard.flow.model import Flow, FlowNode
 from wizard.problem import Problem
+from wizard.report.prefix import leave_out
 from wizard.session.decide import Ask, Ended, RunStep, decide
 from wizard.session.events import Offered
 from wizard.session.state import State, Visit
 from wizard.tui.board import Hunt
 from wizard.tui.sight import Sight
+from wizard.words import elide
 
+T = TypeVar("T")
 Face = Literal["starting", "offer", "running", "ask", "ended", "stopped"]
 
 
@@ -85,6 +88,16 @@ class Scene(msgspec.Struct, frozen=True):
     problem: Problem = Problem(model="")
     trouble: str = ""  # why the session cannot be read just now, one sentence
     now: float = 0.0
+
+    def short(self, value: T) -> T:
+        """A text, or data with texts in it, its names as people read them; ``names_left_out`` tells how."""
+        return leave_out(value, self.sight.names.prefix)
+
+    @property
+    def names_left_out(self) -> str:
+        """For the edge of a panel: what names are shown without; "" where they are whole."""
+        prefix = self.sight.names.prefix
+        return f"names without {elide(prefix, 48)}" if prefix else ""
 
     @property
     def id(self) -> str:

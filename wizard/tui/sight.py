@@ -12,6 +12,7 @@ from engines.graph.index import GraphIndex
 from engines.store import decoding
 from engines.store.content import Store
 from wizard.report.figures import log_error
+from wizard.report.prefix import Shared, leave_out, shared_by_nodes
 from wizard.report.vicinity import Vicinity, at_work, ids, suspected, vicinity
 from wizard.session.state import State, described
 
@@ -19,12 +20,13 @@ from wizard.session.state import State, described
 class Sight(msgspec.Struct, frozen=True):
     """``logs``: log10 of each watched tensor's error, in topological order; ``here``: the culprit's place among them, -1 where
     unknown. ``places``: the neighbourhood of each culprit and of what is suspected now; ``now``: which of them that is, -1 the
-    last."""
+    last. ``names``: what is left out of names."""
 
     logs: tuple[float, ...] = ()
     here: int = -1
     places: tuple[Vicinity, ...] = ()
     now: int = -1
+    names: Shared = Shared()
 
 
 class _Key(msgspec.Struct, frozen=True):
@@ -53,10 +55,13 @@ class Eye:
             self._key = key
             logs, here = _depth(self._rows(key.table), key.culprit)
             index = self._graph(key.index)
-            drawn = {nodes: vicinity(index, ids(nodes)) for nodes in key.suspects} if index else {}
+            names = shared_by_nodes(index)
+            drawn = (
+                {nodes: leave_out(vicinity(index, ids(nodes)), names.prefix) for nodes in key.suspects} if index else {}
+            )
             places = {nodes: place for nodes, place in drawn.items() if place.spots}
             now = list(places).index(key.now) if key.now in places else -1
-            self._sight = Sight(logs, here, tuple(places.values()), now)
+            self._sight = Sight(logs, here, tuple(places.values()), now, names)
         return self._sight
 
     def _rows(self, digest: str) -> list[dict[str, Any]]:
@@ -83,7 +88,7 @@ def _key(state: State) -> _Key:
     nodes = suspected(findings)
     return _Key(
         next((v.tables["tensors"] for v in reversed(state.route) if "tensors" in v.tables), ""),
-        described(state, findings.model) if nodes else "",
+        described(state, findings.model),
         findings.suspects[0].name if findings.suspects else "",
         nodes,
         at_work(findings),

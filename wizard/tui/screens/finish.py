@@ -70,9 +70,10 @@ class FinishScreen(SessionScreen):
         self.query_one("#todo", Todos).show(
             [Todo(self.host.fill_in_keys(t.text), t.command) for t in todo(scene, verdict)]
         )
-        self.query_one("#culprits", Culprits).show(state.findings)
+        self.query_one("#culprits", Culprits).show(scene.short(state.findings))
+        self.query_one("#culprits-panel", Panel).name_it("What fails", scene.names_left_out)
         self.query_one("#culprits-panel").display = bool(state.findings.culprits)
-        self.query_one("#cure", Cure).show(state.findings)
+        self.query_one("#cure", Cure).show(scene.short(state.findings))
         self.query_one("#cure-panel").display = state.findings.workaround is not None
         self._decided(scene)
         self.query_one("#where", Surroundings).show(scene.sight.places if state.findings.culprits else ())
@@ -94,7 +95,7 @@ class FinishScreen(SessionScreen):
             # Its message stands above, and no search goes on from here.
             told = {name: value for name, value in (last.outcome or {}).items() if name != "message"}
             fields = [name for name in (node.evidence if node else ()) if name != "goes_on"]
-            self.query_one("#decided", Evidence).show(told, fields, last.step, seen)
+            self.query_one("#decided", Evidence).show(scene.short(told), fields, last.step, seen)
             self.query_one("#decided-panel", Panel).name_it(f"What decided it: {title(scene.flow, last.node)}")
         self.query_one("#decided-panel").display = shown
         way = [
@@ -102,7 +103,7 @@ class FinishScreen(SessionScreen):
             for v in state.route
             if v.error and v.stepped
         ]
-        self.query_one("#way", Text).show("\n".join(way))
+        self.query_one("#way", Text).show(scene.short("\n".join(way)))
         self.query_one("#way-panel").display = bool(way)
 
     def action_scroll_up(self) -> None:

@@ -163,7 +163,7 @@ class StepScreen(SessionScreen):
             return
         here, node, visit, route = scene.node, scene.at, scene.visit, scene.state.route
         measured = bool(visit and visit.outcome)
-        because = next((o.because for o in offered(visit) if o.recommended), "") if face == "ask" else ""
+        because = scene.short(next((o.because for o in offered(visit) if o.recommended), "") if face == "ask" else "")
         made = commands(scene) if face in ("offer", "ask") else ()
         names_nodes = face == "ask" and visit is not None and any((visit.outcome or {}).get(name) for name in LOCATED)
         shown = {
@@ -186,13 +186,13 @@ class StepScreen(SessionScreen):
             self.call_after_refresh(self._follow)
             self.refresh_bindings()
         asking = visit.question.ask if visit and visit.question else (node.ask if node else "")
-        self.query_one("#ask", Text).show(asking, "bold")
+        self.query_one("#ask", Text).show(scene.short(asking), "bold")
         explain = node.explain if node else ""
         self.query_one("#explain", Text).show(explain.split("\n\n")[0] if face != "offer" else explain)
-        found = troubles(scene)
+        found = scene.short(troubles(scene))
         self.query_one("#troubles", Troubles).show(found)
         self.query_one("#deaths", Troubles).show(found)
-        notes = "\n".join(f"- {text}" for text in narrative.noted(scene))
+        notes = scene.short("\n".join(f"- {text}" for text in narrative.noted(scene)))
         self.query_one("#noted", Text).show(notes)
         self.query_one("#noted-panel").display = bool(notes)
         self._plan(scene)
@@ -202,7 +202,9 @@ class StepScreen(SessionScreen):
             height = 5 if self.app.size.height >= 32 else 3
             tolerance = criterion.tolerance if criterion else None
             seen = Seen(scene.sight, tolerance, scene.hunt, scene.state.nodes, height)
-            outcome = drop_said(visit.outcome or {}, because)
+            outcome = drop_said(scene.short(visit.outcome or {}), because)
+            named = scene.names_left_out if scene.sight.names.in_sight(visit.outcome) else ""
+            self.query_one("#measured-panel", Panel).name_it("Measured", named)
             self.query_one("#evidence", Evidence).show(outcome, node.evidence if node else (), visit.step, seen)
         if shown["-located"]:
             for panel in (self.around, self.around_beside):
@@ -212,7 +214,7 @@ class StepScreen(SessionScreen):
             why.show(because)
             by_hand.show(made)
         if face == "ask" and visit:
-            self.answers.show(scene.flow, offered(visit), measured=bool(visit.step))
+            self.answers.show(scene.flow, scene.short(offered(visit)), measured=bool(visit.step))
             if not self.answers.has_focus and self.app.screen is self:
                 self.answers.focus()
         elif face == "running":

@@ -1,0 +1,94 @@
+"""What most nodes' names begin with is left out where people read, and nowhere else; labels of a picture differ."""
+
+import io
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.graph.index import GraphIndex, Node
+from engines.probe import Describe, Measurement
+from wizard.flow.load import load
+from wizard.plain import PlainDisplay
+from wizard.report.document import Depth, Kept, Workaround
+from wizard.report.prefix import Shared, find_shared, leave_out, tell_apart
+from wizard.session.events import NoteAdded, ProbeFinished, ProbeStarted
+
+BEFORE = "jax2tf_get_logits_/pjit_get_logits_/MagikaV2/"
+NAMES = [f"{BEFORE}LayerNorm_{i}/Sum" for i in range(9)]
+
+
+def test_most_nodes_decide() -> None:
+    assert find_shared([*NAMES, "other", "", ""]) == Shared(BEFORE, 9, 10)
+    assert find_shared([*NAMES, *(f"x{i}" for i in range(9))]).prefix == ""  # half of them are not most
+    assert find_shared([f"/model/{n}" for n in "abcd"]).prefix == ""  # too short to be worth a legend
+    assert find_shared([*NAMES, "LayerNorm_3/Sum"]).prefix == ""  # two nodes would have one name
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"{BEFORE}a (Sum), '{BEFORE}b' and [{BEFORE}c].", "a (Sum), 'b' and [c]."),
+        (f"emulate:keep={BEFORE}a+{BEFORE}b", f"emulate:keep={BEFORE}a+{BEFORE}b"),
+        (f"my{BEFORE}a {BEFORE}", f"my{BEFORE}a {BEFORE}"),
+    ],
+)
+def test_only_names_lose_it(text: str, shown: str) -> None:
+    assert leave_out(text, BEFORE) == shown
+    assert leave_out({"a": [text]}, BEFORE) == {"a": [shown]}
+
+
+def test_engines_and_commands_stay_whole() -> None:
+    cure = Workaround(
+        "precision", True, NAMES[0], tuple(NAMES), (), 1, 1, None, None, NAMES[0], True, curve=(Kept(1, 0.0, None, True),)
+    )  # fmt: skip
+    short = leave_out(cure, BEFORE)
+    assert short.engine == NAMES[0]
+    assert (short.keep_higher[8], short.cost) == ("LayerNorm_8/Sum", "LayerNorm_0/Sum")
+    assert msgspec.structs.replace(short, keep_higher=cure.keep_higher, cost=cure.cost) == cure
+    points = (Depth("y", "Add", 0.1, True),)
+    assert leave_out(points, BEFORE) is points
+
+
+@given(st.lists(st.text("ab/_", max_size=60), max_size=9), st.integers(12, 40))
+def test_labels_differ_and_fit(names: list[str], width: int) -> None:
+    shown = tell_apart(names, width)
+    assert len(shown) == len(names)
+    assert all(len(label) <= width for label in shown)
+    assert len(set(shown)) == len(shown)
+
+
+def test_names_that_differ_in_their_middle_do_so_in_a_picture() -> None:
+    names = [f"encoder/layers.{i}/attention/self/query/MatMul_long_name" for i in range(12)]
+    assert len(set(tell_apart(names, 24))) == 12
+    assert tell_apart(["a" * 40] * 2, 20)[0].endswith("(1)")
+
+
+def test_plain_output_tells_it_once() -> None:
+    """The display learns the names from the probe that describes the model; before it, and of others, all stays whole."""
+    nodes = tuple(Node(i, name, "Sum", "", (), ()) for i, name in enumerate(NAMES))
+    index = GraphIndex(model="m", nodes=nodes, tensors=(), inputs=(), outputs=())
+    out = io.StringIO()
+    display = PlainDisplay(load("accuracy").flow, out, graph=lambda digest: index if digest == "d" else None)
+    note = NoteAdded(text=f"{NAMES[0]} and {NAMES[1]}")
+    display.event(note)
+    display.event(ProbeStarted(key="k", run=1, probe=Describe(model="m")))
+    display.event(ProbeFinished(key="k", run=1, measurement=Measurement(artifacts={"index": "d"})))
+    display.event(note)
+    display.event(note)
+    said = [line for line in out.getvalue().splitlines() if "mapping" not in line]
+    assert said == [
+        f"    note: {NAMES[0]} and {NAMES[1]}",
+        f"    (Left out of names: {BEFORE}, with which 9 of 9 nodes begin.)",
+        "    note: LayerNorm_0/Sum and LayerNorm_1/Sum",
+        "    note: LayerNorm_0/Sum and LayerNorm_1/Sum",
+    ]
+
+
+def test_no_file_of_a_session_is_needed_to_read_it(tmp_path: Path) -> None:
+    from wizard.report.read import graph_of
+
+    assert graph_of(tmp_path, "") is None
+    assert graph_of(tmp_path, "0" * 64) is None

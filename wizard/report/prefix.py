@@ -1,0 +1,127 @@
+"""Names as people read them: what most of a model's nodes begin with is left out, and told once. Whole in JSON, files and copies.
+Pure."""
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from engines.graph.index import GraphIndex
+
+T = TypeVar("T")
+
+SHARE: Final = 0.6  # of the nodes that have a name must begin with it
+LEAST: Final = 12  # characters: to leave out fewer hides more than it clears
+LOOKED_AT: Final = 400  # characters of a name: one of a megabyte is no path
+_SEPARATORS: Final = "/.:"
+
+# Fields that are typed, copied or looked up: what they hold stays whole.
+WHOLE: Final = frozenset(
+    {"engine", "reference", "model", "commands", "environment", "dir", "session", "found_by", "names"}
+)
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """``prefix``: what ``having`` of ``named`` nodes begin with; "" where too few share one."""
+
+    prefix: str = ""
+    having: int = 0
+    named: int = 0
+
+    @property
+    def legend(self) -> str:
+        """The sentence that tells what is left out; "" where nothing is."""
+        if not self.prefix:
+            return ""
+        return f"Left out of names: {self.prefix}, with which {self.having:,} of {self.named:,} nodes begin."
+
+    def in_sight(self, *texts: object) -> bool:
+        """Whether any of these texts, or any text in them, is shown shorter than it is."""
+        return bool(self.prefix) and any(leave_out(text, self.prefix) != text for text in texts)
+
+
+def shared_by_nodes(index: GraphIndex | None) -> Shared:
+    """Of the nodes of a model; nothing where it is not known."""
+    return find_shared(node.name for node in index.nodes) if index is not None else Shared()
+
+
+def find_shared(names: Iterable[str]) -> Shared:
+    """The longest beginning, up to a separator, that most of the names have. None where a name without it would be the same as
+    another one that never had it."""
+    named = [name for name in names if name]
+    counts: Counter[str] = Counter()
+    for name in named:
+        counts.update(name[: i + 1] for i, c in enumerate(name[:LOOKED_AT]) if c in _SEPARATORS)
+    least = max(3, SHARE * len(named))
+    there = [p for p, n in counts.items() if n >= least and len(p) >= LEAST and not any(c.isspace() for c in p)]
+    if not there:
+        return Shared()
+    prefix = max(there, key=len)
+    rest = {name.removeprefix(prefix) for name in named if name.startswith(prefix)}
+    if any(name in rest or name == prefix for name in named):
+        return Shared()
+    return Shared(prefix, counts[prefix], len(named))
+
+
+def leave_out(value: T, prefix: str) -> T:
+    """The same text, or the same data with each text in it, its names without the prefix. Engine texts, commands and paths stay
+    whole. What does not hold the prefix is given back as it is."""
+    return _in(value, prefix) if prefix else value
+
+
+def _in(value: Any, prefix: str) -> Any:
+    match value:
+        case str():
+            return _pattern(prefix).sub("", value) if prefix in value else value
+        case tuple() | list():
+            made = [_in(item, prefix) for item in value]
+            return value if all(a is b for a, b in zip(made, value, strict=True)) else type(value)(made)
+        case Mapping():
+            found = {key: value[key] if key in WHOLE else _in(value[key], prefix) for key in value}
+            return value if all(found[key] is value[key] for key in value) else found
+        case msgspec.Struct():
+            fields = {f: getattr(value, f) for f in value.__struct_fields__ if f not in WHOLE}
+            new = {f: made for f, old in fields.items() if (made := _in(old, prefix)) is not old}
+            return msgspec.structs.replace(value, **new) if new else value
+    return value
+
+
+@functools.lru_cache(maxsize=8)
+def _pattern(prefix: str) -> re.Pattern[str]:
+    """The prefix where a name begins; not within an option of an engine, which would no longer be one."""
+    return re.compile(r"(?<![^\s'\"`(\[{‹«,;→])" + re.escape(prefix) + r"(?=[^\s,;.)'\"])")
+
+
+def tell_apart(names: Iterable[str], width: int) -> list[str]:
+    """Each name in at most ``width`` characters, its middle left out; where two would look the same, the part in which they
+    differ stays in place of their beginning, and equal names are numbered."""
+    whole = list(names)
+    shown = [_middle(name, width) for name in whole]
+    for text in {t for t in shown if shown.count(t) > 1}:
+        same = [i for i, t in enumerate(shown) if t == text]
+        kinds = {whole[i] for i in same}
+        if len(kinds) > 1:
+            start = _first_difference(kinds)
+            for i in same:
+                shown[i] = "…" + _middle(whole[i][max(0, start - 4) :], width - 1)
+    seen: Counter[str] = Counter()
+    total = Counter(shown)
+    for i, text in enumerate(shown):
+        if total[text] > 1:
+            seen[text] += 1
+            mark = f" ({seen[text]})"
+            shown[i] = _middle(text, width - len(mark)) + mark
+    return shown
+
+
+def _middle(text: str, width: int) -> str:
+    keep = max(width - 1, 2)
+    return text if len(text) <= width else f"{text[: keep - keep // 2]}…{text[-(keep // 2) :]}"
+
+
+def _first_difference(names: Iterable[str]) -> int:
+    letters = zip(*names, strict=False)
+    return next((i for i, here in enumerate(letters) if len(set(here)) > 1), 0)
