@@ -1,14 +1,31 @@
-"""The whole flow on one page: where the route went, where it is, and every branch that was not taken. Pure."""
+"""The whole flow as a flowchart: a box for each question, an arrow for each answer, the way that was walked in heavy lines.
 
-from collections.abc import Sequence
+Boxes stand below one another in the order of the flow. An answer that leads to the next box goes straight down, one that leads to
+an end goes to the right, every other one runs along a lane at the left: arrows into the same box share it. Pure.
+"""
 
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import msgspec
+from rich.cells import cell_len
 from textual.content import Content
 
 from wizard.flow.check import targets
-from wizard.flow.model import Flow
+from wizard.flow.model import Flow, FlowNode
 from wizard.session.state import Visit
-from wizard.tui.glyphs import Glyphs
-from wizard.tui.literal import elide, joined
+from wizard.tui.glyphs import ASCII, Glyphs
+from wizard.tui.literal import elide, fit, joined
+
+# Lines by where they lead: 1 up, 2 right, 4 down, 8 left.
+_THIN = " ╵╶└╷│┌├╴┘─┴┐┤┬┼"
+_HEAVY = " ╹╺┗╻┃┏┣╸┛━┻┓┫┳╋"
+# Where a heavy line meets a thin one: (all leads, the heavy ones).
+_MIXED = {(15, 5): "╂", (15, 10): "┿", (7, 5): "┠", (13, 5): "┨"}
+_THIN_ASCII = " ||+||++-+-++++++"
+_HEAVY_ASCII = " #=#####=#=#####"
+_UP, _RIGHT, _DOWN, _LEFT = 1, 2, 4, 8
+WIDEST = 72  # cells of a box
 
 
 def title(flow: Flow, node: str) -> str:
@@ -18,51 +35,206 @@ def title(flow: Flow, node: str) -> str:
     return flow.ends[node].title if node in flow.ends else node
 
 
-def drawn(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Glyphs) -> tuple[list[Content], list[str]]:
-    """(rows, the node or end that each row belongs to). Each node with its answers below: a taken one is marked and bold, the
-    others lead on to where the route did not go."""
-    g = glyphs
-    rows: list[Content] = []
+class Way(msgspec.Struct, frozen=True):
+    """One arrow: where it comes from and leads to, how it is worded, and whether it was walked."""
+
+    source: str
+    target: str
+    text: str
+    walked: bool
+    row: int = 0
+
+
+class Chart(msgspec.Struct, frozen=True):
+    """``rows`` of text; ``names``: the node or end that each belongs to; ``at``: the row of each by its name."""
+
+    rows: list[Content]
+    names: list[str]
+    at: dict[str, int]
+
+
+def draw_flow(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Glyphs) -> Chart:
+    """The flowchart, at most ``width`` cells wide. ``here``: the node or end where the route is."""
     names: list[str] = []
-    for name, node in flow.nodes.items():
-        visits = [visit for visit in route if visit.node == name and visit.answer]
-        names += [name] * (1 + len(node.answers))
-        mark, word = (
-            (g.here, "you are here") if name == here
-            else (g.done, "visited" if len(visits) == 1 else f"visited {len(visits)} times") if visits
-            else (g.ahead, "not visited")
-        )  # fmt: skip
-        style = "bold $recommended" if name == here else "bold" if visits else "$quiet"
-        room = max(4, width - len(word) - 4)
-        text = elide(node.title, room, g.ellipsis)
-        rows.append(joined([(f"{mark} ", style), (text, style), (f"  {word}", "$quiet")]))
-        taken = {visit.answer for visit in visits}
-        for id_, answer in node.answers.items():
-            chosen = id_ in taken
-            ends = any(target in flow.ends for target in targets(answer))
-            goes = " or ".join(title(flow, target) for target in dict.fromkeys(targets(answer)))
-            goes = f" {g.arrow} {goes}" + (" (an end)" if ends else "")
-            head = f"{g.line} {g.done if chosen else ' '} "
-            room = width - Content(head + goes).cell_length
-            said = elide(answer.text, max(4, width // 2 - 4, room), g.ellipsis)
-            rest = elide(goes, max(4, width - len(head) - Content(said).cell_length), g.ellipsis)
-            rows.append(
-                joined([(head, "$quiet"), (said, "bold" if chosen else "$quiet"), (rest, "" if chosen else "$quiet")])
-            )
-    rows.append(joined([("ends", "bold")]))
-    names += ["", *flow.ends]
-    for name, end in flow.ends.items():
-        reached = name == here
-        mark = g.here if reached else g.ahead
-        word = "  you are here" if reached else ""
-        room = max(4, width - 4 - len(word))
-        rows.append(
-            joined([
-                (f"{mark} {elide(end.title, room, g.ellipsis)}", "bold $recommended" if reached else "$quiet"),
-                (word, "$quiet"),
-            ])
-        )  # fmt: skip
-    return rows, names
+    at: dict[str, int] = {}
+    ways: list[Way] = []
+    order = list(flow.nodes)
+    walked = _walked(route, here)
+    for name, following in zip(order, [*order, ""][1:], strict=True):
+        at[name] = len(names) + 1
+        names += [name] * 3
+        for way in _ways(flow, name, following, walked):
+            ways.append(msgspec.structs.replace(way, row=len(names)))
+            at.setdefault(way.target, len(names)) if way.target in flow.ends else None
+            names.append(way.target if way.target in flow.ends else name)
+    ends = [end for end in flow.ends if end not in at]  # that no answer leads to
+    for end in ends:
+        at[end] = len(names)
+        names.append(end)
+    lanes = _lanes(flow, ways, at)
+    left = 2 * (max(lanes.values(), default=-1) + 1)
+    if width - left < 24:  # too many lanes for so narrow a place: words instead
+        lanes, left = {}, 0
+    sheet = _Sheet(glyphs, left, max(4, min(WIDEST, width - left)), width)
+    for name in order:
+        _draw_box(sheet, flow, name, route, here, at[name])
+    for way in ways:
+        _draw_way(sheet, flow, way, lanes, at, here)
+    for end in ends:
+        sheet.write(at[end], left, f"( {elide(flow.ends[end].title, width - left - 4, glyphs.ellipsis)} )", "$quiet")
+    return Chart(sheet.rows(len(names)), names, at)
+
+
+def _walked(route: Sequence[Visit], here: str) -> set[tuple[str, str, str]]:
+    """(node, answer, where that led) of every answer."""
+    after = [*(visit.node for visit in route), here][1:]
+    return {(v.node, v.answer, led) for v, led in zip(route, after, strict=True) if v.answer}
+
+
+def _ways(flow: Flow, name: str, following: str, walked: set[tuple[str, str, str]]) -> list[Way]:
+    """The arrows of a node, those to ends first, those straight down last."""
+    node = flow.nodes[name]
+    found = []
+    for id_, answer in node.answers.items():
+        for number, target in enumerate(dict.fromkeys(targets(answer))):
+            text = answer.text if not number else f"{answer.text} (by rule)"
+            found.append(Way(name, target, text, (name, id_, target) in walked))
+    if node.limit:
+        times = "once" if node.max_visits == 1 else f"{node.max_visits} times"
+        led = any(a == name and to == node.limit for a, _, to in walked)
+        found.append(Way(name, node.limit, f"asked {times} already", led and not any(w.walked for w in found)))
+    return sorted(
+        found, key=lambda w: ((w.target == following) - (w.target in flow.ends), w.target == following and w.walked)
+    )
+
+
+def _lanes(flow: Flow, ways: Iterable[Way], at: dict[str, int]) -> dict[str, int]:
+    """The lane of each node that arrows jump to, 0 the one nearest to the boxes: short ones lie within long ones."""
+    spans: dict[str, list[int]] = {}
+    for way in ways:
+        if way.target in flow.nodes and not _straight(flow, way):
+            spans.setdefault(way.target, [at[way.target]]).append(way.row)
+    taken: list[list[tuple[int, int]]] = []
+    lanes = {}
+    for target, rows in sorted(spans.items(), key=lambda item: max(item[1]) - min(item[1])):
+        span = min(rows), max(rows)
+        free = (i for i, others in enumerate(taken) if all(span[1] < a or b < span[0] for a, b in others))
+        lane = next(free, len(taken))
+        taken += [[]] * (lane == len(taken))
+        taken[lane] = [*taken[lane], span]
+        lanes[target] = lane
+    return lanes
+
+
+def _straight(flow: Flow, way: Way) -> bool:
+    return (way.source, way.target) in pairwise(flow.nodes)
+
+
+class _Sheet:
+    """Cells that lines join in, and text over them."""
+
+    def __init__(self, glyphs: Glyphs, left: int, wide: int, width: int) -> None:
+        self.glyphs, self.left, self.wide, self.width = glyphs, left, wide, width
+        self._lines: dict[tuple[int, int], tuple[int, int, str]] = {}
+        self._text: dict[int, dict[int, tuple[str, str]]] = {}
+
+    def line(self, row: int, column: int, leads: int, style: str, *, heavy: bool = False) -> None:
+        """A piece of a line; what is there already is joined, and what was walked stays lit."""
+        old, was, before = self._lines.get((row, column), (0, 0, style))
+        self._lines[row, column] = (old | leads, was | (leads if heavy else 0), style if heavy or not was else before)
+
+    def across(self, row: int, first: int, last: int, style: str, *, heavy: bool) -> None:
+        """From one column to another, both in it; its ends lead inwards only."""
+        for column in range(first, last + 1):
+            leads = (_LEFT if column > first else 0) | (_RIGHT if column < last else 0)
+            self.line(row, column, leads, style, heavy=heavy)
+
+    def down(self, column: int, first: int, last: int, style: str, *, heavy: bool) -> None:
+        """From one row down to another, both in it."""
+        for row in range(first, last + 1):
+            self.line(row, column, (_UP if row > first else 0) | (_DOWN if row < last else 0), style, heavy=heavy)
+
+    def write(self, row: int, column: int, text: str, style: str) -> None:
+        """Text over whatever lies there; at the end of an arrow that was walked, its own."""
+        there = self._text.setdefault(row, {})
+        if column not in there or style != "$quiet":
+            there[column] = (text, style)
+
+    def rows(self, many: int) -> list[Content]:
+        """All rows, from left to right."""
+        plain = self.glyphs is ASCII
+        thin, heavy = (_THIN_ASCII, _HEAVY_ASCII) if plain else (_THIN, _HEAVY)
+        cells: list[list[tuple[int, str, str]]] = [[] for _ in range(many)]
+        for (row, column), (leads, thick, style) in self._lines.items():
+            mixed = thin[leads] if not thick else heavy[leads] if plain else _MIXED.get((leads, thick), heavy[leads])
+            cells[row].append((column, mixed, style))
+        found = []
+        for row in range(many):
+            written = [(column, *piece) for column, piece in self._text.get(row, {}).items()]
+            over = [(column, column + cell_len(text)) for column, text, _ in written]
+            seen = [piece for piece in cells[row] if not any(a <= piece[0] < b for a, b in over)]
+            parts: list[tuple[str, str]] = []
+            at = 0
+            for column, text, style in sorted([*seen, *written]):
+                parts += [(" " * (column - at), ""), (text, style)]
+                at = column + cell_len(text)
+            found.append(joined(parts))
+        return found
+
+
+def _draw_box(sheet: _Sheet, flow: Flow, name: str, route: Sequence[Visit], here: str, row: int) -> None:
+    node: FlowNode = flow.nodes[name]
+    visits = [visit for visit in route if visit.node == name and visit.answer]
+    g, left, right = sheet.glyphs, sheet.left, sheet.left + sheet.wide - 1
+    mark, word = (
+        (g.here, "you are here") if name == here
+        else (g.done, "" if len(visits) == 1 else f"visited {len(visits)} times") if visits
+        else (" ", "")
+    )  # fmt: skip
+    lit = name == here or bool(visits)
+    style = "bold $recommended" if name == here else "bold" if visits else "$quiet"
+    for y in (row - 1, row + 1):
+        sheet.across(y, left, right, style, heavy=lit)
+    for x in (left, right):
+        sheet.down(x, row - 1, row + 1, style, heavy=lit)
+    word = f" {word} " if word and sheet.wide > len(word) + 24 else ""
+    inside = fit(f" {mark} {node.title}", sheet.wide - 2 - len(word), g.ellipsis) + word
+    sheet.write(row, left + 1, inside, style)
+
+
+def _draw_way(sheet: _Sheet, flow: Flow, way: Way, lanes: dict[str, int], at: dict[str, int], here: str) -> None:
+    """From the box down its trunk, then right to an end, left into a lane, or straight on."""
+    g, trunk, style = sheet.glyphs, sheet.left + 2, "bold $recommended" if way.walked else "$quiet"
+    out = at[way.source] + 1
+    sheet.down(trunk, out, way.row, style, heavy=way.walked)
+    mark = f"{g.done} " if way.walked else ""
+    tip = g.arrow if g is ASCII else "▶"
+    if way.target in flow.ends:
+        reached = way.target == here and way.walked
+        named, word = title(flow, way.target), f" {g.here} you are here" if reached else ""
+        room = sheet.width - trunk - 12 - cell_len(word)
+        text = elide(mark + way.text, max(8, room - cell_len(named), room // 2), g.ellipsis)
+        rest = f"( {elide(named, max(4, room - cell_len(text)), g.ellipsis)} ){word}"
+        sheet.across(way.row, trunk, trunk + 1, style, heavy=way.walked)
+        sheet.write(way.row, trunk + 2, f" {text} ", "bold" if way.walked else "$quiet")
+        line = (g.across if not way.walked or g is ASCII else "━") + tip
+        sheet.write(way.row, trunk + 4 + cell_len(text), f"{line} ", style)
+        sheet.write(way.row, trunk + 5 + cell_len(text) + cell_len(line), rest, style)
+        return
+    text = mark + way.text
+    if _straight(flow, way):
+        if way.row + 2 == at[way.target]:
+            sheet.write(way.row, trunk, "v" if g is ASCII else "▼", style)
+    else:
+        text += f" {g.arrow} {title(flow, way.target)}"
+        if way.target in lanes:
+            lane, entry = sheet.left - 2 - 2 * lanes[way.target], at[way.target]
+            sheet.across(way.row, lane, trunk, style, heavy=way.walked)
+            sheet.down(lane, min(way.row, entry), max(way.row, entry), style, heavy=way.walked)
+            sheet.across(entry, lane, sheet.left - 1, style, heavy=way.walked)
+            sheet.write(entry, sheet.left - 1, ">" if g is ASCII else "▶", style)
+    said = elide(text, max(4, sheet.width - trunk - 2), g.ellipsis)
+    sheet.write(way.row, trunk + 2, said, "bold" if way.walked else "$quiet")
 
 
 def describe_place(flow: Flow, name: str) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from wizard.report.gather import confirmed, journalled
 from wizard.runner import requests
-from wizard.tui import flowmap, guide, narrative
+from wizard.tui import guide, narrative
 from wizard.tui.client import log_of, tail
 from wizard.tui.ending import REPORT
 from wizard.tui.flowmap import title
@@ -147,15 +147,11 @@ class SessionScreen(Hosted):
     def action_map(self) -> None:
         """The whole flow, the route in it, and the branches that were not taken."""
         if scene := self.scene:
-            width = max(20, self.app.size.width * 9 // 10 - 6)
-            names = flowmap.drawn(scene.flow, scene.state.route, scene.node, width, self.host.glyphs)[1]
-            at = names.index(scene.node) if scene.node in names else 0
-            told = f"{scene.flow.title}. You are at: {title(scene.flow, scene.node)}"
+            told = f"{scene.flow.title}. You are at: {title(scene.flow, scene.node)}. Heavy lines: the way here."
             self.app.push_screen(
                 Drawing(
                     "Map",
                     Map(scene.flow, scene.state.route, scene.node),
-                    at=at,
                     before=told,
                     hint=MAP_HINT,
                     about=guide.MAP,

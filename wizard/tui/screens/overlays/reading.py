@@ -122,7 +122,7 @@ class Drawing(Card[None]):
 
 
 class Map(Lines, can_focus=True):
-    """The whole flow with the route in it. Arrows choose a node or an end, Enter (or a click on its row) explains it."""
+    """The flowchart with the route in it. Arrows choose a node or an end, Enter (or a click on its row) explains it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", show=False),
@@ -133,16 +133,21 @@ class Map(Lines, can_focus=True):
     def __init__(self, flow: Flow, route: Sequence[Visit], here: str) -> None:
         super().__init__()
         self._flow, self._route, self._here = flow, route, here
-        self._choices = (*flow.nodes, *flow.ends)
+        at = flowmap.draw_flow(flow, route, here, flowmap.WIDEST, UNICODE).at
+        self._choices = tuple(sorted(at, key=lambda name: at[name]))  # from top to bottom
         self._chosen = here if here in self._choices else next(iter(self._choices), "")
 
     def lines(self, width: int) -> list[Content]:
-        rows, names = self._rows(width)
-        at = names.index(self._chosen) if self._chosen in names else -1
-        return [row.stylize("reverse") if n == at else row for n, row in enumerate(rows)]
+        chart = self._chart(width)
+        at = chart.at.get(self._chosen, -1)
+        return [row.stylize("reverse") if n == at else row for n, row in enumerate(chart.rows)]
 
-    def _rows(self, width: int) -> tuple[list[Content], list[str]]:
-        return flowmap.drawn(self._flow, self._route, self._here, max(1, width), self.glyphs)
+    def _chart(self, width: int) -> flowmap.Chart:
+        return flowmap.draw_flow(self._flow, self._route, self._here, max(1, width), self.glyphs)
+
+    def on_mount(self) -> None:
+        """Where the route is comes into sight, once it is known how wide the chart is."""
+        self.call_after_refresh(self._show)
 
     def action_choose(self, by: int) -> None:
         """The node after the chosen one, or before it; its row comes into sight."""
@@ -151,13 +156,13 @@ class Map(Lines, can_focus=True):
         at = self._choices.index(self._chosen) + by
         self._chosen = self._choices[max(0, min(len(self._choices) - 1, at))]
         self.changed()
-        row = self._rows(self.content_size.width)[1].index(self._chosen)
-        self._show(row)
+        self._show()
 
-    def _show(self, row: int) -> None:
-        """Scroll the card so far that this row is seen."""
+    def _show(self) -> None:
+        """Scroll the card so far that the chosen box and what leads from it are seen."""
+        row = self._chart(self.content_size.width).at.get(self._chosen, 0)
         if isinstance(area := self.parent, VerticalScroll):
-            area.scroll_to_region(Region(0, row, 1, 1), animate=False)
+            area.scroll_to_region(Region(0, max(0, row - 2), 1, 7), animate=False)
 
     def action_explain(self) -> None:
         """What the chosen node is for."""
@@ -168,7 +173,7 @@ class Map(Lines, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """What the node of that row is for."""
-        names = self._rows(self.content_size.width)[1]
+        names = self._chart(self.content_size.width).names
         if 0 <= event.y < len(names) and names[event.y]:
             self._chosen = names[event.y]
             self.changed()
