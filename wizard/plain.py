@@ -14,7 +14,7 @@ from engines.probe import AnyProbe, Describe, Inspect, Measure, Measurement
 from wizard.flow.model import Flow
 from wizard.report.picture import curve
 from wizard.report.prefix import Shared, leave_out, shared_by_nodes
-from wizard.report.probe import say_worst, tried
+from wizard.report.probe_words import say_worst, tried
 from wizard.report.stage import ended
 from wizard.session.events import (
     VERSION,

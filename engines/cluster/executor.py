@@ -23,7 +23,7 @@ from distributed import Client, KilledWorker
 
 from engines.cluster import host as hosts
 from engines.cluster.parcels import Packer, Parcel, at_home, pin_files
-from engines.cluster.turns import Kind, Turns
+from engines.cluster.seats import Kind, Turns
 from engines.consent import NOTHING, Consent
 from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
 from engines.store.content import Store, atomic

@@ -1,4 +1,4 @@
-"""What was computed beside what is right, small enough for a picture. Plain data: ``engines.workers.values`` makes it."""
+"""What was computed beside what is right, small enough for a picture. Plain data: ``engines.workers.histograms`` makes it."""
 
 import msgspec
 

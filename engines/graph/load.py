@@ -38,7 +38,7 @@ from engines.graph import (
 )
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.model_problem import ModelProblem
-from engines.graph.randomness import list_random
+from engines.graph.random_nodes import list_random
 from engines.graph.shapelike import is_sink, shape_like
 from engines.store import regular
 from engines.store.content import Damaged, Store, keep
@@ -71,7 +71,7 @@ class Imported(msgspec.Struct, frozen=True):
     outputs: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     bodies: int = 0  # If, Loop and Scan nodes of the main graph
-    random: tuple[str, ...] = ()  # nodes that draw random numbers (``engines.graph.randomness``)
+    random: tuple[str, ...] = ()  # nodes that draw random numbers (``engines.graph.random_nodes``)
 
 
 @dataclass(frozen=True)

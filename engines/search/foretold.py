@@ -14,7 +14,7 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.search.cause import largest_finite
 from engines.search.inquiry import Inquiry
-from engines.search.marks import pack_batches
+from engines.search.watchable import pack_batches
 from engines.search.whole import list_feeds
 
 # Of tensors looked at in one run of the reference, which holds them all: layerwise's batches are as large.

@@ -11,7 +11,7 @@ from engines.graph.index import GraphIndex
 from engines.graph.quantized import Layer, is_stored_weight
 from engines.probe import SILENT_DB, Candidate, Measurement, Score
 from engines.search.inquiry import Inquiry
-from engines.search.marks import pack_batches
+from engines.search.watchable import pack_batches
 
 BATCH_BYTES = (
     256 << 20

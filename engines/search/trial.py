@@ -15,7 +15,7 @@ from engines.compare.criterion import Criterion
 from engines.compare.judge import limit, worst
 from engines.findings import Findings, Replaced
 from engines.probe import Measurement
-from engines.search.golden import Trial
+from engines.search.golden_reference import Trial
 from engines.search.noise import Moved, move_last_place
 from engines.search.voices import CLEARLY, CONFIRMED, Bounds, Heard, hear_voices, name_voice
 from engines.search.whole import choose_feed, list_failing, lock_failure, probe_whole, sign_failure

@@ -10,8 +10,8 @@ from engines.asking import StepContext
 from engines.graph import ranges
 from engines.search.cost import Kind, Size, Work, count_rows
 from engines.search.latency import TIMED
-from engines.search.marks import pack_batches, split_markable
 from engines.search.settle import HEAVIEST_GOOD, count_weight_bytes
+from engines.search.watchable import pack_batches, split_markable
 from engines.search.whole import list_feeds
 
 TABLE = 1 << 10  # bytes of one tensor's scores: some 30 numbers with their names

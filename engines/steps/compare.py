@@ -14,7 +14,7 @@ from engines.compare.say import say_limit
 from engines.findings import Findings
 from engines.options import recorded
 from engines.probe import HUGE, Measurement, SampleResult, Score
-from engines.search import golden, noise, trial, voices, works
+from engines.search import golden_reference, noise, trial, voices, works
 from engines.search.alike_refused import refused_alike
 from engines.search.cause import FAULTLESS
 from engines.search.controls import Controls, can_pass
@@ -210,7 +210,7 @@ def _try_reference(ctx: StepContext, findings: Findings, params: CompareParams, 
         return trial.Tried(ctx, findings, m)
     bounds = voices.Bounds(params.judge_nodes, params.judge_seconds)
     if recorded(ctx.reference):
-        told = yield from golden.try_golden(ctx, findings, m, bounds)
+        told = yield from golden_reference.try_golden(ctx, findings, m, bounds)
         return trial.by_golden(ctx.reference, told)
     return (yield from trial.try_reference(ctx, findings, m, bounds))
 
@@ -420,7 +420,7 @@ def _find_problem(results: tuple[SampleResult, ...], output: str) -> str:
     return next((s.problem for r in results for s in r.outputs if s.name == output and s.problem), "")
 
 
-def _say_golden(told: golden.Trial, rule: Criterion) -> str:
+def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
     """What the golden outputs say of the model and of the engine; "" where the engine agrees with them."""
     voice, off = voices.name_voice(told.voice) if told.voice else "", _say_amount(told.off, rule)
     too = f" {voices.name_voice(told.second)} computes the same as {voice}." if told.second else ""

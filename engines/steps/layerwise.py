@@ -24,8 +24,8 @@ from engines.probe import HUGE, Candidate, Measurement, Score
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.marks import UNWATCHED, pack_batches, split_markable
 from engines.search.twin import asking_twin
+from engines.search.watchable import UNWATCHED, pack_batches, split_markable
 from engines.spec import parse
 from engines.steps.base import Finish, Steps, StepSpec, Told, capability, comparison
 from engines.steps.prepare import prepare_findings

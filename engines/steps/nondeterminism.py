@@ -13,8 +13,8 @@ from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.looks import Looks, count_failed_runs, look_again
-from engines.search.marks import pack_batches, split_markable
 from engines.search.statistics import say_ruled_out
+from engines.search.watchable import pack_batches, split_markable
 from engines.search.whole import probe_whole
 from engines.spec import parse
 from engines.steps.base import Finish, Steps, StepSpec

@@ -12,7 +12,7 @@ from engines.compare.tolerance import criterion
 from engines.findings import Findings
 from engines.options import recorded
 from engines.probe import Candidate, Import, LoadInputs, Measurement, SampleInfo
-from engines.search import golden
+from engines.search import golden_reference
 from engines.search.batch import see_rows
 from engines.search.bodies import open_bodies
 from engines.search.controls import can_pass
@@ -58,7 +58,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             made = yield from asked(_inputs(ctx, findings, batch=False))
             said = (*said, no_batch)
         findings = msgspec.structs.replace(_with_inputs(findings, made), notes=(*findings.notes, *said))
-        yield from golden.refuse_unfit(ctx, findings)
+        yield from golden_reference.refuse_unfit(ctx, findings)
     if findings.criterion is None:
         findings = msgspec.structs.replace(
             findings, criterion=criterion(problem, "int8" if quantized else half or ctx.engine_info.precision)

@@ -22,10 +22,10 @@ from engines.graph.ranges import ALL, decode, encode
 from engines.probe import HUGE, Candidate, Measure, Measurement, SampleResult, Score
 from engines.sources import POSTPROCESSING
 from engines.store.content import Store
-from engines.workers import captures, files, variation, written
+from engines.workers import artifact_files, captures, variation, workaround_model
+from engines.workers.histograms import summarize_values
 from engines.workers.nudge import nudged_feeds, nudged_weights
 from engines.workers.part import Array, Feed, Part, Say, arrays_by_id, feeds_by_name
-from engines.workers.values import summarize_values
 
 WRITTEN = "worked-around.onnx"
 _KEPT_BUILDS = 4
@@ -275,7 +275,9 @@ class _Measuring:
     def _read_back(self, feed: Feed, part: Cut, begun: float) -> _Ready:
         """The build of a file into which the nodes that are kept were written; inputs and outputs by name."""
         probe = self.probe
-        made = written.write_form(self.store, self.model, self.keep, probe.written, probe.rest, probe.reference)
+        made = workaround_model.write_form(
+            self.store, self.model, self.keep, probe.written, probe.rest, probe.reference
+        )
         request = BuildRequest(
             model=made.model,
             weights_dir=self.model.weights_dir,
@@ -433,11 +435,14 @@ class _Measuring:
     def _keep_refused(self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]) -> Measurement:
         """The answer of an engine that did not build, with what it was given kept."""
         part = self.part.cut(feed.arrays, feed.constants, self.marks, opened=self.probe.runs == 0)
-        for name, model in (("model.onnx", files.for_viewers(part.model)), ("engine.onnx", fault.model or part.model)):
-            self.artifacts |= files.put_model(self.store, name, model, self.model.weights_dir)
-        self.artifacts["inputs.npz"] = files.put_arrays(self.store, feeds_by_name(part, feed.arrays))
+        for name, model in (
+            ("model.onnx", artifact_files.for_viewers(part.model)),
+            ("engine.onnx", fault.model or part.model),
+        ):
+            self.artifacts |= artifact_files.put_model(self.store, name, model, self.model.weights_dir)
+        self.artifacts["inputs.npz"] = artifact_files.put_arrays(self.store, feeds_by_name(part, feed.arrays))
         judged = {output: expected[t] for output, t in part.outputs.items() if t in expected}
-        self.artifacts["expected.npz"] = files.put_arrays(self.store, judged)
+        self.artifacts["expected.npz"] = artifact_files.put_arrays(self.store, judged)
         return Measurement(
             status=fault.status,  # type: ignore[arg-type]
             message=str(fault),
@@ -451,20 +456,23 @@ class _Measuring:
         """Keep what was built and what went in and out, for the case bundle."""
         self.progress("saving")
         if self.probe.written:
-            self.artifacts |= files.put_model(self.store, WRITTEN, ready.part.model, self.model.weights_dir)
+            self.artifacts |= artifact_files.put_model(self.store, WRITTEN, ready.part.model, self.model.weights_dir)
             return
         shapes = {output: expected[t].shape for output, t in ready.part.outputs.items() if t in expected}
         # What the engine ran stays as it was; the model is also looked at.
-        for name, model in (("model.onnx", files.for_viewers(ready.part.model)), ("engine.onnx", ready.built.model)):
-            shaped = files.with_shapes(model, shapes)
-            self.artifacts |= files.put_model(self.store, name, shaped, self.model.weights_dir)
-        self.artifacts["inputs.npz"] = files.put_arrays(self.store, feeds_by_name(ready.part, feed.arrays))
+        for name, model in (
+            ("model.onnx", artifact_files.for_viewers(ready.part.model)),
+            ("engine.onnx", ready.built.model),
+        ):
+            shaped = artifact_files.with_shapes(model, shapes)
+            self.artifacts |= artifact_files.put_model(self.store, name, shaped, self.model.weights_dir)
+        self.artifacts["inputs.npz"] = artifact_files.put_arrays(self.store, feeds_by_name(ready.part, feed.arrays))
         judged = [
             {output: arrays[t] for output, t in ready.part.outputs.items() if t in arrays}
             for arrays in (expected, actual)
         ]
         for name, arrays in zip(("expected.npz", "actual.npz"), judged, strict=True):
-            self.artifacts[name] = files.put_arrays(self.store, arrays)
+            self.artifacts[name] = artifact_files.put_arrays(self.store, arrays)
         self.artifacts["values.json"] = self.store.put(msgspec.json.encode(summarize_values(*judged)))
         if (choices := ready.built.facts.get("choices")) is not None:
             # Choices that are no algorithms have no replay.

@@ -16,12 +16,12 @@ import msgspec
 from engines import faults
 from engines.backends.base import EngineFault, EngineMissing
 from engines.checker import command, environment
-from engines.checker import files as checkfiles
+from engines.checker import private_copies as checkfiles
 from engines.data import held, polygraphy, samples
 from engines.data.arrays import plain
 from engines.data.input_problem import InputProblem
 from engines.data.postprocess import PostprocessProblem
-from engines.graph import controls, load, sanitize
+from engines.graph import control_models, load, sanitize
 from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import ALL
@@ -40,7 +40,7 @@ from engines.probe import (
 )
 from engines.store import memory
 from engines.store.content import Damaged, Store
-from engines.workers import captures, files, measure, unrolling
+from engines.workers import artifact_files, captures, measure, unrolling
 from engines.workers.captures import ReferenceFailed
 from engines.workers.part import Array, Feed, Part, feeds_by_name
 
@@ -220,7 +220,9 @@ def _run_check(probe: Check, store: Store, progress: Say, handed: Collection[str
         user = Path(probe.folder) if probe.folder else folder
         # Large weights are copied only for those who look for the model by its name in the folder.
         by_name = "model.onnx" in probe.artifacts or command.mentions_debug_model(probe.command, user)
-        path = files.write_model(store, folder, piece.model, model.weights_dir, command.DEBUG_MODEL, here=by_name)
+        path = artifact_files.write_model(
+            store, folder, piece.model, model.weights_dir, command.DEBUG_MODEL, here=by_name
+        )
         inputs = expected = None
         if "inputs" in asked:
             inputs = folder / "inputs.json"
@@ -260,10 +262,10 @@ def _run_check(probe: Check, store: Store, progress: Say, handed: Collection[str
 def _make_piece(probe: Check, part: Part, feed: Feed, asked: Collection[str]) -> tuple[Cut, Mapping[int, Array]]:
     """The model to be checked, and what its outputs should be where the command asks for that, by tensor id."""
     if probe.control == "identity":
-        return controls.identity_model(part.model), feed.arrays
+        return control_models.identity_model(part.model), feed.arrays
     known = part.expected(probe.sample, feed, part.judged) if probe.control or "expected" in asked else {}
     if probe.control == "answers":
-        return controls.constant_model(part.model, {t: known[t] for t in part.judged}), known
+        return control_models.constant_model(part.model, {t: known[t] for t in part.judged}), known
     return part.cut(feed.arrays, feed.constants), known
 
 
@@ -323,7 +325,7 @@ def _measure_check(
     for name in probe.artifacts:
         made = folder / name
         if made.resolve().is_relative_to(folder.resolve()) and made.is_file():
-            artifacts[name] = files.put_file(store, made)
+            artifacts[name] = artifact_files.put_file(store, made)
     return Measurement(
         status=status, message=ran.message, facts=facts, artifacts=artifacts, run_seconds=ran.seconds, nodes=nodes
     )

@@ -27,7 +27,7 @@ from engines.data.arrays import plain
 from engines.graph import external
 from engines.store.content import Store
 from engines.store.scratch import scratch
-from engines.workers.files import put_arrays
+from engines.workers.artifact_files import put_arrays
 
 KEPT = 16  # elements; an epsilon, an axis or a shape is no weight
 MODELS = ("model.onnx", "engine.onnx", "good.onnx")  # the first one says what a weight was

@@ -19,7 +19,7 @@ from engines.steps.reduce import ReduceOutcome
 from engines.steps.registry import STEPS
 from engines.steps.repeat import RepeatOutcome
 from engines.store.content import Store
-from engines.workers import files
+from engines.workers import artifact_files
 from wizard.bundle.models import write_models
 from wizard.cli.results import result
 from wizard.cli.step import parameters
@@ -125,7 +125,7 @@ def test_a_model_too_large_for_one_file_comes_with_its_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
     """``-o`` writes the weights beside the model under the name that the model points to, whichever of the two was asked for."""
-    monkeypatch.setattr(files, "INLINE", 0)
+    monkeypatch.setattr(artifact_files, "INLINE", 0)
     weight = np.arange(1000, dtype=np.float32)
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1000]) for n in "xy")
     nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
@@ -135,7 +135,7 @@ def test_a_model_too_large_for_one_file_comes_with_its_weights(
     stored = load.load(store, load.import_model(tmp_path / "given.onnx", store).digest)
     kept: dict[str, str] = {}
     for name in ("model.onnx", "engine.onnx"):
-        kept |= files.put_model(store, name, stored.proto, stored.weights_dir)
+        kept |= artifact_files.put_model(store, name, stored.proto, stored.weights_dir)
     table = store.put(msgspec.json.encode([{"role": role, "files": kept}]))
     reading = Reading(store.root, *[None] * 3)  # type: ignore[arg-type]
     visit = Visit("reduce", step="reduce", status="done", tables={"bundle": table})

@@ -9,9 +9,9 @@ from engines.findings import Culprit
 from engines.graph import ranges
 from engines.probe import Candidate
 from engines.spec import parse
-from wizard.bundle.check import Asked, script
+from wizard.bundle.check_script import Asked, script
 from wizard.byhand import commands
-from wizard.machine import ask
+from wizard.machine_room import ask
 from wizard.words import count
 
 FILES = (

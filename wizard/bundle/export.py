@@ -14,7 +14,7 @@ import msgspec
 
 from engines import faults, outside
 from engines.checker import environment
-from engines.checker import files as checkfiles
+from engines.checker import private_copies as checkfiles
 from engines.compare.criterion import for_parts
 from engines.consent import NOTHING, Consent
 from engines.data.held import NotAgreed, copy, link_others, of_command, under
@@ -24,10 +24,10 @@ from engines.spec import parse
 from engines.store.content import Store, atomic, digest_file
 from engines.store.scratch import scratch
 from wizard.bundle.case import others_eyes, write_case
-from wizard.bundle.check import Asked, script
+from wizard.bundle.check_script import Asked, script
 from wizard.bundle.issue import issue, readme
 from wizard.bundle.models import place_worked_around
-from wizard.machine import ask
+from wizard.machine_room import ask
 from wizard.problem import Problem
 from wizard.report import to_html, to_json, to_markdown
 from wizard.report.document import Report, Workaround

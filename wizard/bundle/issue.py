@@ -7,7 +7,7 @@ from engines import outside
 from engines.declaration import TRACKER
 from engines.discovery import find
 from engines.spec import parse
-from wizard.bundle.check import Asked
+from wizard.bundle.check_script import Asked
 from wizard.report.document import Culprit, Report
 from wizard.report.markdown import literal
 from wizard.words import count, listing, number

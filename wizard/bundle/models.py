@@ -7,7 +7,7 @@ from engines import outside
 from engines.spec import parse
 from engines.steps.registry import step_makes
 from engines.store.content import Store, atomic
-from wizard.machine import ask
+from wizard.machine_room import ask
 from wizard.report.read import Reading
 from wizard.session.state import Visit
 

@@ -10,7 +10,7 @@ def demo(arguments: argparse.Namespace) -> int:
     """Live in the terminal when there is one, else the same route as text with the recommended answers."""
     from wizard import terminal
     from wizard.cli import run
-    from wizard.machine import MachineProblem
+    from wizard.machine_room import MachineProblem
     from wizard.session import folder
 
     try:

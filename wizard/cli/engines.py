@@ -34,7 +34,7 @@ MEANINGS: Mapping[str, str] = {
 
 def engines(arguments: argparse.Namespace) -> int:
     """The survey, made in a process of its own: it imports the native libraries."""
-    from wizard.machine import MachineProblem, ask
+    from wizard.machine_room import MachineProblem, ask
 
     try:
         text = ask("engines.backends")

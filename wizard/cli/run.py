@@ -177,7 +177,7 @@ def metered(shown: Display, file: str | None, session: str) -> Display:
         raise Refusal(
             MISSING, "--metrics needs the Prometheus client: " + installed.command("pip install prometheus-client")
         )
-    from wizard.metrics import Metered
+    from wizard.monitoring import Metered
 
     return Metered(shown, Path(file).expanduser().absolute(), session)
 
@@ -294,10 +294,10 @@ def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
 
 def finish(place: Path, code: int, *, text: bool) -> None:
     """The end of a run: report and bundle into the session's folder, and on a text display the result and where it lies."""
-    from wizard.bundle.check import can_check
+    from wizard.bundle.check_script import can_check
     from wizard.bundle.export import TRACES, NothingToExport, export
     from wizard.bundle.models import write_worked_around
-    from wizard.machine import MachineProblem
+    from wizard.machine_room import MachineProblem
     from wizard.report import to_html
     from wizard.report.gather import summary
     from wizard.report.portable import handed_on

@@ -119,7 +119,7 @@ def export(arguments: argparse.Namespace) -> int:
     from engines.consent import NOTHING
     from wizard import trust
     from wizard.bundle.export import export as write_bundle
-    from wizard.machine import MachineProblem
+    from wizard.machine_room import MachineProblem
 
     reading, consent = read(arguments.session), NOTHING
     if arguments.weights == "random":

@@ -22,7 +22,7 @@ from wizard.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, Refusal
 from wizard.flow.load import in_words
 from wizard.flow.model import Flow
 from wizard.given import problem_from, say_usual
-from wizard.machine import MachineProblem
+from wizard.machine_room import MachineProblem
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
 from wizard.report.read import read

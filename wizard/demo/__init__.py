@@ -9,7 +9,7 @@ import msgspec
 from engines import installed
 from engines.spec import parse
 from engines.store.content import digest_file
-from wizard.machine import ask
+from wizard.machine_room import ask
 from wizard.problem import USUAL_ENGINE, Problem
 
 

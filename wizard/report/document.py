@@ -6,7 +6,7 @@ import msgspec
 
 from engines.compare.values import Values
 from wizard.report.prefix import Shared, leave_out
-from wizard.report.probe import Outcome
+from wizard.report.probe_words import Outcome
 from wizard.report.vicinity import Vicinity
 from wizard.words import LONGEST, bounded, elide
 

@@ -19,7 +19,7 @@ from engines.steps.registry import STEPS, step_makes
 from wizard.byhand import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
-from wizard.report.alike import kind
+from wizard.report.culprit_groups import kind
 from wizard.report.document import (
     Culprit,
     Depth,
@@ -35,7 +35,7 @@ from wizard.report.document import (
     readable,
 )
 from wizard.report.prefix import Shared, leave_out, shared_by_nodes
-from wizard.report.probe import kept, part, size, verdict
+from wizard.report.probe_words import kept, part, size, verdict
 from wizard.report.stage import stage
 from wizard.report.vicinity import Vicinity, ids, vicinity
 from wizard.session.state import State, Visit, described

@@ -5,7 +5,7 @@ from importlib.resources import files
 from typing import Any
 
 from wizard.report import picture
-from wizard.report.alike import groups, kind, others
+from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Report, readable
 from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.markdown import error, flat, version

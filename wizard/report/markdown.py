@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from engines.compare.values import Values
-from wizard.report.alike import groups, kind, others
+from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Culprit, Report, Workaround, readable
 from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.picture import curve, tally

@@ -12,7 +12,7 @@ from wizard.report.document import Depth, Look, Search
 from wizard.report.figures import CEILING, FLOOR, draw_bars, log_error
 from wizard.report.lost import lost_everywhere, say_values_apart, say_values_lost
 from wizard.report.prefix import tell_apart
-from wizard.report.probe import WORDS
+from wizard.report.probe_words import WORDS
 from wizard.report.strip import MEANING, Span, Trail, columns, name_nodes, nodes_of, parse
 from wizard.report.vicinity import Vicinity
 from wizard.words import count, elide, number, visible

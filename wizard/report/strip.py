@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from engines.graph import ranges
-from wizard.report.probe import Outcome
+from wizard.report.probe_words import Outcome
 from wizard.words import count
 
 Span = tuple[int, int]  # first and last node, both in it

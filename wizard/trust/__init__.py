@@ -5,8 +5,8 @@ types is remembered (``agree``); a session's own PROBLEM passes only where all o
 ``Consent``, without which nothing of a user's is run or loaded anywhere, and which nobody else makes.
 """
 
+from wizard.trust.agreements import remember, trust_file, trusted
 from wizard.trust.gate import Untrusted, admit, agree, strangers
 from wizard.trust.items import KINDS, Item, items
-from wizard.trust.memory import remember, trust_file, trusted
 
 __all__ = ["KINDS", "Item", "Untrusted", "admit", "agree", "items", "remember", "strangers", "trust_file", "trusted"]

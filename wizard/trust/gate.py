@@ -6,8 +6,8 @@ from engines.consent import Consent
 from engines.sources import postprocess_script, scripts
 from wizard.problem import Problem
 from wizard.session.problems import SessionProblem
+from wizard.trust.agreements import remember, trusted
 from wizard.trust.items import CHECK, Item, items
-from wizard.trust.memory import remember, trusted
 
 ALL = "all"
 

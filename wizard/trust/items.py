@@ -10,7 +10,7 @@ import msgspec
 from engines import discovery, options
 from engines.sources import postprocess_script, scripts, split_function
 from wizard.problem import Problem
-from wizard.trust.command import command_files
+from wizard.trust.command_files import command_files
 from wizard.trust.imports import imported
 from wizard.trust.reading import digest, head
 

@@ -13,7 +13,7 @@ import msgspec
 from engines.probe import AnyProbe, Inspect, Measurement
 from engines.store import decoding
 from engines.store.content import Store
-from wizard.report.probe import Outcome, part, size, tried, verdict
+from wizard.report.probe_words import Outcome, part, size, tried, verdict
 from wizard.report.strip import Span, Strip, Trail, parse
 from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, Rewound, StepStarted
 from wizard.session.state import State, fold

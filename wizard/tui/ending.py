@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from engines.findings import Workaround
-from wizard.bundle.check import can_check
+from wizard.bundle.check_script import can_check
 from wizard.report.document import Report
 from wizard.report.gather import gather, summary
 from wizard.session.folder import name_for_command

@@ -122,7 +122,7 @@ class Sessions:
 
     def demo(self, name: str) -> Path:
         """Makes inputs on this machine where the demo needs some."""
-        from wizard.machine import MachineProblem
+        from wizard.machine_room import MachineProblem
 
         try:
             return self.create(demos.problem(name, folders.home().parent / "demo"))
@@ -161,7 +161,7 @@ class Sessions:
     def export(self, folder: Path, target: str) -> str:
         """By the bundle's writer, loaded when it is first wanted."""
         from wizard.bundle.export import export
-        from wizard.machine import MachineProblem
+        from wizard.machine_room import MachineProblem
         from wizard.report.read import read
 
         try:
@@ -175,7 +175,7 @@ class Sessions:
             return
         from wizard.bundle.export import NothingToExport, export
         from wizard.bundle.models import write_worked_around
-        from wizard.machine import MachineProblem
+        from wizard.machine_room import MachineProblem
         from wizard.report import to_html
         from wizard.report.portable import handed_on
         from wizard.report.read import read

@@ -6,7 +6,7 @@ import msgspec
 
 from engines import causes
 from wizard.flow import terms
-from wizard.report.probe import WORDS
+from wizard.report.probe_words import WORDS
 from wizard.session.state import Visit
 from wizard.tui.board import Row
 from wizard.tui.flowmap import title

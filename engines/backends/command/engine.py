@@ -23,7 +23,7 @@ from engines.backends.builds import outside_bytes
 from engines.backends.command import DECLARATION, doors, exchange
 from engines.backends.marks import with_outputs
 from engines.checker import command, environment
-from engines.checker import files as checkfiles
+from engines.checker import private_copies as checkfiles
 from engines.data import held
 from engines.data.input_problem import InputProblem
 from engines.graph import external, schema

@@ -92,10 +92,12 @@ def test_where_the_users_model_has_not_got_the_nodes_the_cleaned_one_is_written(
 
 def test_a_file_that_is_wrong_is_not_handed_over(failing: Session, monkeypatch: Any) -> None:
     """What is written keeps nothing: read back and run, it fails, and that is what is said."""
-    from engines.workers import written
+    from engines.workers import workaround_model
 
-    right = written.to_precision
-    monkeypatch.setattr(written, "to_precision", lambda model, folder, rest, keep: right(model, folder, rest, ()))
+    right = workaround_model.to_precision
+    monkeypatch.setattr(
+        workaround_model, "to_precision", lambda model, folder, rest, keep: right(model, folder, rest, ())
+    )
     done = failing.step("workaround").finish
     assert "There is no worked-around.onnx: written into your model it is right on" in done.findings.workaround.written
     assert not any("worked-around.onnx" in row["files"] for row in done.tables["bundle"])

@@ -248,7 +248,7 @@ def test_a_checker_finds_the_model_under_polygraphys_name(opened) -> None:
 
 
 def test_large_weights_are_copied_only_for_who_looks_for_that_name(opened, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("engines.workers.files._COPY", 0)
+    monkeypatch.setattr("engines.workers.artifact_files._COPY", 0)
     session = opened("shapes_cnn")
     m = check(session, python("import os, sys, onnx; onnx.load(sys.argv[1]); print(os.listdir())", "{model}"))
     assert (m.facts["returncode"], m.facts["stdout"].strip()) == (0, "[]")

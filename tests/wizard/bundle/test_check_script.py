@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from engines.compare.criterion import Criterion, Signature
 from engines.findings import Case, Culprit
 from engines.probe import Candidate
-from wizard.bundle.check import Asked, ascii_only, script
+from wizard.bundle.check_script import Asked, ascii_only, script
 
 NAME = "out'\"\n\x1b[0mé"
 

@@ -21,7 +21,7 @@ from engines.findings import Case, Culprit, Findings, Workaround
 from engines.probe import Candidate, Inspect, Measurement
 from engines.store.content import Store
 from wizard.bundle.case import write_case
-from wizard.bundle.check import Asked
+from wizard.bundle.check_script import Asked
 from wizard.bundle.export import NothingToExport, export
 from wizard.bundle.issue import issue
 from wizard.problem import Problem

@@ -21,7 +21,7 @@ from engines.findings import Case, Culprit
 from engines.probe import Candidate
 from engines.spec import parse
 from wizard.bundle.case import write_case
-from wizard.bundle.check import Asked, engine_part, judged, script
+from wizard.bundle.check_script import Asked, engine_part, judged, script
 from wizard.report.portable import Traces
 
 ENDS = (

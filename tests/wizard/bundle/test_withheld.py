@@ -11,9 +11,9 @@ from engines.compare.criterion import Criterion, Signature
 from engines.findings import Case, Culprit
 from engines.probe import Candidate
 from engines.workers.withheld import draw_alike, withhold_weights
-from wizard.bundle.check import Asked, script
+from wizard.bundle.check_script import Asked, script
 from wizard.bundle.export import withheld
-from wizard.machine import ask
+from wizard.machine_room import ask
 
 SECRET = np.random.default_rng(1).normal(0.5, 2.0, (8, 8)).astype(np.float32)
 

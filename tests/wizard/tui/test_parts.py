@@ -16,7 +16,7 @@ from engines.probe import Inspect, Measurement
 from wizard.demo import MODELS
 from wizard.exits import Refusal
 from wizard.report import figures
-from wizard.report.probe import verdict
+from wizard.report.probe_words import verdict
 from wizard.session import events as e
 from wizard.tui import checks, themes
 from wizard.tui.app import Narrowdown

@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
-from wizard.bundle.check import can_check
+from wizard.bundle.check_script import can_check
 from wizard.report.stage import stage
 from wizard.tui import keys
 from wizard.tui.ending import Todo, found, handed, report, shorten_path, todo

@@ -9,7 +9,7 @@ from engines.findings import Case, Culprit, Findings, Workaround
 from engines.graph import ranges
 from engines.search.known import Fact, list_facts
 from wizard.flow.model import Flow
-from wizard.report.alike import groups, kind, others
+from wizard.report.culprit_groups import groups, kind, others
 from wizard.session.state import Visit
 from wizard.tui.ending import Todo, remedy
 from wizard.tui.flowmap import title

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
-from wizard.report.alike import groups
+from wizard.report.culprit_groups import groups
 from wizard.report.vicinity import Vicinity
 from wizard.tui import pictures
 from wizard.tui.glyphs import Glyphs

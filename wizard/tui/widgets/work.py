@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 
-from wizard.report.probe import WORDS
+from wizard.report.probe_words import WORDS
 from wizard.report.strip import Span, Strip
 from wizard.tui import keys, pictures
 from wizard.tui.board import Hunt, Row

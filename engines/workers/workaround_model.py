@@ -15,7 +15,7 @@ from engines.graph.standing_alone import standing_alone
 from engines.graph.typed import to_precision
 from engines.probe import Candidate
 from engines.store.content import Store
-from engines.workers.files import INLINE
+from engines.workers.artifact_files import INLINE
 
 
 @dataclass(frozen=True)

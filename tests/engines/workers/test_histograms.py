@@ -5,7 +5,7 @@ import pytest
 
 from engines.compare.values import BINS, COLUMNS, ROWS
 from engines.probe import HUGE
-from engines.workers.values import summarize_values
+from engines.workers.histograms import summarize_values
 
 
 def test_what_is_where() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from wizard.report import Report, to_html, to_json, to_markdown
-from wizard.report.alike import groups, kind, others
+from wizard.report.culprit_groups import groups, kind, others
 
 from .test_forms import parsed, report
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.graph.randomness import list_random
+from engines.graph.random_nodes import list_random
 
 
 def graph(nodes, weights=None, outputs=("y",)):

@@ -10,7 +10,7 @@ pytest.importorskip("prometheus_client", reason="needs the Prometheus client: pi
 from prometheus_client.parser import text_string_to_metric_families
 
 from engines.probe import Inspect, Measurement
-from wizard.metrics import Metered
+from wizard.monitoring import Metered
 from wizard.plain import SilentDisplay
 from wizard.session.events import ProbeFinished, ProbeStarted, SessionClosed, SessionOpened, StepFinished
 

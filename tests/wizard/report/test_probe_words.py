@@ -14,7 +14,7 @@ from engines.probe import (
     Measure,
     Sanitize,
 )
-from wizard.report.probe import size, tried
+from wizard.report.probe_words import size, tried
 
 
 def measure(candidate: Candidate | None = None, **more: object) -> Measure:
