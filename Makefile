@@ -22,6 +22,7 @@ test: lint
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow $(ARGS)
+	$(BIN)/python -m pytest -m "hypothesis and not slow and not gpu and not fuzz" $(ARGS) || [ $$? -eq 5 ]
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m pytest -m benchmark -s $(ARGS)

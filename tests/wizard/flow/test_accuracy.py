@@ -162,7 +162,7 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         int: st.integers(0, 9) | st.integers(0, 2000),
         float: st.one_of(st.floats(0, 1e30), st.sampled_from([0.0, 1.0, 1e300])),
         bool: st.booleans(),
-        str: st.text(max_size=20),
+        str: st.text(st.characters(exclude_characters="{"), max_size=20),  # a brace left over is the flow's own
         type(None): st.none(),
     }
     return st.one_of(*(simple[k] for k in typing.get_args(kind) or (kind,)))
@@ -181,7 +181,7 @@ def test_every_answer_explains_itself_whatever_was_measured(name: str) -> None:
     @settings(max_examples=40)
     def explains(measured: dict[str, Any]) -> None:
         for answer in node.answers.values():
-            assert "{{" not in render(answer.because, {k: v for k, v in measured.items() if v != "{{"})
+            assert "{{" not in render(answer.because, measured)
         assert recommend(node, measured).answer in node.answers
 
     explains()
