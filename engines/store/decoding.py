@@ -22,11 +22,22 @@ def decode(data: bytes, kind: Any = Any) -> Any:
     nested too deeply, or holds a number that JSON as we write it cannot hold."""
     try:
         made = _decoder(kind).decode(data)
-        if _LONG in data.translate(_ZEROS):
+        if _may_hold_long(data.translate(_ZEROS)):
             _refuse_long(_decoder(Any).decode(data))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return made
+
+
+def _may_hold_long(zeros: bytes) -> bool:
+    """Whether so many digits stand anywhere but right behind a point, where most measured numbers have them: those are no whole
+    numbers."""
+    at = zeros.find(_LONG)
+    while at >= 0:
+        if zeros[at - 1 : at] != b".":
+            return True
+        at = zeros.find(_LONG, at + len(_LONG))
+    return False
 
 
 def _refuse_long(data: Any) -> None:

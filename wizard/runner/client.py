@@ -64,7 +64,7 @@ class Client:
         """
         client = cls(folder, name=name, brief=brief)
         describe(client.folder)
-        if (client.folder / NAME).exists():
+        if not brief and (client.folder / NAME).exists():  # who names an event has read the journal
             verify(client.folder / NAME)
         if (held := lock.holder(client.folder)) is not None:
             from wizard.session.problems import Held

@@ -21,9 +21,15 @@ class Growing(Mapping[K, V], Generic[K, V]):
 
     def plus(self, key: K, value: V) -> "Growing[K, V]":
         """The same with one entry more, or with another value for a key."""
+        return self.plus_all({key: value})
+
+    def plus_all(self, entries: dict[K, V]) -> "Growing[K, V]":
+        """The same with all of these, a dict that nobody writes to any more."""
+        if not entries:
+            return self
         made: Growing[K, V] = Growing.__new__(type(self))
-        made._count = self._count + (key not in self)
-        layers, last = list(self._layers), {key: value}
+        made._count = self._count + sum(key not in self for key in entries)
+        layers, last = list(self._layers), entries
         while layers and len(layers[-1]) < 2 * len(last):
             last = layers.pop() | last
         made._layers = (*layers, last)

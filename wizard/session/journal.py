@@ -142,19 +142,26 @@ def _up_to_now(file: BinaryIO) -> Iterator[bytes]:
 def rewritten(path: Path, change: Callable[[Any], Any], touches: Callable[[bytes], bool]) -> Iterator[bytes]:
     """The lines of a journal with ``change`` made to the fields of each that it ``touches``, under checksums of their own. A torn
     end is left out. Raises OSError, DamagedJournal."""
-    data, last = whole(path), verify(path)
-    for number, _, line in _lines(data):
-        if number > last:
-            return
-        if not touches(line):
-            yield line
-            continue
-        fields = decoding.decode(line[:-1])
-        if not isinstance(fields, dict):
-            raise DamagedJournal(path, number, "it is no event")
-        del fields["crc"]
-        body = msgspec.json.encode(change(fields))
-        yield b'%s,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body))
+    with regular.opened(path, LARGEST, links=False) as file:
+        bad = 0
+        for number, line in enumerate(_up_to_now(file), 1):
+            if not line.endswith(b"\n") or not _whole(line[:-1]):
+                bad = bad or number
+            elif bad:
+                raise DamagedJournal(path, bad, "its checksum does not match")
+            elif touches(line):
+                yield _changed(line, number, path, change)
+            else:
+                yield line
+
+
+def _changed(line: bytes, number: int, path: Path, change: Callable[[Any], Any]) -> bytes:
+    fields = decoding.decode(line[:-1])
+    if not isinstance(fields, dict):
+        raise DamagedJournal(path, number, "it is no event")
+    del fields["crc"]
+    body = msgspec.json.encode(change(fields))
+    return b'%s,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body))
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, int, bytes]]:

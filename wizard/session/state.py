@@ -213,9 +213,32 @@ def described(state: State, model: str) -> str:
 def fold(events: Iterable[AnyEvent], state: State | None = None) -> State:
     """The state after these events. Raises ``ValueError`` for findings that this version cannot read."""
     result = state or State()
+    # Probes in a row are taken in together: most of a long journal is nothing else.
+    asked: dict[str, Asked] = {}
+    known: dict[str, Known] = {}
+    last: AnyEvent | None = None
     for event in events:
-        result = advance(result, event)
-    return result
+        match event:
+            case ProbeStarted():
+                asked[event.key] = _asked(event, asked.get(event.key) or result.asked.get(event.key))
+                last = event
+            case ProbeFinished():
+                known[event.key] = _known(event)
+                learned = _learn_from(result, event, asked.get(event.key) or result.asked.get(event.key))
+                result = msgspec.structs.replace(result, **learned) if learned else result
+                last = event
+            case _:
+                result = advance(_with_probes(result, asked, known, last), event)
+                asked, known, last = {}, {}, None
+    return _with_probes(result, asked, known, last)
+
+
+def _with_probes(state: State, asked: dict[str, Asked], known: dict[str, Known], last: AnyEvent | None) -> State:
+    """The state after these probes and measurements, of which ``last`` was written last."""
+    if last is None:
+        return state
+    both = {"asked": state.asked.plus_all(asked), "known": state.known.plus_all(known)}
+    return msgspec.structs.replace(state, seq=last.seq, last=last.ts, **both)
 
 
 def advance(state: State, event: AnyEvent) -> State:
@@ -231,13 +254,10 @@ def advance(state: State, event: AnyEvent) -> State:
         case StepCancelled():
             changes["route"] = _change(state.route, event.run, status="cancelled", error=event.reason)
         case ProbeStarted():
-            before = state.asked.get(event.key)
-            speculative = event.speculative and (before is None or before.speculative)
-            asked = Asked(event.probe, event.blob, event.run, event.seq, speculative)
-            changes["asked"] = state.asked.plus(event.key, asked)
+            changes["asked"] = state.asked.plus(event.key, _asked(event, state.asked.get(event.key)))
         case ProbeFinished():
-            known = Known.of(event.measurement, event.blob, event.run, event.seq, event.seconds)
-            changes = {"known": state.known.plus(event.key, known), **_learn_from(state, event)}
+            learned = _learn_from(state, event, state.asked.get(event.key))
+            changes = {"known": state.known.plus(event.key, _known(event)), **learned}
         case WorkerDied():
             changes["deaths"] = (*state.deaths, event)
         case QuestionAsked():
@@ -253,6 +273,15 @@ def advance(state: State, event: AnyEvent) -> State:
         case SessionClosed():
             changes["closed"] = event
     return msgspec.structs.replace(state, seq=event.seq, last=event.ts, **changes)
+
+
+def _asked(event: ProbeStarted, before: Asked | None) -> Asked:
+    speculative = event.speculative and (before is None or before.speculative)
+    return Asked(event.probe, event.blob, event.run, event.seq, speculative)
+
+
+def _known(event: ProbeFinished) -> Known:
+    return Known.of(event.measurement, event.blob, event.run, event.seq, event.seconds)
 
 
 def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
@@ -352,10 +381,9 @@ def _change(route: tuple[Visit, ...], run: int, **changes: Any) -> tuple[Visit, 
     return tuple(msgspec.structs.replace(v, **changes) if v.run == run else v for v in route)
 
 
-def _learn_from(state: State, event: ProbeFinished) -> dict[str, Any]:
+def _learn_from(state: State, event: ProbeFinished, asked: Asked | None) -> dict[str, Any]:
     """What a measurement says about engines, time and size, beside its answer."""
-    asked, m = state.asked.get(event.key), event.measurement
-    probe = asked.probe if asked else None
+    m, probe = event.measurement, asked.probe if asked else None
     if m is not None and isinstance(probe, Inspect):
         return {
             "fingerprints": {**state.fingerprints, probe.engine: fingerprint(m)},

@@ -40,7 +40,9 @@ def test_what_is_read_can_be_written_again(value: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**30, 10**400])
-@pytest.mark.parametrize("text", ['{"count": %d}', '{"facts": {"rows": [{"n": %d}]}}'])
+@pytest.mark.parametrize("text", [
+    '{"count": %d}', '{"facts": {"rows": [{"n": %d}]}}', '{"facts": {"n": [0.12345678901234567890123,0.5,%d]}}',
+])  # fmt: skip
 def test_a_number_that_64_bits_do_not_hold_is_refused(number: int, text: str) -> None:
     for kind in (Row, Any):
         with pytest.raises(ValueError, match="a number of more than 64 bits"):
@@ -57,6 +59,8 @@ def test_numbers_are_looked_at_where_one_is_long(monkeypatch: pytest.MonkeyPatch
     asked = []
     monkeypatch.setattr(decoding, "_refuse_long", asked.append)
     decode(b'{"a":[999999999999999999,1234567890.123456789012345678,"x"]}')
+    assert not asked
+    decode(b'{"a":[0.1234567890123456789,1000.0001438249964849092]}')
     assert not asked
     decode(b'{"a":[1000000000000000000]}')
     assert asked

@@ -27,6 +27,17 @@ def test_it_is_what_a_dict_would_be(start: dict[int, int], added: list[tuple[int
         assert pickle.loads(pickle.dumps(now)) == now
 
 
+@given(st.lists(st.dictionaries(st.integers(0, 30), st.integers())))
+def test_many_at_once_are_what_a_dict_would_be(added: list[dict[int, int]]) -> None:
+    made: Growing[int, int] = Growing()
+    plain: dict[int, int] = {}
+    for entries in added:
+        made = made.plus_all(entries)
+        plain |= entries
+        assert list(made.items()) == list(plain.items())
+        assert len(made) == len(plain)
+
+
 def test_the_many_are_copied_seldom() -> None:
     made: Growing[int, int] = Growing()
     largest = []
