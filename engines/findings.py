@@ -80,6 +80,7 @@ class Point(msgspec.Struct, frozen=True, omit_defaults=True):
     error: float
     seconds: float = 0.0
     chosen: bool = False
+    knee: bool = False  # further nodes buy little
 
 
 class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -100,6 +101,8 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     tried: str = ""  # what casts in the model do, where the engine is free to ignore them: one sentence
     unseen: Unseen | None = None  # None: not tried on others (an earlier version)
     outside: tuple[str, ...] = ()  # of ``keep_names`` those that lie beyond what is accused
+    accused_ok: int = -1  # given samples that are right with what is accused in FP32 and nothing else; -1: not asked
+    accused_n: int = 0  # of so many
     in_model: tuple[str, ...] = ()  # those nodes by the names of the model in the file, where there is one
     written: str = ""  # the file that holds it, as it was seen to do: one sentence
     curve: tuple[Point, ...] = ()  # fewest nodes first; each has less error than those before
@@ -145,6 +148,7 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     patches: str = ""
     keep: str = ""
     workaround: Workaround | None = None
+    sought: int = 0  # culprits that were known when what cures lay beyond them and the search went on; 0: it did not
     notes: tuple[str, ...] = ()  # sentences for the report
     replaced: Replaced | None = None  # the reference, where two independent engines agree against the given one
     alike: bool = False  # reference and engine under test are wrong in the same way

@@ -38,7 +38,7 @@ def list_facts(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
     real = any(s.id.startswith("real:") for s in findings.samples)
     return (
         _cause(findings),
-        *_place(cure),
+        *_place(findings, cure),
         _made_on(cure, real=real),
         *_tried_on(unseen, real=real),
         *_size(cure),
@@ -65,16 +65,32 @@ def _cause(findings: Findings) -> Fact:
     return Fact("The cause is not known: no failing case was looked for, or none was confirmed.", firm=False)
 
 
-def _place(cure: Workaround) -> tuple[Fact, ...]:
+def _place(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
     if not cure.outside:
         return ()
     names = ", ".join(cure.outside[:SHOWN]) + (", ..." if len(cure.outside) > SHOWN else "")
     many, kept = len(cure.outside), len(cure.keep_names)
     which = "The nodes that cure" if many == kept else f"{many} of the {kept} nodes that cure"
     lie = "lies" if many == 1 < kept else "lie"
-    return (
-        Fact(f"{which} {lie} outside of what is accused ({names}): something else is wrong there, too.", firm=False),
-    )
+    where = f"{which} {lie} outside of what is accused ({names})"
+    enough = cure.accused_ok == cure.accused_n > 0
+    if enough and not (cure.unseen and cure.unseen.joined):
+        return (Fact(f"{where}: for a margin. With what is accused alone every given sample is right, too."),)
+    if enough:
+        return (
+            Fact(
+                f"{where}: with what is accused alone every given sample is right, and made ones are not.", firm=False
+            ),
+        )
+    tried = f" With what is accused alone {cure.accused_ok} of {cure.accused_n} are right" if cure.accused_n else ""
+    if findings.spread:
+        return (
+            Fact(
+                f"{where}.{tried}, and what is left is spread over many layers." if tried else f"{where}.", firm=False
+            ),
+        )
+    more = "it was looked for, and nobody can be named." if findings.sought else "something else is wrong there, too."
+    return (Fact(f"{where}: {more}{f'{tried}.' if tried else ''}", firm=False),)
 
 
 def _made_on(cure: Workaround, *, real: bool) -> Fact:

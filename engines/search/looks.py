@@ -11,10 +11,13 @@ from engines.findings import Findings
 from engines.probe import Check, Measure, Measurement, SampleResult
 from engines.search.statistics import looks_to_see
 from engines.search.whole import list_feeds, lock_failure, probe_whole
+from engines.spec import parse
 
 # Fresh builds a verdict at most, however rare the failure is among them: as many as show one of seven (14 %) with 95 %. A search
 # takes dozens of verdicts, and builds may take minutes.
 MOST_BUILDS = 20
+# Runs that tell how often it fails where threads may race: 20 show what happens once in seven with 95 %.
+LOOKS = 20
 
 
 class Looks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,6 +62,28 @@ def look_again(ctx: StepContext, findings: Findings, bounds: Looks) -> Sub[tuple
                 )
             break
     return findings, looks, failures
+
+
+def has_threads(ctx: StepContext) -> bool:
+    """Whether the engine under test computes on several threads, which may race."""
+    return parse(ctx.engine).get("threads", ctx.engine_info.usual("threads", "1")) != "1"
+
+
+def count_looks(ctx: StepContext, findings: Findings, most: int) -> Sub[Findings]:
+    """Where the engine has several threads, how many runs a verdict needs: a failure that the first run showed may show in a part
+    of the runs only, and what is right once may be right by chance. ``most``: runs of a verdict."""
+    signature = findings.signature
+    if ctx.check or not has_threads(ctx) or findings.looks > 1 or signature is None or signature.kind != "accuracy":
+        return findings
+    yield Note(f"does it fail in each of {LOOKS} runs?")
+    m = yield from asked(probe_whole(ctx, findings, samples=(findings.sample,), runs=LOOKS, exclusive=True))
+    failures = count_failed_runs(m, findings.criterion or Criterion()) if m.status == "ok" else LOOKS
+    return findings if failures == LOOKS else raise_looks(findings, max(1, failures), LOOKS, most)
+
+
+def raise_looks(findings: Findings, failures: int, looks: int, most: int) -> Findings:
+    """As many runs a verdict as a failure in ``failures`` of ``looks`` runs asks for."""
+    return msgspec.structs.replace(findings, looks=max(findings.looks, min(most, 2 * looks_to_see(failures / looks))))
 
 
 def builds_to_see(failing: int, answered: int) -> int:

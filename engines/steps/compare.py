@@ -23,7 +23,7 @@ from engines.search.looks import Looks, look_again
 from engines.search.randomness import measure_random, say_random
 from engines.search.statistics import binomial_interval, looks_to_settle, say_ruled_out
 from engines.search.twin import find_twin
-from engines.search.whole import lock_failure, probe_whole
+from engines.search.whole import list_feeds, lock_failure, probe_whole
 from engines.spec import parse, unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
 from engines.steps.intake import refuse_unmeasured
@@ -177,6 +177,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
                     moved,
                     _find_problem(m.results, output),
                 ),
+                *_say_made_up(findings, looks, failures),
                 *say_answers(m.results, rule),
                 *_say_same_codes(ctx, verdict, rule),
                 *wide,
@@ -406,6 +407,15 @@ def _message(
     )
     more = f" in {looks} runs: {worst_of}; {say_ruled_out(looks)}" if looks > 1 else f": {worst_of}"
     return f"No failure{more}.{doubt}"
+
+
+def _say_made_up(findings: Findings, looks: int, failures: int) -> tuple[str, ...]:
+    """What is left open where all runs were of made-up values: those of one sample say nothing of others."""
+    if failures or looks < 2 or any(s.id.startswith("real:") for s in findings.samples):
+        return ()
+    n = len(list_feeds(findings))
+    which = "one sample" if n == 1 else f"the same {n} samples"
+    return (f"All of these runs were of {which} of made-up values: others, and yours (--inputs), may fail.",)
 
 
 def _say_normal(rule: Criterion, output: str) -> str:

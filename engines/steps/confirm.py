@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from engines.asking import Note, StepContext, StepRefused, Sub, asked
-from engines.compare.judge import exceed, judge_whole, worst, worst_run
+from engines.compare.judge import judge_whole, worst
 from engines.findings import Case, Culprit, Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
@@ -13,12 +13,13 @@ from engines.search import works
 from engines.search.alike import Alike, find_alike, say_alike, widen_culprit
 from engines.search.alike import make_culprits as alike_culprits
 from engines.search.cost import Plan, Size, Work
+from engines.search.cured import feed_of, measure_cured, rights_itself
 from engines.search.fresh import Seen, confirm_in_fresh_builds, probe_case
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.remedy import list_cured
 from engines.search.settle import Saved
 from engines.search.statistics import binomial_interval
-from engines.search.whole import choose_feed, list_feeds, sign_failure
+from engines.search.whole import list_feeds
 from engines.steps.base import End, Finish, Steps, StepSpec, Told, case_names
 from engines.steps.prepare import prepare_findings
 from engines.steps.reduce import Reduced, ReduceParams, plan_of_reduction, search_smallest
@@ -91,6 +92,10 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     if not fits and ctx.can("keep"):
         patches = ()  # its values cannot be fed: the next round keeps its nodes in FP32 instead
         keep = yield from widen_kept(ask, keep, params.most_patches)
+    elif patches and (yield from rights_itself(ask, case)):
+        # Right by itself in FP32, so that its own share can be taken away: right values fed after it would take every error
+        # with it that was made before it, and who made those would never be looked for.
+        patches = ()
     culprit = Culprit(
         case=case,
         cause=cause.name,
@@ -109,7 +114,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         patched = findings.workaround.error if findings.workaround else None
     elif patchable and not (findings.optimizers or findings.options or findings.tactics):
         cured = () if patches else keep
-        after, patched, still = yield from _measure_cured(ask, after, patches, cured)
+        after, patched, still = yield from measure_cured(ask, after, patches, cured)
         if still and cause.beyond and not known and ctx.can("keep"):
             room = params.most_culprits - len(findings.culprits) - 1
             others = yield from find_alike(
@@ -123,7 +128,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
             )
         if others.keep:
             culprit = widen_culprit(ask.index, culprit, others)
-            after, patched, still = yield from _measure_cured(ask, after, patches, (*cured, *others.keep))
+            after, patched, still = yield from measure_cured(ask, after, patches, (*cured, *others.keep))
     culprits = findings.culprits if known else join_culprit(ask.index, findings.culprits, culprit)
     for other in alike_culprits(others):
         culprits = (*culprits, msgspec.structs.replace(other, dir=culprit_folder(len(culprits) + 1)))
@@ -267,7 +272,7 @@ def widen_kept(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int,
         marks = {t for n in near for t in (*index.nodes[n].outputs, *index.nodes[n].reads)}
         made = {t for t in marks if index.tensors[t].producer >= 0}
         seen = yield from asked(
-            ask.whole((_choose_feed(ask.findings, sample),), keep=own | earlier, marks=ranges.encode(made))
+            ask.whole((feed_of(ask.findings, sample),), keep=own | earlier, marks=ranges.encode(made))
         )
         if seen.status != "ok":
             break
@@ -289,42 +294,6 @@ def _neighbours(index: GraphIndex, nodes: set[int]) -> set[int]:
     feeds, leaves = index.boundary(nodes)
     made = {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
     return nodes | made | {r for t in leaves for r in index.readers[t]}
-
-
-def _measure_cured(
-    ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tuple[int, ...]
-) -> Sub[tuple[Findings, float | None, bool]]:
-    """Does the whole model still fail once every culprit so far is cured? If so: lock what the next round looks for."""
-    before = ask.findings
-    all_patches = {*patches, *ranges.decode(before.patches)}
-    all_kept = {*keep, *ranges.decode(before.keep)}
-    yield Note("does the model still fail without this case?")
-    m = yield from asked(ask.whole(list_feeds(findings), patches=all_patches, keep=all_kept))
-    if m.status != "ok":
-        return findings, None, False
-    m = worst_run(ask.unpatched(m, all_patches), ask.criterion)
-    sample, _, error = worst(m.results, ask.criterion)
-    still = exceed(m.results, ask.criterion)
-    after = msgspec.structs.replace(findings, patches=ranges.encode(all_patches), keep=ranges.encode(all_kept))
-    if not still or findings.signature is None:
-        return after, error, still
-    result, feed = next(r for r in m.results if r.sample == sample), _choose_feed(findings, sample)
-    if feed == sample and "/" in sample:
-        # A row may fail in its batch only; then the batch is what the next round searches on.
-        yield Note(f"does {sample} still fail alone?")
-        alone = yield from asked(ask.whole((sample,), patches=all_patches, keep=all_kept))
-        by_itself = worst_run(ask.unpatched(alone, all_patches), ask.criterion)
-        if alone.status == "ok" and exceed(by_itself.results, ask.criterion):
-            result = by_itself.results[0]
-        else:
-            feed = sample.partition("/")[0]
-    signature = sign_failure(result, ask.criterion, sample)
-    return msgspec.structs.replace(after, round_signature=signature, sample=feed), error, still
-
-
-def _choose_feed(findings: Findings, sample: str) -> str:
-    """What to feed for a scored sample: its row alone where the search feeds rows alone, else the feed that holds it."""
-    return choose_feed(findings, sample) if "/" in findings.sample else sample.partition("/")[0]
 
 
 def _first_sample(findings: Findings) -> str:

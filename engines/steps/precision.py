@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from engines import causes
-from engines.asking import Note, StepContext, StepRefused, Sub
+from engines.asking import Note, StepContext, StepRefused, Sub, asked
 from engines.compare.criterion import Criterion, Verdict
-from engines.compare.judge import by_sample, judge_whole, margin, worst
+from engines.compare.judge import by_sample, judge_whole, limit, margin, worst
 from engines.findings import Findings, Point, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
@@ -20,7 +20,9 @@ from engines.search.cost import Plan, Size, Work, count_rows
 from engines.search.ddmin import ddmin
 from engines.search.foretold import Place, foretell_places
 from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.knee import find_knee
 from engines.search.latency import measure_latency
+from engines.search.looks import LOOKS, Looks, count_failed_runs, count_looks, has_threads, raise_looks
 from engines.search.ranking import Ranked, list_prefixes, rank_layers
 from engines.search.remedy import list_cured
 from engines.search.sets import KeptSets, NodeSet
@@ -62,6 +64,10 @@ class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     unseen_ok: int = 0  # right, of the samples that it was not made on
     unseen: int = 0  # samples that the set was not made on
     holds: bool = False  # right on all that it was made on, and on all others
+    knee: int = 0  # nodes at the knee of the curve: more of them buy little; 0: it has none
+    knee_names: str = ""  # the nodes there
+    knee_error: float | None = None  # the worst sample's then
+    knee_ok: int = 0  # samples that are right then, of those that it was made on
     builds: int = 0
     message: str = ""
 
@@ -100,7 +106,16 @@ class Kept(msgspec.Struct, frozen=True):
     became: dict[str, str] = {}  # node name -> what the engine made of it, where it tells
     unseen: Unseen | None = None
     curve: tuple[Point, ...] = ()
+    knee: "Knee | None" = None
     written: WrittenOut = WrittenOut()
+
+
+class Knee(msgspec.Struct, frozen=True):
+    """The set at the knee of the curve, its point there, and how many of the samples that decide are right with it."""
+
+    keep: tuple[int, ...]
+    point: Point
+    ok: int = 0
 
 
 def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
@@ -111,6 +126,7 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
             PrecisionOutcome(outcome="none-needed", message="Nothing needs higher precision: the model passes."),
             findings,
         )
+    findings = yield from count_looks(ctx, findings, Looks().most)
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     kept: Kept = yield from keep_higher(ask, params)
     workaround: Workaround | None = yield from make_workaround(ask, kept)
@@ -126,6 +142,10 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
         unseen_ok=kept.unseen.ok if kept.unseen else 0,
         unseen=kept.unseen.n if kept.unseen else 0,
         holds=workaround is not None and workaround.holds,
+        knee=len(kept.knee.keep) if kept.knee else 0,
+        knee_names=", ".join(ask.names(kept.knee.keep)) if kept.knee else "",
+        knee_error=kept.knee.point.error if kept.knee and kept.knee.point.error < HUGE else None,
+        knee_ok=kept.knee.ok if kept.knee else 0,
         builds=kept.builds,
         message=say_kept(ask, kept),
     )
@@ -140,6 +160,24 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
 
 
 def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ...]] = ()) -> Sub[Kept]:
+    """Search the set (``_search``). Where threads may race, what was found is run as often as shows one failure in seven; where
+    it fails then, the search is done once more, with as many runs a verdict as that rate asks for."""
+    kept: Kept = yield from _search(ask, params, tries)
+    if kept.outcome != "found" or not has_threads(ask.ctx):
+        return kept
+    yield Note(f"{LOOKS} runs with {len(kept.keep)} nodes in FP32")
+    runs = max(LOOKS, ask.findings.looks)
+    m = yield from asked(ask.whole(list_feeds(ask.findings), patches=(), keep=kept.keep, runs=runs, exclusive=True))
+    # What the set is known not to cure, it need not cure here.
+    failures = count_failed_runs(m, ask.criterion) if m.status == "ok" and kept.samples_ok == kept.samples_n else 0
+    if not failures:
+        return kept
+    yield Note(f"wrong in {failures} of {runs} runs: the search is done with more runs a verdict")
+    more = raise_looks(ask.findings, failures, runs, Looks().most)
+    return (yield from _search(msgspec.structs.replace(ask, findings=more), params, tries))
+
+
+def _search(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ...]]) -> Sub[Kept]:
     """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search. What was set apart
     of the given samples (``engines.search.unseen``), and others that are made near them, is not searched on: the set is tried on
     these afterwards. What it fails on there joins the search, and others are made in its place, until it holds or
@@ -193,14 +231,16 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         )
         start = keep
     if best is None:
-        return search.result("whole", everything, whole)
+        # No set short of the model holds: the best trade on the way is told.
+        curve: Curve = yield from search.curve(everything)
+        return search.result("whole", everything, whole, curve=curve)
     # Where only everything cures what joined, the set before it stands, and what it does not cure counts as unseen.
     search.seen = best.seen
     if best.unseen.joined and search.spent < params.budget:
         best = yield from search.polish_best(best, seeds, held, plain)
     final: Measurement = yield from search.measure(best.keep, search.all_seen(), save="workaround")
     minimal = search.needs_each(best.keep)
-    curve: tuple[Point, ...] = yield from search.curve(best.keep)
+    curve = yield from search.curve(best.keep)
     kept = search.result("found", best.keep, final, minimal=minimal, unseen=best.unseen, curve=curve)
     missed = kept.samples_n - kept.samples_ok + best.unseen.n - best.unseen.ok
     sides = Sides(best.seen, best.tried.near, best.tried.loose)
@@ -215,6 +255,9 @@ class _Best(msgspec.Struct, frozen=True):
     seen: frozenset[str]
     unseen: Unseen
     tried: Tried
+
+
+Curve: TypeAlias = tuple[tuple[NodeSet, Point], ...]  # each set beside its point
 
 
 class _Search(KeptSets):
@@ -384,9 +427,9 @@ class _Search(KeptSets):
         asked = self.aim if met else self.ask.criterion
         return all(self.is_short(tuple(n for n in keep if n != one), asked) for one in keep)
 
-    def curve(self, chosen: NodeSet) -> Sub[tuple[Point, ...]]:
+    def curve(self, chosen: NodeSet) -> Sub[Curve]:
         """Sets that were tried, fewest nodes first, each with less error than those before, and the chosen one; on all that is
-        seen."""
+        seen. Its knee is marked."""
         samples = self.all_seen()
         rough = [(len(k), self._error(m), k) for k, m in self.list_sets().items() if m.status == "ok"]
         likely = [k for _, _, k in _front(rough)]
@@ -400,12 +443,14 @@ class _Search(KeptSets):
         exact = [(len(k), self._error(m), k) for k, m in whole.items()]
         timed = self.ask.ctx.can("latency", untold=True)
         front = {k for _, _, k in _front(exact)} | {chosen}
-        points: list[Point] = []
+        points: list[tuple[NodeSet, Point]] = []
         for n, error, k in sorted(exact, key=lambda row: row[:2]):
             if k in front:
                 known: Measurement = yield from self.measure(k, samples)
-                points.append(Point(n, error, known.run_seconds if timed else 0.0, k == chosen))
-        return tuple(points)
+                points.append((k, Point(n, error, known.run_seconds if timed else 0.0, k == chosen)))
+        bend = find_knee([(p.nodes, p.error) for _, p in points], limit(self.aim, ""))
+        marked = [(k, msgspec.structs.replace(p, knee=i == bend)) for i, (k, p) in enumerate(points)]
+        return tuple(marked)
 
     def _error(self, m: Measurement) -> float:
         rows = [r for runs in by_sample(self.judged(m)).values() for r in runs]
@@ -413,7 +458,7 @@ class _Search(KeptSets):
 
     def result(
         self, outcome: str, keep: NodeSet, m: Measurement, *, minimal: bool = False, unseen: Unseen | None = None,
-        curve: tuple[Point, ...] = (),
+        curve: Curve = (),
     ) -> Kept:  # fmt: skip
         counted = self.judged(m)
         seen = by_sample(counted)
@@ -421,9 +466,17 @@ class _Search(KeptSets):
         reason = "" if m.status == "ok" else m.message
         became = dict(m.facts.get("build", {}).get("kept", {}))
         error = self._error(m) if seen else HUGE
+        bend = next(((k, p) for k, p in curve if p.knee), None)
+        knee = Knee(*bend, ok=self.count_right(bend[0])) if bend else None
         return Kept(
-            outcome, keep, error, minimal, self.spent, good, len(seen), dict(m.artifacts), reason, became, unseen, curve,
+            outcome, keep, error, minimal, self.spent, good, len(seen), dict(m.artifacts), reason, became, unseen,
+            tuple(p for _, p in curve), knee,
         )  # fmt: skip
+
+    def count_right(self, keep: NodeSet) -> int:
+        """Of the samples that decide and were asked about this set, those that are right."""
+        known = self.judged(self.list_sets()[keep])
+        return len(by_sample(known)) - len(list_failing(known, self.ask.criterion))
 
 
 def _front(points: Sequence[tuple[int, float, tuple[int, ...]]]) -> list[tuple[int, float, tuple[int, ...]]]:
@@ -580,13 +633,29 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
     if kept.outcome == "whole":
         return (
             f"It passes with all of the {len(kept.keep)} nodes in FP32, and with no smaller set that was tried: that is the "
-            "model in FP32, and no workaround."
+            f"model in FP32, and no workaround.{_say_knee(ask, kept)}"
         )
     names = ", ".join(ask.names(kept.keep))
     return (
         f"Keeping {say_counted(ask, kept)}: {say_tried(kept.samples_ok, kept.samples_n, kept.unseen)} "
         f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}."
-        f"{_say_without(ask, kept)}{_say_obeyed(kept.became)}"
+        f"{_say_without(ask, kept)}{_say_obeyed(kept.became)}{_say_knee(ask, kept)}"
+    )
+
+
+def _say_knee(ask: Inquiry, kept: Kept) -> str:
+    """Where the curve bends, unless that is the set that was chosen: a sentence with a space in front."""
+    if kept.knee is None or kept.knee.point.chosen:
+        return ""
+    at, ok = kept.knee.point, kept.knee.ok
+    names = ", ".join(ask.names(kept.knee.keep))
+    off = "not finite" if at.error >= HUGE else f"{at.error:.3g}"
+    took = f", {at.seconds:.3g} s a run" if at.seconds else ""
+    nodes = "1 node" if at.nodes == 1 else f"{at.nodes} nodes"
+    advice = "The best trade" if kept.outcome == "whole" else "With fewer" if at.nodes < len(kept.keep) else "With more"
+    return (
+        f" {advice}: {nodes} in FP32, where the curve of error over nodes bends; error {off}, allowed "
+        f"{ask.criterion.tolerance:.3g}; right on {ok} of {kept.samples_n}{took}: {names}."
     )
 
 
@@ -645,13 +714,13 @@ def kept_json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="precision",
-    version=6,
+    version=7,
     summary="Find the smallest set of nodes to keep in FP32 so that every sample passes.",
     run=precision,
     outcome=PrecisionOutcome,
     params=PrecisionParams,
     plan=_plan,
-    sets=("workaround",),
+    sets=("workaround", "looks"),
     makes=("workaround",),
     ends=(
         End("outcome", "none-needed", "not-reproduced"),

@@ -5,24 +5,24 @@ from typing import Literal
 import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion, Verdict
+from engines.compare.criterion import Verdict
 from engines.compare.judge import by_sample, judge_whole, margin, worst
 from engines.findings import Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import find_leavable_layers
 from engines.probe import HUGE, Measure, Measurement
 from engines.search import works
+from engines.search.beyond import Left, look_beyond
 from engines.search.cost import Plan, Size, Work
 from engines.search.ddmin import ddmin
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.known import is_known, list_outside
 from engines.search.latency import TIMED, measure_latency
-from engines.search.looks import count_failed_runs
+from engines.search.looks import count_looks, has_threads
 from engines.search.settle import Saved
-from engines.search.statistics import looks_to_see
 from engines.search.switches import list_switches
 from engines.search.unseen import Tried, say_tried, set_apart, try_unseen
-from engines.search.whole import list_feeds, probe_whole
+from engines.search.whole import list_feeds
 from engines.spec import parse
 from engines.steps.base import End, Finish, Steps, StepSpec
 from engines.steps.precision import (
@@ -43,8 +43,6 @@ from engines.steps.tactics import tactics
 SPREAD_BUDGET = 60
 # Times the looks of a verdict, in each build of a workaround for what comes and goes: missed by chance once in thousands at most.
 THRICE = 3
-# Runs that tell how often it fails where threads may race: 20 show what happens once in seven with 95 %.
-LOOKS = 20
 MOSTLY = 0.95  # of the unseen samples; of 32 all but one
 
 
@@ -66,6 +64,10 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     joined: int = 0  # samples that it was widened for
     known: bool = False  # it holds, why is known, and real samples, others than those it was made on, show it
     outside: str = ""  # nodes that cure and lie beyond what is accused
+    # with what is accused in FP32 and nothing else samples fail still, so another culprit is to be looked for
+    goes_on: bool = False
+    accused_ok: int | None = None  # samples that are right then
+    accused_error: float | None = None  # what the worst is off by then
     error: float | None = None
     tolerance: float = 0.0
     margin: float | None = None
@@ -82,14 +84,15 @@ class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: int = 2  # fresh builds that must pass
     most_runs: int = 300  # for faults that come and go
     budget: int = 400  # builds of the search for nodes to keep
+    most_culprits: int = 8  # of the session, as in confirm: with so many the search does not go on
 
 
 def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     params = msgspec.convert(dict(ctx.params), WorkaroundParams)
     findings = yield from prepare_findings(ctx)
+    findings = yield from count_looks(ctx, findings, params.most_runs)
     if not findings.culprits and not ctx.findings.samples and not ctx.check:
         # The step runs alone: whether an optimizer is guilty decides what there is to switch off.
-        findings = yield from _count_looks(ctx, findings, params.most_runs)
         finish = yield from tactics(msgspec.structs.replace(ctx, findings=findings, params={}))
         findings = finish.findings
     ask: Inquiry = yield from open_inquiry(ctx, findings)
@@ -111,9 +114,6 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         kept: Kept = yield from _search_kept(ask, params)
         message, files = say_kept(ask, kept), kept.files
         chosen = yield from make_workaround(ask, kept)
-        if chosen is not None:
-            beyond = list_outside(ask.index, findings, kept.keep)
-            chosen = msgspec.structs.replace(chosen, outside=ask.names(beyond))
     elif chosen is None and (reason := ctx.reason("keep")):
         message = f"{message} Keeping nodes in higher precision: {reason}"
     if (
@@ -123,6 +123,14 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     ):
         message = f"{message} What was verified before stays: {', '.join(known.keep_names or known.switched_off)}."
         chosen, files = known, {}
+    left = Left(findings)
+    if chosen is not None and chosen.kind == "precision" and not ctx.check:
+        beyond = list_outside(ask.index, findings, ranges.decode(chosen.keep))
+        chosen = msgspec.structs.replace(chosen, outside=ask.names(beyond), accused_ok=-1, accused_n=0)
+        if beyond:
+            left = yield from look_beyond(ask, params.most_culprits)
+            chosen = msgspec.structs.replace(chosen, accused_ok=left.ok, accused_n=left.n)
+            message = f"{message}{left.message}"
     if tried:
         message = f"{tried} {message}"
         chosen = msgspec.structs.replace(chosen, tried=tried) if chosen else None
@@ -146,6 +154,9 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             joined=unseen.joined,
             known=chosen is not None and is_known(findings, chosen),
             outside=", ".join(chosen.outside) if chosen else "",
+            goes_on=left.goes_on,
+            accused_ok=left.ok if left.ok >= 0 else None,
+            accused_error=left.error,
             error=chosen.error if chosen and chosen.error < HUGE else None,
             tolerance=ask.criterion.tolerance,
             margin=chosen.margin if chosen else None,
@@ -166,7 +177,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             tried=tried,
             message=message,
         ),
-        msgspec.structs.replace(findings, workaround=chosen),
+        msgspec.structs.replace(left.findings, workaround=chosen),
         tables={
             "keep": [KeptNode(n) for n in chosen.keep_names] if chosen else [],
             "bundle": [Saved("workaround", files)] if files else [],
@@ -188,23 +199,13 @@ def _search_kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
 
 def _is_better(chosen: Workaround | None, known: Workaround) -> bool:
     """Whether what was found now may take the place of what was verified before: right wherever it was tried, or at least where
-    that was."""
-    return chosen is not None and (chosen.holds or (known.unseen is None and chosen.samples_ok == chosen.samples_n > 0))
-
-
-def _count_looks(ctx: StepContext, findings: Findings, most: int) -> Sub[Findings]:
-    """Where the engine has several threads, how many runs a verdict needs: a failure that the first run showed may show in a part
-    of the runs only, and what is right once may be right by chance."""
-    threads = parse(ctx.engine).get("threads", ctx.engine_info.usual("threads", "1"))
-    if threads == "1" or findings.looks > 1 or findings.signature is None or findings.signature.kind != "accuracy":
-        return findings
-    yield Note(f"does it fail in each of {LOOKS} runs?")
-    m = yield from asked(probe_whole(ctx, findings, samples=(findings.sample,), runs=LOOKS, exclusive=True))
-    failures = count_failed_runs(m, findings.criterion or Criterion()) if m.status == "ok" else LOOKS
-    if failures == LOOKS:
-        return findings
-    rate = max(1, failures) / LOOKS
-    return msgspec.structs.replace(findings, looks=min(most, 2 * looks_to_see(rate)))
+    that was, and on no smaller a part of what neither had seen."""
+    if chosen is None or chosen.holds:
+        return chosen is not None
+    if not chosen.samples_ok == chosen.samples_n > 0:
+        return False
+    now, before = chosen.unseen or Unseen(), known.unseen
+    return before is None or (not known.holds and now.ok * before.n >= before.ok * now.n)
 
 
 def _find_fewest(ask: Inquiry) -> Sub[tuple[str, ...]]:
@@ -240,7 +241,7 @@ def _list_options(
     if findings.tactics:
         options.append(("tactic", ctx.engine, ()))
     varies = findings.looks > 1 or any(c.cause == "nondeterminism" for c in findings.culprits)
-    if varies and spec.get("threads", ctx.engine_info.usual("threads", "1")) != "1":
+    if varies and has_threads(ctx):
         options.append(("threads", str(spec.with_option("threads", "1")), ()))
     if ctx.can("precision-hint") and not options:
         options.append(("option", str(spec.with_option("precision", "f32")), ()))
@@ -361,13 +362,14 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="workaround",
-    version=5,
+    version=6,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,
     params=WorkaroundParams,
     plan=_plan,
-    sets=("workaround",),
+    # The others where the search goes on.
+    sets=("workaround", "looks", "sought", "case", "suspects", "spread", "patches", "keep"),
     makes=("workaround",),
     ends=(End("holds", False, "unresolved"),),
     labels={
@@ -376,6 +378,9 @@ SPEC = StepSpec(
         "kind": "kind of change",
         "what": "workaround",
         "culprits": "culprits so far",
+        "goes_on": "the search goes on",
+        "accused_ok": "right with what is accused in FP32 alone",
+        "accused_error": "error with what is accused in FP32 alone",
     },
     json=kept_json,
 )

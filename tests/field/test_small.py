@@ -16,6 +16,13 @@ CASES = (
     ("gigaam_v2_conv", "openvino:precision=f32"),
     ("swift_f0", "emulate:precision=fp16"),  # its pitch is not determined to this tolerance
     ("reading_trees", "emulate:precision=fp16"),  # trees, an operator of another domain
+    # Workarounds that held on what they were made on only: of 40 new inputs 8 and 12 failed
+    ("silero_vad", "emulate:precision=fp16"),
+    ("silero_vad", "emulate:precision=bf16"),
+    ("ocr4_detection", "emulate:precision=bf16"),
+    # static INT8 networks of convolutions, through the flow `quantization`
+    ("page_orientation", "int8"),
+    ("nudenet", "int8"),
 )
 
 

@@ -47,6 +47,7 @@ class Kept(msgspec.Struct, frozen=True):
     error: float
     seconds: float | None
     chosen: bool
+    knee: bool = False
 
 
 class Workaround(msgspec.Struct, frozen=True):

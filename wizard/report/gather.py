@@ -248,7 +248,7 @@ def _workaround(findings: base.Findings, engine: str) -> Workaround | None:
         unseen_given=unseen.given,
         unseen_failing=unseen.plain,
         known=tuple(fact.text for fact in list_facts(findings, w)),
-        curve=tuple(Kept(p.nodes, min(p.error, HUGE), p.seconds or None, p.chosen) for p in w.curve),
+        curve=tuple(Kept(p.nodes, min(p.error, HUGE), p.seconds or None, p.chosen, p.knee) for p in w.curve),
     )
 
 

@@ -224,7 +224,11 @@ def sets(w: Workaround) -> list[str]:
     if len(w.curve) < 2:
         return []
     rows = [
-        (f"{p.nodes}{' (recommended)' if p.chosen else ''}", number(p.error), duration(p.seconds) if p.seconds else "-")
+        (
+            f"{p.nodes}{' (recommended)' if p.chosen else ' (the curve bends here)' if p.knee else ''}",
+            number(p.error),
+            duration(p.seconds) if p.seconds else "-",
+        )
         for p in w.curve
     ]
     return [table(("nodes in FP32", "error", "a run"), rows)]

@@ -15,9 +15,9 @@ from engines.findings import Case, Culprit
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Candidate, Describe, LoadInputs, Measure, Measurement
+from engines.search.cured import measure_cured
 from engines.search.inquiry import Inquiry
 from engines.search.unseen import WANTED
-from engines.steps.confirm import _measure_cured
 from engines.steps.layerwise import PARTS, _is_spread
 
 Open = Callable[..., Any]
@@ -181,7 +181,7 @@ def test_the_next_round_searches_on_what_really_fails_when_fed(
         answers.READY, signature=msgspec.structs.replace(LOCKED, sample="real:0/1"), sample="real:0/1"
     )
     ask = Inquiry(answers.context(findings), findings, INDEX, LOCKED, answers.RULE, (3,))
-    generator, answer = _measure_cured(ask, findings, (1,), ()), None
+    generator, answer = measure_cured(ask, findings, (1,), ()), None
     while True:
         try:
             asked = generator.send(answer)

@@ -115,6 +115,16 @@ def test_rows_that_are_seen_to_be_independent_are_a_batch(opened: Any, first: An
     assert {row["sample"] for row in done.tables["outputs"]} >= {f"real:0/{i}" for i in range(4)}
 
 
+@pytest.mark.parametrize("given", [0, 1])
+def test_runs_of_one_made_up_sample_say_nothing_of_others_and_that_is_said(opened: Any, given: int) -> None:
+    """An emulation computes the same in each of its runs."""
+    made = model([node("MatMul", ["x", "w"], ["y"])], {"x": [1, 8]}, {"y": [1, 8]}, {"w": drawn(8, 8)})
+    s = opened(made, *[{"x": drawn(1, 8, seed=1)}] * given)
+    outcome = s.step("compare", look_again={"most": 20}).finish.outcome
+    assert (outcome.verdict, outcome.looks) == ("passes", 20)
+    assert ("All of these runs were of one sample of made-up values" in outcome.message) is not bool(given)
+
+
 def test_a_guess_that_the_model_cannot_take_is_replaced_by_plain_values(opened: Any) -> None:
     """``length`` is a row of a table whose size no graph shows: what the name says leads out of it."""
     nodes = [node("Gather", ["table", "length"], ["rows"]), node("Mul", ["rows", "x"], ["y"])]

@@ -119,6 +119,61 @@ def worst_row(actual: np.ndarray, expected: np.ndarray) -> float:
     return float((np.linalg.norm(actual - expected, axis=1) / np.linalg.norm(expected, axis=1)).max())
 
 
+# -- convolutions with a normalization of their own, as Paddle and Keras export them
+
+
+@pytest.mark.parametrize("original", [True, False], ids=["against the float model", "pairs bypassed"])
+@pytest.mark.parametrize("opset", [11, 13])
+def test_a_normalization_whose_numbers_are_codes_is_right_in_float(
+    open_model: Any, tmp_path: Path, opset: int, original: bool
+) -> None:
+    """Small variances beside large ones are 0 as codes, so that INT8 is wrong there; with all layers in float it is right again.
+    "Even with all layers in float the error is 1e+300", it was told of such models."""
+    rng = np.random.default_rng(5)
+    variance = np.geomspace(1e-6, 4, 8).astype(np.float32)
+    weights = {
+        "w": rng.standard_normal((8, 3, 3, 3)).astype(np.float32) * np.sqrt(variance).reshape(8, 1, 1, 1) / 5,
+        "s": np.ones(8, np.float32), "b": np.zeros(8, np.float32), "m": np.zeros(8, np.float32), "v": variance,
+        "w2": rng.standard_normal((4, 8, 1, 1)).astype(np.float32),
+    }  # fmt: skip
+    nodes = [
+        n("Conv", ["x", "w"], ["c"], "conv", pads=[1, 1, 1, 1]),
+        n("BatchNormalization", ["c", "s", "b", "m", "v"], ["d"], "norm", momentum=0.9),
+        n("Relu", ["d"], ["e"], "relu"),
+        n("Conv", ["e", "w2"], ["y"], "head"),
+    ]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [info("x", TensorProto.FLOAT, [1, 3, 8, 8])], [info("y", TensorProto.FLOAT, [1, 4, 8, 8])],
+        [numpy_helper.from_array(a, k) for k, a in weights.items()],
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    feeds = {"x": rng.standard_normal((1, 3, 8, 8)).astype(np.float32)}
+    onnx.save(made, tmp_path / "float.onnx")
+    pairs = quantize(made, feeds)
+    # The quantizer leaves this operator out: its variance gets a pair by hand, of the scale that its largest one asks for.
+    codes = np.round(variance / (4 / 255)).astype(np.uint8)
+    pairs.graph.initializer.extend(
+        [numpy_helper.from_array(codes, "v-codes"), numpy_helper.from_array(np.float32(4 / 255), "v-scale"),
+         numpy_helper.from_array(np.uint8(0), "v-zero")]
+    )  # fmt: skip
+    norm = next(k for k in pairs.graph.node if k.op_type == "BatchNormalization")
+    norm.input[4] = "v-float"
+    pairs.graph.node.insert(0, n("DequantizeLinear", ["v-codes", "v-scale", "v-zero"], ["v-float"], "v-pair"))
+    onnx.save(pairs, tmp_path / "int8.onnx")
+    np.savez(tmp_path / "in.npz", **feeds)
+    session = open_model(tmp_path / "int8.onnx", ORT, (tmp_path / "in.npz",))
+    if original:
+        session = against(session, f"onnxruntime:model={tmp_path / 'float.onnx'}")
+    outcome = session.step("quantization").finish.outcome
+    assert "1e+300" not in outcome.message
+    if original:
+        assert outcome.outcome == "found"
+        assert "norm" in outcome.names
+    else:
+        assert outcome.outcome != "not-enough", outcome.message
+
+
 # -- the model that is made for this
 
 

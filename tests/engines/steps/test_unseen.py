@@ -12,6 +12,7 @@ from engines.compare.criterion import Signature
 from engines.findings import Case, Culprit, Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.probe import Candidate, LoadInputs, Measure, SampleInfo
+from engines.search.knee import find_knee
 from engines.search.known import is_known, list_facts
 from engines.search.unseen import GIVEN, say_tried, set_apart
 
@@ -164,6 +165,47 @@ def test_the_curve_is_a_front_with_the_chosen_set_on_it() -> None:
     assert errors == sorted(errors, reverse=True)
     assert (nodes[0], nodes[-1] >= len(kept_of(cure))) == (0, True)
     assert [p.nodes for p in cure.curve if p.chosen] == [len(kept_of(cure))]
+
+
+@pytest.mark.parametrize(
+    ("points", "knee"),
+    [
+        ([(0, 1.0), (3, 0.01), (40, 0.009), (100, 0.0001)], 1),  # three nodes buy half of it
+        ([(0, 1.0), (50, 0.1), (100, 0.01)], None),  # each node buys as much as any other
+        ([(0, 1.0), (90, 0.9), (100, 0.001)], None),  # it bends the other way: nothing is bought till late
+        ([(0, 1e300), (2, 0.02), (100, 0.0)], 1),  # not finite, and exact
+        ([(0, 1.0), (5, 0.001)], None),
+        ([(0, 0.5)], None),
+        ([], None),
+    ],
+)
+def test_where_a_curve_bends(points: list[tuple[int, float]], knee: int | None) -> None:
+    assert find_knee(points, 0.0001) == knee
+
+
+def test_where_nothing_short_of_the_model_holds_the_knee_is_told_with_its_point() -> None:
+    """One node makes nearly all of the error and is no cure by itself; each of the others is over the tolerance, too."""
+    engine = Simulated.single(graph(CHAIN), {5: 2.0, **{n: 0.011 for n in range(12) if n != 5}})
+    culprit = Culprit(Case(Candidate(), "real:0", ("n5",), "5"), "accumulation")
+    known = msgspec.structs.replace(engine.findings(), culprits=(culprit,))
+    done = walk("precision", engine.context(findings=known), engine).finish
+    assert done.outcome.outcome == "whole"
+    assert done.outcome.knee_names == "n5"
+    assert (done.outcome.knee, done.outcome.knee_ok) == (1, 0)
+    assert 0.01 < done.outcome.knee_error < 0.2
+    assert (
+        "The best trade: 1 node in FP32, where the curve of error over nodes bends; error 0.1" in done.outcome.message
+    )
+    assert "allowed 0.01; right on 0 of 1: n5." in done.outcome.message
+
+
+def test_the_knee_is_told_beside_a_set_that_holds() -> None:
+    engine = Simulated.single(graph(CHAIN), {5: 2.0, **dict.fromkeys((1, 2, 3, 7, 8, 9), 0.006)})
+    done = unseen_of(engine)
+    assert done.outcome.outcome == "found"
+    bend = [p for p in done.findings.workaround.curve if p.knee]
+    assert [p.nodes for p in bend] == [done.outcome.knee]
+    assert bend[0].chosen or "where the curve of error over nodes bends" in done.outcome.message
 
 
 def kept_of(cure: Workaround) -> tuple[int, ...]:

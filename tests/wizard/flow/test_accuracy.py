@@ -41,7 +41,7 @@ ANSWERS = {
     "reduce": "yes no",
     "double-check": "tolerance metric regex sample linear seed stop",
     "minimal-case": "workaround report another",
-    "workaround": "yes mostly no",
+    "workaround": "another yes mostly no",
 }
 
 
@@ -120,6 +120,7 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("minimal-case", {"confirmed": False, "culprits": 1}, "report", "unresolved"),
         ("minimal-case", {"confirmed": False, "culprits": 2}, "report", "case-found"),
         ("workaround", {"holds": True, "mostly": True, "known": True}, "yes", "worked-around"),
+        ("workaround", {"holds": True, "mostly": True, "goes_on": True}, "another", "layerwise"),
         ("workaround", {"holds": True, "mostly": True, "known": False}, "yes", "works"),
         ("workaround", {"holds": False, "mostly": True}, "mostly", "works-mostly"),
         ("workaround", {"holds": False}, "no", "case-found"),

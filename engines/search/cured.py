@@ -1,0 +1,64 @@
+"""The model with culprits cured, each by its own share only: does it still fail, and how? What is left is what the next round
+looks for.
+
+A culprit's nodes kept in FP32 are given what the engine gives them in that very run, so that errors made before them stay in it.
+Reference values fed in after them take those away, too: they are for what FP32 does not cure.
+"""
+
+import msgspec
+
+from engines.asking import Note, Sub, asked
+from engines.compare.judge import exceed, worst, worst_run
+from engines.findings import Case, Findings
+from engines.graph import ranges
+from engines.search.inquiry import Inquiry
+from engines.search.whole import choose_feed, list_feeds, sign_failure
+
+
+def rights_itself(ask: Inquiry, case: Case) -> Sub[bool]:
+    """Whether the case, fed as it was, passes once its nodes are in FP32. False where the engine cannot keep nodes."""
+    if not ask.ctx.can("keep") or case.feed != "stored" or case.needs_higher_inputs:
+        return False
+    nodes = ranges.decode(case.node_ids)
+    yield Note("the case, its nodes in FP32")
+    probe = ask.ask(ask.candidate(nodes))
+    kept = {*nodes, *ranges.decode(ask.findings.keep)}
+    m = yield from asked(msgspec.structs.replace(probe, keep=ranges.encode(kept)))
+    return ask.verdict(m).passed
+
+
+def measure_cured(
+    ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tuple[int, ...]
+) -> Sub[tuple[Findings, float | None, bool]]:
+    """Does the whole model still fail once these are cured beside what ``ask`` has cured already? If so: lock what the next round
+    looks for. Returns (findings, error, whether it fails)."""
+    before = ask.findings
+    all_patches = {*patches, *ranges.decode(before.patches)}
+    all_kept = {*keep, *ranges.decode(before.keep)}
+    yield Note("does the model still fail without this case?")
+    m = yield from asked(ask.whole(list_feeds(findings), patches=all_patches, keep=all_kept))
+    if m.status != "ok":
+        return findings, None, False
+    m = worst_run(ask.unpatched(m, all_patches), ask.criterion)
+    sample, _, error = worst(m.results, ask.criterion)
+    still = exceed(m.results, ask.criterion)
+    after = msgspec.structs.replace(findings, patches=ranges.encode(all_patches), keep=ranges.encode(all_kept))
+    if not still or findings.signature is None:
+        return after, error, still
+    result, feed = next(r for r in m.results if r.sample == sample), feed_of(findings, sample)
+    if feed == sample and "/" in sample:
+        # A row may fail in its batch only; then the batch is what the next round searches on.
+        yield Note(f"does {sample} still fail alone?")
+        alone = yield from asked(ask.whole((sample,), patches=all_patches, keep=all_kept))
+        by_itself = worst_run(ask.unpatched(alone, all_patches), ask.criterion)
+        if alone.status == "ok" and exceed(by_itself.results, ask.criterion):
+            result = by_itself.results[0]
+        else:
+            feed = sample.partition("/")[0]
+    signature = sign_failure(result, ask.criterion, sample)
+    return msgspec.structs.replace(after, round_signature=signature, sample=feed), error, still
+
+
+def feed_of(findings: Findings, sample: str) -> str:
+    """What to feed for a scored sample: its row alone where the search feeds rows alone, else the feed that holds it."""
+    return choose_feed(findings, sample) if "/" in findings.sample else sample.partition("/")[0]

@@ -1,0 +1,132 @@
+"""Accused and curing agree in the end: whole routes of the shipped flow over planted culprits."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.findings import Case, Culprit, Findings, Workaround
+from engines.graph import ranges
+from engines.probe import Candidate
+from engines.search.known import list_facts
+from engines.steps.registry import STEPS
+from wizard.flow.check import destination, recommend
+from wizard.flow.load import load
+
+from .conftest import walk
+from .simulated import RULE, Simulated, graph
+
+FLOW = load("accuracy").flow
+CHAIN = [() if i == 0 else (i - 1,) for i in range(12)]
+
+
+def follow(engine: Simulated, start: str = "layerwise", findings: Findings | None = None) -> tuple[Findings, list[str]]:
+    """The findings at the end of the flow as it recommends, from ``start`` on, and the nodes on the way."""
+    findings, node, route = findings or engine.findings(), start, []
+    while node in FLOW.nodes:
+        route.append(node)
+        assert route.count(node) <= FLOW.nodes[node].max_visits, route
+        step = FLOW.nodes[node].step
+        assert step is not None
+        ctx = engine.context(findings=findings, visit=route.count(node))
+        done = walk(step.use, ctx, engine).finish
+        findings, said = done.findings, msgspec.to_builtins(done.outcome)
+        answer = recommend(FLOW.nodes[node], said).answer
+        node = destination(FLOW.nodes[node].answers[answer], said)
+    return findings, [*route, node]
+
+
+def accused(findings: Findings) -> set[int]:
+    return {n for c in findings.culprits for n in ranges.decode(c.case.node_ids)}
+
+
+def test_a_culprit_that_the_first_one_hides_is_named_too() -> None:
+    """What is made at 3 is lost in what is made at 8; right values put in after 8 would take it with them."""
+    findings, route = follow(Simulated.single(graph(CHAIN), {3: 0.05, 8: 0.5}))
+    assert accused(findings) == {3, 8}
+    assert route.count("workaround") == 1, "known before anything was kept"
+    assert findings.workaround is not None
+    assert set(ranges.decode(findings.workaround.keep)) == {3, 8}
+    assert not findings.workaround.outside
+    assert route[-1] in ("worked-around", "works")
+
+
+def test_two_independent_culprits_are_named_where_the_first_search_stopped_at_one() -> None:
+    """Another version of the program, or a person, went on to the workaround with one of two."""
+    engine = Simulated.single(graph(CHAIN), {1: 0.3, 9: 0.5})
+    whole, _ = follow(engine)
+    assert accused(whole) == {1, 9}
+    one = msgspec.structs.replace(
+        engine.findings(),
+        culprits=tuple(c for c in whole.culprits if ranges.decode(c.case.node_ids) == (9,)),
+        patches="10",  # right values after it, as for what FP32 does not cure: nothing of 1 is left then
+    )
+    findings, route = follow(engine, "workaround", one)
+    assert route[:2] == ["workaround", "layerwise"]
+    assert route.count("workaround") == 2
+    assert accused(findings) == {1, 9}
+    assert set(ranges.decode(findings.workaround.keep)) == {1, 9}  # type: ignore[union-attr]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.dictionaries(st.integers(0, 11), st.sampled_from((0.05, 0.2, 0.5, 1.0)), min_size=2, max_size=3),
+    st.integers(0, 2),
+)
+def test_nobody_innocent_is_accused_and_what_cures_is_accused_or_said_to_be_open(
+    added: dict[int, float], first: int
+) -> None:
+    engine = Simulated.single(graph(CHAIN), added)
+    findings, _ = follow(engine)
+    assert accused(findings) <= set(added)
+    cure = findings.workaround
+    assert cure is not None
+    if set(added) - accused(findings) and cure.outside:
+        assert any(not f.firm and "outside of what is accused" in f.text for f in list_facts(findings, cure))
+
+
+def test_what_nobody_can_be_named_for_stays_open_and_is_not_looked_for_again() -> None:
+    engine = Simulated.single(graph(CHAIN), {1: 0.3, 9: 0.5})
+    culprit = Culprit(Case(Candidate(), "real:0", ("n9",), "9"), "accumulation")
+    found = msgspec.structs.replace(engine.findings(), culprits=(culprit,), sought=1)
+    done = walk("workaround", engine.context(findings=found), engine).finish
+    assert not done.outcome.goes_on
+    assert done.outcome.holds
+    assert done.outcome.outside == "n1"
+    assert (done.outcome.accused_ok, done.outcome.accused_error) == (0, 0.3)
+    assert "no other culprit was found in what is left" in done.outcome.message
+    assert not done.outcome.known
+
+
+CURE = Workaround(
+    kind="precision", engine="e", keep="2,5", keep_names=("n2", "n5"), samples_ok=2, samples_n=2, outside=("n5",)
+)
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "says", "firm"),
+    [
+        ({"accused_ok": 2, "accused_n": 2}, {}, "for a margin", True),
+        (
+            {"accused_ok": 1, "accused_n": 2},
+            {"sought": 1},
+            "nobody can be named. With what is accused alone 1 of 2",
+            False,
+        ),
+        ({"accused_ok": 1, "accused_n": 2}, {"sought": 1, "spread": True}, "spread over many layers", False),
+        ({}, {}, "something else is wrong there, too", False),
+    ],
+)
+def test_what_is_said_of_nodes_that_cure_beyond_what_is_accused(
+    known: dict[str, Any], found: dict[str, Any], says: str, firm: bool
+) -> None:
+    facts = list_facts(Findings(criterion=RULE, **found), msgspec.structs.replace(CURE, **known))
+    said = next(f for f in facts if "outside of what is accused" in f.text)
+    assert says in said.text
+    assert said.firm == firm
+
+
+def test_the_steps_of_the_route_may_set_what_they_set() -> None:
+    assert {"sought", "keep", "patches"} <= set(STEPS["workaround"].sets)
