@@ -11,7 +11,20 @@ import msgspec
 
 from engines.findings import Findings
 from engines.graph.index import GraphIndex
-from engines.probe import AnyProbe, Check, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Sanitize, Unroll
+from engines.probe import (
+    AnyProbe,
+    Check,
+    Construct,
+    Describe,
+    Import,
+    Inspect,
+    LoadInputs,
+    Measure,
+    Measurement,
+    Recall,
+    Sanitize,
+    Unroll,
+)
 from engines.views import EngineView, ProblemView
 
 T = TypeVar("T")
@@ -91,7 +104,9 @@ class Described(msgspec.Struct, frozen=True):
 @overload
 def asked(probe: Describe) -> Sub[Described | Measurement]: ...
 @overload
-def asked(probe: Inspect | Import | Sanitize | Unroll | LoadInputs | Measure | Check) -> Sub[Measurement]: ...
+def asked(
+    probe: Inspect | Import | Sanitize | Unroll | LoadInputs | Recall | Construct | Measure | Check,
+) -> Sub[Measurement]: ...
 def asked(probe: AnyProbe) -> Sub[Described | Measurement]:
     """Ask one probe: ``m = yield from asked(Measure(...))``. A Describe that worked is answered with the graph's index.
 

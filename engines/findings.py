@@ -121,6 +121,18 @@ class Replaced(msgspec.Struct, frozen=True, rename={"origin": "from"}):
     why: str = ""
 
 
+class Lookalike(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A known bug (``engines.known``) that a culprit looks like. ``confirmed``: its own construction fails on this engine."""
+
+    bug: str  # id in the table
+    thread: str  # owner/repository#number
+    says: str  # what goes wrong
+    confirmed: bool = False  # its own small model fails on this engine
+    mended: str = ""  # the first release without it
+    cure: str = ""  # what helps
+    nodes: tuple[str, ...] = ()  # of the model that look like it
+
+
 class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the steps so far have established. A step returns the whole, changed; rewind folds back to an earlier one."""
 
@@ -156,3 +168,4 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     bodies: int = 0  # If, Loop and Scan nodes of the model as it was given
     opened: bool = False  # whether it was tried to put plain nodes in their place (``engines.search.bodies``)
     twin: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.search.twin``)
+    lookalikes: tuple[Lookalike, ...] = ()  # known bugs, confirmed ones first

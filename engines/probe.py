@@ -191,6 +191,20 @@ class Measure(Probe, frozen=True, tag="measure"):
     folder: str = ""
 
 
+class Recall(Probe, frozen=True, tag="recall", kw_only=True):
+    """What the table of known bugs holds for an engine (by its name alone) and operators like these. -> facts: ``bugs``, each an
+    ``engines.known.entry.Bug``: those whose pattern has no other operators."""
+
+    family: str
+    ops: tuple[str, ...]
+
+
+class Construct(Probe, frozen=True, tag="construct"):
+    """Make a small model by its declaration, an ``engines.known.entry.Construction`` as JSON. -> facts: ``model`` digest."""
+
+    declared: str
+
+
 class Check(Probe, frozen=True, tag="check"):
     """Ask an external checker about a candidate: split by shell rules, no shell, a fresh folder. ``{model}``, ``{inputs}``,
     ``{expected}``, ``{dir}`` are replaced. -> facts: returncode or signal, stdout and stderr (``left_out``: bytes missing from
@@ -214,7 +228,9 @@ class Check(Probe, frozen=True, tag="check"):
     control: Literal["", "identity", "answers"] = ""
 
 
-AnyProbe: TypeAlias = Inspect | Import | Describe | Sanitize | Unroll | LoadInputs | Measure | Check
+AnyProbe: TypeAlias = (
+    Inspect | Import | Describe | Sanitize | Unroll | LoadInputs | Recall | Construct | Measure | Check
+)
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):

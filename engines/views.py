@@ -49,6 +49,7 @@ class EngineView(msgspec.Struct, frozen=True):
     slots: int = 1
     gpus: int = 0
     recorded: Recorded | None = None
+    version: str = ""
     typed: str = ""  # the spec that runs a file as it is typed; "": there is none
 
     def can(self, what: str, *, untold: bool = False) -> bool:

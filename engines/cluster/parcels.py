@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from engines.probe import AnyProbe, Check, Describe, Import, LoadInputs, Measure, Sanitize, Unroll
+from engines.probe import AnyProbe, Check, Construct, Describe, Import, LoadInputs, Measure, Recall, Sanitize, Unroll
 from engines.sources import postprocess_script
 from engines.spec import parse
 from engines.store.content import Store, digest_file
@@ -77,7 +77,7 @@ def parcel_place(root: Path, name: str) -> Path:
 def at_home(probe: AnyProbe) -> bool:
     """Whether the probe is answered where the session lives: it reads the user's own files, makes a model of the session's, or no
     engine has a part in it."""
-    return isinstance(probe, Import | Sanitize | Unroll | LoadInputs) or (
+    return isinstance(probe, Import | Sanitize | Unroll | LoadInputs | Recall | Construct) or (
         isinstance(probe, Describe) and not probe.sample
     )
 

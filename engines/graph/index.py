@@ -6,9 +6,11 @@ of node ``i`` is made by a node with a smaller id, or is a graph input or a weig
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
+
+Stated: TypeAlias = int | float | str | list[int | float | str]
 
 # Operators that give other values each time.
 _DRAWN = {"RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
@@ -39,7 +41,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     """One node of the main graph. ``inputs`` holds tensor ids, -1 for an omitted optional input.
 
     ``captures`` are outer tensors read by the bodies of If, Loop and Scan nodes; they count as inputs for every cut.
-    ``attributes`` are those that the operator could do without: stated, not required, no graph and no element type.
+    ``attributes`` are those that the operator could do without: stated, not required, no graph and no element type. ``values``:
+    what its attributes hold, short ones alone.
     """
 
     id: int
@@ -50,6 +53,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     outputs: tuple[int, ...]
     captures: tuple[int, ...] = ()
     attributes: tuple[str, ...] = ()
+    values: dict[str, Stated] = {}
 
     @property
     def reads(self) -> tuple[int, ...]:

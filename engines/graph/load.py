@@ -337,7 +337,10 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
             deciding.update(_captured_deciders(node))
         outputs = tuple(add(name, "node", i) for name in node.output if name)
         droppable = schema.droppable_attributes(node, versions)
-        nodes.append(Node(i, node.name, node.op_type, schema.domain_of(node), reads, outputs, captured, droppable))
+        values = schema.short_attributes(node)
+        nodes.append(
+            Node(i, node.name, node.op_type, schema.domain_of(node), reads, outputs, captured, droppable, values)
+        )
     outputs = tuple(dict.fromkeys(ids[o.name] for o in graph.output))
     index = GraphIndex(digest, tuple(nodes), tuple(tensors), inputs, outputs)
     seeds = [ids[name] for name in deciding if name in ids]

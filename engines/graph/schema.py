@@ -1,6 +1,7 @@
 """What the ONNX operator schemas say about element types: which inputs and outputs of a node may hold FP16, and element
 types carried from inputs to outputs. Needed because a cut has no value_info to rely on."""
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
@@ -9,8 +10,10 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
+from engines.graph.index import Stated
 from engines.graph.names import bodies
 
+SHORT = 64  # bytes of a text, or numbers of a list, that are kept beside a node's name
 NOT_TENSOR = -1  # sequences, optionals, maps
 _TEXT = {
     TensorProto.FLOAT: "tensor(float)", TensorProto.FLOAT16: "tensor(float16)", TensorProto.BFLOAT16: "tensor(bfloat16)",
@@ -129,6 +132,24 @@ def _cached_convertible(
 def attribute(node: NodeProto, name: str) -> Any:
     """The attribute's proto, or None."""
     return next((a for a in node.attribute if a.name == name), None)
+
+
+def short_attributes(node: NodeProto) -> dict[str, Stated]:
+    """Values of the node's attributes: numbers, short texts, and lists of at most ``SHORT`` of these."""
+    values: dict[str, Stated] = {}
+    for a in node.attribute:
+        match a.type:
+            case AttributeProto.INT:
+                values[a.name] = a.i
+            case AttributeProto.FLOAT:
+                values[a.name] = a.f if math.isfinite(a.f) else str(a.f)
+            case AttributeProto.STRING if len(a.s) <= SHORT:
+                values[a.name] = a.s.decode("utf-8", "replace")
+            case AttributeProto.INTS if len(a.ints) <= SHORT:
+                values[a.name] = list(a.ints)
+            case AttributeProto.FLOATS if len(a.floats) <= SHORT and all(map(math.isfinite, a.floats)):
+                values[a.name] = list(a.floats)
+    return values
 
 
 def droppable_attributes(node: NodeProto, versions: Mapping[str, int]) -> tuple[str, ...]:

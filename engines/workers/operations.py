@@ -21,19 +21,23 @@ from engines.data import held, polygraphy, samples
 from engines.data.arrays import plain
 from engines.data.input_problem import InputProblem
 from engines.data.postprocess import PostprocessProblem
-from engines.graph import control_models, load, sanitize
+from engines.graph import construct, control_models, load, sanitize
 from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import ALL
+from engines.known.entry import Construction
+from engines.known.table import TableProblem, recall
 from engines.probe import (
     AnyProbe,
     Check,
+    Construct,
     Describe,
     Import,
     Inspect,
     LoadInputs,
     Measure,
     Measurement,
+    Recall,
     Sanitize,
     Status,
     Unroll,
@@ -109,6 +113,11 @@ def _dispatch_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collec
             return unrolling.unroll_model(probe, store, progress)
         case LoadInputs():
             return Measurement(facts=samples.load_inputs(probe, load.load(store, probe.model), store))
+        case Recall():
+            return Measurement(facts={"bugs": msgspec.to_builtins(recall(probe.family, probe.ops))})
+        case Construct():
+            declared = msgspec.json.decode(probe.declared, type=Construction)
+            return Measurement(facts={"model": load.save(store, construct.construct(declared))})
         case Measure():
             return measure.measure(probe, store, progress)
         case Check():
@@ -130,7 +139,7 @@ def _measure_failure(error: Exception, seconds: float) -> Measurement:
             return Measurement(status="refused", message=str(error), facts={"changed": error.path})
         case PostprocessProblem():
             return Measurement(status="refused", message=str(error), facts={"script": "postprocess"})
-        case ModelProblem() | InputProblem():
+        case ModelProblem() | InputProblem() | TableProblem():
             return Measurement(status="refused", message=str(error))
         case Damaged():
             return Measurement(status="error", message=str(error), facts={"damaged": error.path})

@@ -25,6 +25,7 @@ from engines.compare.tolerance import ULPS
 from engines.compare.values import Values
 from engines.data.tactic_replay import Suspect
 from engines.declaration import Option
+from engines.findings import Lookalike
 from engines.steps.registry import STEPS
 from engines.workers.pool import Slot
 from wizard import exits
@@ -235,6 +236,7 @@ REPORT = {
     "search": document.Search,
     "look": document.Look,
     "ruled-out": document.RuledOut,
+    "lookalike": Lookalike,
     "layer": document.QuantizedLayer,
 }
 LISTED = {"summary": folder.Summary}

@@ -208,6 +208,14 @@ def parser() -> Parser:
     engines = command("engines", "engines", "engines", "each engine: version, device, capabilities, options")
     engines.add_argument("--json", action="store_true", help="the same as JSON")
 
+    knows = command("known", "known", "known", "the table of known bugs, and which of them a failure looks like")
+    knows.add_argument(
+        "target", metavar="SESSION|MODEL", nargs="?", help="a session, or a model to be run; default: list the table"
+    )
+    knows.add_argument("--json", action="store_true", help="the same as JSON")
+    _problem(knows)
+    _running(knows)
+
     differing = command(
         "diff-tactics", "diff_tactics", "diff_tactics", "which tactics did only the failing builds choose?"
     )

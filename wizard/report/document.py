@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from engines.compare.values import Values
+from engines.findings import Lookalike
 from wizard.report.prefix import Shared, leave_out
 from wizard.report.probe_words import Outcome
 from wizard.report.vicinity import Vicinity
@@ -200,6 +201,7 @@ class Report(msgspec.Struct, frozen=True):
     ] = ()  # error by depth of each comparison of layers, the last of them is `depth`
     names: Shared = Shared()  # what most nodes' names begin with: left out where people read, whole in this file
     allowed: str = ""  # `tolerance` in the words of the metric: `rel_l2 0.0001`, or `atol 0.001, rtol 1e-05`
+    lookalikes: tuple[Lookalike, ...] = ()  # known bugs that it looks like, confirmed ones first
     format: Literal[1] = 1  # version of this format
 
 

@@ -11,6 +11,7 @@ from engines.compare.values import Values
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Check, Measure
 from engines.search.known import list_facts
+from engines.search.lookalike import say_lookalike
 from engines.spec import parse
 from engines.steps.compare import CompareOutcome
 from engines.steps.layerwise import LayerwiseOutcome
@@ -34,6 +35,7 @@ from wizard.report.document import (
     Workaround,
     readable,
 )
+from wizard.report.lookalike import recognise
 from wizard.report.prefix import Shared, leave_out, shared_by_nodes
 from wizard.report.probe_words import kept, part, size, verdict
 from wizard.report.stage import stage
@@ -117,6 +119,7 @@ def gather(
         reference_replaced=msgspec.to_builtins(findings.replaced),
         alike=findings.alike,
         names=names,
+        lookalikes=recognise(state, problem, graph),
     )
 
 
@@ -464,6 +467,7 @@ def summary(report: Report) -> list[str]:
             lines.append(f"    {c.evidence}")
     if report.spread:
         lines.append(f"  {report.spread}")
+    lines += [f"  {say_lookalike(like)}" for like in report.lookalikes]
     w = report.workaround
     if w is not None:
         names = [elide(name, 60) for name in w.keep_higher or w.switched_off]

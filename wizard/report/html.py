@@ -4,6 +4,7 @@ import functools
 from importlib.resources import files
 from typing import Any
 
+from engines.search.lookalike import say_lookalike
 from wizard.report import picture
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Report, readable
@@ -32,7 +33,7 @@ def to_html(report: Report) -> str:
     drawn = {name: Markup(value) if isinstance(value, str) else value for name, value in drawn.items()}  # noqa: S704
     page: str = _template().render(
         r=report, drawn=drawn, alike=groups(map(kind, report.culprits)), environment=flat(report.environment), count=count,
-        others=others, tally=picture.tally,
+        others=others, bug=say_lookalike, tally=picture.tally,
     )  # fmt: skip
     return page + "\n"
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from engines.compare.values import Values
+from engines.search.lookalike import say_lookalike
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Culprit, Report, Workaround, readable
 from wizard.report.lost import say_values_apart, say_values_lost
@@ -68,7 +69,8 @@ def summary(report: Report) -> str:
         ("time", f"{duration(report.seconds)}, {count(report.probes, 'probe')}"),
     ]
     text = table(("", ""), rows)
-    told = (report.explanation, report.spread, report.advice, report.names.legend)
+    bugs = map(say_lookalike, report.lookalikes)
+    told = (report.explanation, report.spread, *bugs, report.advice, report.names.legend)
     said = [literal(line) for line in told if line]
     return "\n\n".join([text, *said])
 

@@ -11,12 +11,14 @@ from engines.probe import (
     AnyProbe,
     Candidate,
     Check,
+    Construct,
     Describe,
     Import,
     Inspect,
     LoadInputs,
     Measure,
     Measurement,
+    Recall,
     Sanitize,
     Score,
     Unroll,
@@ -68,6 +70,10 @@ def tried(probe: AnyProbe | None) -> str:
             return "folding constants and cleaning up"
         case Unroll():
             return "opening If, Loop and Scan"
+        case Recall():
+            return "reading the table of known bugs"
+        case Construct():
+            return "making a small model that shows a known bug"
         case LoadInputs():
             return "making inputs near the given ones" if probe.base else "loading the inputs"
         case _:

@@ -1,0 +1,63 @@
+"""A small model by its declaration: the constructions of the table of known bugs."""
+
+import numpy as np
+from onnx import ModelProto, TensorProto, checker, helper, numpy_helper, shape_inference
+
+from engines.graph.external import elem_type_of
+from engines.graph.load import np_dtype
+from engines.graph.model_problem import ModelProblem
+from engines.known.entry import Construction, MadeTensor
+
+# The newest IR version that each opset was released with is never needed: this one holds every element type of opset 23, and
+# ONNX Runtime reads it from 1.20 on.
+IR_VERSION = 10
+_SEED = 22  # of drawn weights; any number, always the same
+
+
+def construct(declared: Construction) -> ModelProto:
+    """The model. Raises ``ModelProblem`` where ONNX's checker refuses it."""
+    weights = [
+        numpy_helper.from_array(draw_weight(tensor, _SEED + place), name)
+        for place, (name, tensor) in enumerate(declared.weights.items())
+    ]
+    nodes = [
+        helper.make_node(
+            node.op,
+            list(node.inputs),
+            list(node.outputs),
+            name=f"{node.op}_{place}",
+            domain=node.domain,
+            **node.attributes,
+        )
+        for place, node in enumerate(declared.nodes)
+    ]
+    inputs = [
+        helper.make_tensor_value_info(name, _element_type(t.dtype), list(t.shape))
+        for name, t in declared.inputs.items()
+    ]
+    outputs = [helper.make_tensor_value_info(n, _element_type(d), None) for n, d in declared.outputs.items()]
+    domains = {node.domain for node in declared.nodes if node.domain}
+    imports = [helper.make_opsetid("", declared.opset), *(helper.make_opsetid(d, 1) for d in sorted(domains))]
+    graph = helper.make_graph(nodes, "construction", inputs, outputs, weights)
+    model = helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION, producer_name="narrowdown")
+    try:
+        model = shape_inference.infer_shapes(model, strict_mode=True)  # the outputs' shapes follow
+        del model.graph.value_info[:]  # what a thread's model states of the tensors between is as a rule nothing
+        checker.check_model(model)
+    except (checker.ValidationError, shape_inference.InferenceError) as problem:
+        raise ModelProblem(f"The construction is no valid model: {' '.join(str(problem).split())[:300]}") from None
+    return model
+
+
+def draw_weight(tensor: MadeTensor, seed: int) -> np.ndarray:
+    """A weight's values: those stated, else drawn evenly from its range."""
+    dtype = np_dtype(tensor.dtype)
+    if tensor.values is not None:
+        return np.array(tensor.values, dtype).reshape(tensor.shape)
+    low, high = tensor.range
+    drawn = np.random.default_rng(seed).uniform(low, high, tensor.shape)
+    return (drawn if np.issubdtype(dtype, np.floating) else np.rint(drawn)).astype(dtype)
+
+
+def _element_type(dtype: str) -> int:
+    return int(TensorProto.STRING) if dtype == "string" else elem_type_of(np_dtype(dtype))

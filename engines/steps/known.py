@@ -1,0 +1,220 @@
+"""known: does the failure look like a bug that is known already, and does that bug show on this engine?
+
+Looking alike is no proof. A bug is called known only where its own construction, a small model that it shows in, fails here, and,
+where it has a switch, switching that off cures the model."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from engines.asking import Described, Note, StepContext, Sub, asked
+from engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
+from engines.compare.judge import exceed, judge_whole, worst
+from engines.findings import Findings, Lookalike
+from engines.graph.index import GraphIndex
+from engines.known.entry import Bug
+from engines.probe import HUGE, Construct, Describe, LoadInputs, Measure, Measurement, Recall
+from engines.search import works
+from engines.search.cost import Plan, Size, Work
+from engines.search.lookalike import list_lookalikes, say_lookalike
+from engines.search.switches import list_switches
+from engines.search.whole import probe_whole
+from engines.spec import parse
+from engines.steps.base import End, Finish, Steps, StepSpec, comparison
+from engines.steps.prepare import prepare_findings
+
+# Who says what a construction should give: ONNX's own evaluator, which shares no code with any engine of the table.
+JUDGE = "reference"
+# Lookalikes that are asked about: each costs a build and a run of a few nodes, and one that looks like more looks like none.
+ASKED = 6
+# Statuses of a model that an engine does not run: which of them it is depends on where it notices.
+_REFUSED = ("build-failed", "unsupported", "invalid-model", "refused", "error", "crash")
+
+
+class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    # known: the bug's own construction fails here; looks-like: that was not shown; none: nothing looks like it
+    verdict: Literal["known", "looks-like", "none", "passes", "unresolved"] = "unresolved"
+    bug: str = ""  # the first: its id in the table
+    thread: str = ""  # owner/repository#number
+    says: str = ""  # what goes wrong
+    cure: str = ""  # what helps
+    mended: str = ""  # the first release without it, where that is known
+    nodes: str = ""  # of the model that look like it
+    alike: int = 0  # bugs that it looks like
+    confirmed: int = 0  # of these those that show here
+    message: str = ""
+
+
+class KnownParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class KnownRow(msgspec.Struct, frozen=True):
+    """A row of the table ``bugs``. ``shown``: what the bug's own construction did here; ``cured``: whether its switch cures the
+    model, None where that was not asked."""
+
+    bug: str
+    thread: str
+    verdict: Literal["known", "looks-like"]
+    shown: Literal["fails", "passes", "not run"]
+    cured: bool | None
+    error: float | None
+    nodes: tuple[str, ...]
+    mended: str
+    cure: str
+    says: str
+
+
+def known(ctx: StepContext) -> Steps[KnownOutcome]:
+    msgspec.convert(dict(ctx.params), KnownParams)
+    findings = yield from prepare_findings(ctx)
+    if findings.signature is None:
+        return Finish(
+            KnownOutcome(verdict="passes", message="The model passes here, so there is nothing to recognise."), findings
+        )
+    described = yield from asked(
+        Describe(model=findings.model, sample=findings.sample, inputs=findings.inputs, reference=ctx.reference)
+    )
+    if not isinstance(described, Described):
+        described = yield from asked(
+            Describe(model=findings.model)
+        )  # a model that nobody runs has a graph all the same
+    if not isinstance(described, Described):
+        return Finish(KnownOutcome(message=f"The graph could not be read: {described.message}"), findings)
+    index = described.index
+    family = parse(ctx.engine).name
+    ops = tuple(sorted({n.op for n in index.nodes}))
+    recalled = yield from asked(Recall(family=family, ops=ops))
+    if recalled.status != "ok":
+        return Finish(KnownOutcome(message=recalled.message), findings)
+    bugs = [msgspec.convert(b, Bug) for b in recalled.facts["bugs"]]
+    view = ctx.engine_info
+    alike = list_lookalikes(findings, index, bugs, version=view.version, precision=view.precision)
+    rows: list[KnownRow] = []
+    for bug, nodes in alike[:ASKED]:
+        row = yield from _ask(ctx, findings, index, bug, nodes)
+        rows.append(row)
+    rows.sort(key=lambda row: (row.verdict != "known", row.shown == "passes"))
+    found = tuple(map(_as_lookalike, rows))
+    return Finish(
+        _tell(rows, family),
+        msgspec.structs.replace(findings, lookalikes=found),
+        tables={"bugs": rows},
+        decisive={"whole": (probe_whole(ctx, findings, samples=(findings.sample,)),)} if not ctx.check else {},
+    )
+
+
+def _ask(ctx: StepContext, findings: Findings, index: GraphIndex, bug: Bug, nodes: tuple[int, ...]) -> Sub[KnownRow]:
+    """Whether the bug shows here, and whether its switch cures the model."""
+    shown, error = yield from show_bug(ctx, bug)
+    cured: bool | None = None
+    off = set(bug.switch_off) & set(list_switches(ctx.engine, ctx.engine_info).optimizers)
+    if shown == "fails" and off and not ctx.check:
+        yield Note(f"does the model pass without {', '.join(sorted(off))}?")
+        engine = list_switches(ctx.engine, ctx.engine_info).without(off)
+        m = yield from asked(probe_whole(ctx, findings, samples=(findings.sample,), engine=engine))
+        cured = judge_whole(m, findings.criterion or Criterion()).passed
+    names = tuple(index.nodes[n].name or f"{index.nodes[n].op}:{n}" for n in nodes)
+    is_known = shown == "fails" and cured is not False
+    verdict: Literal["known", "looks-like"] = "known" if is_known else "looks-like"
+    return KnownRow(
+        bug.id, bug.thread, verdict, shown, cured, error if error is None or error < HUGE else None, names, bug.mended, bug.cure,
+        bug.says,
+    )  # fmt: skip
+
+
+def show_bug(ctx: StepContext, bug: Bug) -> Sub[tuple[Literal["fails", "passes", "not run"], float | None]]:
+    """What the bug's construction does on this engine, and its error, against ONNX's evaluator."""
+    if bug.make is None:
+        return "not run", None
+    yield Note(f"does {bug.thread} show here?")
+    made = yield from asked(Construct(declared=msgspec.json.encode(bug.make).decode()))
+    if made.status != "ok":
+        return "not run", None
+    model = str(made.facts["model"])
+    drawn = {name: t.range for name, t in bug.make.inputs.items()}
+    fed = yield from asked(LoadInputs(model=model, seed=ctx.seed, ranges=drawn, batch=False))
+    if fed.status != "ok":
+        return "not run", None
+    engine = with_settings(ctx.engine, bug.settings)
+    m = yield from asked(
+        Measure(model=model, inputs=fed.facts["inputs"], samples=("random:0",), engine=engine, reference=JUDGE)
+    )
+    return judge_shown(ctx, bug, m)
+
+
+def judge_shown(
+    ctx: StepContext, bug: Bug, m: Measurement
+) -> tuple[Literal["fails", "passes", "not run"], float | None]:
+    """Whether the construction failed as the bug says."""
+    if m.status != "ok":
+        refused = m.status in _REFUSED and bug.fails == "refused"
+        return ("fails" if refused else "not run"), None
+    precision = ctx.engine_info.precision
+    rule = Criterion(tolerance=TOLERANCE_BY_PRECISION.get(precision, TOLERANCE_BY_PRECISION["fp32"]))
+    failed = bug.fails == "wrong" and exceed(m.results, rule)
+    return ("fails" if failed else "passes"), worst(m.results, rule)[2]
+
+
+def with_settings(engine: str, settings: Mapping[str, str]) -> str:
+    """The engine spec with the options that a construction is run with."""
+    spec = parse(engine)
+    for key, value in settings.items():
+        spec = spec.with_option(key, value)
+    return str(spec)
+
+
+def _as_lookalike(row: KnownRow) -> Lookalike:
+    return Lookalike(row.bug, row.thread, row.says, row.verdict == "known", row.mended, row.cure, row.nodes)
+
+
+def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
+    if not rows:
+        said = f"It looks like none of the bugs of {family} in the table (narrowdown known lists them)."
+        return KnownOutcome(verdict="none", message=said)
+    first = rows[0]
+    confirmed = sum(r.verdict == "known" for r in rows)
+    message = say_lookalike(_as_lookalike(first))
+    if first.verdict == "looks-like" and first.shown == "fails":
+        message += " That bug shows here, and switching off what breaks it there does not cure this model."
+    elif first.shown == "passes":
+        message += " The small model that it shows in passes here, so it may be mended, or be another one."
+    elif first.shown == "not run":
+        message += " Whether it shows here could not be tried."
+    return KnownOutcome(
+        verdict=first.verdict,
+        bug=first.bug,
+        thread=first.thread,
+        says=first.says,
+        cure=first.cure,
+        mended=first.mended,
+        nodes=", ".join(first.nodes),
+        alike=len(rows),
+        confirmed=confirmed,
+        message=message,
+    )
+
+
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """The graph, the table, and for one lookalike its construction, its inputs, a run of it and one of the model."""
+    return Plan((*works.before(ctx, size), Work("read", 4), Work("other", 1, 1), works.on_sample(ctx)))
+
+
+SPEC = StepSpec(
+    name="known",
+    version=1,
+    summary="Hold the failure against a table of known bugs, and see whether the bug shows on this engine.",
+    run=known,
+    outcome=KnownOutcome,
+    params=KnownParams,
+    plan=_plan,
+    needs=(comparison("An external check chooses its own engine, so whose bug it may be cannot be told."),),
+    sets=("lookalikes",),
+    ends=(
+        End("verdict", "passes", "not-reproduced"),
+        End("verdict", "none", "unresolved"),
+        End("verdict", "unresolved", "unresolved"),
+    ),
+    labels={"says": "what is known of it", "alike": "bugs that it looks like", "confirmed": "of these show here"},
+)

@@ -1,0 +1,91 @@
+"""The table of known bugs: every file is an entry, shows what it says, and is mistaken for nothing else."""
+
+import re
+from pathlib import Path
+
+import onnx
+import pytest
+
+import wizard
+from engines.findings import Findings
+from engines.graph.construct import construct
+from engines.graph.index import GraphIndex
+from engines.graph.load import build_index
+from engines.known import table
+from engines.known.entry import Bug
+from engines.known.table import TableProblem, read_table
+from engines.search.lookalike import list_lookalikes
+
+MODELS = sorted(p for p in Path(wizard.__file__).parent.rglob("*.onnx"))
+BUGS = read_table()
+MADE = [bug for bug in BUGS if bug.make is not None]
+# What the demo models really have: the failures that they are demos of.
+THEIRS = {"shapes_cnn": {"ort-pad-maxpool-fusion"}}
+# Constructions that show two entries, as one bug is the door to the other.
+ALSO = {
+    "ort-layernorm-keepdims": set(),
+    "ort-pad-averagepool-end-pads": {"ort-pad-averagepool-fusion"},
+    "ort-pad-averagepool-fusion": {"ort-pad-averagepool-end-pads"},
+    "ort-layernorm-div-as-scale": {"ort-layernorm-scale-widens"},
+    "ort-gemm-identity-transpose-weight": {"ort-gemm-identity-transpose-refused"},
+}
+
+
+def lookalikes(index: GraphIndex, engine: str) -> set[str]:
+    """Ids of the bugs of any release, of any precision, that the whole graph looks like."""
+    bugs = [bug for bug in BUGS if bug.engine == engine and not bug.precision]
+    found = list_lookalikes(Findings(), index, bugs, version="", precision="fp32")
+    return {bug.id for bug, _ in found}
+
+
+def test_there_are_forty_and_each_names_its_thread() -> None:
+    assert len(BUGS) >= 40
+    threads = [thread for bug in BUGS for thread in (bug.thread, *bug.more_threads)]
+    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#[1-9]\d*", thread) for thread in threads)
+    # What was not seen here says so.
+    assert all(bug.unverified for bug in BUGS if bug.make is None)
+
+
+@pytest.mark.parametrize("bug", MADE, ids=lambda bug: bug.id)
+def test_a_construction_is_a_valid_model_that_looks_like_its_own_bug_and_no_other(bug: Bug) -> None:
+    assert bug.make is not None
+    found = lookalikes(build_index(construct(bug.make), "m"), bug.engine)
+    assert bug.id in found
+    assert found <= {bug.id, *ALSO.get(bug.id, ())}
+
+
+def test_a_release_of_ours_that_was_right_is_not_called_wrong() -> None:
+    for bug in MADE:
+        wrong = {
+            version for version, seen in bug.ran.items() if seen == ("wrong" if bug.fails == "wrong" else "refused")
+        }
+        assert all(bug.affects(version) for version in wrong), bug.id
+        assert bug.mended not in wrong, bug.id
+
+
+def test_the_demo_models_look_like_what_they_have_and_nothing_else() -> None:
+    assert len(MODELS) >= 3
+    for path in MODELS:
+        index = build_index(onnx.load(path), "m")
+        for engine in ("onnxruntime", "openvino", "tensorrt"):
+            theirs = THEIRS.get(path.stem, set()) if engine == "onnxruntime" else set()
+            assert lookalikes(index, engine) == theirs, (path.name, engine)
+
+
+def test_a_file_that_was_changed_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, content = table.list_files()[0]
+    read_table.cache_clear()
+    others = table.list_files()[1:]
+    monkeypatch.setattr(table, "list_files", lambda: [(name, content + b" "), *others])
+    with pytest.raises(TableProblem, match=f"{name} was changed"):
+        read_table()
+    monkeypatch.setattr(table, "list_files", lambda: others)
+    with pytest.raises(TableProblem, match=f"{name} is missing"):
+        read_table()
+    monkeypatch.undo()
+    read_table.cache_clear()
+
+
+def test_an_entry_that_is_wrong_says_where() -> None:
+    with pytest.raises(TableProblem, match=r"x\.yaml: .*schema"):
+        table.parse_bug("x.yaml", b"id: x")

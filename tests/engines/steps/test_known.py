@@ -1,0 +1,110 @@
+"""known: looking alike is no proof; the bug's own construction is asked, and its switch."""
+
+import msgspec
+import pytest
+from onnx import TensorProto, helper
+
+from engines.asking import Described, Note, StepContext
+from engines.compare.criterion import Criterion, Signature
+from engines.findings import Findings
+from engines.graph.construct import construct
+from engines.graph.load import build_index
+from engines.known.table import read_table
+from engines.probe import (
+    Construct,
+    Describe,
+    LoadInputs,
+    Measure,
+    Measurement,
+    Recall,
+    SampleInfo,
+    SampleResult,
+    Score,
+)
+from engines.steps.known import SPEC, KnownOutcome
+from engines.views import Capability, EngineView
+
+BUG = next(bug for bug in read_table() if bug.id == "ort-pad-maxpool-fusion")
+
+
+def last(end: StopIteration) -> KnownOutcome:
+    """The outcome, whose bug is in the findings."""
+    finish = end.value
+    assert [like.bug for like in finish.findings.lookalikes] == [b for b in (finish.outcome.bug,) if b]
+    outcome: KnownOutcome = finish.outcome
+    return outcome
+
+
+def walk(*, shown: float, cured: float, version: str = "1.31.1", like: bool = True) -> KnownOutcome:
+    """What the step ends with where the construction is off by ``shown``, and the model without the switch by ``cured``."""
+    assert BUG.make is not None
+    plain = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
+    )
+    index = build_index(construct(BUG.make) if like else helper.make_model(plain), "m")
+    findings = Findings(
+        model="m",
+        inputs="i",
+        sample="real:0",
+        samples=(SampleInfo("real:0", "real"),),
+        criterion=Criterion(),
+        signature=Signature("accuracy", "real:0", ("y",), {"y": 1.0}),
+    )
+    view = EngineView(
+        version=version, capabilities={"optimizers": Capability(True)}, optimizers=("Pad_Fusion", "ConstantFolding")
+    )
+    step = SPEC.run(StepContext("onnxruntime", "onnxruntime:optimization=off", findings, engine_info=view))
+    answer: Measurement | Described | None = None
+    while True:
+        try:
+            asked = step.send(answer)
+        except StopIteration as end:
+            return last(end)
+        match asked:
+            case Note():
+                answer = None
+            case Describe():
+                answer = Described(index, Measurement())
+            case Recall():
+                ops = {n.op for n in index.nodes}
+                fit = [BUG] if ops.issuperset({"Pad", "MaxPool"}) else []
+                answer = Measurement(facts={"bugs": msgspec.to_builtins(fit)})
+            case Construct():
+                answer = Measurement(facts={"model": "made"})
+            case LoadInputs():
+                assert asked.model == "made"
+                answer = Measurement(facts={"inputs": "drawn"})
+            case Measure():
+                error = shown if asked.model == "made" else cured
+                assert (asked.model == "made") == (asked.reference == "reference")
+                assert asked.model == "made" or asked.engine == "onnxruntime:disabled_optimizers=Pad_Fusion"
+                answer = Measurement(results=(SampleResult("real:0", (Score("y", rel_l2=error),)),))
+            case _:
+                raise AssertionError(asked)
+
+
+@pytest.mark.parametrize(
+    ("shown", "cured", "verdict", "said"),
+    [
+        (1.0, 0.0, "known", "It is a known bug, microsoft/onnxruntime#18136"),
+        (0.0, 0.0, "looks-like", "passes here"),
+        (1.0, 1.0, "looks-like", "does not cure this model"),
+    ],
+)
+def test_it_is_called_known_where_it_shows_here_and_its_switch_cures(
+    shown: float, cured: float, verdict: str, said: str
+) -> None:
+    outcome = walk(shown=shown, cured=cured)
+    assert outcome.verdict == verdict
+    assert said in outcome.message
+    assert outcome.bug == BUG.id
+    assert outcome.confirmed == (verdict == "known")
+
+
+def test_what_looks_like_nothing_is_told_so_and_nothing_is_run() -> None:
+    outcome = walk(shown=1.0, cured=0.0, like=False)
+    assert outcome.verdict == "none"
+    assert "none of the bugs of onnxruntime" in outcome.message

@@ -1,0 +1,67 @@
+"""``narrowdown known [SESSION|MODEL]``: the table of known bugs, and which of them a failure looks like."""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from engines.known.entry import Bug
+from engines.known.table import TableProblem, read_table
+from engines.search.lookalike import say_lookalike
+from engines.spec import name_of_engine
+from wizard.exits import FOUND, MISSING, UNRESOLVED, Refusal
+from wizard.words import visible
+
+
+def known(arguments: argparse.Namespace) -> int:
+    """List the table; say what a session's failure looks like (0; 6 where it looks like nothing, nothing is run); or run the step
+    ``known`` on a model, which also tries whether the bug shows here."""
+    target = arguments.target
+    if target is None:
+        return list_bugs(table(), name_of_engine(arguments.engine or ""), as_json=arguments.json)
+    if Path(target).expanduser().is_file():
+        from wizard.cli.step import step
+
+        ours = {"name": "known", "model": target, "params": [], "until": None, "artifacts": [], "output": None}
+        return step(argparse.Namespace(**{**vars(arguments), **ours, "art_dir": ".", "expect": None}))
+    from wizard.cli.sessions import read
+    from wizard.report.lookalike import recognise
+
+    reading = read(target)
+    found = recognise(reading.state, reading.description.problem, reading.graph)
+    if arguments.json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode({"lookalikes": found})).decode() + "\n")
+        return FOUND if found else UNRESOLVED
+    if not found:
+        print("It looks like none of the bugs in the table.")
+        return UNRESOLVED
+    for like in found:
+        print(visible(say_lookalike(like)))
+        print(visible(f"  nodes: {', '.join(like.nodes)}"))
+    if not any(like.confirmed for like in found):
+        print("To see whether it shows on this engine: narrowdown known MODEL, with the options of the session.")
+    return FOUND
+
+
+def table() -> tuple[Bug, ...]:
+    """The table. Raises Refusal (exit 4) where it is damaged."""
+    try:
+        return read_table()
+    except TableProblem as problem:
+        raise Refusal(MISSING, str(problem)) from None
+
+
+def list_bugs(bugs: Iterable[Bug], engine: str, *, as_json: bool) -> int:
+    """The entries of one engine, or of all: one a line."""
+    chosen = [bug for bug in bugs if engine in ("", bug.engine)]
+    if as_json:
+        told = {"bugs": [{**msgspec.to_builtins(b), "tried_here": bool(b.ran)} for b in chosen]}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
+        return FOUND
+    for bug in chosen:
+        mended = f" (mended in {bug.mended})" if bug.mended else ""
+        print(visible(f"{bug.engine:12} {bug.thread:34} {bug.says}{mended}"))
+    print(f"{len(chosen)} known bugs, {sum(bool(b.ran) for b in chosen)} of them seen in runs of our own.")
+    return FOUND
