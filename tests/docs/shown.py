@@ -24,8 +24,8 @@ PROGRAMS = (
     "curl", "wget", "docker", "conda", "uv", "apt", "apt-get", "nvidia-smi",
 )  # fmt: skip
 VERBS = (
-    "open", "run", "resume", "watch", "replay", "report", "export", "sessions", "show", "engines", "diff-tactics", "flow", "step",
-    "demo", "help", "completion",
+    "open", "run", "resume", "watch", "replay", "report", "export", "sessions", "show", "diff", "engines", "diff-tactics", "flow",
+    "step", "demo", "help", "completion",
 )  # fmt: skip
 
 # Scene -> the test that runs every command of it.
@@ -123,6 +123,8 @@ RULES = (
     ("docs/json.md", "narrowdown open", "parsed: a program answers it, as tests/e2e/test_json_driver.py has the page's own do"),
     ("docs/json.md", "narrowdown diff-tactics", "parsed: folders of replays, with which docs/polygraphy.md has it run"),
     ("docs/tactic.md", "narrowdown diff-tactics", "parsed: folders of replays, with which docs/polygraphy.md has it run"),
+    ("docs/json.md", "narrowdown diff", "parsed: two sessions, which tests/e2e/test_diff.py has"),
+    ("docs/troubleshooting.md", "narrowdown diff", "parsed: two sessions, which tests/e2e/test_diff.py has"),
     ("docs/tactic.md", "step repeat", "parsed: TensorRT, which alone leaves such files"),
     ("*", "narrowdown demo", "demos"),
     ("*", "narrowdown engines", "surveys"),

@@ -32,6 +32,7 @@ from wizard import exits
 from wizard.cli.arguments import DEMOS, Parser, inner, parser
 from wizard.problem import Problem
 from wizard.report import document
+from wizard.report.differences import Difference
 from wizard.report.prefix import Shared
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.runner.progress import Snapshot
@@ -253,6 +254,7 @@ SUSPECTED = {"suspect": Suspect}
         ("json", "sessions", LISTED, False),
         ("json", "replay", REPLAYED, False),
         ("json", "diff-tactics", SUSPECTED, False),
+        ("json", "diff", {"difference": Difference}, False),
     ],
 )
 def test_the_page_holds_what_is_written_as_json(

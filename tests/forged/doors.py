@@ -26,7 +26,7 @@ _VALUES = {
     "--junit": "{answers}.xml",
     "--summary": "{answers}.md",
 }
-_SESSIONS = ("session", "sessions")  # what an argument that is a session is called
+_SESSIONS = ("session", "sessions", "other")  # what an argument that is a session is called
 # Commands that take a model or nothing, and what of a stranger's they can be pointed at.
 _NAMED = {
     "open": ["--session"],

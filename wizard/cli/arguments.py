@@ -205,6 +205,11 @@ def parser() -> Parser:
     )
     shown.add_argument("--json", action="store_true", help="the same as JSON")
 
+    compared = command("diff", "diff", "diff", "what differs between two sessions, or a session and this machine")
+    _session(compared)
+    compared.add_argument("other", metavar="OTHER", nargs="?", help=f"{_SESSION}; default: this machine as it is now")
+    compared.add_argument("--json", action="store_true", help="the same as JSON")
+
     engines = command("engines", "engines", "engines", "each engine: version, device, capabilities, options")
     engines.add_argument("--json", action="store_true", help="the same as JSON")
 

@@ -128,12 +128,7 @@ def _fill(target: Path, problem: Problem, flow_text: str, id_: str) -> None:
         problem=problem,
         flow=hashlib.sha256(text).hexdigest(),
         versions=versions(),
-        machine={
-            "host": socket.gethostname(),
-            "system": platform.platform(),
-            "python": platform.python_version(),
-            "processors": os.cpu_count() or 1,
-        },
+        machine=machine(),
     )
     with atomic(target / FLOW) as temporary:
         temporary.write_bytes(text)
@@ -401,6 +396,16 @@ def repair(folder: Path) -> tuple[Path, tuple[str, ...]]:
         with atomic(target / name) as temporary:
             temporary.write_bytes(data)
     return target, tuple(said)
+
+
+def machine() -> dict[str, Any]:
+    """What a description says of the machine that a session is begun on."""
+    return {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "processors": os.cpu_count() or 1,
+    }
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,53 @@
+"""``narrowdown diff``: what differs between two sessions, or a session and this machine."""
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engines.store.content import digest_file
+from wizard.exits import FOUND, UNRESOLVED
+from wizard.problem import Problem
+from wizard.report.differences import Side, compare_sides, machine_side, say_differences, session_side
+from wizard.report.read import read
+from wizard.session import folder as folders
+
+
+def diff(arguments: argparse.Namespace) -> int:
+    """Print what differs. Exit 0 where something does, 6 where nothing that was written down does. Raises SessionProblem."""
+    left, problem = read_side(arguments.session)
+    right = read_side(arguments.other)[0] if arguments.other else survey_machine(problem)
+    found = compare_sides(left, right)
+    if arguments.json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+    else:
+        print(*say_differences(found), sep="\n")
+    return FOUND if found.differences else UNRESOLVED
+
+
+def read_side(name: str) -> tuple[Side, Problem]:
+    """A session as one of the two, by the name that finds it. Reads, and runs nothing of it. Raises SessionProblem."""
+    reading = read(folders.find(name))
+    problem, state = reading.description.problem, reading.state
+    told = f"session {reading.description.id}, {Path(problem.model).name}"
+    return session_side(told, problem, reading.report(), state.engines, state.findings.original), problem
+
+
+def survey_machine(problem: Problem) -> Side:
+    """This machine as it is now: the session's files where they lie, versions, the engines that are here."""
+    from wizard.machine_room import MachineProblem, ask
+
+    digests: dict[str, str] = {}
+    for path in problem.digests:
+        with contextlib.suppress(OSError):  # no regular file is opened, and a file that is not there has no digest
+            digests[path] = digest_file(Path(path))
+    found: list[dict[str, Any]] = []
+    try:
+        found = msgspec.json.decode(ask("engines.backends"))
+    except (MachineProblem, ValueError) as fault:
+        print(f"narrowdown: the engines here could not be asked, so they are not compared: {fault}", file=sys.stderr)
+    infos = {str(engine["name"]): engine for engine in found if engine.get("present")}
+    return machine_side("this machine", problem, digests, folders.versions(), folders.machine(), infos)
