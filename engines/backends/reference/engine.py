@@ -28,7 +28,7 @@ _STORAGE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "f
 # Bytes of weights, in the type that is evaluated: beyond it the model is copied and read for minutes before a single value. In
 # float64, which is made in memory at each run, half of it.
 _LARGEST = 2 << 30
-_CONVERSION = "4"  # changes when the conversion, or an operator below, changes what is computed
+_CONVERSION = "5"  # changes when the conversion, or an operator below, changes what is computed
 
 
 class Evaluation:
@@ -246,8 +246,9 @@ def _make_fault(error: Exception, model: onnx.ModelProto, built: bool) -> Engine
     if isinstance(error, ModelProblem | OSError | EOFError):
         return EngineFault("invalid-model", f"The weights cannot be read: {said}")
     if isinstance(error, NotImplementedError) or "No registered implementation" in said or "not implemented" in said:
-        op = next((n.op_type for n in model.graph.node if f"'{n.op_type}'" in said), "")
-        named = f"the operator {op}" if op else "an operator of this model"
+        node = next((n for n in model.graph.node if f"'{n.op_type}'" in said), None)
+        called = f" of the node '{node.name}'" if node is not None and node.name else ""
+        named = f"the operator {node.op_type}{called}" if node is not None else "an operator of this model"
         return EngineFault("unsupported", f"ONNX's evaluator does not implement {named}: {said}")
     if built:
         return EngineFault("error", f"ONNX's evaluator failed: {said}")

@@ -1,0 +1,141 @@
+"""Quantized operators of ONNX Runtime's own domain, ``com.microsoft``: they read and write codes, a scale and a zero point for
+each tensor. Each is computed on what the codes are worth, in float64, and rounded once at its end."""
+
+import numpy as np
+
+from engines.backends.reference.operators.base import Array
+from engines.backends.reference.operators.fused import Contrib, sigmoid, wide
+
+
+def worth(codes: Array, scale: Array, zero: Array | None = None, axis: int = 0) -> Array:
+    """What codes stand for. A scale of more than one value is one for each row along ``axis``."""
+    scale, zero = wide(scale), wide(np.zeros(1) if zero is None else zero)
+    if scale.size > 1:
+        shape = [1] * codes.ndim
+        shape[axis] = scale.size
+        scale, zero = scale.reshape(shape), zero.reshape(shape if zero.size > 1 else -1)
+    else:
+        scale, zero = scale.reshape(-1)[0], zero.reshape(-1)[0]
+    return np.asarray((wide(codes) - zero) * scale)
+
+
+def encode(values: Array, scale: Array, zero: Array) -> Array:
+    """Codes of the values: to the nearest, halves to even, held within the type."""
+    limits = np.iinfo(zero.dtype)
+    codes = np.rint(values / wide(scale).reshape(-1)[0]) + wide(zero).reshape(-1)[0]
+    return np.asarray(np.clip(codes, limits.min, limits.max).astype(zero.dtype))
+
+
+class _OfTwo(Contrib):
+    def compute(  # type: ignore[override]
+        self, a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array, scale: Array,
+        zero: Array | None = None,
+    ) -> tuple[Array]:  # fmt: skip
+        made = self.join(worth(a, a_scale, a_zero), worth(b, b_scale, b_zero))
+        return (encode(made, scale, np.zeros((), a.dtype) if zero is None else zero),)
+
+    def join(self, a: Array, b: Array) -> Array:
+        raise NotImplementedError
+
+
+class QLinearAdd(_OfTwo):
+    def join(self, a: Array, b: Array) -> Array:
+        return a + b
+
+
+class QLinearMul(_OfTwo):
+    def join(self, a: Array, b: Array) -> Array:
+        return a * b
+
+
+class _OfOne(Contrib):
+    def compute(  # type: ignore[override]
+        self, x: Array, x_scale: Array, x_zero: Array | None, scale: Array, zero: Array | None = None
+    ) -> tuple[Array]:
+        made = self.change(worth(x, x_scale, x_zero))
+        return (encode(made, scale, np.zeros((), x.dtype) if zero is None else zero),)
+
+    def change(self, x: Array) -> Array:
+        raise NotImplementedError
+
+
+class QLinearSigmoid(_OfOne):
+    def change(self, x: Array) -> Array:
+        return sigmoid(x)
+
+
+class QLinearLeakyRelu(_OfOne):
+    def change(self, x: Array) -> Array:
+        return np.where(x < 0, self.number("alpha", 0.01) * x, x)
+
+
+class QLinearGlobalAveragePool(_OfOne):
+    def change(self, x: Array) -> Array:
+        last = bool(self.given.get("channels_last"))
+        axes = tuple(range(1, x.ndim - 1) if last else range(2, x.ndim))
+        return np.asarray(x.mean(axis=axes, keepdims=True))
+
+
+class QLinearConcat(Contrib):
+    def compute(self, scale: Array, zero: Array, *triples: Array) -> tuple[Array]:  # type: ignore[override]
+        parts = [worth(triples[i], triples[i + 1], triples[i + 2]) for i in range(0, len(triples), 3)]
+        return (encode(np.concatenate(parts, axis=int(self.given["axis"])), scale, zero),)
+
+
+class MatMulIntegerToFloat(Contrib):
+    def compute(  # type: ignore[override]
+        self, a: Array, b: Array, a_scale: Array, b_scale: Array, a_zero: Array | None = None, b_zero: Array | None = None,
+        bias: Array | None = None,
+    ) -> tuple[Array]:  # fmt: skip
+        made = np.matmul(worth(a, a_scale, a_zero), worth(b, b_scale, b_zero, b.ndim - 1))
+        return ((made + (0 if bias is None else wide(bias))).astype(a_scale.dtype),)
+
+
+class DynamicQuantizeMatMul(Contrib):
+    """``A`` becomes codes of its own range first, as DynamicQuantizeLinear makes them: in FP32, as that is part of what it
+    computes."""
+
+    def compute(  # type: ignore[override]
+        self, a: Array, b: Array, b_scale: Array, b_zero: Array | None = None, bias: Array | None = None
+    ) -> tuple[Array]:
+        low, high = np.float32(min(0.0, float(a.min(initial=0)))), np.float32(max(0.0, float(a.max(initial=0))))
+        scale = np.float32((high - low) / np.float32(255)) if high > low else np.float32(1)
+        zero = np.uint8(np.clip(np.rint(-low / scale), 0, 255))
+        codes = np.clip(np.rint(a / scale) + zero, 0, 255)
+        made = np.matmul((wide(codes) - float(zero)) * float(scale), worth(b, b_scale, b_zero, b.ndim - 1))
+        return ((made + (0 if bias is None else wide(bias))).astype(a.dtype),)
+
+
+class MatMulNBits(Contrib):
+    """Weights of 4 or 8 bits in blocks along K, the lower half of a byte first; a zero point that is not given lies in the
+    middle."""
+
+    def compute(  # type: ignore[override]
+        self, a: Array, b: Array, scales: Array, zeros: Array | None = None, order: Array | None = None,
+        bias: Array | None = None,
+    ) -> tuple[Array]:  # fmt: skip
+        k, n, bits, size = (int(self.given.get(name, 4)) for name in ("K", "N", "bits", "block_size"))
+        if order is not None or bits not in (4, 8):
+            self.refuse("groups in another order" if order is not None else f"{bits} bits")
+        blocks = -(-k // size)
+        codes = _unpack(b.reshape(n, -1), bits)[:, : blocks * size].reshape(n, blocks, size)
+        middle = np.full((n, blocks), float(1 << (bits - 1)))
+        if zeros is not None and zeros.dtype == np.uint8:
+            middle = wide(_unpack(zeros.reshape(n, -1), bits)[:, :blocks])
+        elif zeros is not None:
+            middle = wide(zeros).reshape(n, blocks)
+        weights = ((wide(codes) - middle[..., None]) * wide(scales).reshape(n, blocks)[..., None]).reshape(n, -1)[:, :k]
+        made = np.matmul(wide(a), weights.T) + (0 if bias is None else wide(bias))
+        return (made.astype(a.dtype),)
+
+
+def _unpack(packed: Array, bits: int) -> Array:
+    if bits == 8:
+        return packed
+    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(packed.shape[0], -1)
+
+
+ON_CODES = (
+    DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulNBits, QLinearAdd, QLinearConcat, QLinearGlobalAveragePool,
+    QLinearLeakyRelu, QLinearMul, QLinearSigmoid,
+)  # fmt: skip

@@ -1,0 +1,153 @@
+"""Operators of the domain com.microsoft: ours against ONNX Runtime, one node each, and where the judge abstains."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import helper
+
+from engines.backends import make
+from engines.backends.base import BuildRequest, EngineFault
+from engines.backends.reference.operators.fused import FUSED
+from engines.backends.reference.operators.on_codes import ON_CODES
+
+RNG = np.random.default_rng(11)
+
+
+def f(*shape: int) -> Any:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def u(*shape: int) -> Any:
+    return RNG.integers(0, 256, shape).astype(np.uint8)
+
+
+def i(*shape: int) -> Any:
+    return RNG.integers(-127, 128, shape).astype(np.int8)
+
+
+def s(value: float) -> Any:
+    return np.array(value, np.float32)
+
+
+def z(value: int, kind: Any = np.uint8) -> Any:
+    return np.array(value, kind)
+
+
+# Operator, what it reads (None: left out), its attributes, outputs.
+CASES: list[tuple[str, list[Any], dict[str, Any], int]] = [
+    ("Gelu", [3 * f(4, 5)], {}, 1),
+    ("FastGelu", [3 * f(4, 5)], {}, 1),
+    ("FastGelu", [3 * f(4, 5), f(5)], {}, 1),
+    ("BiasGelu", [3 * f(2, 4, 5), f(5)], {}, 1),
+    ("QuickGelu", [3 * f(4, 5)], {}, 1),
+    ("QuickGelu", [3 * f(4, 5)], {"alpha": 0.7}, 1),
+    ("FusedMatMul", [f(2, 3, 4), f(2, 4, 5)], {"alpha": 0.3}, 1),
+    ("FusedMatMul", [f(2, 4, 3), f(2, 5, 4)], {"transA": 1, "transB": 1}, 1),
+    ("FusedMatMul", [f(4, 3), f(4, 5)], {"transA": 1, "alpha": -2.0}, 1),
+    ("SkipLayerNormalization", [f(2, 3, 8), f(2, 3, 8), f(8)], {}, 1),
+    ("SkipLayerNormalization", [f(2, 3, 8), f(2, 3, 8), f(8), f(8), f(8)], {"epsilon": 0.1}, 1),
+    ("SkipLayerNormalization", [f(2, 3, 8), f(2, 3, 8), f(8), None, f(8)], {"epsilon": 1e-5}, 4),
+    ("SkipSimplifiedLayerNormalization", [f(2, 3, 8), f(2, 3, 8), f(8)], {"epsilon": 1e-5}, 1),
+    ("SkipSimplifiedLayerNormalization", [f(2, 3, 8), f(2, 3, 8), f(8), f(8)], {"epsilon": 0.1}, 4),
+    *(("FusedConv", [f(1, 3, 6, 6), f(4, 3, 3, 3), f(4)], {"pads": [1, 1, 1, 1], "activation": a, **more}, 1)
+      for a, more in (("Relu", {}), ("Tanh", {}), ("Sigmoid", {}), ("LeakyRelu", {"activation_params": [0.2]}),
+                      ("Clip", {"activation_params": [0.0, 1.0]}), ("HardSigmoid", {"activation_params": [0.2, 0.5]}))),
+    ("FusedConv", [f(1, 3, 6, 6), f(4, 3, 3, 3), f(4), f(1, 4, 6, 6)], {"pads": [1, 1, 1, 1], "activation": "Relu"}, 1),
+    ("FusedConv", [f(1, 4, 6, 6), f(4, 2, 3, 3)], {"group": 2, "strides": [2, 2], "activation": "Relu"}, 1),
+    ("QLinearAdd", [u(3, 4), s(0.0517), z(120), u(3, 4), s(0.0231), z(7), s(0.0613), z(100)], {}, 1),
+    ("QLinearAdd", [i(3, 4), s(0.0517), z(3, np.int8), i(4), s(0.0231), z(0, np.int8), s(0.0613), z(-5, np.int8)], {}, 1),
+    ("QLinearMul", [u(3, 4), s(0.0517), z(120), u(3, 4), s(0.0231), z(7), s(0.0613), z(100)], {}, 1),
+    ("QLinearSigmoid", [u(3, 4), s(0.0517), z(120), s(1 / 256), z(0)], {}, 1),
+    ("QLinearLeakyRelu", [u(3, 4), s(0.0517), z(120), s(0.04), z(60)], {"alpha": 0.2}, 1),
+    ("QLinearGlobalAveragePool", [u(1, 3, 4, 5), s(0.0517), z(120), s(0.0231), z(110)], {"channels_last": 0}, 1),
+    ("QLinearGlobalAveragePool", [u(1, 4, 5, 3), s(0.0517), z(120), s(0.0231), z(110)], {"channels_last": 1}, 1),
+    ("QLinearConcat", [s(0.0613), z(100), u(2, 3), s(0.0517), z(120), u(2, 2), s(0.0231), z(7)], {"axis": 1}, 1),
+    ("MatMulIntegerToFloat", [u(3, 8), i(8, 4), s(0.05), s(0.01), z(120), z(3, np.int8)], {}, 1),
+    ("MatMulIntegerToFloat", [u(3, 8), i(8, 4), s(0.05), np.abs(f(4)), z(120), None, f(4)], {}, 1),
+    ("DynamicQuantizeMatMul", [f(3, 8), i(8, 4), s(0.01), z(3, np.int8)], {}, 1),
+    ("DynamicQuantizeMatMul", [f(3, 8) + 2, i(8, 4), np.abs(f(4)), np.zeros(4, np.int8), f(4)], {}, 1),
+    ("MatMulNBits", [f(3, 32), u(5, 2, 8), np.abs(f(10))], {"K": 32, "N": 5, "bits": 4, "block_size": 16}, 1),
+    ("MatMulNBits", [f(3, 40), u(5, 3, 8), np.abs(f(15)), u(10)], {"K": 40, "N": 5, "bits": 4, "block_size": 16}, 1),
+]  # fmt: skip
+
+
+def one(op: str, given: list[Any], attributes: dict[str, Any], outputs: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    feeds = {f"x{k}": v for k, v in enumerate(given) if v is not None}
+    names = ["" if v is None else f"x{k}" for k, v in enumerate(given)]
+    # The two in the middle of four are for training: ONNX Runtime's CPU kernels leave them empty.
+    made = [f"y{k}" if k in (0, 3) else "" for k in range(outputs)]
+    node = helper.make_node(op, names, made, "the node", domain="com.microsoft", **attributes)
+    inputs = [
+        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in feeds.items()
+    ]
+    graph = helper.make_graph([node], "g", inputs, [onnx.ValueInfoProto(name=n) for n in made if n])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9), feeds
+
+
+@pytest.mark.parametrize(("op", "given", "attributes", "outputs"), CASES, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize("precision", ["fp32", "fp64"])
+def test_as_onnx_runtime_computes_it(
+    op: str, given: list[Any], attributes: dict[str, Any], outputs: int, precision: str
+) -> None:
+    model, feeds = one(op, given, attributes, outputs)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    right = session.run(None, feeds)
+    built = make(f"reference:precision={precision}").build(BuildRequest(model=model, weights_dir="."))
+    got = built.run(feeds)
+    assert len(right) == len(got) > 0
+    for name, r in zip((o.name for o in model.graph.output), right, strict=True):
+        assert (got[name].shape, got[name].dtype) == (r.shape, r.dtype)
+        if r.dtype.kind in "iu":
+            # A half may fall either way in FP32: one code, and seldom.
+            apart = np.abs(got[name].astype(int) - r.astype(int))
+            assert apart.max() <= 1
+            assert (apart > 0).mean() <= 0.1
+        else:
+            np.testing.assert_allclose(got[name], r, rtol=2e-4, atol=2e-5 * float(np.abs(r).max()))
+
+
+def test_each_of_ours_is_held_against_onnx_runtime() -> None:
+    assert {c.__name__ for c in (*FUSED, *ON_CODES)} == {case[0] for case in CASES}
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "attributes", "said"),
+    [
+        ("FusedMatMul", [f(2, 3, 4), f(2, 4, 5)], {"transBatchA": 1}, "FusedMatMul 'the node' with batches transposed"),
+        ("MultiHeadAttention", [f(1, 2, 8), f(1, 2, 8), f(1, 2, 8)], {"num_heads": 2}, "MultiHeadAttention"),
+    ],
+)
+def test_the_judge_abstains_and_says_for_which_node(op: str, given: list[Any], attributes: Any, said: str) -> None:
+    model, feeds = one(op, given, attributes, 1)
+    with pytest.raises(EngineFault, match=said) as caught:
+        make("reference:precision=fp64").build(BuildRequest(model=model, weights_dir=".")).run(feeds)
+    assert caught.value.status == "unsupported"
+    assert "the node" in str(caught.value)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp64"])
+def test_among_others_in_a_model_it_judges(precision: str) -> None:
+    """Between operators whose types follow from the schema, in doubles too."""
+    info, make_node = helper.make_tensor_value_info, helper.make_node
+    nodes = [
+        make_node("MatMul", ["x", "w"], ["a"], "in"),
+        make_node("BiasGelu", ["a", "b"], ["g"], "gelu", domain="com.microsoft"),
+        make_node("SkipLayerNormalization", ["g", "x", "s", "s"], ["n"], "norm", domain="com.microsoft"),
+        make_node("MatMul", ["n", "w"], ["y"], "out"),
+    ]
+    kinds = {k: onnx.numpy_helper.from_array(v, k) for k, v in {"w": f(8, 8), "b": f(8), "s": f(8)}.items()}
+    shape = (onnx.TensorProto.FLOAT, [2, 8])
+    graph = helper.make_graph(nodes, "g", [info("x", *shape)], [info("y", *shape)], list(kinds.values()))
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    feeds = {"x": f(2, 8)}
+    right = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+    got = make(f"reference:precision={precision}").build(BuildRequest(model=model, weights_dir=".")).run(feeds)["y"]
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-5)
