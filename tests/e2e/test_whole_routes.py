@@ -62,7 +62,9 @@ def test_magika_in_fp16(narrowdown, magika, tmp_path, conftest) -> None:
     assert conftest.check(case).returncode == 2
 
 
-def test_shapes_cnn_names_the_optimizer(narrowdown, shapes, tmp_path, conftest) -> None:
+def test_shapes_cnn_names_the_optimizer_and_its_bundle_and_reports_are_read(
+    narrowdown, shapes, tmp_path, conftest
+) -> None:
     model, inputs = shapes
     session = tmp_path / "s"
     words = ["--engine", "onnxruntime:optimization=all", "--inputs", inputs, "--tolerance", "1e-3"]
@@ -87,6 +89,34 @@ def test_shapes_cnn_names_the_optimizer(narrowdown, shapes, tmp_path, conftest) 
     assert narrowdown("replay", session, "--engine", off).code == 5
     assert narrowdown("replay", session, "--dry").code == 0
 
+    hold_for_polygraphy(case)
+    assert narrowdown("export", session, "-o", tmp_path / "case.zip").code == 0
+    with zipfile.ZipFile(tmp_path / "case.zip") as archive:
+        assert any(name.endswith("check.py") for name in archive.namelist())
+    page = narrowdown("report", session, "--format", "html").out
+    assert page.startswith("<!doctype html>")
+    assert "http://" not in page
+    assert "https://" not in page
+    text = narrowdown("report", session, "--format", "md").out
+    assert text.startswith("# ")
+    assert "Pad_Fusion" in text
+
+
+def hold_for_polygraphy(case: Path) -> None:
+    """The case's inputs and expected outputs are those that Polygraphy reads."""
+    from polygraphy.comparator import RunResults
+    from polygraphy.json import load_json
+
+    feeds = load_json(str(case / "inputs.json"))
+    expected = RunResults.load(str(case / "expected.json"))
+    with np.load(case / "inputs.npz") as archive:
+        assert set(feeds[0]) == set(archive.files) == {i.name for i in onnx.load(case / "model.onnx").graph.input}
+        for name in archive.files:
+            np.testing.assert_array_equal(feeds[0][name], archive[name])
+    with np.load(case / "expected.npz") as archive:
+        outputs = expected[0][1][0]
+        assert set(outputs) == set(archive.files)
+
 
 @pytest.mark.parametrize(
     "engine", ["emulate:precision=fp16", pytest.param("reference:precision=fp16", marks=pytest.mark.slow)]
@@ -102,42 +132,6 @@ def test_sort_overflows_in_a_layer_norm(narrowdown, sort, tmp_path, conftest, en
     assert narrowdown("export", session, "-o", case).code == 0
     assert any(n.op_type == "Pow" for n in onnx.load(case / "model.onnx").graph.node)
     assert conftest.check(case).returncode == 1
-
-
-def test_the_bundle_speaks_polygraphy(narrowdown, shapes, tmp_path) -> None:
-    pytest.importorskip("polygraphy")
-    from polygraphy.comparator import RunResults
-    from polygraphy.json import load_json
-
-    model, inputs = shapes
-    session, case = tmp_path / "s", tmp_path / "case"
-    narrowdown("run", model, "--inputs", inputs, "--tolerance", "1e-3", "--session", session)
-    assert narrowdown("export", session, "-o", case).code == 0
-    feeds = load_json(str(case / "inputs.json"))
-    expected = RunResults.load(str(case / "expected.json"))
-    with np.load(case / "inputs.npz") as archive:
-        assert set(feeds[0]) == set(archive.files) == {i.name for i in onnx.load(case / "model.onnx").graph.input}
-        for name in archive.files:
-            np.testing.assert_array_equal(feeds[0][name], archive[name])
-    with np.load(case / "expected.npz") as archive:
-        outputs = expected[0][1][0]
-        assert set(outputs) == set(archive.files)
-
-
-def test_export_to_a_zip_and_reports(narrowdown, shapes, tmp_path) -> None:
-    model, inputs = shapes
-    session = tmp_path / "s"
-    narrowdown("run", model, "--inputs", inputs, "--tolerance", "1e-3", "--session", session)
-    assert narrowdown("export", session, "-o", tmp_path / "case.zip").code == 0
-    with zipfile.ZipFile(tmp_path / "case.zip") as archive:
-        assert any(name.endswith("check.py") for name in archive.namelist())
-    page = narrowdown("report", session, "--format", "html").out
-    assert page.startswith("<!doctype html>")
-    assert "http://" not in page
-    assert "https://" not in page
-    text = narrowdown("report", session, "--format", "md").out
-    assert text.startswith("# ")
-    assert "Pad_Fusion" in text
 
 
 @pytest.mark.slow
@@ -162,8 +156,9 @@ def test_an_external_checker_finds_two_nodes(narrowdown, shapes, tmp_path, conft
     model, _ = shapes
     checker = tmp_path / "checker.py"
     checker.write_text(
-        "import sys, onnx\nops = {n.op_type for n in onnx.load(sys.argv[1]).graph.node}\n"
-        "sys.exit(3 if {'Pad', 'MaxPool'} <= ops else 0)\n"
+        # Operators as they stand in the file, by the tag of NodeProto.op_type and their length: it starts some fifty times.
+        "import sys\ndata = open(sys.argv[1], 'rb').read()\n"
+        "sys.exit(3 if b'\"\\x03Pad' in data and b'\"\\x07MaxPool' in data else 0)\n"
     )
     session, case = tmp_path / "s", tmp_path / "case"
     ran = narrowdown(
@@ -183,9 +178,3 @@ def test_an_external_checker_finds_two_nodes(narrowdown, shapes, tmp_path, conft
     assert conftest.check(case, "--folder", tmp_path).returncode == 1
     checker.write_text("")
     assert conftest.check(case, "--folder", tmp_path).returncode == 0
-
-
-def test_a_demo_comes_to_its_end_and_names_its_engine_itself(narrowdown) -> None:
-    """The first thing that a newcomer runs."""
-    ran = narrowdown("demo", "shapes", "--display", "none")
-    assert (ran.code, ran.err) == (0, ""), ran.out + ran.err
