@@ -24,8 +24,8 @@ PROGRAMS = (
     "curl", "wget", "docker", "conda", "uv", "apt", "apt-get", "nvidia-smi",
 )  # fmt: skip
 VERBS = (
-    "open", "run", "resume", "watch", "replay", "report", "export", "sessions", "show", "diff", "engines", "diff-tactics", "flow",
-    "step", "demo", "help", "completion",
+    "open", "run", "resume", "edit", "watch", "replay", "report", "export", "sessions", "show", "diff", "engines", "diff-tactics",
+    "flow", "step", "demo", "help", "completion",
 )  # fmt: skip
 
 # Scene -> the test that runs every command of it.
@@ -35,6 +35,7 @@ SCENES = {
     "tutorial": "tests/docs/test_commands.py::test_the_tutorial_does_what_it_says",
     "session": "tests/docs/test_commands.py::test_the_tutorial_does_what_it_says",
     "resume": "tests/docs/test_commands.py::test_a_session_is_resumed_in_every_way_that_is_shown",
+    "edit": "tests/docs/test_commands.py::test_a_session_is_resumed_in_every_way_that_is_shown",
     "tolerance": "tests/docs/test_commands.py::test_the_page_about_tolerance_does_what_it_says",
     "at once": "tests/docs/test_commands.py::test_what_answers_at_once_does",
     "surveys": "tests/docs/test_commands.py::test_what_looks_at_the_machine_runs",
@@ -134,6 +135,7 @@ RULES = (
     ("*", "narrowdown --", "at once"),
     ("*", "narrowdown COMMAND --help", "at once"),
     ("*", "narrowdown resume", "resume"),
+    ("*", "narrowdown edit", "edit"),
     *(("*", f"narrowdown {verb}", "session") for verb in ("report", "export", "replay", "show", "watch")),
 )  # fmt: skip
 

@@ -280,7 +280,7 @@ def on_the_session(commands: Sequence[Shown]) -> dict[str, int]:
 
 @pytest.mark.slow
 def test_a_session_is_resumed_in_every_way_that_is_shown(shell: Shell) -> None:
-    """From its end, back from a question, with a copy: each comes to the same end."""
+    """From its end, back from a question, with a copy: each comes to the same end. And with another set-up."""
     begun = shell(of("tutorial")[0].line)
     assert begun.returncode == 0, begun.stderr
     lines = on_the_session(of("resume"))
@@ -292,6 +292,11 @@ def test_a_session_is_resumed_in_every_way_that_is_shown(shell: Shell) -> None:
             done.stdout,
             done.stderr,
         )
+    edited = on_the_session(of("edit"))
+    assert edited
+    for line, code in edited.items():
+        done = shell(line)
+        assert (done.returncode, " taken over." in done.stdout) == (code, True), (line, done.stdout, done.stderr)
 
 
 def test_the_page_about_tolerance_does_what_it_says(shell: Shell) -> None:

@@ -15,6 +15,11 @@ _SESSION = "a session's folder, its id, or the beginning of its id"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _MONTH = 30.0 * _UNITS["d"]
 _MOST = 1024  # of probes at a time, and of whatever else is counted
+# What 'edit' can leave out: options of the problem that have a default.
+_CHANGED = (
+    "engine", "reference", "inputs", "seed", "input-shapes", "val-range", "metric", "atol", "rtol", "tolerance", "postprocess",
+    "check", "fail-regex", "fail-code", "ignore-fail-code", "timeout", "capture-bytes", "artifact-bytes", "flow",
+)  # fmt: skip
 DEMOS = ("shapes", "magika", "sort", "pillars", "quantized")
 
 
@@ -122,6 +127,23 @@ def parser() -> Parser:
         metavar="NODE",
         help="go back to this question (NODE#2: its second visit) first; nothing measured is lost",
     )
+
+    edited = command(
+        "edit", "edit", "edit", "a session with another set-up; what was measured and still holds is taken over"
+    )
+    _session(edited)
+    edited.add_argument("--model", metavar="MODEL", help="another ONNX file in place of the session's")
+    _problem(edited, anew=True)
+    edited.add_argument(
+        "--default",
+        metavar="OPTION",
+        choices=_CHANGED,
+        action="append",
+        default=[],
+        help="leave this option of the session out, such as --default tolerance (repeatable)",
+    )
+    edited.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
+    _running(edited, folder=False)
 
     watched = command("watch", "run", "watch", "look at a session while another program works on it")
     _session(watched)
@@ -519,7 +541,8 @@ def _expect(made: Parser) -> None:
     )
 
 
-def _problem(made: Parser) -> None:
+def _problem(made: Parser, *, anew: bool = False) -> None:
+    """``anew``: what is not given is None, and stays as the session has it."""
     problem = made.add_argument_group("problem")
     problem.add_argument(
         "--engine", metavar="ENGINE", help="engine under test: NAME[:key=value,...], lists joined with +"
@@ -601,3 +624,5 @@ def _problem(made: Parser) -> None:
     problem.add_argument(
         "--flow", metavar="FILE|NAME", default="accuracy", help="the questions to walk; default: accuracy"
     )
+    for action in problem._group_actions if anew else ():
+        action.default = None

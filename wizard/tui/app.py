@@ -174,6 +174,11 @@ class Narrowdown(InTurn[int]):
         """The form."""
         self.push_screen(SetupScreen(self._setup))
 
+    def edit_setup(self) -> None:
+        """The form with the set-up of the open session, for a new one; that one stays as it is."""
+        if self.scene is not None:
+            self.push_screen(SetupScreen(self.scene.problem, self.scene.folder))
+
     def open_session(self, folder: Path, replace: Screen[Any] | None = None) -> None:
         """Watch this session from now on. ``replace``: the screen that makes room (Setup)."""
         if replace is not None and self.screen is replace:

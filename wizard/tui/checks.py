@@ -1,16 +1,17 @@
 """What Setup says beside each field. Pure but for looking at files; imports no engine and no onnx, except to check a flow."""
 
+import shlex
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from engines.sources import paths
-from engines.store.content import digest_file
 from wizard import given as words
+from wizard.edited import OPTIONS, change_problem, tell_options
 from wizard.exits import BAD_USAGE, Refusal
-from wizard.flow.check import check, errors
+from wizard.flow.check import check as check_flow
+from wizard.flow.check import errors
 from wizard.flow.load import FlowProblem, load, shipped
 from wizard.problem import Problem
 
@@ -26,6 +27,18 @@ class Answers(msgspec.Struct, frozen=True):
     inputs: str = ""  # several, separated by commas
     tolerance: str = ""
     flow: str = ""
+    seed: str = ""
+    input_shapes: str = ""  # several, as on a command line
+    val_range: str = ""
+    metric: str = ""
+    atol: str = ""
+    rtol: str = ""
+    postprocess: str = ""
+    check: str = ""
+    fail_regex: str = ""  # one
+    fail_code: str = ""
+    ignore_fail_code: str = ""
+    timeout: str = ""
 
 
 def as_path(text: str) -> str:
@@ -76,13 +89,91 @@ def flow(text: str) -> str:
     except FlowProblem as problem:
         where = f"Line {problem.line}: " if problem.line else ""
         raise Refusal(BAD_USAGE, f"{where}{problem.message} {problem.suggestion}".strip()) from None
-    faults = [] if name in shipped() else errors(check(loaded))
+    faults = [] if name in shipped() else errors(check_flow(loaded))
     if faults:
         lines = [f"Line {fault.line}: {fault.message} {fault.suggestion}".rstrip() for fault in faults[:MOST_FAULTS]]
         more = len(faults) - len(lines)
         lines += [f"And {more} more: narrowdown flow check {loaded.path}"] if more else []
         raise Refusal(BAD_USAGE, "\n".join(lines))
     return name
+
+
+def seed(text: str) -> int:
+    """Of the random inputs; empty takes the default. Raises Refusal."""
+    return _whole(text, 0, 2**32 - 1) if text.strip() else int(OPTIONS["seed"])
+
+
+def input_shapes(text: str) -> list[str]:
+    """``name:[1,3]``, blanks between. Raises Refusal."""
+    return [each for each in _several(text) if words.shape(each)]
+
+
+def val_range(text: str) -> list[str]:
+    """``name:[lo,hi]`` or ``[lo,hi]``, blanks between. Raises Refusal."""
+    return [each for each in _several(text) if words.value_range(each)]
+
+
+def metric(text: str) -> str | None:
+    """Empty takes the default. Raises Refusal."""
+    return words.metric(text.strip()) or None
+
+
+def atol(text: str) -> list[str]:
+    """Numbers, or output:number. Raises Refusal."""
+    return [each for each in _several(text) if words.bounds("--atol", [each])]
+
+
+def rtol(text: str) -> list[str]:
+    """Numbers, or output:number. Raises Refusal."""
+    return [each for each in _several(text) if words.bounds("--rtol", [each])]
+
+
+def postprocess(text: str) -> list[str]:
+    """A script, or top-K of outputs. Raises Refusal."""
+    texts = _several(text)
+    return list(words.postprocess(texts)) if texts else []
+
+
+def check(text: str) -> str | None:
+    """A command that judges in place of the comparison. Raises Refusal."""
+    return words.checker(text.strip()) if text.strip() else None
+
+
+def fail_regex(text: str) -> list[str]:
+    """One pattern. Raises Refusal."""
+    return [words.regex(text.strip())] if text.strip() else []
+
+
+def codes(text: str) -> list[int]:
+    """Whole numbers from 0 to 255. Raises Refusal."""
+    return [_whole(each, 0, 255) for each in text.replace(",", " ").split()]
+
+
+def timeout(text: str) -> float:
+    """Seconds; empty takes the default. Raises Refusal."""
+    if not text.strip():
+        return float(OPTIONS["timeout"])
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise Refusal(BAD_USAGE, f"'{text.strip()}' is not a number of seconds above 0.")
+    return value
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    if not text.strip().isdecimal() or not least <= int(text) <= most:
+        raise Refusal(BAD_USAGE, f"'{text.strip()}' is not a whole number from {least} to {most}.")
+    return int(text)
+
+
+def _several(text: str) -> list[str]:
+    """Values with blanks between, quoted as for a shell where they hold blanks. Raises Refusal."""
+    try:
+        return shlex.split(text)
+    except ValueError as problem:
+        raise Refusal(BAD_USAGE, f"'{text}' cannot be split into values: {problem}.") from None
 
 
 FIELDS: Mapping[str, Callable[[str], object]] = {
@@ -92,6 +183,18 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
     "inputs": inputs,
     "tolerance": tolerance,
     "flow": flow,
+    "seed": seed,
+    "input_shapes": input_shapes,
+    "val_range": val_range,
+    "metric": metric,
+    "atol": atol,
+    "rtol": rtol,
+    "postprocess": postprocess,
+    "check": check,
+    "fail_regex": fail_regex,
+    "fail_code": codes,
+    "ignore_fail_code": codes,
+    "timeout": timeout,
 }
 
 
@@ -109,17 +212,31 @@ def problem_with(field: str, text: str) -> str:
 def build(answers: Answers, base: Problem | None = None) -> Problem:
     """The PROBLEM of these answers, with files digested; ``base`` keeps what Setup does not ask. Raises Refusal, ``OSError``."""
     path = model(answers.model)
-    sources = inputs(answers.inputs)
-    digests = {path: digest_file(Path(path))}
-    for source in (*sources, *(base.postprocess if base else ())):
-        digests |= {path: digest_file(Path(path)) for path in paths(source) if Path(path).is_file()}
-    return msgspec.structs.replace(
-        base or Problem(model=path),
-        model=path,
-        engine=engine(answers.engine),
-        reference=reference(answers.reference),
-        inputs=sources,
-        tolerance=tolerance(answers.tolerance),
-        flow=flow(answers.flow),
-        digests=digests,
-    )
+    given: dict[str, Any] = {name: FIELDS[name](getattr(answers, name)) for name in FIELDS}
+    listed = {"tolerance": [part.strip() for part in answers.tolerance.split(",") if part.strip()]}
+    before = base or Problem(model=path)
+    typed = {
+        name: value for name, value in {**given, **listed}.items() if getattr(answers, name) != shown(before, name)
+    }
+    return change_problem(before, {**typed, "model": path})
+
+
+def shown(problem: Problem, name: str) -> str:
+    """What stands in a field for a PROBLEM; "" for what is its default, which is the field's placeholder."""
+    if name == "model":
+        return problem.model
+    value = tell_options(problem)[name]
+    if name in ("engine", "reference", "flow"):
+        return str(value)
+    if value == OPTIONS[name] or not value:
+        return ""
+    match name:
+        case "inputs" | "tolerance":
+            return ", ".join(value)
+        case "fail_regex":
+            return value[0] if len(value) == 1 else "|".join(f"(?:{each})" for each in value)
+        case "fail_code" | "ignore_fail_code":
+            return " ".join(map(str, value))
+        case "input_shapes" | "val_range" | "atol" | "rtol" | "postprocess":
+            return shlex.join(value)
+    return str(value)

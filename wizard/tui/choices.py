@@ -5,6 +5,7 @@ import contextlib
 import functools
 
 from engines import discovery
+from engines.compare.criterion import METRICS
 from engines.declaration import Declaration
 from engines.installed import command, importable
 from wizard.flow.load import FlowProblem, brought, load, shipped
@@ -67,6 +68,11 @@ def _variants(declared: Declaration, reference: bool) -> list[tuple[str, str, tu
 def tolerances() -> list[Entry]:
     """The usual ones, by precision."""
     return [Entry(value, label, "", meaning) for value, label, meaning in _TOLERANCES]
+
+
+def metrics() -> list[Entry]:
+    """All of them, the usual one first."""
+    return [Entry(name, name, "the usual one" if not number else "", "") for number, name in enumerate(METRICS)]
 
 
 @functools.cache

@@ -53,6 +53,10 @@ class Host(Protocol):
         """Show the form."""
         ...
 
+    def edit_setup(self) -> None:
+        """Show the form with the open session's set-up."""
+        ...
+
     def opened(self, folder: Path) -> bool:
         """Whether this window has the session open, on the screen or behind the list."""
         ...

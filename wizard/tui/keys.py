@@ -61,6 +61,13 @@ ACTIONS: tuple[Action, ...] = (
         "r",
         "Go back to an earlier question. Measurements stay known, so nothing is measured twice.",
     ),
+    Action(
+        "edit",
+        "edit the set-up",
+        "E",
+        "Other inputs, shapes, tolerance or options, as a new session that takes over what still holds.",
+        shown=False,
+    ),
     Action("export", "export", "e", "Write everything into one folder or zip to hand on."),
     Action("keys_help", "help", "question_mark", "What is shown here, and every key."),
     Action("quit_session", "quit", "q", "Leave. Asks only while something runs, and can leave it running."),

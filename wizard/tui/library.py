@@ -10,6 +10,7 @@ import msgspec
 from engines.store.content import atomic
 from wizard import demo as demos
 from wizard import handed, trust
+from wizard.edited import begin, changes
 from wizard.exits import BAD_USAGE, MISSING, Refusal
 from wizard.flow import terms
 from wizard.flow.load import FlowProblem
@@ -33,6 +34,11 @@ class Library(Protocol):
 
     def create(self, problem: Problem) -> Path:
         """A new session's folder."""
+        ...
+
+    def edit(self, folder: Path, problem: Problem) -> Path:
+        """A new session's folder, of another set-up than the session in ``folder``, whose measurements it takes over where they
+        still hold."""
         ...
 
     def demos(self) -> Mapping[str, str]:
@@ -111,6 +117,20 @@ class Sessions:
                 problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
             made = folders.create(problem, loaded.text)
             terms.pin(loaded.flow, loaded.folder, made)
+        except (SessionProblem, FlowProblem) as error:
+            raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
+        trust.agree(problem)
+        return made
+
+    def edit(self, folder: Path, problem: Problem) -> Path:
+        """Refused where the session would run what nobody here agreed to: nothing of it becomes the user's own unseen."""
+        try:
+            before = folders.describe(folder).problem
+            if not changes(before, problem):
+                raise Refusal(BAD_USAGE, "Nothing is another than it was: change a field, or go back.")
+            trust.admit(before, self._yes)
+            made, _ = begin(folder, problem)
+            handed.chosen(made, handed.remembered(folder, before) or () if problem.check else ())
         except (SessionProblem, FlowProblem) as error:
             raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
         trust.agree(problem)

@@ -6,9 +6,11 @@ from typing import Final, Literal
 
 import msgspec
 
+from engines.probe import Check, Import, LoadInputs, Sanitize
 from wizard.exits import BAD_USAGE, OUR_FAULT
 from wizard.report.stage import stage
 from wizard.session.events import WorkerDied
+from wizard.session.state import Visit
 from wizard.tui.scene import Scene
 
 Kind = Literal["notice", "input", "engine", "worker", "ours"]
@@ -156,7 +158,7 @@ def _step(scene: Scene) -> Trouble | None:
     if visit is None or stage(visit) not in ("failed", "cannot run here"):
         return None
     if closed and closed.exit_code == BAD_USAGE:
-        nxt = "Correct the file or the option, then {retry} goes on; {back} and {new} begin a new session with other inputs."
+        nxt = "Correct the file, then {retry} goes on; {edit} changes model, inputs or options in a new session."
         return Trouble("input", TITLES["input"], error, next=nxt)
     log = _own_log(scene)
     meaning = guess("\n".join([error, *log]))
@@ -168,13 +170,29 @@ def _step(scene: Scene) -> Trouble | None:
     head = "This step cannot run here." if visit.status == "refused" else "This step did not finish."
     return Trouble(
         "engine",
-        TITLES["engine"],
+        who_refused(scene, visit),
         f"{head} {error}",
         f"Likely: {meaning}" if meaning else "",
         log[-LINES:],
         str(scene.folder / "logs") if log else "",
-        f"{{log}} shows the log. {can}",
+        f"{{log}} shows the log. {can} {{edit}} changes the set-up.",
     )
+
+
+def who_refused(scene: Scene, visit: Visit) -> str:
+    """The title of a step that could not be done: the engine under test, the reference or the checker said no."""
+    for key, known in reversed(list(scene.state.known.items())):
+        asked, answer = scene.state.asked.get(key), known.measurement
+        if known.run != visit.run or asked is None or answer is None or answer.status == "ok":
+            continue
+        if isinstance(asked.probe, Check):
+            return "The checker said no"
+        if answer.status == "reference-failed":
+            return "The reference said no"
+        if isinstance(asked.probe, Import | Sanitize | LoadInputs):
+            return "The model or its inputs could not be taken in"
+        return TITLES["engine"]
+    return TITLES["engine"]
 
 
 def _own_log(scene: Scene) -> tuple[str, ...]:

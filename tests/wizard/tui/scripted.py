@@ -181,6 +181,7 @@ class FakeLibrary:
     def __init__(self, session: FakeSession, entries: Sequence[Summary] = ()) -> None:
         self.session, self.listed = session, entries
         self.created: list[Problem] = []
+        self.edited: list[tuple[Path, Problem]] = []
         self.exported: list[str] = []
         self.opened: list[tuple[Mapping[str, Any], ...]] = []
         self.finished: list[Path] = []
@@ -191,6 +192,10 @@ class FakeLibrary:
 
     def create(self, problem: Problem) -> Path:
         self.created.append(problem)
+        return self.session.folder
+
+    def edit(self, folder: Path, problem: Problem) -> Path:
+        self.edited.append((folder, problem))
         return self.session.folder
 
     def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Session:

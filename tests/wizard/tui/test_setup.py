@@ -8,10 +8,11 @@ from textual.widgets import Input
 
 from wizard.demo import MODELS
 from wizard.flow.load import shipped
+from wizard.problem import Problem
 from wizard.tui import checks, choices
 from wizard.tui.app import Narrowdown
 from wizard.tui.screens.overlays import Pick, PickFile
-from wizard.tui.screens.setup import ROWS, SetupScreen
+from wizard.tui.screens.setup import ADVANCED, ROWS, SetupScreen
 from wizard.tui.screens.step import StepScreen
 from wizard.tui.widgets.lines import Text
 
@@ -88,7 +89,10 @@ def test_of_many_faults_the_first_are_listed_and_the_rest_counted(mine: Path) ->
 
 
 def test_every_field_has_a_check_and_an_answer() -> None:
-    assert [row.name for row in ROWS] == list(checks.FIELDS) == list(checks.Answers.__struct_fields__)
+    names = [row.name for row in (*ROWS, *ADVANCED)]
+    assert sorted(names) == sorted(checks.FIELDS)
+    assert sorted(names) == sorted(checks.Answers.__struct_fields__)
+    assert list(checks.FIELDS) == list(checks.Answers.__struct_fields__)
 
 
 async def test_the_flow_is_picked_from_a_list_or_as_a_file(
@@ -158,3 +162,55 @@ def test_a_path_is_taken_as_people_paste_it(typed: str, path: str) -> None:
 def test_whoever_types_fp16_finds_what_runs_everywhere_first() -> None:
     labelled = [entry.id for entry in choices.engines() if "fp16" in entry.label]
     assert labelled[0] == "emulate:precision=fp16"
+
+
+async def test_the_set_up_of_a_session_is_changed_in_the_form_as_a_new_session(
+    session: FakeSession, make_app: Make, model: Path
+) -> None:
+    app = make_app()
+    base = Problem(model=str(model), engine="emulate:precision=fp16", tolerance={"": 0.0125}, seed=9)
+    app.library.problem = lambda _folder: base
+    s.asking(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen) and app.scene is not None)
+        await pilot.press("E")
+        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        form = app.screen
+        values = {field.id: field.value for field in form.query(Input) if field.value}
+        told = {"model": str(model), "engine": base.engine, "reference": base.reference, "flow": "accuracy"}
+        assert values == {**told, "tolerance": "0.0125", "seed": "9"}
+        assert form.query_one("#advanced").display, "what is not as usual is in sight"
+        await pilot.press("escape")
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+        await pilot.press("E")
+        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        form = app.screen
+        form.query_one("#tolerance", Input).value = "0.5"
+        form.query_one("#metric", Input).value = "no-such"
+        await pilot.press("f5")
+        await settle(pilot, lambda: form.focused is form.query_one("#metric"))
+        assert "not a metric" in form.query_one("#problem-metric", Text).text
+        form.query_one("#metric", Input).value = "max_abs"
+        await pilot.press("f5")
+        await settle(pilot, lambda: bool(app.library.edited))
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+    ((_folder, problem),) = app.library.edited
+    assert (problem.tolerance, problem.metric, problem.seed) == ({"": 0.5}, "max_abs", 9)
+    assert problem.engine == base.engine
+    assert app.library.created == []
+
+
+async def test_what_is_rarely_needed_is_behind_a_fold(session: FakeSession, make_app: Make, model: Path) -> None:
+    app = make_app(folder=None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.new_session()
+        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        form = app.screen
+        assert not form.query_one("#advanced").display
+        form.query_one("#model", Input).value = str(model)
+        form.query_one("#more").focus()
+        await pilot.press("enter", *"x:[2]")
+        await settle(pilot, lambda: form.query_one("#input_shapes", Input).value == "x:[2]")
+        await pilot.press("f5")
+        await settle(pilot, lambda: bool(app.library.created))
+    assert app.library.created[0].input_shapes == {"x": (2,)}

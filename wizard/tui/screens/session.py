@@ -41,7 +41,7 @@ COMMON = (
     "why", "terms", "map", "rewind", "pictures", "copy", "log", "export", "note", "back", "quit_session", "keys_help",
 )  # fmt: skip
 MAP_HINT = "arrows choose, Enter explains, {close} closes"
-HIDDEN = ("probes", "details", "interrupt", "scroll_up", "scroll_down")
+HIDDEN = ("edit", "probes", "details", "interrupt", "scroll_up", "scroll_down")
 
 
 class TitleLine(Lines):
@@ -269,6 +269,10 @@ class SessionScreen(Hosted):
                 self.host.rewind(int(to))
 
         self.app.push_screen(RewindCard(entries), done)
+
+    def action_edit(self) -> None:
+        """Another set-up, as a new session."""
+        self.host.edit_setup()
 
     def action_export(self) -> None:
         """Write the bundle somewhere."""

@@ -1,4 +1,5 @@
-"""A new session: model, engine, reference, inputs, tolerance, flow. Each is checked when left; nothing runs before Start."""
+"""A new session: model, engine, reference, inputs, tolerance, flow, and behind a fold everything else that the command line has.
+Each is checked when left; nothing runs before Start. The set-up of a session that is there is changed in the same form."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ import msgspec
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.suggester import Suggester
 from textual.widgets import Button, Input
 
@@ -21,7 +22,6 @@ from wizard.tui.host import Hosted
 from wizard.tui.screens.overlays import Pick, PickFile, Reading
 from wizard.tui.widgets.bottom import Bottom
 from wizard.tui.widgets.lines import Text
-from wizard.words import number
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -52,7 +52,28 @@ ROWS = (
     ),
     Row("flow", "Flow", "What to find out: why numbers are wrong, unless you choose another.", _DEFAULT.flow),
 )
+ADVANCED = (
+    Row("input_shapes", "Input shapes", "For open dimensions: name:[1,3,224,224]; blanks between several.", "as guessed"),
+    Row("val_range", "Value ranges", "Of made-up inputs: name:[low,high], or [low,high] for all.", "as guessed"),
+    Row("seed", "Seed", "Of made-up inputs, a whole number.", str(_DEFAULT.seed)),
+    Row("metric", "Metric", "What an output is measured by, such as max_abs or cosine.", "rel_l2"),
+    Row("atol", "Absolute tolerance", "For each element, with the metric elementwise; a number, or output:number.", "none"),
+    Row("rtol", "Relative tolerance", "For each element, beside the absolute one.", "none"),
+    Row("postprocess", "Postprocess", "Done to outputs before they are compared: SCRIPT.py, or top-5.", "nothing"),
+    Row("check", "Checker", "A command of yours that says pass or fail, in place of the comparison.", "none"),
+    Row("fail_regex", "It fails where it prints", "With a checker: a regular expression.", "any"),
+    Row("fail_code", "It fails with exit code", "With a checker: these codes alone; blanks between.", "all but 0"),
+    Row("ignore_fail_code", "It passes with exit code", "With a checker: beside 0.", "0"),
+    Row("timeout", "Longest run", "Seconds that one build with its runs may take.", "from what was measured"),
+)  # fmt: skip
 KINDS = {"model": (".onnx",), "inputs": INPUT_KINDS, "flow": (".yaml", ".yml")}
+
+
+NOTHING_RUNS = "Nothing runs before Start. Enter is the next field, {pick} lists what fits."
+EDITING = (
+    "Change what is to be another. Start begins a new session, which takes over what was measured and still holds."
+)
+MORE = "More options"
 
 
 class Paths(Suggester):
@@ -102,55 +123,53 @@ class SetupScreen(Hosted):
         *keys.bindings("pick", "start", "form_help", "leave_form", "interrupt"),
     ]
 
-    def __init__(self, problem: Problem | None = None) -> None:
+    def __init__(self, problem: Problem | None = None, source: Path | None = None) -> None:
+        """``source``: the session whose set-up is changed."""
         super().__init__()
-        self._base = problem
+        self._base, self._source = problem, source
 
     def compose(self) -> ComposeResult:
-        yield Text("New session", id="title")
+        source = self._source
+        yield Text(f"Session {source.name} with another set-up" if source else "New session", id="title")
         with VerticalScroll(id="form", can_focus=False):
             yield Text(
-                self.host.fill_in_keys("Nothing runs before Start. Enter is the next field, {pick} lists what fits."),
+                self.host.fill_in_keys(EDITING if source else NOTHING_RUNS),
                 classes="quiet",
             )
             for field in ROWS:
-                yield Text(field.label, classes="field-label")
-                yield Text(field.hint, classes="quiet field-hint")
-                yield Input(
-                    self._initial(field.name),
-                    placeholder=field.placeholder,
-                    id=field.name,
-                    compact=True,
-                    select_on_focus=False,
-                    suggester=Paths(KINDS[field.name]) if field.name in KINDS else None,
-                )
-                yield Text("", keep=True, id=f"problem-{field.name}", classes="problem")
+                yield from self._field(field)
             yield Button("Start", id="start", variant="primary", compact=True)
             yield Text("", id="problem-start", classes="problem")
+            yield Button(MORE, id="more", compact=True)
+            with Vertical(id="advanced"):
+                for field in ADVANCED:
+                    yield from self._field(field)
         yield Bottom(compact=True)
 
-    def _initial(self, name: str) -> str:
-        base = self._base
-        if base is None:
-            return ""
-        match name:
-            case "inputs":
-                return ", ".join(base.inputs)
-            case "tolerance":
-                return ", ".join(
-                    f"{key}:{number(value)}" if key else number(value) for key, value in base.tolerance.items()
-                )
-            case _:
-                return str(getattr(base, name))
+    def _field(self, field: Row) -> ComposeResult:
+        yield Text(field.label, classes="field-label")
+        yield Text(field.hint, classes="quiet field-hint")
+        yield Input(
+            checks.shown(self._base, field.name) if self._base else "",
+            placeholder=field.placeholder,
+            id=field.name,
+            compact=True,
+            select_on_focus=False,
+            suggester=Paths(KINDS[field.name]) if field.name in KINDS else None,
+        )
+        yield Text("", keep=True, id=f"problem-{field.name}", classes="problem")
 
     def on_mount(self) -> None:
         """Start at the model; where one was given, check everything and offer Start."""
         self.run_worker(choices.flows, thread=True, group="flows", exit_on_error=False)  # so that F2 answers at once
+        given = self._base is not None and any(checks.shown(self._base, field.name) for field in ADVANCED)
+        self.query_one("#advanced").display = given
+        self.query_one("#more").display = not given
         if self._base is None or not self._base.model:
             self.query_one("#model", Input).focus()
             return
         self.query_one("#start", Button).focus()
-        for field in ROWS:
+        for field in (*ROWS, *ADVANCED):
             self._check(field.name)
 
     @on(Input.Blurred)
@@ -183,29 +202,45 @@ class SetupScreen(Hosted):
     def _start(self) -> None:
         self._create()
 
+    @on(Button.Pressed, "#more")
+    def _unfold(self) -> None:
+        """Show what is rarely needed, and go there."""
+        self.query_one("#advanced").display = True
+        self.query_one("#more").display = False
+        self.query_one(f"#{ADVANCED[0].name}", Input).focus()
+
     @work(exclusive=True, group="create", exit_on_error=False)
     async def _create(self) -> None:
         """Check all fields, then create the session and open it."""
-        answers = checks.Answers(**{field.name: self.query_one(f"#{field.name}", Input).value for field in ROWS})
+        fields = (*ROWS, *ADVANCED)
+        answers = checks.Answers(**{field.name: self.query_one(f"#{field.name}", Input).value for field in fields})
         problems = {
             field.name: await asyncio.to_thread(checks.problem_with, field.name, getattr(answers, field.name))
-            for field in ROWS
+            for field in fields
         }
         for name, problem in problems.items():
             self._say(name, problem)
         wrong = next((name for name, problem in problems.items() if problem), "")
         if wrong:
+            if any(field.name == wrong for field in ADVANCED):
+                self._unfold()
             self.query_one(f"#{wrong}", Input).focus()
             return
         self.query_one("#start", Button).disabled = True
         try:
-            folder = await asyncio.to_thread(lambda: self.host.library.create(checks.build(answers, self._base)))
+            folder = await asyncio.to_thread(self._made, answers)
         except (Refusal, OSError, ValueError) as error:
             self._say("start", str(error))
         else:
             self.host.open_session(folder, replace=self)
         finally:
             self.query_one("#start", Button).disabled = False
+
+    def _made(self, answers: checks.Answers) -> Path:
+        """The new session's folder; blocks. Raises Refusal, ``OSError``, ``ValueError``."""
+        problem = checks.build(answers, self._base)
+        library = self.host.library
+        return library.edit(self._source, problem) if self._source else library.create(problem)
 
     def action_pick(self) -> None:
         """List what fits into the field at hand."""
@@ -236,6 +271,10 @@ class SetupScreen(Hosted):
                 self.app.push_screen(Pick("Tolerance", choices.tolerances()), done)
             case "flow":
                 self.app.push_screen(Pick("Flow", choices.flows()), picked_flow)
+            case "metric":
+                self.app.push_screen(Pick("Metric", choices.metrics()), done)
+            case _ if name not in KINDS:
+                self.host.say("This field has no list: its hint says what it takes.")
             case _:
                 title = "Model" if name == "model" else self.host.fill_in_keys("Inputs ({pick} again adds another)")
                 self.app.push_screen(PickFile(title, start(self.query_one("#model", Input).value), KINDS[name]), done)
@@ -256,10 +295,13 @@ class SetupScreen(Hosted):
         self.query_one("#start", Button).press()
 
     def action_leave_form(self) -> None:
-        """To the sessions; what was typed is gone."""
-        self.host.show_sessions()
+        """To where one came from; what was typed is gone."""
+        if self._source:
+            self.app.pop_screen()
+        else:
+            self.host.show_sessions()
 
     def action_form_help(self) -> None:
         """What the fields mean."""
-        fields = [(field.label, field.hint) for field in ROWS]
+        fields = [(field.label, field.hint) for field in (*ROWS, *ADVANCED)]
         self.app.push_screen(Reading("New session", [*fields, ("Keys that work now", self.host.key_table(self))]))

@@ -49,6 +49,7 @@ WHERE: Mapping[str, tuple[Face, ...]] = {
     "pause": ("running",),
     "rewind": ("offer", "ask", "stopped"),
     "export": ("ask", "stopped"),
+    "edit": ("offer", "ask", "stopped"),
     "note": ("offer", "ask", "running"),
     "retry": ("stopped",),
 }

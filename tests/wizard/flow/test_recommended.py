@@ -1,0 +1,48 @@
+"""No flow recommends an answer whose step lacks what it needs."""
+
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+
+from engines.steps.registry import STEPS
+from wizard.flow.check import destination, recommend
+from wizard.flow.load import load, shipped
+
+
+def recommended(flow: str, node: str, **outcome: Any) -> str:
+    """Where the recommended answer leads."""
+    found = load(flow).flow.nodes[node]
+    assert found.step is not None
+    whole = {**defaults(found.step.use), **outcome}
+    answer = recommend(found, whole)
+    return destination(found.answers[msgspec.structs.astuple(answer)[0]], whole)
+
+
+def defaults(step: str) -> dict[str, Any]:
+    fields = msgspec.structs.fields(STEPS[step].outcome)
+    return {f.name: f.default for f in fields if f.default is not msgspec.NODEFAULT}
+
+
+def test_nothing_is_cut_out_where_no_suspect_is_known() -> None:
+    for observer, spread in itertools.product(("reproduces", "improves", "unresolved"), (True, False)):
+        assert recommended("accuracy", "layerwise", observer=observer, spread=spread, culprit="") != "extract"
+    assert recommended("accuracy", "layerwise", observer="reproduces", spread=False, culprit="node") == "extract"
+    for flow in ("accuracy", "flaky"):
+        assert recommended(flow, "nondeterminism", nondeterministic=False, first_node="") != "extract"
+
+
+@pytest.mark.parametrize("flow", [name for name in shipped() if "reproduce" in load(name).flow.nodes])
+def test_a_refused_model_is_no_wrong_result(flow: str) -> None:
+    """It is searched for the part that is refused, or ends with the way to that; nothing of it is called right or wrong."""
+    found = load(flow).flow
+    to = recommended(flow, "reproduce", verdict="refused", failure="build")
+    if to in found.ends:
+        assert "build-failure" in found.ends[to].explain
+    elif flow == "flaky":
+        assert to == "intermittent", "a build that is refused now and then is what it looks for"
+    else:
+        assert to == "sanitize"
+        assert recommended(flow, to, failure="build") in ("reduce", "fixed-by-sanitizing")
+    assert recommended(flow, "reproduce", verdict="refused-whole", failure="build") in found.ends

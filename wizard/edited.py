@@ -1,0 +1,99 @@
+"""A PROBLEM with some of its options given anew: those that are not given stay as they were recorded."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from wizard.flow import terms
+from wizard.flow.load import load
+from wizard.given import problem_from
+from wizard.problem import Problem
+from wizard.session import folder as folders
+from wizard.session.editing import edit
+from wizard.words import listing
+
+# Fields of a PROBLEM that are options of the command line, with the same names, and what stands for "not given".
+OPTIONS: Final[Mapping[str, Any]] = {
+    "engine": None,
+    "reference": None,
+    "inputs": [],
+    "seed": Problem(model="").seed,
+    "input_shapes": [],
+    "val_range": [],
+    "metric": None,
+    "atol": [],
+    "rtol": [],
+    "tolerance": [],
+    "postprocess": [],
+    "check": None,
+    "fail_regex": [],
+    "fail_code": [],
+    "ignore_fail_code": [],
+    "timeout": 0.0,
+    "artifacts": [],
+    "capture_bytes": 0,
+    "artifact_bytes": 0,
+    "flow": Problem(model="").flow,
+}
+# What runs in the folder where the user stood.
+_STARTED: Final = frozenset({"engine", "reference", "inputs", "postprocess", "check"})
+
+
+def change_problem(base: Problem, given: Mapping[str, Any]) -> Problem:
+    """``base`` with the options in ``given``, as the command line parses them, in place of its own; a ``model`` likewise. Files
+    are digested anew. Raises Refusal as ``problem_from`` does, for what was recorded too: a file may be gone since."""
+    here = {"flow": OPTIONS["flow"]}  # a flow of one's own is kept in the session: its file may be gone
+    told = problem_from(argparse.Namespace(**{**tell_options(base), **here, **given}))
+    kept = {name: getattr(base, name) for name in OPTIONS if name not in given}
+    folder = told.folder if _STARTED & given.keys() or not base.folder else base.folder
+    return msgspec.structs.replace(told, **kept, folder=folder)
+
+
+def begin(source: Path, problem: Problem) -> tuple[Path, int]:
+    """A new session of this PROBLEM, and how many measurements of the session in ``source`` it took over. It walks the flow that
+    the session keeps, unless the PROBLEM names another. Raises FlowProblem, SessionProblem, ``OSError``."""
+    about = folders.describe(source)
+    loaded = load(source / folders.FLOW if about.problem.flow == problem.flow else problem.flow)
+    place, known = edit(source, problem, loaded.text, listing(changes(about.problem, problem)))
+    terms.pin(loaded.flow, loaded.folder, place)
+    return place, known
+
+
+def tell_options(problem: Problem) -> dict[str, Any]:
+    """The PROBLEM as the command line would have parsed it."""
+    bounds = {name: [_named(key, repr(limit)) for key, limit in getattr(problem, name).items()] for name in _BOUNDS}
+    return {
+        **OPTIONS,
+        **{name: getattr(problem, name) for name in OPTIONS},
+        **bounds,
+        "model": problem.model,
+        "input_shapes": [f"{name}:{_listed(dims)}" for name, dims in problem.input_shapes.items()],
+        "val_range": [_named(name, _listed(ends)) for name, ends in problem.val_range.items()],
+    }
+
+
+def changes(before: Problem, after: Problem) -> tuple[str, ...]:
+    """The options that differ, as words for people; ``model`` or ``inputs`` also where only the file's content does."""
+    names = ["model", *OPTIONS]
+    found = [name for name in names if getattr(before, name) != getattr(after, name)]
+    files = before.digests.keys() & after.digests.keys()
+    if "model" not in found and (after.model in files) and before.digests[after.model] != after.digests[after.model]:
+        found.insert(0, "model")
+    others = files - {before.model, after.model}
+    if "inputs" not in found and any(before.digests[path] != after.digests[path] for path in others):
+        found.append("inputs")
+    return tuple(name.replace("_", " ") for name in found)
+
+
+_BOUNDS: Final = ("tolerance", "atol", "rtol")
+
+
+def _named(name: str, value: str) -> str:
+    return f"{name}:{value}" if name else value
+
+
+def _listed(numbers: tuple[int | float, ...]) -> str:
+    return f"[{','.join(map(repr, numbers))}]"

@@ -1,0 +1,118 @@
+"""A session with another set-up: a new folder, which takes over the measurements that the change leaves true.
+
+The session that it comes from stays as it is.
+"""
+
+import contextlib
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from engines.probe import AnyProbe, Check, Import, Inspect, LoadInputs, Measure
+from engines.store import copying, decoding
+from engines.store.content import Store, atomic
+from wizard.problem import Problem
+from wizard.session import folder as folders
+from wizard.session import journal
+from wizard.session.events import AnyEvent, NoteAdded, ProbeFinished, ProbeStarted
+from wizard.words import count
+
+# What says how the inputs come about; the model's own digest stands in each probe.
+_INPUTS = ("inputs", "seed", "input_shapes", "val_range", "folder")
+_PARTS = ("artifacts", "models", "inputs", "captures")  # of a session's folder; logs stay with the probes' own session
+
+
+def edit(source: Path, problem: Problem, flow_text: str, changed: str = "") -> tuple[Path, int]:
+    """A new session of this PROBLEM beside the others, and how many measurements of ``source`` it took over. ``changed``: what
+    differs, for a note in the new session. Raises SessionProblem, ``OSError``."""
+    about = folders.describe(source)
+    path = source / journal.NAME
+    events = journal.read(path) if path.exists() else ()
+    kept = list(taken_over(events, about.problem, problem, Store(source)))
+    known = sum(isinstance(event, ProbeFinished) for event in kept)
+    target = folders.create(problem, flow_text)
+    try:
+        if known:
+            for name in _PARTS:
+                if (source / name).is_dir():
+                    shutil.rmtree(target / name)
+                    copying.tree(source / name, target / name)
+        said = f"The set-up of session {about.id}{f' with another {changed}' if changed else ''}."
+        note = NoteAdded(text=f"{said} {count(known, 'measurement')} taken over.")
+        _write(target, [*kept, note])
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+    return target, known
+
+
+def taken_over(
+    events: Iterable[AnyEvent], before: Problem, after: Problem, store: Store
+) -> Iterator[ProbeStarted | ProbeFinished]:
+    """The events of the probes that hold under ``after``, too, and had an answer; they belong to no step of the new session."""
+    sound: set[str] = set()
+    asked: set[str] = set()
+    for event in events:
+        if isinstance(event, ProbeStarted) and (probe := _probe(event, store)) and holds(probe, before, after):
+            asked.add(event.key)
+        if isinstance(event, ProbeFinished) and event.key in asked:
+            # One that lies in an artifact is a whole answer: only those are so large.
+            answered = event.measurement.status == "ok" if event.measurement else bool(event.blob)
+            (sound.add if answered else sound.discard)(event.key)
+    for event in events:
+        if isinstance(event, ProbeStarted | ProbeFinished) and event.key in sound:
+            yield msgspec.structs.replace(event, run=0)
+
+
+def holds(probe: AnyProbe, before: Problem, after: Problem) -> bool:
+    """Whether the question of this probe means the same under another PROBLEM. What was measured is judged later, so that neither
+    tolerance nor metric is of any matter; engines are looked at anew."""
+    if isinstance(probe, Inspect) or _file(before) != _file(after):
+        return False
+    if isinstance(probe, Import):
+        return True
+    fed = isinstance(probe, LoadInputs) or bool(getattr(probe, "inputs", ""))
+    if fed and _inputs(before) != _inputs(after):
+        return False
+    gone = {before.engine, before.reference} - {after.engine, after.reference}
+    named = {getattr(probe, "engine", ""), getattr(probe, "reference", "")}
+    if named & gone:
+        return False
+    if isinstance(probe, Measure) and probe.postprocess:
+        return before.postprocess == after.postprocess
+    if isinstance(probe, Check):
+        return (before.check, before.folder) == (after.check, after.folder)
+    return True
+
+
+def _probe(event: ProbeStarted, store: Store) -> AnyProbe | None:
+    if event.probe is not None:
+        return event.probe
+    with contextlib.suppress(OSError, ValueError):
+        return cast(AnyProbe, decoding.decode(store.get(event.blob), AnyProbe))
+    return None
+
+
+def _file(problem: Problem) -> tuple[str, str]:
+    return problem.model, problem.digests.get(problem.model, "")
+
+
+def _inputs(problem: Problem) -> object:
+    named = {path: digest for path, digest in problem.digests.items() if any(path in text for text in problem.inputs)}
+    return [*(getattr(problem, name) for name in _INPUTS), named]
+
+
+def _write(target: Path, events: Sequence[AnyEvent]) -> None:
+    """A journal of these events, in order, with the times that they have."""
+    store, now = Store(target), round(time.time(), 6)
+    with atomic(target / journal.NAME) as temporary:
+        temporary.write_bytes(
+            b"".join(
+                journal.encode(journal.fit(msgspec.structs.replace(event, seq=seq, ts=event.ts or now), store))
+                for seq, event in enumerate(events, 1)
+            )
+        )
