@@ -64,8 +64,8 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
     )
     became = f"{base.nodes_before} nodes became {base.nodes_after}"
     if base.nodes_after == base.nodes_before:
-        became = "There was nothing to fold or to drop"
-    yield Note(f"{became}; comparing again")
+        became = "Nothing was folded or dropped"
+    yield Note(f"{became}. Running it to see whether it is still wrong")
     clean = msgspec.structs.replace(before, model=str(done.facts["model"]), signature=None)
     clean, m = yield from measure_whole(ctx, clean, runs=before.looks)
     locked: Findings = yield from lock_failure(ctx, clean, m)

@@ -138,7 +138,7 @@ def test_an_end_and_how_it_reads_everywhere(reached: tuple[End, Walked]) -> None
     as_json = json.loads(to_json(report))
     assert (as_json["verdict"], as_json["end"], as_json["headline"]) == (end.verdict, end.end, end.headline)
     page, text = to_html(report), to_markdown(report)
-    assert (walked.folder / "report.html").read_text() == to_html(handed_on(reading))
+    assert (walked.folder / "report.html").read_text() == to_html(handed_on(reading), reading.flow)
     for sentence in (end.headline, *end.said):
         assert sentence in flat(page), sentence
         assert sentence in flat(text), sentence

@@ -29,7 +29,7 @@ TODO: Mapping[str, tuple[str, ...]] = {
         "report.html tells all",
     ),
     "worked-around": (
-        "Keep 3 nodes in higher precision", "worked-around.onnx is the model with that done: use it.", "Hand the case folder on",
+        "Use this model in place of yours. Keep 3 nodes in higher precision", "worked-around.onnx", "Hand the case folder on",
         "python SESSION/case/check.py", "narrowdown replay SESSION --expect fixed", "report.html tells all",
     ),
     "unresolved": ("r goes back to any question, to answer it otherwise.", "report.html tells all"),

@@ -27,6 +27,7 @@ from wizard.bundle.case import others_eyes, write_case
 from wizard.bundle.check_script import Asked, script
 from wizard.bundle.issue import issue, readme
 from wizard.bundle.models import place_worked_around
+from wizard.flow.model import Flow
 from wizard.machine_room import ask
 from wizard.problem import Problem
 from wizard.report import to_html, to_json, to_markdown
@@ -171,7 +172,7 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
                 said = found.clean(withheld(place, weights, held_check(culprit, asked, problem, consent)))
             (place / WITHHELD).write_text(said + "\n", encoding="utf-8")
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
-        _write_report(place, told)
+        _write_report(place, told, reading.flow)
         _write_issue(place, told, asked)
     if text := keep_script(report.workaround, asked.version):
         (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
@@ -197,10 +198,10 @@ def left(found: Traces, folder: Path) -> str:
     return f"Look before you send: {', '.join(names[:6])}{more} still {verb} a folder, a user or a host."
 
 
-def _write_report(place: Path, report: Report) -> None:
+def _write_report(place: Path, report: Report, flow: Flow) -> None:
     for name, text in (
         ("report.md", to_markdown(report)),
-        ("report.html", to_html(report)),
+        ("report.html", to_html(report, flow)),
         ("report.json", to_json(report)),
     ):
         (place / name).write_text(text, encoding="utf-8")

@@ -324,7 +324,7 @@ def finish(place: Path, code: int, *, text: bool) -> None:
     case = ""
     try:
         with atomic(place / "report.html") as temporary:
-            temporary.write_text(to_html(report), encoding="utf-8")
+            temporary.write_text(to_html(report, reading.flow), encoding="utf-8")
         case = str(export(reading, place / "case"))
     except NothingToExport:
         pass

@@ -102,7 +102,7 @@ def report(arguments: argparse.Namespace) -> int:
     from wizard.report import to_html, to_json, to_markdown
     from wizard.report.portable import handed_on
 
-    forms = {"html": to_html, "md": to_markdown, "json": to_json}
+    forms = ("html", "md", "json")
     suffix = Path(arguments.output).suffix.lower().lstrip(".") if arguments.output else ""
     form = arguments.format or {"htm": "html", "markdown": "md"}.get(suffix, suffix)
     if form and form not in forms:
@@ -110,7 +110,8 @@ def report(arguments: argparse.Namespace) -> int:
     reading = read(arguments.session)
     # A page is handed on, to an issue or a colleague; JSON is for programs on this machine.
     told = reading.report() if form == "json" else handed_on(reading)
-    write(forms[form or "md"](told), arguments.output)
+    text = to_json(told) if form == "json" else to_html(told, reading.flow) if form == "html" else to_markdown(told)
+    write(text, arguments.output)
     return FOUND
 
 

@@ -1,7 +1,7 @@
 """A flow drawn: as text for a terminal of 80 columns, as Mermaid for a web page, as an SVG that stands alone."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
@@ -102,29 +102,46 @@ def mermaid(flow: Flow) -> str:
 
 def svg(flow: Flow) -> str:
     """The flow as one SVG document: no scripts, no outside references, light or dark as the reader prefers."""
+    return _drawn(flow, (), "", style=f"<style>{_STYLE}</style>") + "\n"
+
+
+def walked(flow: Flow, route: Sequence[tuple[str, str]], here: str) -> str:
+    """The same with the way that was walked lit, as part of a page that has styles of its own (class ``flow``). ``route``: the
+    nodes and the answers given there, ``here``: the node or end that it led to."""
+    return _drawn(flow, route, here)
+
+
+def _drawn(flow: Flow, route: Sequence[tuple[str, str]], here: str, style: str = "") -> str:
     names = [*flow.nodes, *flow.ends]
     ways = _ways(flow)
+    after = [*(node for node, _ in route), here][1:]
+    lit = {(node, led) for (node, _), led in zip(route, after, strict=True)}
+    seen = {*(node for node, _ in route), here}
     drawing = arrange(names, [(w.source, w.target) for w in ways], _BOX)
+    tip = "tip" if style else "tip-of-flow"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {drawing.width:.0f} {drawing.height:.0f}" '
+        f'<svg class="flow" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {drawing.width:.0f} {drawing.height:.0f}" '
         f'width="{drawing.width:.0f}" height="{drawing.height:.0f}" role="img" aria-labelledby="title">',
         f'<title id="title">{_safe(flow.title)}</title>',
-        f"<style>{_STYLE}</style>",
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        style,
+        f'<defs><marker id="{tip}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" '
+        'markerUnits="userSpaceOnUse" orient="auto">'
         '<path class="tip" d="M0 0 L8 4 L0 8 Z"/></marker></defs>',
         f'<rect class="sheet" width="{drawing.width:.0f}" height="{drawing.height:.0f}"/>',
     ]
-    parts += [_arrow(edge) for edge in drawing.edges]
-    parts += [_box(flow, name, drawing.boxes[name]) for name in names]
-    parts += [_label(way, edge) for way, edge in zip(ways, drawing.edges, strict=True)]
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    drawn = sorted(zip(ways, drawing.edges, strict=True), key=lambda pair: (pair[0].source, pair[0].target) in lit)
+    parts += [_arrow(edge, tip, lit=(way.source, way.target) in lit) for way, edge in drawn]
+    parts += [_box(flow, name, drawing.boxes[name], lit=name in seen, here=name == here) for name in names]
+    parts += [_label(way, edge) for way, edge in drawn]
+    return "\n".join([*filter(None, parts), "</svg>"])
 
 
-def _box(flow: Flow, name: str, box: Box) -> str:
+def _box(flow: Flow, name: str, box: Box, *, lit: bool, here: bool) -> str:
     end = name in flow.ends
     title = flow.ends[name].title if end else flow.nodes[name].title
     explain = flow.ends[name].explain if end else flow.nodes[name].ask
     kind = "box end" if end else "box first" if name == flow.start else "box"
+    kind += " here" if here else " lit" if lit else ""
     x, y = box.x - _BOX[0] / 2, box.y - _BOX[1] / 2
     return (
         f'<g><title>{_safe(explain)}</title><rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{_BOX[0]:.0f}" '
@@ -134,7 +151,7 @@ def _box(flow: Flow, name: str, box: Box) -> str:
     )
 
 
-def _arrow(edge: Edge) -> str:
+def _arrow(edge: Edge, tip: str, *, lit: bool) -> str:
     (x, y), *rest = edge.points
     path = [f"M{x:.1f} {y:.1f}"]
     for (ax, ay), (bx, by) in zip(edge.points, rest, strict=False):
@@ -144,7 +161,8 @@ def _arrow(edge: Edge) -> str:
             if ax == bx or edge.back
             else f"C{ax:.1f} {middle:.1f} {bx:.1f} {middle:.1f} {bx:.1f} {by:.1f}"
         )
-    return f'<path class="way{" back" if edge.back else ""}" d="{" ".join(path)}" marker-end="url(#tip)"/>'
+    kind = "way" + (" back" if edge.back else "") + (" lit" if lit else "")
+    return f'<path class="{kind}" d="{" ".join(path)}" marker-end="url(#{tip})"/>'
 
 
 def _label(way: _Way, edge: Edge) -> str:

@@ -326,6 +326,24 @@ def _say_cure(workaround: Workaround | None) -> str:
     return f"; {cure} makes {right(workaround)} right"
 
 
+def say_effect(report: Report) -> str:
+    """What the workaround changes on the samples that it was not made on, else on those that it was; "" where there is none."""
+    w = report.workaround
+    if w is None:
+        return ""
+    if w.unseen_n:
+        wrong, of = w.unseen_n - w.unseen_ok, f"{count(w.unseen_n, 'sample')} that it was not made on"
+        return f"With the workaround {wrong} of {of} {_are(wrong)} wrong; without it {w.unseen_failing} {_are(w.unseen_failing)}."
+    wrong = w.samples_n - w.samples_ok
+    return (
+        f"With the workaround {wrong} of {count(w.samples_n, 'sample')} {_are(wrong)} wrong; it was tried on no others."
+    )
+
+
+def _are(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
 def right(w: Workaround) -> str:
     """``8 of 8 samples it was made on, and 31 of 32 others,``; the others only where there were any."""
     if not w.unseen_n:

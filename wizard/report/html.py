@@ -5,24 +5,34 @@ from importlib.resources import files
 from typing import Any
 
 from engines.search.lookalike import say_lookalike
+from wizard.flow import render
+from wizard.flow.model import Flow
 from wizard.report import picture
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Report, readable
+from wizard.report.gather import say_effect
 from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.markdown import error, flat, version
 from wizard.words import TEXT, WORD, count, decibels, duration, elide, margin, number, show_name, switch, visible
 
-SEARCHES = 6  # that are drawn
+SEARCHES, ROUNDS = 6, 8  # that are drawn
 
 
-def to_html(report: Report) -> str:
-    """The page. Text from models and logs is escaped by the template engine; only our own SVG is put in as markup."""
+def to_html(report: Report, flow: Flow | None = None) -> str:
+    """The page. Text from models and logs is escaped by the template engine; only our own SVG is put in as markup.
+    ``flow``: drawn with the way that was walked."""
     from markupsafe import Markup
 
     report = readable(report)
     longest = sorted(report.searches, key=lambda search: -len(search.looks))[:SEARCHES]
+    rounds = [*enumerate(report.rounds or ((report.depth,) if report.depth else ()), 1)][-ROUNDS:]
     drawn = {
-        "depth": picture.error_by_depth(report.depth, report.tolerance),
+        "flow": render.walked(flow, [(stop.node, stop.answer) for stop in report.route], report.end) if flow else "",
+        "before": picture.before_and_after(report),
+        "rounds": [
+            (Markup(picture.error_by_depth(points, report.tolerance, n)), picture.bars_by_depth(points))  # noqa: S704
+            for n, points in rounds
+        ],
         "added": picture.arrived_and_added(report.depth, report.tolerance),
         "searches": [(s, Markup(picture.history(s, n))) for n, s in enumerate(longest, 1)],  # noqa: S704
         "around": [Markup(picture.neighbourhood(c.around)) for c in report.culprits],  # noqa: S704
@@ -33,7 +43,7 @@ def to_html(report: Report) -> str:
     drawn = {name: Markup(value) if isinstance(value, str) else value for name, value in drawn.items()}  # noqa: S704
     page: str = _template().render(
         r=report, drawn=drawn, alike=groups(map(kind, report.culprits)), environment=flat(report.environment), count=count,
-        others=others, bug=say_lookalike, tally=picture.tally,
+        others=others, bug=say_lookalike, tally=picture.tally, effect=say_effect(report),
     )  # fmt: skip
     return page + "\n"
 

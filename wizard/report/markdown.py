@@ -8,6 +8,7 @@ from engines.compare.values import Values
 from engines.search.lookalike import say_lookalike
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Culprit, Report, Workaround, readable
+from wizard.report.gather import say_effect
 from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.picture import curve, tally
 from wizard.words import (  # fmt: skip
@@ -70,7 +71,7 @@ def summary(report: Report) -> str:
     ]
     text = table(("", ""), rows)
     bugs = map(say_lookalike, report.lookalikes)
-    told = (report.explanation, report.spread, *bugs, report.advice, report.names.legend)
+    told = (report.explanation, say_effect(report), report.spread, *bugs, report.advice, report.names.legend)
     said = [literal(line) for line in told if line]
     return "\n\n".join([text, *said])
 

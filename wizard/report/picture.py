@@ -4,11 +4,12 @@ as one line of text. An empty text where there is nothing to draw. Every name go
 import math
 from collections.abc import Sequence
 from html import escape
+from typing import NamedTuple
 
 from engines.compare.values import Values
 from engines.graph import ranges
 from engines.probe import HUGE
-from wizard.report.document import Depth, Look, Search
+from wizard.report.document import Depth, Look, Report, Search
 from wizard.report.figures import CEILING, FLOOR, draw_bars, log_error
 from wizard.report.lost import lost_everywhere, say_values_apart, say_values_lost
 from wizard.report.prefix import tell_apart
@@ -17,44 +18,128 @@ from wizard.report.strip import MEANING, Span, Trail, columns, name_nodes, nodes
 from wizard.report.vicinity import Vicinity
 from wizard.words import count, elide, number, visible
 
-WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 44, 18
+WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 50, 18
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def error_by_depth(points: "tuple[Depth, ...]", tolerance: float | None, buckets: int = 240) -> str:
-    """A bar a tensor or a bucket of tensors, log scale, the tolerance as a line."""
+class Bar(NamedTuple):
+    """One column of error by depth: the tensor that it shows, and how many others share it."""
+
+    worst: Depth
+    others: int
+    bad: bool
+
+
+def bars_by_depth(points: Sequence[Depth], most: int = 240) -> list[Bar]:
+    """The columns, first tensor to last: of those that share one the worst, a culprit before any other."""
+    size = max(1, math.ceil(len(points) / most))
+    groups = [points[i : i + size] for i in range(0, len(points), size)]
+    return [
+        Bar(max(group, key=lambda p: (p.culprit > 0, p.error)), len(group) - 1, any(p.bad for p in group))
+        for group in groups
+    ]
+
+
+def error_by_depth(points: Sequence[Depth], tolerance: float | None, number_: int = 1) -> str:
+    """A bar a tensor or a bucket of tensors, log scale, the tolerance as a line, each culprit marked below. A click on a bar goes
+    to ``#tensor-N-I``, which holds its numbers; ``number_`` tells apart the pictures of one page."""
     if not points:
         return ""
-    size = max(1, math.ceil(len(points) / buckets))
-    groups = [points[i : i + size] for i in range(0, len(points), size)]
-    wide = (WIDTH - LEFT) / len(groups)
+    shown = bars_by_depth(points)
+    wide = (WIDTH - LEFT) / len(shown)
     bars = []
-    for i, group in enumerate(groups):
-        worst = max(group, key=lambda point: point.error)
-        top = level(worst.error)
-        title = visible(elide(f"{worst.name} ({worst.op}): {number(worst.error)}", 300))
+    for i, bar in enumerate(shown):
+        top = level(bar.worst.error)
+        title = visible(elide(f"{bar.worst.name} ({bar.worst.op}): {number(bar.worst.error)}", 300))
         bars.append(
-            f'<rect class="{"bad" if any(p.bad for p in group) else "good"}" x="{LEFT + i * wide:.2f}" y="{top:.2f}" '
-            f'width="{max(wide - 0.5, 0.5):.2f}" height="{HEIGHT - BOTTOM - top:.2f}"><title>{escape(title)}</title></rect>'
+            f'<a href="#tensor-{number_}-{i}" tabindex="{0 if bar.worst.culprit else -1}">'
+            f'<rect class="hit" x="{LEFT + i * wide:.2f}" y="0" width="{wide:.2f}" height="{HEIGHT - BOTTOM}"/>'
+            f'<rect class="{"bad" if bar.bad else "good"}" x="{LEFT + i * wide:.2f}" y="{top:.2f}" '
+            f'width="{max(wide - 0.5, 0.5):.2f}" height="{HEIGHT - BOTTOM - top:.2f}"/><title>{escape(title)}</title></a>'
         )
+    limit = level(tolerance) if tolerance else -100.0
     marks = [
         f'<text class="axis" x="{LEFT - 6}" y="{max(10.0, level(10.0**power) + 4):.1f}" text-anchor="end">1e{power}</text>'
         for power in range(int(FLOOR), int(CEILING) + 1, 2)
+        if abs(level(10.0**power) - limit) > 11
     ]
     line = ""
     if tolerance:
-        y = level(tolerance)
         line = (
-            f'<line class="limit" x1="{LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="axis" x="{LEFT + 4}" y="{y - 4:.1f}">allowed {escape(number(tolerance))}</text>'
+            f'<line class="limit" x1="{LEFT}" x2="{WIDTH}" y1="{limit:.1f}" y2="{limit:.1f}">'
+            f"<title>allowed {escape(number(tolerance))}</title></line>"
+            f'<text class="axis" x="{LEFT - 6}" y="{max(10.0, limit + 4):.1f}" text-anchor="end">allowed</text>'
         )
     caption = (
         f'<text class="axis" x="{LEFT}" y="{HEIGHT - 4}">first node</text>'
         f'<text class="axis" x="{WIDTH}" y="{HEIGHT - 4}" text-anchor="end">last</text>'
     )
+    named, bottom = _name_culprits(shown, wide)
     label = f"Error of {len(points)} tensors against the reference, in topological order, logarithmic"
-    drawn = "".join([*marks, *bars, line, caption])
-    return _svg(HEIGHT, label, drawn)
+    return _svg(bottom, label, "".join([*marks, *bars, line, caption, named]))
+
+
+def _name_culprits(shown: Sequence[Bar], wide: float) -> tuple[str, float]:
+    """A mark below the first bar of each culprit, its name in a row of its own, and where all that ends."""
+    first: dict[int, int] = {}
+    for i, bar in enumerate(shown):
+        if bar.worst.culprit:
+            first.setdefault(bar.worst.culprit, i)
+    drawn, y = [], float(HEIGHT)
+    for culprit, i in sorted(first.items()):
+        x, ground = LEFT + (i + 0.5) * wide, HEIGHT - BOTTOM
+        anchor, shift = ("start", 8) if x < (LEFT + WIDTH) / 2 else ("end", -8)
+        name = escape(visible(elide(shown[i].worst.name, 48)) or "(no name)")
+        drawn.append(
+            f'<path class="mark" d="M{x:.1f} {ground + 2} l4 7 l-8 0 Z"/>'
+            f'<path class="edge" d="M{x:.1f} {ground + 9} L{x:.1f} {y + 9:.1f}"/>'
+            f'<text class="label" x="{x + shift:.1f}" y="{y + 12:.1f}" text-anchor="{anchor}">culprit {culprit}: {name}</text>'
+        )
+        y += 16
+    return "".join(drawn), y + (4 if first else 0)
+
+
+def before_and_after(report: Report) -> str:
+    """How many samples are wrong as it is and with the workaround, then the largest error of each against what is allowed, on a
+    log scale. Of the samples that the workaround was not made on, where some were tried, else of all."""
+    w = report.workaround
+    if w is None or not (w.unseen_n or w.samples_n):
+        return ""
+    counts = (
+        ((w.unseen_failing, w.unseen_n), (w.unseen_n - w.unseen_ok, w.unseen_n))
+        if w.unseen_n
+        else ((report.samples_failing, report.samples), (w.samples_n - w.samples_ok, w.samples_n))
+    )
+    drawn, y = [], 0.0
+    for name, (wrong, of) in zip(("as it is", "with the workaround"), counts, strict=True):
+        share = WIDTH * wrong / of if of else 0.0
+        drawn.append(
+            f'<text class="axis" x="0" y="{y + 11}">{name}: {wrong:,} of {count(of, "sample")} wrong</text>'
+            f'<rect class="good" x="0" y="{y + 16}" width="{WIDTH}" height="16"/>'
+            + (f'<rect class="bad" x="0" y="{y + 16}" width="{share:.1f}" height="16"/>' if share else "")
+        )
+        y += 42
+    if report.error and w.error is not None and report.tolerance and report.metric != "elementwise":
+        x, allowed = _along(report.tolerance), escape(number(report.tolerance))
+        for name, error in (("as it is", report.error), ("with the workaround", w.error)):
+            drawn.append(
+                f'<text class="axis" x="0" y="{y + 11}">largest error {name}: {escape(number(error))}</text>'
+                f'<rect class="{"bad" if error > report.tolerance else "good"}" x="0" y="{y + 16}" '
+                f'width="{max(1.0, _along(error)):.1f}" height="12"/>'
+            )
+            y += 38
+        drawn.append(
+            f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{y - 60:.0f}" y2="{y - 8:.0f}"/>'
+            f'<text class="axis" x="{x + 5:.1f}" y="{y - 27:.0f}">allowed {allowed}</text>'
+        )
+    (before, all_), (after, of) = counts
+    said = f"{before} of {all_} samples are wrong as it is, {after} of {of} with the workaround"
+    return _svg(y, said, "".join(drawn))
+
+
+def _along(error: float) -> float:
+    """The x of an error on a log scale over the whole width."""
+    return WIDTH * (1 - level(error) / (HEIGHT - BOTTOM))
 
 
 def arrived_and_added(points: Sequence[Depth], tolerance: float | None, most: int = 10) -> str:
@@ -64,7 +149,7 @@ def arrived_and_added(points: Sequence[Depth], tolerance: float | None, most: in
     rows = [p for p in known if id(p) in chosen]
     if not rows:
         return ""
-    left, right, tall = 250, WIDTH - 74, 30
+    left, right, tall = 250, WIDTH - 74, 32
 
     def across(error: float) -> float:
         return left + (right - left) * (1 - level(error) / (HEIGHT - BOTTOM))
@@ -75,21 +160,22 @@ def arrived_and_added(points: Sequence[Depth], tolerance: float | None, most: in
         y = i * tall
         name = escape(names[i])
         drawn.append(
-            f'<text class="label" x="{left - 8}" y="{y + 13}" text-anchor="end">{name}</text>'
-            f'<text class="axis" x="{left - 8}" y="{y + 24}" text-anchor="end">{escape(visible(elide(p.op, 30)))}</text>'
+            f'<text class="label" x="{left - 8}" y="{y + 11}" text-anchor="end">{name}</text>'
+            f'<text class="axis" x="{left - 8}" y="{y + 25}" text-anchor="end">{escape(visible(elide(p.op, 30)))}</text>'
         )
         for at, kind, value in ((3, "soft-bar", p.inherited or 0.0), (14, "bad" if p.bad else "good", p.added or 0.0)):
             end = across(value)
             drawn.append(
                 f'<rect class="{kind}" x="{left}" y="{y + at}" width="{max(1.0, end - left):.1f}" height="9"/>'
-                f'<text class="axis" x="{end + 4:.1f}" y="{y + at + 8}">{escape(number(value))}</text>'
+                f'<text class="axis" x="{right + 8}" y="{y + at + 8}">{escape(number(value))}</text>'
             )
     bottom = len(rows) * tall
     if tolerance:
         x = across(tolerance)
+        middle, allowed = min(max(x, 40), WIDTH - 40), escape(number(tolerance))
         drawn.append(
             f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{bottom}"/>'
-            f'<text class="axis" x="{x:.1f}" y="{bottom + 12}" text-anchor="middle">allowed {escape(number(tolerance))}</text>'
+            f'<text class="axis" x="{middle:.1f}" y="{bottom + 12}" text-anchor="middle">allowed {allowed}</text>'
         )
     label = f"What arrives at each of {count(len(rows), 'node')} and what it adds itself, logarithmic"
     return _svg(bottom + 16, label, "".join(drawn))

@@ -129,7 +129,7 @@ class Control:
     def _run_offered(self) -> Reply:
         if self.phase != "offer":
             return _no("No step is offered now.")
-        self.go = True
+        self.go, self.paused = True, False  # whoever runs a step wants it to run
         return _YES
 
     def _skip_step(self) -> Reply:

@@ -18,7 +18,7 @@ from engines.steps.base import StepSpec
 from engines.store import regular
 from engines.store.content import Store
 from wizard.problem import CAPTURE_BYTES
-from wizard.runner.drive import index_of, replayed
+from wizard.runner.drive import index_of, replayed, specs
 from wizard.runner.ledger import asked_probe
 from wizard.session.state import State, described
 
@@ -79,13 +79,25 @@ def estimate(
 ) -> Estimate:
     """What the step is expected to ask and take. Never raises: an estimate must not stop a session."""
     try:
-        finish, _, known = replayed(spec, ctx, state, dict(fingerprints), store)
+        finish, probe, known = replayed(spec, ctx, state, dict(fingerprints), store)
         size = _size(ctx, state, store)
-        plan = Plan() if finish is not None else _within(spec.plan(ctx, size).after(known), ctx, size)
+        if finish is not None:
+            plan = Plan()
+        else:
+            # Where only an engine is to be looked at first, what follows may all be known.
+            met = probe is not None and all(name in fingerprints for name in specs(probe))
+            whole = spec.plan(ctx, size)
+            plan = _within(rest_of(whole, known) if met else whole.after(known), ctx, size)
         slots = 1 if spec.exclusive else slots
         return Estimate(plan, price_plan(plan, found, slots), slots)
     except Exception:  # parameters that do not fit, an index that is gone: the step itself will say so
         return Estimate()
+
+
+def rest_of(plan: Plan, known: int) -> Plan:
+    """The plan without what is known. One that is used up by a step that is not through goes on as it does at work: "nothing has
+    to run" would be wrong."""
+    return plan.after(known) if plan.probes > known or not known else plan.of(max(1, known // OVERRUN))
 
 
 def left(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting: float) -> tuple[int, float]:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import msgspec
 
+from engines.discovery import find
 from engines.findings import Workaround
+from engines.spec import parse
 from wizard.bundle.check_script import can_check
 from wizard.report.document import Report
-from wizard.report.gather import gather, summary
+from wizard.report.gather import gather, say_effect, summary
 from wizard.session.folder import name_for_command
 from wizard.tui.scene import Scene, commands
 from wizard.words import count, listing, switch
@@ -60,10 +62,11 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
     by_hand = next((c.text for c in commands(scene) if c.text), "")
     cure = scene.state.findings.workaround
     if verdict == "worked-around" and cure is not None:
-        made.append(Todo(remedy(cure)))
         if MIXED in scene.files:
-            made.append(Todo(f"{shorten_path(here / MIXED)} is the model with that done: use it."))
-        elif cure.keep_names:
+            made.append(Todo(f"Use this model in place of yours. {remedy(cure)}", shorten_path(here / MIXED)))
+        else:
+            made.append(Todo(remedy(cure)))
+        if MIXED not in scene.files and cure.keep_names:
             made.append(Todo("{copy} copies commands that do it with other tools."))
     if verdict == "fixed-by-sanitizing":
         made.append(Todo("Use the cleaned model. This writes it:", by_hand))
@@ -91,7 +94,8 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
     if scene.state.findings.culprits:
         made.append(
             Todo(
-                "Hand the case folder on to whoever maintains the engine or the model. This shows the fault:",
+                f"Hand the case folder on to {addressee(scene)}: attach it as a zip; issue.md in it is the text. "
+                "This shows the fault:",
                 f"python {shorten_path(here / 'case' / 'check.py')}"
                 if can_check(scene.problem)
                 else f"cat {shorten_path(here / 'case' / 'commands.sh')}",
@@ -109,6 +113,21 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
         )
     made.append(Todo(f"{shorten_path(here / REPORT)} tells all of it, to read or to send."))
     return made
+
+
+def addressee(scene: Scene) -> str:
+    """Whose the fault is, with the place where they want to hear of it where the engine names one."""
+    declared = find(parse(scene.problem.engine).name)
+    url = declared.tracker.url if declared and declared.tracker else ""
+    return f"whoever maintains the engine ({url})" if url else "whoever maintains the engine or the model"
+
+
+def effect(said: Report) -> str:
+    """What it means for whoever uses the model: how wrong it is and on how many samples, and with the workaround. Of the whole
+    model; what the small case does stands with it."""
+    if not (said.culprits or said.workaround or said.spread):
+        return ""
+    return " ".join(filter(None, (said.explanation, say_effect(said))))
 
 
 def remedy(cure: Workaround) -> str:

@@ -203,7 +203,7 @@ class Sessions:
         try:
             reading = read(folder)
             with atomic(folder / "report.html") as temporary:
-                temporary.write_text(to_html(handed_on(reading)), encoding="utf-8")
+                temporary.write_text(to_html(handed_on(reading), reading.flow), encoding="utf-8")
             with contextlib.suppress(NothingToExport):
                 export(reading, folder / "case")
             write_worked_around(reading)

@@ -16,7 +16,9 @@ from markdown_it import MarkdownIt
 
 from engines.compare.values import Values
 from engines.probe import HUGE
-from wizard.report import to_html, to_json, to_markdown
+from wizard.flow.load import load
+from wizard.flow.render import walked
+from wizard.report import picture, to_html, to_json, to_markdown
 from wizard.report.document import (
     Culprit,
     Depth,
@@ -194,15 +196,53 @@ def test_json_has_the_contracts_fields() -> None:
 
 
 def test_html_shows_the_verdict_first_and_needs_no_network() -> None:
-    page = to_html(report())
+    page = to_html(report(), load("accuracy").flow)
     reader = parsed(page)
     assert reader.text.index("worked-around") < reader.text.index("culprit") if "culprit" in reader.text else True
     assert not any(tag in ("script", "img", "link", "iframe") for tag, _ in reader.tags)
-    assert not any("src" in attrs or "href" in attrs for _, attrs in reader.tags)
-    assert "url(" not in page
+    assert not any("src" in attrs for _, attrs in reader.tags)
+    assert all(attrs["href"].startswith("#") for _, attrs in reader.tags if "href" in attrs)
+    assert set(re.findall(r"url\([^)]*\)", page)) == {"url(#tip-of-flow)"}
     assert "@import" not in page
     assert "prefers-color-scheme: dark" in page
     assert any(tag == "svg" for tag, _ in reader.tags)
+
+
+def test_a_click_on_a_bar_goes_to_its_numbers() -> None:
+    """Every round is drawn, every bar leads to a card of its own on the page, and a culprit is named below its bar."""
+    told = report("Conv")
+    first = tuple(msgspec.structs.replace(point, culprit=int(not i)) for i, point in enumerate(told.depth))
+    page = parsed(to_html(msgspec.structs.replace(told, rounds=(first, told.depth))))
+    led = [attrs["href"] for _, attrs in page.tags if attrs.get("href", "").startswith("#tensor-")]
+    cards = [f"#{attrs['id']}" for tag, attrs in page.tags if tag == "div" and "id" in attrs]
+    assert led == cards
+    assert len(led) == len(set(led)) == 2 * len(told.depth)
+    assert f"culprit 1: {first[0].name}" in page.text
+    assert "Round 2 of 2" in page.text
+
+
+def test_before_and_after_compare_the_same_samples() -> None:
+    told = report("Conv")
+    assert told.workaround is not None
+    cure = msgspec.structs.replace(told.workaround, unseen_n=47, unseen_ok=46, unseen_failing=43)
+    drawn = picture.before_and_after(msgspec.structs.replace(told, workaround=cure))
+    assert "as it is: 43 of 47 samples wrong" in drawn
+    assert "with the workaround: 1 of 47 samples wrong" in drawn
+    cure = msgspec.structs.replace(cure, unseen_n=0, samples_n=8, samples_ok=8)
+    drawn = picture.before_and_after(msgspec.structs.replace(told, workaround=cure, samples=8, samples_failing=6))
+    assert "as it is: 6 of 8 samples wrong" in drawn
+    assert "with the workaround: 0 of 8 samples wrong" in drawn
+    assert picture.before_and_after(msgspec.structs.replace(told, workaround=None)) == ""
+
+
+def test_the_way_that_was_walked_is_lit() -> None:
+    flow = load("accuracy").flow
+    drawn = walked(flow, [("reproduce", "yes"), ("sanitize", "no")], "fixed-by-sanitizing")
+    assert len(re.findall(r'class="way lit"', drawn)) == 2
+    assert len(re.findall(r'class="box[^"]* lit"', drawn)) == 2
+    assert len(re.findall(r'class="box end here"', drawn)) == 1
+    assert " lit" not in walked(flow, [], "")
+    assert "<style>" not in drawn
 
 
 @pytest.mark.parametrize("name", [NASTY, "{{ 7 * 7 }}", "</title></style><script>1</script>", "&amp;"])
@@ -340,12 +380,12 @@ def test_an_unfinished_session_says_so() -> None:
 def test_the_picture_is_bounded_and_marks_the_limit() -> None:
     points = tuple(Depth(f"t{i}", "Add", 10.0 ** (i % 12 - 9), i % 5 == 0) for i in range(5000))
     drawing = error_by_depth(points, 1e-2)
-    assert drawing.count("<rect") <= 240
+    assert drawing.count("<a ") <= 240
     assert "allowed 0.01" in drawing
     assert "-" not in "".join(re.findall(r'height="([^"]*)"', drawing))
     assert error_by_depth((), 1e-2) == ""
     extremes = error_by_depth((Depth("a", "b", 0.0, False), Depth("c", "d", HUGE, True)), None)
-    assert extremes.count("<rect") == 2
+    assert extremes.count("<a ") == 2
 
 
 def test_words() -> None:

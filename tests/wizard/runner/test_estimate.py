@@ -15,7 +15,7 @@ from onnx import TensorProto, external_data_helper, helper
 from engines.probe import Import, Inspect
 from engines.search.cost import LINE, Cost, Plan, Seen, Work
 from engines.steps.base import StepSpec
-from wizard.runner.estimate import Estimate, left, model_bytes
+from wizard.runner.estimate import Estimate, left, model_bytes, rest_of
 from wizard.runner.options import Options
 from wizard.session.events import NoteAdded, SessionClosed, StepStarted
 from wizard.session.journal import NAME, read
@@ -32,6 +32,12 @@ def test_something_is_left_while_a_probe_is_at_work(done: int, said: int, waitin
     if said > 0:
         assert probes == said
     assert left(Estimate(), FOUND, done, said, waiting)[0] == (-1 if said < 0 else max(1, said))
+
+
+def test_a_search_that_outlived_its_plan_has_something_to_run() -> None:
+    """Resumed after 155 probes of a plan of 23, it does not say that nothing has to run."""
+    assert [rest_of(PLAN, known).probes for known in (0, 5, 22, 23, 155)] == [23, 18, 1, 4, 31]
+    assert rest_of(Plan(), 0).probes == 0
 
 
 def test_the_expectation_does_not_jump() -> None:

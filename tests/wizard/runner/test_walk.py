@@ -564,6 +564,20 @@ def test_pausing_starts_nothing_new(tmp_path):
     assert asyncio.run(go()) == 0
 
 
+def test_running_an_offered_step_ends_a_pause(tmp_path):
+    async def go() -> int:
+        w = Watched(tmp_path, Oracle(), Options(policy="person", offers=True, detach=True))
+        await w.until("offer", "first")
+        await w.ask("pause")
+        await w.ask("go")
+        await w.until("ask", "first")
+        assert not progress.read(tmp_path)["paused"]
+        await w.ask("stop")
+        return await w.task
+
+    assert asyncio.run(go()) == 130
+
+
 def test_our_own_fault_is_exit_70_with_the_session_safe(tmp_path):
     class Broken(Oracle):
         def answer(self, probe):

@@ -32,12 +32,13 @@ async def shown(app: Narrowdown, face: str, size: tuple[int, int]) -> str:
         return text
 
 
-NARROW, MEDIUM, WIDE = (80, 24), (104, 30), (140, 40)
+NARROW, MEDIUM, BROAD, WIDE = (80, 24), (100, 30), (120, 40), (160, 50)
 
 
 @pytest.mark.parametrize(
     ("face", "size"),
-    [(face, size) for face in SCENES for size in (NARROW, MEDIUM, WIDE)],
+    [(face, size) for face in SCENES for size in (NARROW, MEDIUM, WIDE)]
+    + [(face, BROAD) for face in ("running", "ended")],
 )
 async def test_face(session: FakeSession, make_app: Make, face: str, size: tuple[int, int]) -> None:
     SCENES[face](session)

@@ -10,7 +10,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from wizard.bundle.check_script import can_check
 from wizard.report.stage import stage
 from wizard.tui import keys
-from wizard.tui.ending import Todo, found, handed, report, shorten_path, todo
+from wizard.tui.ending import Todo, effect, found, handed, report, shorten_path, todo
 from wizard.tui.flowmap import title
 from wizard.tui.scene import Scene
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
@@ -41,7 +41,13 @@ class FinishScreen(SessionScreen):
             with VerticalScroll(id="rail", can_focus=False):
                 yield Route(id="route")
             with Vertical(id="centre"), VerticalScroll(id="page"):
-                yield Panel("", Text(id="result"), Text(id="end-explain", classes="quiet"), id="verdict-panel")
+                yield Panel(
+                    "",
+                    Text(id="result"),
+                    Text(id="effect"),
+                    Text(id="end-explain", classes="quiet"),
+                    id="verdict-panel",
+                )
                 yield Panel("What to do now", Todos(id="todo"), id="todo-panel")
                 yield Panel("What fails", Culprits(id="culprits"), id="culprits-panel")
                 yield Panel("What decided it", Evidence(id="decided"), id="decided-panel")
@@ -66,6 +72,7 @@ class FinishScreen(SessionScreen):
         self.query_one("#verdict-panel", Panel).name_it(end.title if end else state.end, verdict.replace("-", " "))
         said = report(scene)
         self.query_one("#result", Text).show("\n\n".join(found(said)), "bold")
+        self.query_one("#effect", Text).show(scene.short(effect(said)))
         self.query_one("#end-explain", Text).show(end.explain if end else "")
         self.query_one("#todo", Todos).show(
             [Todo(self.host.fill_in_keys(t.text), t.command) for t in todo(scene, verdict)]

@@ -65,11 +65,12 @@ class TitleLine(Lines):
             right += (
                 f" {g.dot} {duration(max(0.0, (state.last if state.end else scene.now or state.last) - state.opened))}"
             )
-        right = elide(right, max(10, width // 2), g.ellipsis)
+        paused = "  paused" if scene.work.paused and scene.alive else ""
+        right = elide(right, max(10, width // 2 - len(paused)), g.ellipsis)
         left = f"{model} {g.dot} {scene.problem.engine} against {scene.problem.reference}"
-        left = elide(left, max(4, width - len(right) - 2), g.ellipsis)
-        gap = " " * max(1, width - Content(left).cell_length - Content(right).cell_length)
-        return [row([(left, "bold"), (gap, ""), (right, "$quiet")])]
+        left = elide(left, max(4, width - len(right) - len(paused) - 2), g.ellipsis)
+        gap = " " * max(1, width - Content(left + right).cell_length - len(paused))
+        return [row([(left, "bold"), (gap, ""), (right, "$quiet"), (paused, "bold $fails")])]
 
 
 class SessionScreen(Hosted):

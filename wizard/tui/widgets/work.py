@@ -37,11 +37,13 @@ class Doing(Lines):
         work, done, hunt_resumed, pace = self._state
         g = self.glyphs
         rows = wrap(work.text or "starting", width)
-        if over := say_over_plan(done, work.planned, work.best, work.nodes):
+        if work.paused and not any(slot.state == "busy" for slot in work.workers):
+            rows.append(row([(f"{count(done, 'probe')} done, waiting", "$quiet")]))
+        elif over := say_over_plan(done, work.planned, work.best, work.nodes):
             rows += wrap(over, width)
         elif work.expected > 0:
             total = max(work.expected, done)
-            tail = f"{done} of about {total} probes, {left(work.eta)}"
+            tail = f"{done} of about {total} probes, {'paused' if work.paused else left(work.eta)}"
             beside = width >= 60
             room = max(4, min(40, width - cell_len(tail) - 2)) if beside else width
             full = room * done // max(1, total)
@@ -68,7 +70,7 @@ class Doing(Lines):
 
 def tell_pace(work: Work, hunt: Hunt, whole: int, now: float) -> str:
     """How long the step has run, the smallest part that fails so far, and how fast probes come back."""
-    if not hunt.began or now <= hunt.began:
+    if not hunt.began or now <= hunt.began or work.paused:  # nothing counts while it waits
         return ""
     seconds = now - hunt.began
     nodes = [n for n in (work.best, *(n for n, _ in hunt.best[-1:])) if 0 < n < whole]
