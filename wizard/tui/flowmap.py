@@ -178,7 +178,8 @@ class _Sheet:
             for column, text, style in sorted([*seen, *written]):
                 parts += [(" " * (column - at), ""), (text, style)]
                 at = column + cell_len(text)
-            found.append(joined(parts))
+            drawn = joined(parts)
+            found.append(drawn if drawn.cell_length <= self.width else drawn.truncate(self.width))
         return found
 
 
