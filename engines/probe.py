@@ -159,6 +159,9 @@ class Measure(Probe, frozen=True, tag="measure"):
                 file that is read back and run in place of the candidate: ``rest`` is the precision (``fp16``, ``bf16``) of all
                 other nodes, "" leaves their types. facts["written"]: ``names`` of its kept nodes, ``lost``: nodes of this model
                 that it does not have; with ``save`` the file is the artifact ``worked-around.onnx``.
+    ``rewrite`` a name of ``engines.graph.rewrites``: the whole model with that done runs in place of the candidate, its outputs
+                held against the model as it is. ``rewrite_at``: node ids that it is about. facts["rewritten"]: names of the nodes
+                that it changed; with ``save`` the model is the artifact ``worked-around.onnx``.
     ``save``    keep what was built (model.onnx, engine.onnx, inputs, expected, actual) under this name: artifacts.
     ``postprocess`` what is done to the model's own outputs before they are scored (the whole model, and ``effect``): one
                 ``SCRIPT.py[:FUNCTION]``, whose digest is ``postprocess_digest`` and which runs in ``folder``, or several
@@ -183,6 +186,8 @@ class Measure(Probe, frozen=True, tag="measure"):
     nudge: Literal["", "inputs", "weights"] = ""
     vary: Literal["", "permuted", "twice", "alone", "repeated", "stale"] = ""
     written: str = ""
+    rewrite: str = ""
+    rewrite_at: str = "*"
     rest: Literal["", "fp16", "bf16"] = ""
     save: str = ""
     timeout: float = 0.0  # seconds; 0: the pool's rule

@@ -101,6 +101,8 @@ def say_over_plan(done: int, planned: int, best: int = -1, nodes: int = -1) -> s
 
 def switch(kind: str) -> str:
     """What is done to the things that a workaround of this kind names."""
+    if kind == "rewrite":
+        return "write otherwise:"
     return "switch off" if kind in ("optimizer", "tactic") else "set"
 
 

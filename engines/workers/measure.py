@@ -15,7 +15,7 @@ from engines.backends.builds import Kept, close_built, outside_bytes
 from engines.compare import metrics, refusal
 from engines.compare.answers import answer
 from engines.data import postprocess, samples, tactic_replay
-from engines.graph import load
+from engines.graph import load, rewrites
 from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import ALL, decode, encode
@@ -104,7 +104,10 @@ class _Measuring:
         self.finished = probe.candidate.nodes == ALL and set(self.part.judged) == set(self.index.outputs)
         # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no part of the answer.
         self.spans = (
-            self.engine.info.spans and not probe.written and probe.candidate.nodes == ALL and not probe.candidate.edits
+            self.engine.info.spans
+            and not (probe.written or probe.rewrite)
+            and probe.candidate.nodes == ALL
+            and not probe.candidate.edits
         )
         # A tensor that is fed from outside has as many rows as the captured one.
         self.spans = self.spans and not decode(probe.candidate.severed)
@@ -246,6 +249,7 @@ class _Measuring:
         how = (
             self.engine.info.fingerprint, self.engine.info.spec, probe.keep, probe.attempt, probe.record, probe.force,
             probe.forbid, probe.reference, probe.nudge == "weights", span, probe.written, probe.rest,
+            probe.rewrite, probe.rewrite_at,
         )  # fmt: skip
         row = {t: a[:1] for t, a in feed.arrays.items()} if span else feed.arrays  # the same for any number of rows
 
@@ -261,6 +265,8 @@ class _Measuring:
                 part = replace(part, model=moved)
             if probe.written:
                 return self._read_back(feed, part, begun)
+            if probe.rewrite:
+                return self._rewrite(feed, part, begun)
             built = self.part.build(
                 probe.engine, part, feed.arrays, self.keep, attempt=probe.attempt, record=probe.record,
                 force=probe.force, forbid=probe.forbid, say=self.progress, rows=span,
@@ -288,6 +294,16 @@ class _Measuring:
         built = self.engine.build(request)
         facts = {"written": {"names": list(made.names), "lost": list(made.lost)}}
         return _Ready(replace(part, model=made.model), built, time.monotonic() - begun, facts=facts)
+
+    def _rewrite(self, feed: Feed, part: Cut, begun: float) -> _Ready:
+        """The build of the rewritten model; inputs and outputs by name."""
+        at = range(len(part.model.graph.node)) if self.probe.rewrite_at == ALL else decode(self.probe.rewrite_at)
+        model, changed = rewrites.rewrite_model(part.model, self.model.weights_dir, self.probe.rewrite, at)
+        rewritten = replace(part, model=model, node_ids=tuple(range(len(model.graph.node))))
+        built = self.part.build(
+            self.probe.engine, rewritten, feed.arrays, attempt=self.probe.attempt, say=self.progress
+        )
+        return _Ready(rewritten, built, time.monotonic() - begun, facts={"rewritten": list(changed)})
 
     def _run(self, ready: _Ready, feed: Feed, run: int) -> dict[int, Array]:
         arrays = nudged_feeds(feed.arrays, run) if self.probe.nudge == "inputs" else feed.arrays

@@ -48,6 +48,7 @@ SCENES = {
     "quantization": "tests/e2e/test_quantized_models.py::test_the_page_does_what_it_says",
     "a runtime": "tests/plugins/test_runtime.py::test_the_page_does_what_it_says",
     "converted": "tests/e2e/test_another_model.py::test_the_page_does_what_it_says",
+    "rewrite": "tests/e2e/test_rewrites.py::test_the_page_does_what_it_says",
     "known": "tests/wizard/test_cli_known.py::test_the_page_does_what_it_says",
     "a step": "tests/plugins/test_fresh.py::test_the_page_does_what_it_says",
 }
@@ -74,6 +75,7 @@ RULES = (
     ("docs/quantization.md", "narrowdown step quantization --json", "parsed: the page shows it whole above"),
     ("docs/quantization.md", "", "quantization"),
     ("docs/known.md", "narrowdown", "known"),
+    ("docs/rewrite.md", "narrowdown", "rewrite"),
     ("docs/known.md", "python -m engines.known", "parsed: it rewrites the shipped digests, which tests/engines/known reads"),
     ("docs/write-a-step.md", "", "a step"),
     ("docs/write-an-engine.md", "", "an engine"),

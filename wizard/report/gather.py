@@ -319,7 +319,9 @@ def _say_cure(workaround: Workaround | None) -> str:
     if workaround.keep_higher:
         cure = f"keeping {count(len(workaround.keep_higher), 'node')} in higher precision"
     elif workaround.switched_off:
-        verb = "switching off" if workaround.kind in ("optimizer", "tactic") else "setting"
+        verb = {"optimizer": "switching off", "tactic": "switching off", "rewrite": "writing it otherwise:"}.get(
+            workaround.kind, "setting"
+        )
         cure = f"{verb} {listing(workaround.switched_off)}"
     else:
         cure = f"running as {workaround.engine}"

@@ -24,6 +24,7 @@ HOMONYMS = {
     "workaround": "the role of a model and of decisive probes",
     "quantization": "an option of engines; a cause",
     "nondeterminism": "a cause",
+    "rewrite": "a kind of workaround; a field of probes",
     "known": "the command and the folder of the table of known bugs; what was measured before; a part of the last screen",
 }
 # (file, name) -> why it has to say it.

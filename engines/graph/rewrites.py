@@ -1,0 +1,286 @@
+"""Rewrites of a graph that leave what it computes as it is, exactly or nearly: other nodes for the same values.
+
+Each takes the model and the ids of the nodes that are accused (positions in the graph), changes it in place, and gives the names
+of the nodes that it changed; none where its precondition holds nowhere. ``engines.search.rewrites`` says what each is good for.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from engines.graph import external, names, schema
+
+# Beyond this magnitude a constant of a mask becomes infinite in FP16 (65,504), and stays in it whatever is added to it below.
+FITS = 30_000.0
+# A norm's squares shrink by its square, 2^-12: 65,504 becomes room for 268 million.
+SHRINK = 2.0**-6
+Apply = Callable[["_Graph", frozenset[int]], list[str]]
+
+
+def rewrite_model(
+    model: ModelProto, weights_dir: str, name: str, nodes: Collection[int]
+) -> tuple[ModelProto, tuple[str, ...]]:
+    """(a copy of the model with the rewrite done, names of the nodes that it changed). ``nodes``: where it may be done, and for
+    a barrier what is kept apart. Raises ``KeyError`` for a rewrite that there is not."""
+    changed = ModelProto()
+    changed.CopyFrom(model)
+    graph = _Graph(changed, weights_dir)
+    done = REWRITES[name](graph, frozenset(nodes))
+    graph.finish()
+    return changed, tuple(done)
+
+
+class _Graph:
+    """A model under change: who makes and who reads a tensor, small constants, fresh names."""
+
+    def __init__(self, model: ModelProto, weights_dir: str) -> None:
+        self.graph, self.weights_dir = model.graph, weights_dir
+        self.nodes = list(model.graph.node)
+        self.fresh = names.Fresh(frozenset(names.used(model.graph)))
+        self.weights = {t.name: t for t in model.graph.initializer}
+        self.makers = {out: node for node in self.nodes for out in node.output if out}
+        self.outputs = {o.name for o in model.graph.output}
+        self.types = schema.element_types(model)
+        self.opset = schema.opsets(model).get("", 0)
+        self.before: dict[int, list[NodeProto]] = {}  # id of a node -> new nodes in front of it
+        self.gone: set[int] = set()
+
+    def finish(self) -> None:
+        """Write the nodes back, new ones in front of those that they are for."""
+        kept = [(*self.before.get(id(n), ()), *(() if id(n) in self.gone else (n,))) for n in self.nodes]
+        copied = [NodeProto.FromString(n.SerializeToString()) for group in kept for n in group]
+        del self.graph.node[:]
+        self.graph.node.extend(copied)
+
+    def readers(self, tensor: str) -> list[NodeProto]:
+        return [n for n in self.nodes if tensor in n.input]
+
+    def reads_alone(self, tensor: str, node: NodeProto) -> bool:
+        return tensor not in self.outputs and self.readers(tensor) == [node]
+
+    def value(self, tensor: str) -> np.ndarray | None:
+        """A weight's values; None for what is none."""
+        held = self.weights.get(tensor)
+        return None if held is None else external.read(held, self.weights_dir)
+
+    def constant(self, hint: str, value: np.ndarray) -> str:
+        name: str = self.fresh(hint)
+        held = numpy_helper.from_array(np.asarray(value), name)
+        self.graph.initializer.append(held)
+        self.weights[name] = held
+        return name
+
+    def insert(self, before: NodeProto, op: str, inputs: list[str], hint: str, **attributes: object) -> str:
+        """A new node in front of another; the name of its output."""
+        out: str = self.fresh(f"{hint}__{op.lower()}")
+        made = helper.make_node(op, inputs, [out], name=out, **attributes)
+        self.before.setdefault(id(before), []).append(made)
+        return out
+
+    def replace_reads(self, old: str, new: str) -> None:
+        for node in self.nodes:
+            names.rename_reads(node, {old: new})
+
+    def dtype(self, tensor: str) -> np.dtype:
+        return external.dtype_of(self.types.get(tensor, TensorProto.FLOAT))
+
+
+def _attribute(node: NodeProto, name: str, default: Any = None) -> Any:
+    found = schema.attribute(node, name)
+    return default if found is None else helper.get_attribute_value(found)
+
+
+def _drop_identity(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+    """Take out nodes that hand on what they are given: a Transpose that moves nothing, a Cast to the type that is there, a Pad of
+    nothing, Identity."""
+    done = []
+    for node in graph.nodes:
+        if not _hands_on(graph, node) or node.output[0] in graph.outputs:
+            continue
+        graph.replace_reads(node.output[0], node.input[0])
+        graph.gone.add(id(node))
+        done.append(node.name)
+    return done
+
+
+def _hands_on(graph: _Graph, node: NodeProto) -> bool:
+    match node.op_type:
+        case "Identity":
+            return True
+        case "Transpose":
+            perm = list(_attribute(node, "perm", ()) or ())
+            return bool(perm) and perm == list(range(len(perm)))
+        case "Cast":
+            return bool(graph.types.get(node.input[0], 0) == _attribute(node, "to"))
+        case "Pad":
+            pads = graph.value(node.input[1]) if len(node.input) > 1 else np.asarray(_attribute(node, "pads", [1]))
+            return pads is not None and not bool(pads.any())
+    return False
+
+
+def _barrier(graph: _Graph, accused: frozenset[int]) -> list[str]:
+    """Make every tensor between accused nodes an output too: what the engine may not lose it does not join."""
+    inside = [graph.nodes[n] for n in sorted(accused)]
+    read = {tensor for node in inside for tensor in node.input}
+    done = []
+    for node in inside:
+        for tensor in node.output:
+            if tensor in read and tensor not in graph.outputs and graph.types.get(tensor, 0) > 0:
+                graph.graph.output.append(helper.make_tensor_value_info(tensor, graph.types[tensor], None))
+                graph.outputs.add(tensor)
+                done.append(node.name)
+    return done
+
+
+def _scale_norm(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+    """Scale what a written-out norm squares by a power of two, and its epsilon by the square of that: the quotient stays."""
+    done = []
+    for root in (n for n in graph.nodes if n.op_type == "Sqrt"):
+        add = graph.makers.get(root.input[0])
+        mean = graph.makers.get(_other(graph, add)) if add is not None and add.op_type == "Add" else None
+        square = graph.makers.get(mean.input[0]) if mean is not None and mean.op_type == "ReduceMean" else None
+        if add is None or mean is None or square is None:
+            continue
+        if not _squares(graph, square) or not graph.reads_alone(square.output[0], mean):
+            continue
+        centred = square.input[0]
+        divided = [n for n in graph.readers(root.output[0]) if n.op_type == "Div" and n.input[0] == centred]
+        eps = next(name for name in add.input if name in graph.weights)
+        epsilon = graph.value(eps)
+        if not divided or len(divided) != len(graph.readers(root.output[0])) or epsilon is None:
+            continue
+        by = graph.constant(f"{centred}__shrink", np.asarray(SHRINK, graph.dtype(centred)))
+        small = graph.insert(square, "Mul", [centred, by], centred)
+        for i, name in enumerate(square.input):
+            if name == centred:
+                square.input[i] = small
+        less = graph.constant(f"{eps}__shrunk", (epsilon.astype(np.float64) * SHRINK**2).astype(epsilon.dtype))
+        add.input[list(add.input).index(eps)] = less
+        for node in divided:
+            node.input[0] = small
+        done.append(square.name)
+    return done
+
+
+def _other(graph: _Graph, add: NodeProto | None) -> str:
+    """Of a sum with a constant the input that is none; "" where there is not just one."""
+    loose = [name for name in add.input if name not in graph.weights] if add is not None else []
+    return loose[0] if len(loose) == 1 else ""
+
+
+def _squares(graph: _Graph, node: NodeProto) -> bool:
+    if node.op_type == "Mul":
+        return bool(node.input[0] == node.input[1])
+    power = graph.value(node.input[1]) if node.op_type == "Pow" else None
+    return power is not None and power.size == 1 and float(power.reshape(-1)[0]) == 2.0
+
+
+def _fit_mask(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+    """Constants of masks that FP16 cannot hold become the largest that it holds with room to spare."""
+    done = []
+    for node in graph.nodes:
+        places = {"Add": (0, 1), "Where": (1, 2), "Mul": (0, 1)}.get(node.op_type, ())
+        for place in places:
+            value = graph.value(node.input[place])
+            if value is None or value.dtype.kind != "f" or not (np.abs(value) > FITS).any():
+                continue
+            fitting = np.clip(value, -FITS, FITS).astype(value.dtype)
+            node.input[place] = graph.constant(f"{node.input[place]}__fits", fitting)
+            done.append(node.name)
+    return done
+
+
+_UNFUSED = {
+    "ReduceL1": (("Abs",), "ReduceSum", ()),
+    "ReduceL2": (("Square",), "ReduceSum", ("Sqrt",)),
+    "ReduceLogSum": ((), "ReduceSum", ("Log",)),
+    "ReduceSumSquare": (("Square",), "ReduceSum", ()),
+}
+
+
+def _unfuse_reductions(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+    """Reductions with a function inside, as that function and ReduceSum; ReduceLogSumExp with its maximum taken out first."""
+    done = []
+    for node in graph.nodes:
+        if graph.opset < 13 or (node.op_type not in _UNFUSED and node.op_type != "ReduceLogSumExp"):
+            continue
+        axes = _attribute(node, "axes")
+        over = (
+            list(node.input[1:2])
+            if axes is None
+            else [graph.constant(f"{node.output[0]}__axes", np.asarray(axes, np.int64))]
+        )
+        keep, x, hint = int(_attribute(node, "keepdims", 1)), node.input[0], node.output[0]
+        if node.op_type == "ReduceLogSumExp":
+            if over and graph.opset < 18 and axes is None and graph.value(over[0]) is None:
+                continue  # its ReduceMax takes axes that are known before the run alone
+            _unfuse_logsumexp(graph, node, over, keep)
+        else:
+            first, middle, last = _UNFUSED[node.op_type]
+            for op in first:
+                x = graph.insert(node, "Mul", [x, x], hint) if op == "Square" else graph.insert(node, op, [x], hint)
+            if last:
+                x = graph.insert(node, middle, [x, *over], hint, keepdims=keep)
+                _become(node, last[0], [x])
+            else:
+                _become(node, middle, [x, *over], keepdims=keep)
+        done.append(node.name)
+    return done
+
+
+def _unfuse_logsumexp(graph: _Graph, node: NodeProto, over: list[str], keep: int) -> None:
+    """max + log(sum(exp(x - max)))."""
+    x, hint = node.input[0], node.output[0]
+    listed = graph.value(over[0]) if over else None
+    stated = {} if listed is None else {"axes": [int(a) for a in listed.reshape(-1)]}
+    by_input = graph.opset >= 18
+    arguments = [x, *over] if by_input else [x]
+    more = {} if by_input else stated
+    top = graph.insert(node, "ReduceMax", arguments, hint, keepdims=1, **more)
+    rest = graph.insert(node, "Sub", [x, top], hint)
+    powers = graph.insert(node, "Exp", [rest], hint)
+    total = graph.insert(node, "ReduceSum", [powers, *over], hint, keepdims=keep)
+    logged = graph.insert(node, "Log", [total], hint)
+    again = top if keep else graph.insert(node, "ReduceMax", arguments, hint, keepdims=0, **more)
+    _become(node, "Add", [logged, again])
+
+
+def _become(node: NodeProto, op: str, inputs: list[str], **attributes: object) -> None:
+    """Turn a node into another one that makes the same tensor."""
+    other = helper.make_node(op, inputs, list(node.output), name=node.name, **attributes)
+    other.metadata_props.MergeFrom(node.metadata_props)
+    node.CopyFrom(other)
+
+
+def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+    """Padding of AveragePool that counts, as a Pad with zeros in front of it."""
+    done = []
+    for node in graph.nodes:
+        pads = list(_attribute(node, "pads", ()) or ())
+        counted = node.op_type == "AveragePool" and _attribute(node, "count_include_pad", 0)
+        if graph.opset < 11 or not counted or not any(pads) or _attribute(node, "ceil_mode", 0):
+            continue
+        half = len(pads) // 2
+        whole = [0, 0, *pads[:half], 0, 0, *pads[half:]]
+        padded = graph.insert(
+            node,
+            "Pad",
+            [node.input[0], graph.constant(f"{node.output[0]}__pads", np.asarray(whole, np.int64))],
+            node.output[0],
+        )
+        kept = {a.name: helper.get_attribute_value(a) for a in node.attribute if a.name not in ("pads", "auto_pad")}
+        _become(node, "AveragePool", [padded], **kept)
+        done.append(node.name)
+    return done
+
+
+REWRITES: dict[str, Apply] = {
+    "drop-identity": _drop_identity,
+    "barrier": _barrier,
+    "unfuse-reductions": _unfuse_reductions,
+    "scale-norm": _scale_norm,
+    "fit-mask": _fit_mask,
+    "explicit-pad": _explicit_pad,
+}

@@ -1,0 +1,71 @@
+"""The rewrites that may cure a model: which there are, what each needs to find in the graph, and how exact it is. Their doing is
+``engines.graph.rewrites``, by the same names."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+# What a rewrite may move the reference's own answer by: other nodes round otherwise, each by some units in the last place of FP32
+# (1.2e-7); a norm's sum over thousands of them stays below this. Chosen, not measured.
+EXACT = 1e-5
+
+
+class Rewrite(msgspec.Struct, frozen=True):
+    """``says``: what is done, in words. ``ops``: one of these must be there. ``proof``: why what is computed stays the same.
+    ``low``: it helps only where values are stored in a half."""
+
+    name: str
+    says: str
+    ops: tuple[str, ...]
+    proof: str
+    low: bool = False
+
+
+# In the order in which they are tried: what takes nodes out costs nothing, a barrier keeps the engine from joining.
+REWRITES = (
+    Rewrite(
+        "drop-identity",
+        "nodes that hand on what they are given are taken out",
+        ("Transpose", "Identity", "Cast", "Pad"),
+        "exact: they move, change and add nothing",
+    ),
+    Rewrite(
+        "unfuse-reductions",
+        "reductions with a function inside are written as that function and ReduceSum",
+        ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare", "ReduceLogSumExp"),
+        "exact by their definition; of ReduceLogSumExp max + log(sum(exp(x - max))) is the same number",
+    ),
+    Rewrite(
+        "scale-norm",
+        "what a written-out norm squares is scaled by 2^-6, its epsilon by 2^-12",
+        ("Sqrt",),
+        "a power of two rounds nothing, and (s x) / sqrt(s^2 var + s^2 eps) is x / sqrt(var + eps)",
+        low=True,
+    ),
+    Rewrite(
+        "fit-mask",
+        "constants of masks that FP16 cannot hold become +-30,000",
+        ("Add", "Where", "Mul"),
+        "near: a softmax gives 0 behind either; held against the reference on every sample",
+        low=True,
+    ),
+    Rewrite(
+        "explicit-pad",
+        "padding that AveragePool counts is a Pad in front of it",
+        ("AveragePool",),
+        "exact by the definition of count_include_pad",
+    ),
+    Rewrite(
+        "barrier",
+        "the tensors between the accused nodes are outputs too, so that the engine does not join these",
+        (),
+        "exact: no node changes",
+    ),
+)
+
+
+def list_rewrites(ops: Iterable[str], storage: str) -> tuple[Rewrite, ...]:
+    """Those that may find something to do in a graph of these operators. ``storage``: what the engine holds values in."""
+    held = set(ops)
+    half = storage in ("float16", "bfloat16")
+    return tuple(r for r in REWRITES if (not r.ops or held.intersection(r.ops)) and (half or not r.low))

@@ -1,0 +1,301 @@
+"""rewrite: does the model come right when it is written otherwise? Each rewrite is tried, held to the reference, priced, and seen
+not to be undone by the engine's own optimizers."""
+
+from typing import Literal
+
+import msgspec
+
+from engines.asking import Note, StepContext, Sub, asked
+from engines.compare.judge import by_sample, judge_whole, margin, worst
+from engines.findings import Unseen, Workaround
+from engines.graph import ranges
+from engines.probe import HUGE, Measure, Measurement
+from engines.search import works
+from engines.search.cost import Plan, Size, Work
+from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.latency import TIMED
+from engines.search.rewrites import EXACT, REWRITES, Rewrite, list_rewrites
+from engines.search.settle import Saved
+from engines.search.switches import list_switches
+from engines.search.unseen import Tried, set_apart, try_unseen
+from engines.search.whole import list_feeds
+from engines.steps.base import End, Finish, Steps, StepSpec, comparison
+from engines.steps.prepare import prepare_findings
+
+BUILDS = 2  # fresh builds that must pass, as of any workaround: the second is no accident where builds choose alike
+
+
+class RewriteOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    # cures: one of them makes every sample right; undone: one would, and the engine's optimizers take it back; none: none does
+    verdict: Literal["cures", "undone", "none", "passes", "unresolved"] = "unresolved"
+    rewrite: str = ""  # the one that cures
+    what: str = ""  # what is done, in words
+    changed: int = 0  # nodes that it changes
+    tried: int = 0  # rewrites that found something to do
+    samples_ok: int = 0
+    samples: int = 0
+    unseen_ok: int = 0  # right, of the samples that it was not made on
+    unseen: int = 0  # that it was not made on
+    error: float | None = None
+    tolerance: float = 0.0
+    exact: float | None = None  # what the reference's own answer moves by
+    cost: str = ""  # what it does to time, one phrase
+    kept: int = 0  # nodes that the other workaround keeps in FP32, where one was found
+    message: str = ""
+
+
+class RewriteParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class RewriteRow(msgspec.Struct, frozen=True):
+    """A row of the table ``rewrites``. ``exact``: what the reference's own answer moves by; ``error``: of the engine with it;
+    ``seconds``: of a run with it, ``before`` without, None where times say nothing."""
+
+    rewrite: str
+    verdict: Literal["cures", "undone", "fails", "inexact", "nothing to do", "not run"]
+    changed: tuple[str, ...] = ()
+    exact: float | None = None
+    error: float | None = None
+    samples_ok: int = 0
+    samples_n: int = 0
+    held_out_ok: int = 0
+    held_out_n: int = 0
+    seconds: float | None = None
+    before: float | None = None
+    why: str = ""
+
+
+def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
+    msgspec.convert(dict(ctx.params), RewriteParams)
+    findings = yield from prepare_findings(ctx)
+    if findings.signature is None:
+        return Finish(
+            RewriteOutcome(verdict="passes", message="The model passes here, so nothing is to be cured."), findings
+        )
+    ask: Inquiry = yield from open_inquiry(ctx, findings)
+    plain = yield from asked(ask.plain(list_feeds(findings)))
+    rows: list[RewriteRow] = []
+    cures: list[tuple[RewriteRow, Workaround, dict[str, str]]] = []
+    for one in list_rewrites((n.op for n in ask.index.nodes), ctx.storage):
+        yield Note(f"written otherwise: {one.says}")
+        row, cure, files = yield from _try_rewrite(ask, one, plain)
+        rows.append(row)
+        if cure is not None:
+            cures.append((row, cure, files))
+    cures.sort(key=lambda found: (found[0].seconds or 0.0, len(found[0].changed)))
+    undone = next((r for r in rows if r.verdict == "undone"), None)
+    base = RewriteOutcome(
+        tried=sum(r.verdict != "nothing to do" for r in rows),
+        tolerance=ask.criterion.tolerance,
+        kept=len(findings.workaround.keep_names) if findings.workaround else 0,
+    )
+    if not cures:
+        return Finish(_tell_none(base, undone), findings, tables={"rewrites": rows})
+    row, cure, files = cures[0]
+    known = findings.workaround
+    outcome = msgspec.structs.replace(
+        base,
+        verdict="cures",
+        rewrite=row.rewrite,
+        what=_named(row.rewrite).says,
+        changed=len(row.changed),
+        samples_ok=row.samples_ok,
+        samples=row.samples_n,
+        unseen_ok=row.held_out_ok,
+        unseen=row.held_out_n,
+        error=row.error,
+        exact=row.exact,
+        cost=cure.cost,
+        message=_say_cure(row, cure, known),
+    )
+    after = findings if known is not None and known.holds else msgspec.structs.replace(findings, workaround=cure)
+    return Finish(
+        outcome,
+        after,
+        tables={"rewrites": rows, "bundle": [Saved("workaround", files)] if files else []},
+        decisive={"workaround": (_probe(ask, row.rewrite, list_feeds(findings)),)},
+    )
+
+
+def _probe(ask: Inquiry, name: str, samples: tuple[str, ...], *, engine: str = "", **more: object) -> Measure:
+    accused = {n for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)}
+    at = ranges.encode(accused) if accused else ranges.ALL
+    return ask.plain(samples, engine=engine, rewrite=name, rewrite_at=at, **more)
+
+
+def _try_rewrite(
+    ask: Inquiry, one: Rewrite, plain: Measurement
+) -> Sub[tuple[RewriteRow, Workaround | None, dict[str, str]]]:
+    """How it does: on the reference (is it exact?), on the engine in fresh builds, on samples that it was not tried on."""
+    findings, rule = ask.findings, ask.criterion
+    feeds = list_feeds(findings)
+    same = yield from asked(_probe(ask, one.name, feeds, engine=ask.ctx.reference))
+    changed = tuple(same.facts.get("rewritten", ()))
+    if same.status != "ok":
+        return RewriteRow(one.name, "not run", why=same.message), None, {}
+    if not changed:
+        return RewriteRow(one.name, "nothing to do"), None, {}
+    exact = worst(same.results, rule)[2]
+    row = RewriteRow(one.name, "inexact", changed, exact if exact < HUGE else None)
+    if not judge_whole(same, rule).passed:
+        why = "the reference gives another answer with it, so it does not compute the same here"
+        return msgspec.structs.replace(row, why=why), None, {}
+    measured: list[Measurement] = []
+    for attempt in range(BUILDS):
+        m = yield from asked(_probe(ask, one.name, feeds, attempt=attempt, save="" if attempt else "rewritten"))
+        if m.status != "ok":
+            return msgspec.structs.replace(row, verdict="not run", why=m.message), None, {}
+        measured.append(m)
+        if not judge_whole(m, rule).passed:
+            break
+    error = max(worst(m.results, rule)[2] for m in measured)
+    results = by_sample(measured[0])
+    row = msgspec.structs.replace(row, error=error if error < HUGE else None, samples_n=len(results))
+    if not all(judge_whole(m, rule).passed for m in measured):
+        undone = yield from _is_undone(ask, one, feeds)
+        return msgspec.structs.replace(row, verdict="undone" if undone else "fails", why=undone), None, {}
+
+    def elsewhere(inputs: str, samples: tuple[str, ...]) -> Sub[Measurement]:
+        return (yield from asked(_probe(ask, one.name, samples, inputs=inputs)))
+
+    held = set_apart(findings, results)
+    tried: Tried = yield from try_unseen(ask, elsewhere, measured[0], held, plain, 0)
+    seconds, before = yield from _price(ask, one)
+    unseen = tried.unseen
+    holds = unseen.ok == unseen.n
+    row = msgspec.structs.replace(
+        row,
+        verdict="cures" if holds else "fails",
+        samples_ok=len(results) - len(held),
+        samples_n=len(results) - len(held),
+        held_out_ok=unseen.ok,
+        held_out_n=unseen.n,
+        seconds=seconds,
+        before=before,
+        why="" if holds else "it fails on samples that it was not tried on",
+    )
+    cure = _as_workaround(ask, row, unseen) if holds else None
+    return row, cure, dict(measured[0].artifacts) if holds else {}
+
+
+def _is_undone(ask: Inquiry, one: Rewrite, feeds: tuple[str, ...]) -> Sub[str]:
+    """A sentence where it cures with the engine's optimizers off, and the model as it is fails so: they take it back. "" else."""
+    can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
+    if not can.optimizers:
+        return ""
+    off = can.without(can.optimizers)
+    with_it = yield from asked(_probe(ask, one.name, feeds, engine=off))
+    if not judge_whole(with_it, ask.criterion).passed:
+        return ""
+    without = yield from asked(ask.plain(feeds, engine=off))
+    if not judge_whole(without, ask.criterion).failed:
+        return ""
+    return "with the engine's optimizers off it cures, with them on it does not: they take it back"
+
+
+def _price(ask: Inquiry, one: Rewrite) -> Sub[tuple[float | None, float | None]]:
+    """Seconds of a run with it and without it; None where times say nothing."""
+    if not ask.ctx.can("latency", untold=True):
+        return None, None
+    sample = (ask.findings.sample,)
+    yield Note("how long does a run take, with it and without it?")
+    before = yield from asked(ask.plain(sample, runs=TIMED, exclusive=True))
+    after = yield from asked(_probe(ask, one.name, sample, runs=TIMED, exclusive=True))
+    if before.run_seconds <= 0 or after.run_seconds <= 0:
+        return None, None
+    return after.run_seconds / TIMED, before.run_seconds / TIMED
+
+
+def _as_workaround(ask: Inquiry, row: RewriteRow, unseen: Unseen) -> Workaround:
+    error = row.error or 0.0
+    return Workaround(
+        kind="rewrite",
+        engine=ask.ctx.engine,
+        switched_off=(row.rewrite,),
+        samples_ok=row.samples_ok,
+        samples_n=row.samples_n,
+        error=error,
+        margin=margin(ask.criterion, error),
+        cost=_say_times(row),
+        unseen=unseen,
+        written=f"{len(row.changed)} {'node' if len(row.changed) == 1 else 'nodes'} changed; {_named(row.rewrite).proof}.",
+    )
+
+
+def _say_times(row: RewriteRow) -> str:
+    if row.seconds is None or row.before is None:
+        return ""
+    return f"a run takes about {1000 * row.seconds:.2g} ms, before {1000 * row.before:.2g} ms"
+
+
+def _say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None) -> str:
+    one = _named(row.rewrite)
+    others = f" and {row.held_out_ok} of {row.held_out_n} others" if row.held_out_n else ""
+    said = (
+        f"It comes right where {one.says} ({', '.join(row.changed[:3])}{', ...' if len(row.changed) > 3 else ''}): "
+        f"right on {row.samples_ok} of {row.samples_n} samples{others}, error {row.error or 0.0:.3g}. "
+        f"{one.proof[:1].upper()}{one.proof[1:]}."
+    )
+    if row.exact is not None and row.exact > EXACT:
+        said += f" The reference's own answer moves by {row.exact:.2g}."
+    if cure.cost:
+        said += f" {cure.cost[:1].upper()}{cure.cost[1:]}."
+    if known is not None and known.keep_names:
+        said += f" The other way keeps {len(known.keep_names)} nodes in FP32{f': {known.cost}' if known.cost else ''}."
+    return said
+
+
+def _tell_none(base: RewriteOutcome, undone: RewriteRow | None) -> RewriteOutcome:
+    if undone is not None:
+        message = f"{_named(undone.rewrite).says}: {undone.why}. Switch these off, too."
+        return msgspec.structs.replace(base, verdict="undone", rewrite=undone.rewrite, message=message)
+    message = f"None of {base.tried} rewrites that found something to do makes it right." if base.tried else ""
+    return msgspec.structs.replace(
+        base, verdict="none", message=message or "No rewrite found anything to do in this model."
+    )
+
+
+def _named(name: str) -> Rewrite:
+    return next(r for r in REWRITES if r.name == name)
+
+
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """Each that may apply: on the reference, and twice on the engine; one that cures is tried on others and timed."""
+    ops = {n.op for n in size.index.nodes} if size.index else {op for r in REWRITES for op in r.ops}
+    many = len(list_rewrites(ops, ctx.storage))
+    return Plan(
+        (
+            *works.before(ctx, size),
+            Work("read"),
+            works.on_all(ctx, probes=1 + BUILDS * many, real=True),
+            Work("control", many, works.sample_rows(ctx)),
+            *works.timed(ctx),
+        )
+    )
+
+
+SPEC = StepSpec(
+    name="rewrite",
+    version=1,
+    summary="Write the model otherwise, where that computes the same, and see whether the engine then gets it right.",
+    run=rewrite,
+    outcome=RewriteOutcome,
+    params=RewriteParams,
+    plan=_plan,
+    needs=(comparison("An external check shows no values, so whether a rewrite computes the same cannot be told."),),
+    sets=("workaround",),
+    makes=("workaround",),
+    ends=(
+        End("verdict", "passes", "not-reproduced"),
+        End("verdict", "none", "unresolved"),
+        End("verdict", "undone", "unresolved"),
+        End("verdict", "unresolved", "unresolved"),
+    ),
+    labels={
+        "what": "what is done",
+        "changed": "nodes changed",
+        "exact": "the reference moves by",
+        "tried": "rewrites tried",
+    },
+)

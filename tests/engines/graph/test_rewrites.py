@@ -1,0 +1,143 @@
+"""Rewrites compute the same: on models of ours, on ONNX's own node tests, and not where their precondition does not hold."""
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.backend.test.loader import load_model_tests
+from onnx.reference import ReferenceEvaluator
+
+from engines.graph import rewrites
+from engines.graph.rewrites import REWRITES, rewrite_model
+from engines.search.rewrites import REWRITES as TOLD
+
+Node = onnx.NodeProto
+
+
+def model(
+    nodes: list[Node], weights: dict[str, np.ndarray] | None = None, opset: int = 17, shape: tuple[int, ...] = (2, 3, 4)
+) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(v, k) for k, v in (weights or {}).items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def node(op: str, inputs: str, outputs: str, **attributes: object) -> Node:
+    return helper.make_node(op, inputs.split(), outputs.split(), name=f"{op}>{outputs}", **attributes)
+
+
+def both(
+    name: str, given: onnx.ModelProto, x: np.ndarray
+) -> tuple[list[np.ndarray], list[np.ndarray], tuple[str, ...]]:
+    """What the model gives, what it gives rewritten, and what was changed."""
+    changed, done = rewrite_model(given, "", name, range(len(given.graph.node)))
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(changed))
+    outputs = [o.name for o in given.graph.output]
+    return ReferenceEvaluator(given).run(outputs, {"x": x}), ReferenceEvaluator(changed).run(outputs, {"x": x}), done
+
+
+def norm() -> onnx.ModelProto:
+    nodes = [
+        node("ReduceMean", "x", "mean", axes=[-1]),
+        node("Sub", "x mean", "d"),
+        node("Pow", "d two", "sq"),
+        node("ReduceMean", "sq", "var", axes=[-1]),
+        node("Add", "var eps", "ve"),
+        node("Sqrt", "ve", "sd"),
+        node("Div", "d sd", "y"),
+    ]
+    return model(nodes, {"two": np.float32(2), "eps": np.float32(1e-2)})
+
+
+GIVEN: dict[str, tuple[Callable[[], onnx.ModelProto], tuple[str, ...]]] = {
+    "drop-identity": (
+        lambda: model(
+            [
+                node("Transpose", "x", "a", perm=[0, 1, 2]),
+                node("Cast", "a", "b", to=1),
+                node("Transpose", "b", "y", perm=[0, 2, 1]),
+            ]
+        ),
+        ("Transpose>a", "Cast>b"),
+    ),
+    "barrier": (lambda: model([node("Neg", "x", "a"), node("Relu", "a", "y")]), ("Neg>a",)),
+    "scale-norm": (norm, ("Pow>sq",)),
+    "fit-mask": (
+        lambda: model([node("Add", "x m", "a"), node("Softmax", "a", "y")], {"m": np.float32([0, 0, -1e9, 0])}),
+        ("Add>a",),
+    ),
+    "unfuse-reductions": (
+        lambda: model([node("ReduceL2", "x", "a", axes=[1]), node("ReduceLogSumExp", "a", "y", axes=[-1], keepdims=0)]),
+        ("ReduceL2>a", "ReduceLogSumExp>y"),
+    ),
+    "explicit-pad": (
+        lambda: model(
+            [node("AveragePool", "x", "y", kernel_shape=[2], pads=[0, 1], count_include_pad=1)], shape=(2, 3, 4)
+        ),
+        ("AveragePool>y",),
+    ),
+}
+
+
+def test_what_is_told_of_is_what_can_be_done() -> None:
+    assert {r.name for r in TOLD} == set(REWRITES) == set(GIVEN)
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_it_computes_the_same(name: str) -> None:
+    make, changed = GIVEN[name]
+    x = np.random.default_rng(3).normal(size=(2, 3, 4)).astype(np.float32)
+    before, after, done = both(name, make(), x)
+    assert done == changed
+    for a, b in zip(before, after, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-6, atol=1e-6)
+
+
+def test_what_another_norm_squares_is_left_alone() -> None:
+    """Where the square is read by others, too, or the quotient is of something else, scaling would change the answer."""
+    shared = norm()
+    shared.graph.output.append(helper.make_tensor_value_info("sq", TensorProto.FLOAT, None))
+    assert rewrite_model(shared, "", "scale-norm", ())[1] == ()
+    other = norm()
+    other.graph.node[-1].input[0] = "x"
+    assert rewrite_model(other, "", "scale-norm", ())[1] == ()
+
+
+def test_an_fp16_norm_overflows_no_more() -> None:
+    """300 squared is beyond 65,504, and 300 / 64 squared is not."""
+    x = np.random.default_rng(3).normal(scale=300, size=(2, 3, 4)).astype(np.float32)
+    changed, _ = rewrite_model(norm(), "", "scale-norm", ())
+    changed.graph.output.extend([helper.make_tensor_value_info("sq", TensorProto.FLOAT, None)])
+    assert float(np.max(ReferenceEvaluator(changed).run(["sq"], {"x": x})[0])) < 65_504 / 100
+
+
+def test_nothing_is_done_where_nothing_fits() -> None:
+    plain = model([node("Relu", "x", "y")])
+    for name in REWRITES:
+        changed, done = rewrite_model(plain, "", name, range(1))
+        assert (done, changed.SerializeToString()) == ((), plain.SerializeToString()), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "least"), [("unfuse-reductions", 20), ("explicit-pad", 2)])
+def test_it_holds_on_onnx_s_own_node_tests(name: str, least: int) -> None:
+    tried = 0
+    for case in load_model_tests(kind="node"):
+        if case.model is None or not case.name.startswith(("test_reduce_l", "test_reduce_sum_sq", "test_averagepool")):
+            continue
+        changed, done = rewrites.rewrite_model(case.model, "", name, ())
+        if not done or "_expanded" in case.name or ReferenceEvaluator(changed).functions_:
+            continue
+        for given, wanted in case.data_sets:
+            feeds = dict(zip([i.name for i in case.model.graph.input], given, strict=False))
+            (got,) = ReferenceEvaluator(changed).run(None, feeds)
+            np.testing.assert_allclose(got, wanted[0], rtol=1e-4, atol=1e-5, err_msg=case.name)
+        tried += 1
+    assert tried >= least
