@@ -12,6 +12,7 @@ from engines.store.content import atomic
 from wizard.session import folder as folders
 from wizard.session import lock
 from wizard.session.problems import SessionProblem
+from wizard.words import size
 
 _GOING = (
     ".removed-"  # what a folder is called while it goes: a removal that was killed leaves no half session in the list
@@ -71,6 +72,27 @@ def weight(place: Path) -> int:
             except OSError:
                 continue
     return total
+
+
+# What lies in a session's folder, in the user's words.
+_PARTS = {
+    "models": "copies of the model and its weights",
+    "inputs": "inputs",
+    "captures": "values of inner tensors",
+    "artifacts": "saved parts and tables",
+    "logs": "logs",
+    "case": "the case to hand on",
+}
+
+
+def tell_weight(place: Path) -> str:
+    """What a session takes on the disk, and of what most of it consists: ``18.2 MiB: 12 MiB copies of the model ...``."""
+    weights = {said: weight(place / name) for name, said in _PARTS.items()}
+    whole = weight(place)
+    largest = sorted(((bytes_, said) for said, bytes_ in weights.items() if bytes_), reverse=True)[:3]
+    return (
+        f"{size(whole)}: {', '.join(f'{said} {size(bytes_)}' for bytes_, said in largest)}" if largest else size(whole)
+    )
 
 
 def _refuse_link(place: Path) -> None:

@@ -19,6 +19,7 @@ from wizard.problem import Problem
 from wizard.runner.client import Client
 from wizard.runner.options import Options
 from wizard.session import folder as folders
+from wizard.session import removal
 from wizard.session.folder import Summary
 from wizard.session.listing import Listing
 from wizard.session.problems import SessionProblem
@@ -52,6 +53,18 @@ class Library(Protocol):
     def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Session:
         """Attach to the session's runner, or start one, which carries out ``first`` before anything else. A session that has
         ended is only looked at, unless there is something to do first."""
+        ...
+
+    def weight(self, folder: Path) -> str:
+        """What a session takes on the disk, and of what most of it consists, in one sentence."""
+        ...
+
+    def remove(self, folder: Path) -> None:
+        """Delete a session; one that is being worked on stays."""
+        ...
+
+    def rename(self, folder: Path, name: str) -> Path:
+        """Give a session another name; its new folder."""
         ...
 
     def problem(self, folder: Path) -> Problem:
@@ -164,6 +177,28 @@ class Sessions:
             return Client.open(folder, options)
         except (SessionProblem, FlowProblem) as error:
             raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
+
+    def weight(self, folder: Path) -> str:
+        """By kind of what lies there."""
+        return removal.tell_weight(folder)
+
+    def remove(self, folder: Path) -> None:
+        """As ``narrowdown sessions rm``."""
+        try:
+            removal.remove(folder)
+        except SessionProblem as error:
+            raise Refusal(error.code, str(error)) from None
+
+    def rename(self, folder: Path, name: str) -> Path:
+        """As ``narrowdown sessions rename``: what is handed to its checker stays so."""
+        try:
+            passed = handed.remembered(folder, folders.describe(folder).problem)
+            renamed = removal.rename(folder, name)
+            if passed:
+                handed.chosen(renamed, passed)
+        except SessionProblem as error:
+            raise Refusal(error.code, str(error)) from None
+        return renamed
 
     def problem(self, folder: Path) -> Problem:
         """From the session's description."""

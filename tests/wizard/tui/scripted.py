@@ -194,6 +194,19 @@ class FakeLibrary:
         self.created.append(problem)
         return self.session.folder
 
+    def weight(self, folder: Path) -> str:
+        return "18 MiB: inputs 12 MiB"
+
+    def remove(self, folder: Path) -> None:
+        self.listed = [entry for entry in self.listed if entry.path != folder]
+
+    def rename(self, folder: Path, name: str) -> Path:
+        self.listed = [
+            msgspec.structs.replace(e, id=name, path=e.path.with_name(name)) if e.path == folder else e
+            for e in self.listed
+        ]
+        return folder.with_name(name)
+
     def edit(self, folder: Path, problem: Problem) -> Path:
         self.edited.append((folder, problem))
         return self.session.folder

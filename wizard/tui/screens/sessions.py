@@ -1,6 +1,9 @@
 """The first screen: the sessions of this user, and a new one."""
 
 import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -15,19 +18,27 @@ from textual.widgets.option_list import Option
 
 from wizard.exits import Refusal
 from wizard.session.folder import Summary
-from wizard.tui import keys
+from wizard.tui import choices, keys
 from wizard.tui.host import Hosted
 from wizard.tui.literal import clean, elide, fit
-from wizard.tui.screens.overlays import Choose, Reading
+from wizard.tui.screens.overlays import Choose, Field, Fields, Reading
 from wizard.tui.widgets.bottom import Bottom
 from wizard.tui.widgets.lines import Panel, Text, row
 from wizard.tui.words import ago
+from wizard.words import count
 
 ABOUT = (
     "A model that gives wrong numbers on an inference engine goes in; the smallest part of it that still fails, the likely cause "
     "and a checked workaround come out. It asks one question at a time, and measures the answers itself."
 )
 NEW = "{new} starts a new session; {demo} tries it on a model that comes with it."
+ORDERS = ("time", "model", "result")
+SORTED = {"time": "", "model": "by model", "result": "by result"}
+GENERIC = frozenset(
+    {"model", "net", "network", "best", "last", "latest", "final", "export", "inference", "encoder", "decoder"}
+)
+MONTH = 30 * 86400.0  # seconds, as 'narrowdown sessions prune'
+MOST_NAMED = 8  # sessions that are named before they are deleted
 REFRESH = 3.0  # seconds between two looks at the folder
 LONGEST = 15.0  # the same where there are many sessions
 SHARE = 0.002  # of a core, for looking while nothing happens
@@ -37,6 +48,46 @@ def begin(text: str, width: int, mark: str) -> str:
     """The beginning of a sentence on exactly ``width`` cells."""
     text = clean(text)
     return set_cell_size(text if cell_len(text) <= width else set_cell_size(text, width - cell_len(mark)) + mark, width)
+
+
+def kept(entries: Sequence[Summary], wanted: str) -> tuple[Summary, ...]:
+    """Those that hold every word that is wanted, in any case."""
+    words = wanted.lower().split()
+
+    def text(entry: Summary) -> str:
+        at = choices.titles().get(entry.node, entry.node) if words else ""
+        return (
+            f"{entry.id} {entry.path.name} {entry.model} {entry.engine} {at} {entry.verdict.replace('-', ' ')}".lower()
+        )
+
+    return tuple(entry for entry in entries if all(word in text(entry) for word in words))
+
+
+def arranged(entries: Sequence[Summary], order: str, before: Sequence[Path] = ()) -> tuple[Summary, ...]:
+    """In this order; those that were listed ``before`` keep their places, so that nothing moves under the cursor."""
+    keys: dict[str, Callable[[Summary], object]] = {
+        "time": lambda _: 0,
+        "model": lambda e: e.model.rpartition("/")[2].lower(),
+        "result": lambda e: (not e.end, e.verdict),
+    }
+    inorder = sorted(entries, key=keys[order])  # type: ignore[arg-type]
+    places = {path: place for place, path in enumerate(before)}
+    return tuple(sorted(inorder, key=lambda e: places.get(e.path, len(places))))
+
+
+def telling_name(model: str, shared: Collection[str]) -> str:
+    """A model's file by a name that tells: with its folder, where the file's own name is one that any model may have, or one that
+    other models have (``shared``)."""
+    folder, _, name = model.rpartition("/")
+    parent = folder.rpartition("/")[2]
+    plain = name.rpartition(".")[0].lower() in GENERIC or name in shared
+    return f"{parent}/{name}" if plain and parent else name or "?"
+
+
+def shared_names(models: Iterable[str]) -> frozenset[str]:
+    """File names that several of these models have."""
+    names = Counter(model.rpartition("/")[2] for model in set(models))
+    return frozenset(name for name, number in names.items() if number > 1)
 
 
 class SessionList(OptionList, inherit_bindings=False):
@@ -56,12 +107,17 @@ class SessionsScreen(Hosted):
     """Name, model, node reached, last verdict, age, who holds it."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(
-        "open", "new", "demo", "quit_session", "keys_help", "interrupt"
+        "open", "new", "demo", "only", "remove", "quit_session", "keys_help", "order", "call", "prune", "interrupt"
     )
 
     def __init__(self) -> None:
         super().__init__()
-        self._entries: tuple[Summary, ...] = ()
+        self._all: tuple[Summary, ...] = ()  # as they were listed last
+        self._entries: tuple[Summary, ...] = ()  # those shown, in their order
+        self._shared: frozenset[str] = frozenset()
+        self._wanted = ""
+        self._order = 0
+        self._fresh = True  # the next list may be in another order
         self._shown: list[Content] = []
         self._looked = False
         self._looking = False
@@ -92,6 +148,7 @@ class SessionsScreen(Hosted):
             self.query_one("#hint", Text).show(
                 self.host.fill_in_keys(f"{{open}} goes back to {scene.id}, which stays as it is. {NEW}")
             )
+        self._fresh = True
         self.look()
 
     def look(self) -> None:
@@ -113,6 +170,7 @@ class SessionsScreen(Hosted):
         began = time.thread_time()
         try:
             entries, problem = tuple(self.host.library.entries()), ""
+            choices.titles()
         except OSError as error:
             entries, problem = (), f"The sessions folder cannot be read: {error.strerror or error}."
         finally:
@@ -123,11 +181,19 @@ class SessionsScreen(Hosted):
     def _show(self, entries: tuple[Summary, ...], problem: str) -> None:
         if not self.is_mounted:
             return
+        self._all, self._shared = entries, shared_names(entry.model for entry in entries)
         options = self.query_one(SessionList)
+        found = kept(entries, self._wanted)
+        entries = arranged(found, ORDERS[self._order], () if self._fresh else [entry.path for entry in self._entries])
+        self._fresh = False
         empty = self.query_one("#empty", Text)
-        empty.show(problem or ("" if entries else "None yet."))
+        none = f"None of {len(self._all)} holds '{self._wanted}'." if self._all else "None yet."
+        empty.show(problem or ("" if entries else none))
         empty.display = bool(problem or not entries)
         options.display = bool(entries)
+        panel = self.query_one("#sessions-panel", Panel)
+        shown = f"those with '{self._wanted}'" if self._wanted else ""
+        panel.name_it("Your sessions", ", ".join(filter(None, (shown, SORTED[ORDERS[self._order]]))))
         same = self._looked and [e.path for e in entries] == [e.path for e in self._entries]
         at = self.chosen.path if self.chosen else None
         self._entries, self._looked = entries, True
@@ -159,13 +225,14 @@ class SessionsScreen(Hosted):
         """Two lines: which session of what, and how far it came."""
         width = max(30, self.app.size.width - 8)
         mark = self.host.glyphs.ellipsis
-        model = entry.model.rpartition("/")[2] or "?"
+        model = telling_name(entry.model, self._shared)
         if entry.problem:
             reached, style = entry.problem, "$fails"
         elif entry.end:
             reached, style = entry.verdict.replace("-", " "), "$recommended"
         else:
-            reached, style = f"{entry.node or 'not begun'}  {entry.verdict}".rstrip(), ""
+            at = choices.titles().get(entry.node, entry.node) or "not begun"
+            reached, style = f"{at}  {entry.verdict}".rstrip(), ""
         state = "unreadable" if entry.problem else "ended" if entry.end else "paused"
         held = state if not entry.holder else "open here" if self.host.opened(entry.path) else "open in another window"
         age, held = f"  {ago(entry.age)}", f"  {held}"
@@ -178,7 +245,9 @@ class SessionsScreen(Hosted):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Nothing can be opened where there is nothing."""
-        return bool(self._entries) if action == "open" else True
+        if action in ("only", "order", "prune"):
+            return bool(self._all)
+        return bool(self._entries) if action in ("open", "call", "remove") else True
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """A click opens, as Enter does."""
@@ -193,6 +262,85 @@ class SessionsScreen(Hosted):
     def action_new(self) -> None:
         """A new session."""
         self.host.new_session()
+
+    def action_only(self) -> None:
+        """Those that hold some words."""
+
+        def done(values: Mapping[str, str] | None) -> None:
+            if values is not None:
+                self._wanted = values["words"]
+                self._again()
+
+        text = "Of a session's name, its model, engine, step or result. Nothing typed shows all."
+        self.app.push_screen(Fields("Show only", text, [Field("words", "Words", self._wanted)]), done)
+
+    def action_order(self) -> None:
+        """The next order."""
+        self._order = (self._order + 1) % len(ORDERS)
+        self._again()
+
+    def _again(self) -> None:
+        """Show what was listed last in another way."""
+        self._fresh = True
+        self._show(self._all, "")
+
+    def action_call(self) -> None:
+        """Another name."""
+        entry = self.chosen
+        if entry is None:
+            return
+
+        def done(values: Mapping[str, str] | None) -> None:
+            if values and values["name"]:
+                self._change(lambda: f"It is {self.host.library.rename(entry.path, values['name']).name} now.")
+
+        text = "Letters, digits, '-', '_' and '.'; it begins with a letter or digit."
+        field = Field("name", "New name", entry.path.name, required=True)
+        self.app.push_screen(Fields(f"Rename {entry.path.name}", text, [field]), done)
+
+    def action_remove(self) -> None:
+        """Delete one, after a look at what it weighs."""
+        if self.chosen:
+            self._ask_to_remove((self.chosen,))
+
+    def action_prune(self) -> None:
+        """Delete the old ones."""
+        old = tuple(e for e in self._all if e.age > MONTH and not e.holder and not e.problem)
+        if old:
+            self._ask_to_remove(old)
+        else:
+            self.host.say("There is no session in which nothing has happened for a month.")
+
+    @work(thread=True, exclusive=True, group="weigh", exit_on_error=False)
+    def _ask_to_remove(self, entries: tuple[Summary, ...]) -> None:
+        """Weigh them, in a thread, then ask."""
+        told = "\n".join(f"{e.path.name}  {self.host.library.weight(e.path)}" for e in entries[:MOST_NAMED])
+        more = len(entries) - MOST_NAMED
+        self.app.call_from_thread(self._asked, entries, told + (f"\nand {more} more" if more > 0 else ""))
+
+    def _asked(self, entries: tuple[Summary, ...], told: str) -> None:
+        def removed() -> str:
+            for entry in entries:
+                self.host.library.remove(entry.path)
+            return f"{count(len(entries), 'session')} deleted."
+
+        def done(wanted: str | None) -> None:
+            if wanted == "delete":
+                self._change(removed)
+
+        title = f"Delete {entries[0].path.name}?" if len(entries) == 1 else f"Delete {count(len(entries), 'session')}?"
+        options = [("keep", "Keep", ""), ("delete", "Delete", "there is no way back")]
+        self.app.push_screen(Choose(title, told, options), done)
+
+    @work(thread=True, exclusive=True, group="change", exit_on_error=False)
+    def _change(self, change: Callable[[], str]) -> None:
+        """Do it in a thread, say what came of it, and look again."""
+        try:
+            said, wrong = change(), False
+        except (Refusal, OSError, ValueError) as error:
+            said, wrong = str(error), True
+        self.app.call_from_thread(lambda: self.host.say(said, warning=wrong))
+        self.app.call_from_thread(self.look)
 
     def action_demo(self) -> None:
         """Choose a demo; it becomes a session like any other."""

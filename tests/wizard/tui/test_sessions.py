@@ -1,0 +1,86 @@
+"""The list of sessions: found, sorted, renamed, deleted; and it never moves under the cursor."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from textual.widgets import Input, OptionList
+
+from wizard.session.folder import Summary
+from wizard.tui.app import Narrowdown
+from wizard.tui.screens.overlays import Choose, Fields
+from wizard.tui.screens.sessions import SessionsScreen, arranged, kept, shared_names, telling_name
+from wizard.tui.widgets.lines import Text
+
+from . import golden
+from .scripted import FakeSession, settle
+
+Make = Callable[..., Narrowdown]
+
+
+def entry(name: str, model: str, *, node: str = "layerwise", verdict: str = "", age: float = 9.0) -> Summary:
+    return Summary(
+        name, Path("/s") / name, model, "emulate:precision=fp16", node, verdict, "end" * bool(verdict), age=age
+    )
+
+
+LISTED = [
+    entry("aaaaa", "/m/zebra.onnx"),
+    entry("bbbbb", "/m/apple.onnx", verdict="not-reproduced"),
+    entry("ccccc", "/m/magika/model.onnx", age=1e8),
+]
+
+
+def test_a_list_keeps_its_places_while_it_is_looked_at() -> None:
+    assert [e.id for e in arranged(LISTED, "model")] == ["bbbbb", "ccccc", "aaaaa"]
+    assert arranged(LISTED, "result")[0].id == "bbbbb"
+    before = [LISTED[2].path, LISTED[0].path]
+    assert [e.id for e in arranged(LISTED, "time", before)] == ["ccccc", "aaaaa", "bbbbb"], "what is new comes last"
+
+
+def test_sessions_are_found_by_what_their_lines_say() -> None:
+    assert [e.id for e in kept(LISTED, "APPLE not rep")] == ["bbbbb"]
+    assert [e.id for e in kept(LISTED, "layer by layer magika")] == ["ccccc"]
+    assert kept(LISTED, "nothing of this") == ()
+
+
+def test_a_model_is_named_so_that_it_is_told_from_others() -> None:
+    assert telling_name("/m/magika/model.onnx", ()) == "magika/model.onnx"
+    assert telling_name("/a/x.onnx", shared_names(["/a/x.onnx", "/a/x.onnx"])) == "x.onnx"
+    assert telling_name("/a/x.onnx", shared_names(["/a/x.onnx", "/b/x.onnx"])) == "a/x.onnx"
+
+
+async def test_sessions_are_filtered_renamed_and_deleted_by_keys(session: FakeSession, make_app: Make) -> None:
+    app = make_app(folder=None)
+    app.library.listed = list(LISTED)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
+        screen = app.screen
+        assert "Compare layer by layer" in golden.text_of(app), "the step's title, not its id"
+        await pilot.press("slash")
+        await settle(pilot, lambda: isinstance(app.screen, Fields))
+        await pilot.press(*"magika", "enter")
+        await settle(pilot, lambda: app.screen is screen and [e.id for e in screen._entries] == ["ccccc"])
+        await pilot.press("r")
+        await settle(pilot, lambda: isinstance(app.screen, Fields))
+        app.screen.query_one(Input).value = "files"
+        await pilot.press("enter")
+        await settle(pilot, lambda: app.screen is screen and [e.id for e in screen._entries] == ["files"])
+        await pilot.press("D")
+        await settle(pilot, lambda: isinstance(app.screen, Choose))
+        assert "18 MiB: inputs 12 MiB" in golden.text_of(app)
+        await pilot.press("enter")
+        await settle(pilot, lambda: app.screen is screen)
+        assert len(app.library.listed) == 3, "Enter at once deletes nothing"
+        await pilot.press("P")
+        await settle(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press("down", "enter")
+        await settle(pilot, lambda: len(app.library.listed) == 2)
+        await settle(pilot, lambda: "None of 2 holds 'magika'" in screen.query_one("#empty", Text).text)
+        await pilot.press("slash")
+        await settle(pilot, lambda: isinstance(app.screen, Fields))
+        app.screen.query_one(Input).value = ""
+        await pilot.press("enter")
+        await settle(pilot, lambda: app.screen is screen and len(screen._entries) == 2)
+        await pilot.press("o")
+        await settle(pilot, lambda: [e.id for e in screen._entries] == ["bbbbb", "aaaaa"])
+        assert screen.query_one(OptionList).option_count == 2
