@@ -73,11 +73,6 @@ def encode_replay(replay: Mapping[str, str]) -> bytes:
     return json.dumps({"replay": layers, _MARKER: "TacticReplayData"}, indent=4).encode()
 
 
-def write_replay(path: Path, replay: Mapping[str, str]) -> None:
-    """Such a file. Raises ``OSError``, ``ValueError``."""
-    path.write_bytes(encode_replay(replay))
-
-
 def gather_replays(place: Path) -> list[tuple[Path, Replay]]:
     """Every replay of a folder (and those below it), or of a single file, by path; what is no replay is passed over."""
     paths = sorted(p for p in place.rglob("*") if p.is_file()) if place.is_dir() else [place]

@@ -75,8 +75,8 @@ def workshop(tmp_path: Path) -> Path:
     for kind, tactic in (("good", 1), ("bad", 2)):
         (tmp_path / "replays" / kind).mkdir(parents=True)
         choice = {"implementation": 1, "tactic": tactic, "inputs": [], "outputs": []}
-        tactic_replay.write_replay(
-            tmp_path / "replays" / kind / "a.json", {"root": tactic_replay.canonical_algorithm(choice)}
+        (tmp_path / "replays" / kind / "a.json").write_bytes(
+            tactic_replay.encode_replay({"root": tactic_replay.canonical_algorithm(choice)})
         )
     return tmp_path
 

@@ -17,10 +17,10 @@ from engines.data.tactic_replay import (
     by_chance,
     canonical_algorithm,
     describe_algorithm,
+    encode_replay,
     gather_replays,
     rank_suspects,
     read_replay,
-    write_replay,
 )
 from wizard.cli import main
 
@@ -65,7 +65,7 @@ def run(*words: str | Path, env: dict[str, str]) -> str:
 
 def test_each_reads_what_the_other_wrote(tmp_path: Path, with_stub: dict[str, str]) -> None:
     mine = {"conv": choice(2), "relu [b]": choice(-7, "INT8")}
-    write_replay(tmp_path / "ours.json", mine)
+    (tmp_path / "ours.json").write_bytes(encode_replay(mine))
     said = run("-c", THEIRS, tmp_path / "theirs.json", tmp_path / "ours.json", env=with_stub)
     told = "\n".join(f"Layer: {layer}\n    Algorithm: {describe_algorithm(made)}" for layer, made in mine.items())
     assert said.rstrip().endswith(told)
@@ -77,7 +77,7 @@ def test_each_reads_what_the_other_wrote(tmp_path: Path, with_stub: dict[str, st
         'node "of" [y]': {"implementation": -2147483616, "tactic": 0, "inputs": [half], "outputs": [half, small]},
         "none": {"implementation": 1, "tactic": -(2**62), "inputs": [], "outputs": [bare]},
     }
-    write_replay(tmp_path / "again.json", theirs)
+    (tmp_path / "again.json").write_bytes(encode_replay(theirs))
     assert json.loads((tmp_path / "again.json").read_text()) == json.loads((tmp_path / "theirs.json").read_text())
 
 
@@ -102,7 +102,7 @@ def folders(root: Path) -> Path:
     }.items():
         path = root / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_replay(path, replay)
+        path.write_bytes(encode_replay(replay))
     (root / "bad/notes.txt").write_text("not a replay")
     (root / "bad/other.json").write_text("{}")
     return root

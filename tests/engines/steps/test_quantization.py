@@ -29,7 +29,7 @@ n = helper.make_node
 
 
 class Apart:
-    """The float network with channels scaled apart, what per-tensor INT8 makes of it, and four of its inputs."""
+    """The float network with channels scaled apart, what per-tensor INT8 makes of it, and two of its inputs."""
 
     def __init__(self, folder: Path) -> None:
         with np.load(MODELS / "shapes_cnn_in.npz") as archive:
@@ -38,7 +38,7 @@ class Apart:
         self.model = scale_apart(onnx.load(MODELS / "shapes_cnn.onnx"))
         onnx.save(self.model, self.floats)
         onnx.save(quantize(self.model, self.feeds), self.quantized)
-        self.few = {name: value[:4] for name, value in self.feeds.items()}
+        self.few = {name: value[:2] for name, value in self.feeds.items()}
         np.savez(self.inputs, **self.few)
 
     @property
