@@ -7,7 +7,8 @@ engine makes of it, and the node stays whole.
 import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.criterion import Signature
+from engines.compare.criterion import Criterion, Signature
+from engines.compare.judge import judge_whole
 from engines.compare.say import off_by
 from engines.findings import Findings
 from engines.probe import Measurement, Unroll
@@ -50,6 +51,8 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
     m = yield from asked(probe_whole(ctx, clean, samples=samples, runs=looks, exclusive=looks > 1))
     locked: Findings = yield from lock_failure(ctx, clean, m)
     said = _told(made)
+    if signature.kind == "build" and _is_right(clean, m):
+        return _noted(findings, said, _say_way_around(ctx, made, len(agreed), len(findings.samples)), *kept)
     if why := _other(signature, locked.signature, m):
         return _noted(
             findings,
@@ -61,6 +64,30 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
         f" {left} of {len(findings.samples)} samples run in another way and are left out of the search." if left else ""
     )
     return _noted(_counted(locked, signature), f"{said} It fails so too, and the search goes on inside.{some}", *kept)
+
+
+def _is_right(findings: Findings, m: Measurement) -> bool:
+    """Whether the engine built it and, where it can run it, gave the right values."""
+    if m.status != "ok":
+        return False
+    return not m.results or judge_whole(m, findings.criterion or Criterion()).passed
+
+
+def _say_way_around(ctx: StepContext, made: Measurement, agreed: int, samples: int) -> str:
+    """What to do where an engine takes the model once its control flow is fixed: the file is written, and was tried."""
+    deciding = [
+        f"'{o['node']}' ({o['op']}) is decided by {' and '.join(o['by'])}" for o in made.facts["opened"] if o.get("by")
+    ]
+    told = f"{'; '.join(deciding[:_TOLD])}. " if deciding else ""
+    held = (
+        "on your sample" if samples == 1 else f"on {'all ' if agreed == samples else ''}{agreed} of {samples} samples"
+    )
+    held += "" if agreed == samples else " (the others are decided otherwise)"
+    tried = f"builds and is right {held}" if ctx.can("run", untold=True) else f"builds; it runs alike {held}"
+    return (
+        f"A way around: with that fixed the engine takes the model. It {tried}. {told}Where what you feed always decides it so, "
+        f"use 'models/{made.facts['model']}.onnx' in this session's folder, with 'models/weights' beside it if that is there."
+    )
 
 
 def _noted(findings: Findings, *said: str) -> Findings:

@@ -112,8 +112,25 @@ def _open_outermost(work: _Opening, model: StoredModel, outputs: Sequence[str]) 
         how = (
             ("else_branch", "then_branch")[ran] if node.op_type == "If" else f"{ran} iteration{'' if ran == 1 else 's'}"
         )
-        work.opened.append({"node": model.engine_names[i], "op": node.op_type, "how": how})
+        work.opened.append(
+            {"node": model.engine_names[i], "op": node.op_type, "how": how, "by": _name_deciders(model, i)}
+        )
     return result
+
+
+def _name_deciders(model: StoredModel, position: int) -> list[str]:
+    """What decides how often or which way a node runs: inputs, constants and nodes by name. Nothing for a Scan, whose inputs'
+    length does."""
+    node, index = model.proto.graph.node[position], model.index
+    wanted = {"If": node.input[:1], "Loop": node.input[:2]}.get(node.op_type, ())
+    said: list[str] = []
+    for name in filter(None, wanted):
+        tensor = index.tensors[index.by_name[name]]
+        if tensor.kind == "node":
+            said.append(f"'{index.nodes[tensor.producer].name}' ({index.nodes[tensor.producer].op})")
+        else:
+            said.append(f"the {'input' if tensor.kind == 'input' else 'constant'} '{name}'")
+    return said
 
 
 def _watch_runs(work: _Opening, seen: StoredModel, watched: Sequence[unroll.Watched], sample: str) -> dict[int, int]:

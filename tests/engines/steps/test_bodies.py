@@ -1,5 +1,6 @@
 """The search inside of If, Loop and Scan: a culprit is named with its body and iteration, and has a minimal case of its own."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,3 +156,44 @@ def test_a_loop_that_draws_is_not_taken_apart(opened: Any) -> None:
     s = opened(text, {"x": rows(3, 5, 2, 4)})
     assert s.step("layerwise").finish.outcome.culprit == "grow"
     assert "'grow' draws random numbers in each iteration, and stays as it is." in s.findings.notes
+
+
+# An engine without control flow, which lies beside what it would take: the branch hangs on how large the input is.
+CHOOSING = """
+<ir_version: 8, opset_import: ["":17]>
+g (float[1,4] x) => (float[1,4] y) {
+  top = ReduceMax <keepdims = 0> (x)
+  limit = Constant <value_float: float = 2.0> ()
+  [large] big = Greater (top, limit)
+  [choice] h = If (big) <
+    then_branch = t () => (float[1,4] a) { [double] a = Add (x, x) },
+    else_branch = e () => (float[1,4] b) { [turn] b = Neg (x) }>
+  y = Abs (h)
+}
+"""
+NO_IF = "fake:fault=invalid-model,at=build,ops=If"
+
+
+def test_an_engine_that_refuses_an_if_is_given_a_model_without_one_that_it_takes(opened: Any) -> None:
+    s = opened(CHOOSING, {"x": rows(3, 5, 2, 4)}, {"x": rows(7, 1, 1, 1)}, engine=NO_IF)
+    assert s.step("reduce").finish.outcome.names == "choice"
+    [said] = [note for note in s.findings.notes if note.startswith("A way around")]
+    # The third, a random one, is small and takes the other branch.
+    assert "It builds and is right on 2 of 3 samples (the others are decided otherwise)." in said
+    assert "'choice' (If) is decided by 'large' (Greater)." in said
+    [name] = re.findall(r"models/[0-9a-f]{64}\.onnx", said)
+    fixed = onnx.load(s.store.root / name)
+    assert "If" not in [node.op_type for node in fixed.graph.node]
+
+
+def test_a_sample_that_takes_the_other_branch_is_no_sample_of_the_way_around(opened: Any) -> None:
+    s = opened(CHOOSING, {"x": rows(3, 5, 2, 4)}, {"x": rows(1, 1, 1, 1)}, engine=NO_IF)
+    s.step("reduce")
+    [said] = [note for note in s.findings.notes if note.startswith("A way around")]
+    assert "right on 1 of 3 samples" in said
+
+
+def test_a_model_that_is_refused_without_its_if_too_has_no_such_way_around(opened: Any) -> None:
+    s = opened(CHOOSING, {"x": rows(3, 5, 2, 4)}, engine="fake:fault=invalid-model,at=build,ops=Abs")
+    s.step("reduce")
+    assert not any(note.startswith("A way around") for note in s.findings.notes)
