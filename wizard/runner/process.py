@@ -35,6 +35,7 @@ from wizard.session.journal import NAME, Journal
 from wizard.session.lock import Lock
 from wizard.session.problems import Held, SessionProblem, of_system
 
+_TURNS = 3  # of the loop, in which a pool has swept its folder and started a process
 _log = logging.getLogger(__name__)
 
 
@@ -97,8 +98,6 @@ async def _serve(folder: Path, options: Options) -> int:
 
 
 async def _walk(folder: Path, description: Any, flow: Any, options: Options, journal: Journal, where: Path) -> int:
-    from engines.steps.registry import STEPS
-
     ledger = Ledger(journal, Store(folder))
     begun = ledger.state.seq > 0
     going_on = begun and (bool(options.first) or not ledger.state.end)
@@ -118,6 +117,12 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         )
 
     pool = executor(folder, description, options, ledger, died)
+    starting = asyncio.create_task(pool.start())
+    # The first worker is a process then, and loads its libraries while this one loads the steps.
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+    from engines.steps.registry import STEPS
+
     walk = Walk(
         folder,
         flow,
@@ -135,13 +140,17 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
     )
 
     server = Server(where, walk.control.handle, walk.control.controlled)
-    await server.start()
+    try:
+        await server.start()
+    except BaseException:
+        await pool.stop(hard=True)
+        raise
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, lambda: walk.control.stop(hard=True, reason="the runner was told to end"))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        await _ready(walk, pool)
+        await _ready(walk, pool, starting)
         if options.executor != LOCAL:
             walk.spread(pool.slots, AHEAD)
         if going_on:
@@ -153,10 +162,10 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         await server.stop()
 
 
-async def _ready(walk: Walk, pool: Executor) -> None:
-    """Start the pool, unless the session is stopped meanwhile. Raises Stopped."""
+async def _ready(walk: Walk, pool: Executor, starting: "asyncio.Task[None]") -> None:
+    """Wait until the pool has started, unless the session is stopped meanwhile. Raises Stopped."""
     try:
-        await walk.ready(pool.start())
+        await walk.ready(starting)
     except BaseException:
         await pool.stop(hard=True)
         raise

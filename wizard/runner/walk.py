@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +96,10 @@ class Walk:
         self._devices.slots = slots
         self._devices.jobs = self._devices.jobs or min(slots, most)
 
-    async def ready(self, work: Coroutine[Any, Any, None]) -> None:
+    async def ready(self, task: "asyncio.Task[None]") -> None:
         """Wait for what the walk cannot begin without, while displays say so. Raises what it raises, and Stopped where somebody
         has stopped the session, or left it, meanwhile."""
-        ticking, task = asyncio.create_task(self._tick()), asyncio.create_task(work)
+        ticking = asyncio.create_task(self._tick())
         try:
             while not task.done():
                 await asyncio.wait({task}, timeout=TICK)
