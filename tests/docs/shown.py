@@ -55,6 +55,8 @@ SCENES = {
 
 # (page, the command's beginning, scene or, after "parsed: ", why it is not run). A page is a glob; "" begins every command.
 RULES = (
+    ("docs/ladder.md", "narrowdown ladder", "parsed: installs releases; tests/wizard/ladder runs it"),
+    ("docs/json.md", "narrowdown ladder", "parsed: installs releases; tests/wizard/ladder runs it"),
     ("docs/tutorial.md", "narrowdown demo", "demos"),
     ("docs/tutorial.md", "", "tutorial"),
     ("docs/tolerance.md", "", "tolerance"),

@@ -182,6 +182,40 @@ def parser() -> Parser:
     _handed(replayed)
     _add_consent(replayed)
 
+    climbed = command(
+        "ladder", "ladder", "ladder", "which releases of an engine fail a case: since when, and where it is mended"
+    )
+    climbed.add_argument("cases", metavar="CASE", nargs="+", help=f"{_SESSION}; or the folder of a bundle")
+    climbed.add_argument(
+        "--python",
+        metavar="VENV",
+        action="append",
+        default=[],
+        help="an environment with a release, or its python; oldest first (repeatable)",
+    )
+    climbed.add_argument(
+        "--site",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="a folder of packages with a release, for this python; oldest first (repeatable)",
+    )
+    climbed.add_argument(
+        "--install",
+        metavar="RELEASES",
+        help="install these from the package index: onnxruntime==1.22.1,1.23.2 or onnxruntime:1.20..1.23",
+    )
+    climbed.add_argument("--every", action="store_true", help="try every release, and infer none")
+    climbed.add_argument(
+        "--most", type=_count, metavar="N", default=0, help="try at most so many releases of each case; default: any"
+    )
+    climbed.add_argument(
+        "--timeout", type=_duration, metavar="DURATION", default=600.0, help="of one check; default: 10m"
+    )
+    climbed.add_argument("-o", "--output", metavar="FILE.html|FILE.md", help="also write the table as a page")
+    climbed.add_argument("--json", action="store_true", help="the table as JSON on stdout")
+    _add_consent(climbed)
+
     reported = command("report", "sessions", "report", "the report of a session")
     _session(reported)
     reported.add_argument("--format", choices=("html", "md", "json"), help="default: by the file's name, else md")

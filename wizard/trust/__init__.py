@@ -6,7 +6,20 @@ types is remembered (``agree``); a session's own PROBLEM passes only where all o
 """
 
 from wizard.trust.agreements import remember, trust_file, trusted
-from wizard.trust.gate import Untrusted, admit, agree, strangers
+from wizard.trust.gate import ALL, Untrusted, admit, agree, sentence, strangers
 from wizard.trust.items import KINDS, Item, items
 
-__all__ = ["KINDS", "Item", "Untrusted", "admit", "agree", "items", "remember", "strangers", "trust_file", "trusted"]
+__all__ = [
+    "ALL",
+    "KINDS",
+    "Item",
+    "Untrusted",
+    "admit",
+    "agree",
+    "items",
+    "remember",
+    "sentence",
+    "strangers",
+    "trust_file",
+    "trusted",
+]

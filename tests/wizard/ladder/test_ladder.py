@@ -1,0 +1,123 @@
+"""``narrowdown ladder``: real check scripts in real processes, of releases that answer as they are told to."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from wizard.cli import main
+from wizard.ladder import environments
+
+CHECK = """import os, sys, time
+version = os.environ.get("RELEASE", "") or open(os.path.join(os.environ["PYTHONPATH"], "version")).read()
+open("asked", "a").write(version + " ")
+if version == "1.3":
+    os.kill(os.getpid(), 11)
+print("  FAILS   rel_l2 1, allowed 0.001, on 'y'" if version < "1.5" else "  passes  rel_l2 0, allowed 0.001, on 'y'")
+print(f"on fast {version}; the case was found with fast 1.2 on CPU")
+sys.exit(version < "1.5")
+"""
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
+    made = tmp_path / "case-of-mine"
+    made.mkdir()
+    (made / "check.py").write_text(CHECK)
+    return made
+
+
+def sites(tmp_path: Path, *versions: str) -> list[str]:
+    words = []
+    for version in versions:
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "version").write_text(version)
+        words += ["--site", str(tmp_path / version)]
+    return words
+
+
+def test_nothing_of_a_bundle_runs_before_somebody_agreed(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["ladder", str(bundle), *sites(tmp_path, "1.1", "1.6")]
+    assert main(words) == 3
+    said = capsys.readouterr().err
+    assert "check of a bundle" in said
+    assert not (bundle / "asked").exists()
+    digest = said.partition("sha256 ")[2].split()[0]
+    assert main([*words, "--yes-run-scripts", digest]) == 0
+    assert main(words) == 0  # it is remembered
+    (bundle / "check.py").write_text(CHECK + "\n")
+    assert main(words) == 3  # as it was
+
+
+def test_a_case_over_releases_is_told_and_drawn(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["ladder", str(bundle), *sites(tmp_path, "1.1", "1.2", "1.3", "1.4", "1.5", "1.6")]
+    page = tmp_path / "page.html"
+    assert main([*words, "--yes-run-scripts", "all", "--json", "-o", str(page)]) == 0
+    (case,) = json.loads(capsys.readouterr().out)["cases"]
+    assert case["mended_in"].endswith("/1.5")
+    assert case["last_bad"].endswith("/1.4")
+    assert (case["first_bad"], case["monotone"], case["found_with"]) == ("", True, "fast 1.2 on CPU")
+    outcomes = [(rung["outcome"], rung["tried"]) for rung in case["rungs"]]
+    assert outcomes[0] == ("fails", True)
+    assert outcomes[1] == ("fails", False)
+    assert outcomes[5] == ("passes", True)
+    assert len((bundle / "asked").read_text().split()) == case["tried"] < 6
+    assert '<td class="fails">(fails)</td>' in page.read_text()
+    assert main([*words, "--yes-run-scripts", "all", "--every"]) == 0
+    said = capsys.readouterr()
+    assert "It died of signal 11." in said.err
+    assert "(fails)" not in said.out
+    assert "5 of 6 were tried" in said.out
+
+
+def test_a_release_that_hangs_or_is_another_one_cannot_tell(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "_pip", lambda *words: pytest.fail("it was there already"))
+    for version, runs in (("1.1", "1.1"), ("1.6", "1.61")):
+        tag = f"py{sys.version_info.major}{sys.version_info.minor}"
+        (folder := environments.root() / f"fast-{version}-{tag}").mkdir(parents=True)
+        (folder / "version").write_text(runs)
+    words = ["ladder", str(bundle), "--install", "fast==1.6,1.1", "--yes-run-scripts", "all"]
+    assert main([*words, "--json"]) == 0
+    told = capsys.readouterr()
+    rungs = json.loads(told.out)["cases"][0]["rungs"]
+    assert [(r["release"], r["outcome"]) for r in rungs] == [("fast 1.1", "fails"), ("fast 1.6", "cannot tell")]
+    assert "fails in fast 1.1: FAILS   rel_l2 1" in told.err
+    assert "Another release ran than was asked for: fast 1.61." in told.err
+    assert main(words) == 0  # what was told is kept; what could not tell is asked again
+    assert (bundle / "asked").read_text().split() == ["1.61", "1.1", "1.61"]
+    (bundle / "check.py").write_text("import time; time.sleep(600)")
+    assert main([*words, "--timeout", "1s"]) == 6
+    assert "It was ended after 1 s." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "in one way"),
+        (["--install", "fast"], "names no releases"),
+        (["--install", "fast==1;rm"], "is no version"),
+        (["--install=-r==1"], "names no releases"),
+        (["--site", "/nowhere"], "is no folder"),
+        (["--site", "/", "-o", "table.pdf"], "does not say which form"),
+    ],
+)
+def test_what_cannot_be_climbed_is_refused(
+    bundle: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ladder", str(bundle), *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_releases_are_ordered_by_their_numbers() -> None:
+    assert [p.version for p in environments.releases("fast==1.10,1.9,1.9.1")] == ["1.9", "1.9.1", "1.10"]
+    versions = ("1.9", "1.19.9", "1.20.0", "1.23.2", "1.24.0", "1.21.0rc1")
+    assert [v for v in versions if environments.in_range(v, "1.20", "1.23")] == ["1.20.0", "1.23.2"]

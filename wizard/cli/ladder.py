@@ -1,0 +1,147 @@
+"""``narrowdown ladder CASE... --install onnxruntime:1.20..1.23``: since when does a case fail, and where is it mended?"""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+
+from engines.store.scratch import scratch
+from wizard import trust
+from wizard.cli.flow import writable, write
+from wizard.cli.sessions import read
+from wizard.exits import BAD_USAGE, FOUND, MISSING, UNRESOLVED, Refusal
+from wizard.ladder import table
+from wizard.ladder.checks import Answer, Case, ask, case_key
+from wizard.ladder.environments import Place, interpreter, releases, root, site, size
+from wizard.ladder.rungs import next_rung
+from wizard.machine_room import MachineProblem
+from wizard.session import folder as folders
+from wizard.trust.reading import digest, head
+from wizard.words import count, visible
+from wizard.words import size as bytes_
+
+CHECK = "check.py"
+# The last numbers a wheel and NumPy took on disk: what --install may cost is told before. TensorRT's grew with each release.
+_LARGE = {"onnxruntime": 160 << 20, "openvino": 330 << 20, "tensorrt": 4 << 30}
+_SPARE = 1 << 30  # bytes of disk that an installation leaves to others
+
+
+def ladder(arguments: argparse.Namespace) -> int:
+    """Exit 0 where every case was told of at least one release, else 6. Raises Refusal, Untrusted."""
+    places = asked_places(arguments)
+    if arguments.output and Path(arguments.output).suffix.lower() not in (".html", ".md"):
+        raise Refusal(BAD_USAGE, f"'{arguments.output}' does not say which form; name it FILE.html or FILE.md.")
+    output = writable(arguments.output) if arguments.output else ""
+    with ExitStack() as stack:
+        cases = [
+            prepared(name, Path(stack.enter_context(scratch("narrowdown-ladder-"))), arguments.yes_run_scripts)
+            for name in arguments.cases
+        ]
+        announce(places, cases, arguments)
+        climbs = [climb(case, places, arguments) for case in cases]
+    if arguments.json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode({"cases": climbs})).decode() + "\n")
+    else:
+        sys.stdout.write(table.text(climbs))
+    if output:
+        write((table.page if output.lower().endswith(".html") else table.markdown)(climbs), output)
+    told = all(any(rung.tried and rung.outcome != "cannot tell" for rung in case.rungs) for case in climbs)
+    return FOUND if told else UNRESOLVED
+
+
+def asked_places(arguments: argparse.Namespace) -> list[Place]:
+    """The releases in the order in which they are compared. Raises Refusal."""
+    kinds = [bool(arguments.python), bool(arguments.site), bool(arguments.install)]
+    if sum(kinds) != 1:
+        raise Refusal(
+            BAD_USAGE, "Say where the releases are, in one way: --python VENV..., --site DIR... or --install RELEASES."
+        )
+    if arguments.install:
+        return releases(arguments.install)
+    return [interpreter(name) for name in arguments.python] + [site(name) for name in arguments.site]
+
+
+def prepared(name: str, scratched: Path, yes: Iterable[str]) -> Case:
+    """The case's check in a folder: a bundle's own, or that of a session, which is written anew. What it runs was agreed to.
+    Raises Refusal, Untrusted, SessionProblem."""
+    bundle = Path(name).expanduser().absolute()
+    if (bundle / CHECK).is_file():
+        return Case(visible(bundle.name), agreed(bundle, yes), (), case_key(bundle))
+    if bundle.is_file():
+        raise Refusal(BAD_USAGE, f"'{name}' is a file; unpack the bundle, and name the folder with its check.py.")
+    from wizard.bundle.export import FIRST
+    from wizard.bundle.export import export as write_bundle
+
+    place = folders.find(name)
+    problem = folders.describe(place).problem
+    trust.admit(problem, yes)
+    try:
+        made = write_bundle(read(name), scratched / FIRST)
+    except MachineProblem as trouble:
+        raise Refusal(MISSING, str(trouble)) from None
+    return Case(place.name, made, ("--folder", problem.folder) if problem.check else (), case_key(made))
+
+
+def agreed(bundle: Path, yes: Iterable[str]) -> Path:
+    """The bundle's folder, once somebody here has agreed to its check.py as it is now. Raises Untrusted."""
+    path, allowed = str(bundle / CHECK), frozenset(yes)
+    item = trust.Item("check of a bundle", path, path, "", {path: digest(path)}, head(path, 5))
+    if item.key not in trust.trusted() and trust.ALL not in allowed and item.digest not in allowed:
+        raise trust.Untrusted(trust.sentence([item]))
+    if item.digest in allowed:
+        trust.remember([item])
+    return bundle
+
+
+def announce(places: list[Place], cases: list[Case], arguments: argparse.Namespace) -> None:
+    """What it will cost, before it does. Raises Refusal where the disk has no room."""
+    n = len(places)
+    least = n if arguments.every else min(n, 2 + max(0, (n - 1).bit_length()))
+    most = min(n, arguments.most or n)
+    expected = f"about {min(least, most)} of them for each case, at most {most}"
+    say(f"{count(n, 'release')}, {count(len(cases), 'case')}: {expected}; a check takes seconds.")
+    new = [place for place in places if place.folder is not None and not place.folder.is_dir()]
+    if new:
+        each = _LARGE.get(new[0].package, 500 << 20)
+        free = shutil.disk_usage(next(p for p in (root(), *root().parents) if p.is_dir())).free
+        say(
+            f"{count(len(new), 'release')} would be installed when needed, some {bytes_(each)} each, into {root()}; "
+            "they stay there for the next time, until you remove that folder."
+        )
+        if free < each * min(least, len(new)) + _SPARE:
+            raise Refusal(MISSING, f"Only {bytes_(free)} are free in {root()}: name fewer releases, or make room.")
+
+
+def climb(case: Case, places: list[Place], arguments: argparse.Namespace) -> table.Climbed:
+    """Ask release after release, as each answer says."""
+    names = [place.name for place in places]
+    answers: dict[int, Answer] = {}
+    while not arguments.most or len(answers) < arguments.most:
+        told = {rung: answer.outcome for rung, answer in answers.items()}
+        if arguments.every:
+            rung = next((r for r in range(len(places)) if r not in answers), None)
+        else:
+            rung = next_rung(told, len(places), found_at(places, answers))
+        if rung is None:
+            break
+        place = places[rung]
+        new = place.folder is not None and not place.folder.is_dir()
+        answers[rung] = ask(case, place, arguments.timeout, root() / "answers")
+        said = f"{case.name}: {answers[rung].outcome} in {names[rung]}: {answers[rung].said}"
+        on_disk = f" ({bytes_(size(place.folder))} installed)" if new and place.folder and place.folder.is_dir() else ""
+        say(said + on_disk)
+    return table.climbed(case.name, names, answers)
+
+
+def found_at(places: list[Place], answers: dict[int, Answer]) -> int | None:
+    """Which of the releases the case was found with, as its check says; None where it is none of them."""
+    found = next((answer.found for answer in answers.values() if answer.found), "")
+    return next((i for i, place in enumerate(places) if place.version and f" {place.version} " in f"{found} "), None)
+
+
+def say(text: str) -> None:
+    print(f"narrowdown: {visible(text)}", file=sys.stderr, flush=True)
