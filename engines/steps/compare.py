@@ -263,7 +263,7 @@ def _measure_emulated(ctx: StepContext, findings: Findings, rule: Criterion) -> 
     if rule.precision not in ("fp16", "bf16") or parse(ctx.engine).name == "emulate":
         return None
     feed = (findings.sample or findings.samples[0].id,)
-    yield Note(f"what a faultless engine would give in {rule.precision}")
+    yield Note(f"the error that the precision alone explains: {rule.precision}")
     m = yield from asked(probe_whole(ctx, findings, samples=feed, engine=f"emulate:precision={rule.precision}"))
     return worst(m.results, rule)[2] if m.status == "ok" else None
 

@@ -577,7 +577,7 @@ class Pool:
         elif number:
             message = f"The worker process died of signal {number} ({_signal_name(number)}){doing}."
         else:
-            message = f"The worker process ended by itself with exit status {code}{doing}."
+            message = f"The worker process ended by itself with exit code {code}{doing}."
         if self._on_death is not None:
             self._on_death(Death(slot.number, process.pid, number, code, job.probe, message))
         return Measurement(status=status, message=message, signal=number, facts=facts, log=log)

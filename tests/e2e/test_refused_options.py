@@ -53,7 +53,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["--inputs", "notes.txt"], 2, "'notes.txt' is not a kind of inputs file"),
     (["--fail-regex", "x"], 2, "--fail-regex says how to read an external checker"),
     (["--check", "true", "--fail-regex", "("], 2, "'(' is not a regular expression"),
-    (["--check", "true", "--fail-code", "999"], 2, "'999' is not an exit status from 0 to 255"),
+    (["--check", "true", "--fail-code", "999"], 2, "'999' is not an exit code from 0 to 255"),
     (["--check", "true", "--fail-code", "1", "--ignore-fail-code", "2"], 2, "not both"),
     (["--check", "true", "--tolerance", "1"], 2, "--check takes the place of the comparison, so --tolerance would say nothing"),
     (["--check", "true", "--metric", "cosine"], 2, "so --metric would say nothing"),

@@ -445,7 +445,7 @@ def _status(text: str) -> int:
     except ValueError:
         value = -1
     if not 0 <= value <= 255:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an exit status from 0 to 255")
+        raise argparse.ArgumentTypeError(f"'{text}' is not an exit code from 0 to 255")
     return value
 
 
@@ -634,7 +634,7 @@ def _problem(made: Parser, *, anew: bool = False) -> None:
         type=_status,
         action="append",
         default=[],
-        help="with --check: only these exit statuses fail",
+        help="with --check: only these exit codes fail",
     )
     problem.add_argument(
         "--ignore-fail-code",
@@ -642,7 +642,7 @@ def _problem(made: Parser, *, anew: bool = False) -> None:
         type=_status,
         action="append",
         default=[],
-        help="with --check: these exit statuses pass",
+        help="with --check: these exit codes pass",
     )
     problem.add_argument("--timeout", type=_seconds, default=0.0, metavar="SECONDS", help="of one probe")
     problem.add_argument(

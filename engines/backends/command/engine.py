@@ -325,7 +325,7 @@ def _refuse(ran: command.CheckResult, what: str, *, building: bool) -> None:
         fault = EngineFault("crash", f"The {what} died of signal {number}{_named(number)}. {_heard(ran)}")
         fault.signal = number
         raise fault
-    said = f"The {what} ended with exit status {ran.returncode}: {_last(ran)}"
+    said = f"The {what} ended with exit code {ran.returncode}: {_last(ran)}"
     if ran.returncode == CANNOT or _UNSUPPORTED.search(text):
         raise EngineFault("unsupported", said)
     if _NO_MEMORY.search(text):

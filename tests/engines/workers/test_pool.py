@@ -80,7 +80,7 @@ def test_slots_work_side_by_side(tmp_path: Path) -> None:
     [
         (f"die={int(signal.SIGSEGV)}", signal.SIGSEGV, "SIGSEGV"),
         (f"die={int(signal.SIGABRT)}", signal.SIGABRT, "SIGABRT"),
-        ("exit=3", 0, "exit status 3"),
+        ("exit=3", 0, "exit code 3"),
         ("garbage", 0, "no message"),
         ("say=building,die=11", signal.SIGSEGV, "while building"),
     ],

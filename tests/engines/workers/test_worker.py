@@ -123,7 +123,7 @@ def test_a_native_crash_leaves_its_trace_in_the_probes_log(opened: Any) -> None:
     ("engine", "status", "words"),
     [
         ("fake:fault=abort,at=build", "crash", "while building"),
-        ("fake:fault=exit", "crash", "exit status 3"),
+        ("fake:fault=exit", "crash", "exit code 3"),
         ("fake:fault=hang", "timeout", "while running"),
         ("fake:fault=build-failed,at=build", "build-failed", "fake"),
     ],
