@@ -67,13 +67,33 @@ class CaseCommand(msgspec.Struct, frozen=True):
     part: CheckPart
 
 
+class Cure(msgspec.Struct, frozen=True):
+    """A workaround, for the words of other tools. ``keep``: names of the nodes that stay in FP32; ``nameless``: how many of them
+    are ours, as the model gives none; ``switched_off``: optimizers; ``file``: the model with the workaround in it, "" where there
+    is none."""
+
+    keep: tuple[str, ...] = ()
+    nameless: int = 0
+    switched_off: tuple[str, ...] = ()
+    file: str = ""
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """How one tool is told of a workaround: text to paste."""
+
+    tool: str  # and what it takes
+    language: Literal["sh", "python", "cpp"]
+    text: str
+
+
 class ByHand(msgspec.Struct, frozen=True):
     """The engine through other tools; each value is quoted for the shell.
 
     ``lines``: shell lines that show a case. ``flags``: what makes a tool compute in the engine's types, for Polygraphy and for
     trtexec; without it ``--PRECISION``. ``fitted``: a command of a flow as the engine needs it. ``stands_for``: tool -> the
     version of it that the engine is like, for commands that are for some versions alone. ``without``: tools that do not have the
-    engine. ``keep_script``: the script with which Polygraphy keeps these nodes in FP32, "" where it cannot.
+    engine. ``keep_script``: the script with which Polygraphy keeps these nodes in FP32, "" where it cannot. ``apply``: a
+    workaround in the words of the engine's own tools and interfaces.
     """
 
     lines: Callable[[Found, CaseCommand], list[str]] | None = None
@@ -82,6 +102,7 @@ class ByHand(msgspec.Struct, frozen=True):
     stands_for: Mapping[str, str] = {}
     without: tuple[str, ...] = ()
     keep_script: Callable[[Found, Collection[str]], str] | None = None
+    apply: Callable[[Found, Cure], list[Recipe]] | None = None
 
 
 class Tracker(msgspec.Struct, frozen=True):

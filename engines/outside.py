@@ -9,7 +9,8 @@ from collections.abc import Collection
 from typing import Final
 
 from engines import discovery
-from engines.declaration import ByHand, CaseCommand, CheckPart, Declaration, Found
+from engines.converters import conversion_recipes
+from engines.declaration import ByHand, CaseCommand, CheckPart, Cure, Declaration, Found, Recipe
 from engines.options import values
 from engines.spec import EngineSpec
 
@@ -109,6 +110,16 @@ def keep_script(engine: Found, nodes: Collection[str]) -> str:
         return str(give(engine, nodes)) if give else ""
     except Exception:
         return ""
+
+
+def apply(engine: Found, cure: Cure) -> list[Recipe]:
+    """The workaround in the words of each tool: the engine's own, then those that convert a model. Never raises ``Exception``."""
+    give = by_hand(engine).apply
+    try:
+        own = give(engine, cure) if give else []
+    except Exception:
+        own = []
+    return [*own, *conversion_recipes(engine.spec.get("precision"), cure)]
 
 
 def _declared(engine: Found) -> Declaration:

@@ -24,7 +24,7 @@ from engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION
 from engines.compare.tolerance import ULPS
 from engines.compare.values import Values
 from engines.data.tactic_replay import Suspect
-from engines.declaration import Option
+from engines.declaration import Option, Recipe
 from engines.findings import Lookalike
 from engines.steps.registry import STEPS
 from engines.workers.pool import Slot
@@ -231,6 +231,7 @@ REPORT = {
     "values": Values,
     "workaround": document.Workaround,
     "kept": document.Kept,
+    "recipe": Recipe,
     "names": Shared,
     "stop": document.Stop,
     "depth": document.Depth,

@@ -33,6 +33,7 @@ from wizard.problem import Problem
 from wizard.report import to_html, to_json, to_markdown
 from wizard.report.document import Report, Workaround
 from wizard.report.gather import case_files, confirmed
+from wizard.report.markdown import APPLY, how_to_apply
 from wizard.report.portable import Traces, portable, traces
 from wizard.report.read import Reading
 from wizard.session import journal
@@ -176,6 +177,8 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
         _write_issue(place, told, asked)
     if text := keep_script(report.workaround, asked.version):
         (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
+    if report.workaround and report.workaround.apply:
+        (folder / APPLY).write_text(how_to_apply(report.workaround), encoding="utf-8")
     if said := left(found, folder):
         (folder / TRACES).write_text(said + "\n", encoding="utf-8")
 

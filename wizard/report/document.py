@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from engines.compare.values import Values
+from engines.declaration import Recipe
 from engines.findings import Lookalike
 from wizard.report.prefix import Shared, leave_out
 from wizard.report.probe_words import Outcome
@@ -72,6 +73,7 @@ class Workaround(msgspec.Struct, frozen=True):
     unseen_failing: int = 0
     known: tuple[str, ...] = ()
     curve: tuple[Kept, ...] = ()
+    apply: tuple[Recipe, ...] = ()  # in the words of each tool, the engine's own first
 
 
 class Stop(msgspec.Struct, frozen=True):

@@ -6,12 +6,15 @@ from typing import Any
 import msgspec
 
 from engines import findings as base
+from engines import outside
 from engines.compare.say import say_limit
 from engines.compare.values import Values
+from engines.declaration import Cure
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Check, Measure
 from engines.search.known import list_facts
 from engines.search.lookalike import say_lookalike
+from engines.search.written import FILE
 from engines.spec import parse
 from engines.steps.compare import CompareOutcome
 from engines.steps.layerwise import LayerwiseOutcome
@@ -75,7 +78,7 @@ def gather(
     criterion, signature = findings.criterion, findings.signature
     verdict = reached(state, flow)
     rounds = depths(state, table, criterion.tolerance if criterion else 0.0, culprits)
-    workaround = _workaround(findings, parse(problem.engine).name)
+    workaround = _workaround(findings, problem.engine, index, state.version(problem.engine))
     return Report(
         verdict=verdict,
         end=state.end,
@@ -228,7 +231,7 @@ def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
     )
 
 
-def _workaround(findings: base.Findings, engine: str) -> Workaround | None:
+def _workaround(findings: base.Findings, engine: str, index: GraphIndex | None, version: str) -> Workaround | None:
     w = findings.workaround
     if w is None:
         return None
@@ -236,7 +239,8 @@ def _workaround(findings: base.Findings, engine: str) -> Workaround | None:
     return Workaround(
         kind=w.kind,
         holds=w.holds,
-        engine=w.engine or engine,
+        engine=w.engine or parse(engine).name,
+        apply=tuple(outside.apply(outside.found(parse(w.engine or engine), version), _cure(w, index))),
         keep_higher=w.in_model or w.keep_names,
         switched_off=w.switched_off,
         samples_ok=w.samples_ok,
@@ -253,6 +257,12 @@ def _workaround(findings: base.Findings, engine: str) -> Workaround | None:
         known=tuple(fact.text for fact in list_facts(findings, w)),
         curve=tuple(Kept(p.nodes, min(p.error, HUGE), p.seconds or None, p.chosen, p.knee) for p in w.curve),
     )
+
+
+def _cure(w: base.Workaround, index: GraphIndex | None) -> Cure:
+    named = {node.name for node in index.nodes} - {""} if index else set(w.keep_names)
+    nameless = sum(name not in named for name in w.keep_names)
+    return Cure(w.in_model or w.keep_names, nameless, w.switched_off, FILE if w.in_model else "")
 
 
 def stop(visit: Visit, flow: Flow) -> Stop:

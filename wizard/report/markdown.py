@@ -27,6 +27,7 @@ from wizard.words import (  # fmt: skip
     visible,
 )
 
+APPLY = "workaround.md"  # of a bundle
 MOST = 60_000  # characters: GitHub takes 65,536 in an issue, and its owner has a sentence to add
 LAYERS, ROWS = 40, 60  # of a table that may be as long as the model, of any other
 
@@ -218,8 +219,22 @@ def workaround(report: Report) -> str:
         rows.append(("cost", literal(w.cost)))
     title = "## The workaround" if w.holds else "## The workaround does not hold on every sample"
     known = "\n".join(f"- {literal(fact)}" for fact in w.known)
-    parts = [f"{title}\n\n{table(('', ''), rows)}", known, literal(w.tried), *sets(w)]
+    parts = [f"{title}\n\n{table(('', ''), rows)}", known, literal(w.tried), *sets(w), *recipes(w)]
     return "\n\n".join(part for part in parts if part)
+
+
+def recipes(w: Workaround, first: int = 1) -> list[str]:
+    """How it is applied, in the words of the ``first`` tools, and where the others' are."""
+    told = [f"### Apply it: {literal(r.tool)}\n\n{fenced(r.text, r.language)}" for r in w.apply[:first]]
+    others = ", ".join(dict.fromkeys(literal(r.tool) for r in w.apply[first:]))
+    return [*told, f"Also in `{APPLY}` of the bundle: {others}."] if others else told
+
+
+def how_to_apply(w: Workaround) -> str:
+    """Every recipe, as a page of its own."""
+    nodes = f" {count(len(w.keep_higher), 'node')} stay in FP32." if w.keep_higher else ""
+    head = f"# How to apply the workaround\n\nFound on {code(w.engine, LONGEST)}.{nodes} `model.onnx` stands for your model."
+    return "\n\n".join([head, *(f"## {literal(r.tool)}\n\n{fenced(r.text, r.language)}" for r in w.apply)]) + "\n"
 
 
 def sets(w: Workaround) -> list[str]:

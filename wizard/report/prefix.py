@@ -20,7 +20,7 @@ _SEPARATORS: Final = "/.:"
 
 # Fields that are typed, copied or looked up: what they hold stays whole.
 WHOLE: Final = frozenset(
-    {"engine", "reference", "model", "commands", "environment", "dir", "session", "found_by", "names"}
+    {"engine", "reference", "model", "commands", "environment", "dir", "session", "found_by", "names", "apply"}
 )
 
 

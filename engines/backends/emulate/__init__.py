@@ -38,5 +38,10 @@ DECLARATION = Declaration(
     emulation=True,
     # The rounding is in the file, as pairs of casts; any optimizer could remove it.
     check_part=lambda _: onnxruntime.literal_session(),
-    by_hand=ByHand(lines=lines, fitted=tensorrt.fit_command, keep_script=tensorrt.keep_in_fp32),
+    by_hand=ByHand(
+        lines=lines,
+        fitted=tensorrt.fit_command,
+        keep_script=tensorrt.keep_in_fp32,
+        apply=tensorrt.apply_as_emulated,
+    ),
 )

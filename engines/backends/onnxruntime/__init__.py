@@ -70,7 +70,7 @@ DECLARATION = Declaration(
         ),
     ),
     check_part=outside.check_part,
-    by_hand=ByHand(lines=outside.lines),
+    by_hand=ByHand(lines=outside.lines, apply=outside.apply),
     lists={
         "disabled_optimizers": optimizers.sort_optimizers,
         "provider_options": _sort_pairs("provider_options", "trt_fp16_enable=1"),

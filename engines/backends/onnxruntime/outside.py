@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from engines.declaration import CaseCommand, CheckPart, Found
+from engines.declaration import CaseCommand, CheckPart, Cure, Found, Recipe
 
 LEVELS = {
     "disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "layout": "ORT_ENABLE_LAYOUT",
@@ -85,3 +85,48 @@ def lines(_: Found, command: CaseCommand) -> list[str]:
     note += [f"# (Polygraphy cannot be told: {', '.join(missing)}; check.py knows)"] if missing else []
     run = shlex.join(["polygraphy", "run", command.part.model, *words])
     return ["# ONNX Runtime through Polygraphy", *note, f"{run} {command.compare}"]
+
+
+_CPP_LEVELS = {  # of the same names in C++
+    "ORT_ENABLE_LAYOUT": "static_cast<GraphOptimizationLevel>(3)",  # newer than most headers that are in use
+}
+
+
+def apply(found: Found, cure: Cure) -> list[Recipe]:
+    """The session as it is right: the model with the workaround in it, or the optimizers that are off. An optimizer is switched
+    off by an entry of the configuration, which every language's interface has (the key is in ONNX Runtime's public header of
+    session options)."""
+    settings = check_part(found).settings
+    entries = {key: value for key, value in settings["config"].items() if key not in PLAIN_WEIGHTS}
+    if disabled := settings.get("disabled"):
+        entries["optimization.disable_specified_optimizers"] = ";".join(disabled)
+    model, level = cure.file or "model.onnx", settings["level"]
+    python = [
+        "import onnxruntime as ort",
+        "",
+        "options = ort.SessionOptions()",
+        f"options.graph_optimization_level = ort.GraphOptimizationLevel.{level}",
+        f"options.intra_op_num_threads = {settings['threads']}",
+        *(f"options.add_session_config_entry({key!a}, {value!a})" for key, value in entries.items()),
+        f"session = ort.InferenceSession({model!a}, options, providers={settings['providers']!r})",
+    ]
+    cpp = [
+        "Ort::SessionOptions options;",
+        f"options.SetGraphOptimizationLevel({_CPP_LEVELS.get(level, level)});",
+        f"options.SetIntraOpNumThreads({settings['threads']});",
+        *(f"options.AddConfigEntry({_quote(key)}, {_quote(value)});" for key, value in entries.items()),
+        f"Ort::Session session(env, ORT_TSTR({_quote(model)}), options);",
+    ]
+    return [
+        Recipe("ONNX Runtime in Python", "python", "\n".join(python)),
+        Recipe("ONNX Runtime in C++", "cpp", "\n".join(cpp)),
+    ]
+
+
+def _quote(text: str) -> str:
+    """A string of C++; what is not ASCII by its bytes."""
+    return '"' + "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else _escape(c) for c in text) + '"'
+
+
+def _escape(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode())

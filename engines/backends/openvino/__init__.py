@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from engines.declaration import QUANTIZATION, CheckPart, Declaration, Found, Option, Tracker
+from engines.declaration import QUANTIZATION, ByHand, CheckPart, Cure, Declaration, Found, Option, Recipe, Tracker
 
 _SOURCE = Path(__file__).with_name("check.py.txt")
 
@@ -16,6 +16,16 @@ def check_part(found: Found) -> CheckPart:
     if chosen["threads"]:
         config["INFERENCE_NUM_THREADS"] = str(chosen["threads"])
     return CheckPart(_SOURCE.read_text(encoding="utf-8"), {"device": chosen["device"], "config": config})
+
+
+def apply(found: Found, cure: Cure) -> list[Recipe]:
+    """The model compiled as it is right."""
+    settings = check_part(found).settings
+    model = cure.file or "model.onnx"
+    text = f"""import openvino
+
+compiled = openvino.Core().compile_model({model!a}, {settings["device"]!a}, {settings["config"]!a})"""
+    return [Recipe("OpenVINO in Python", "python", text)]
 
 
 DECLARATION = Declaration(
@@ -44,4 +54,5 @@ DECLARATION = Declaration(
         ),
     ),
     check_part=check_part,
+    by_hand=ByHand(apply=apply),
 )  # fmt: skip

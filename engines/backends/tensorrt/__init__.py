@@ -96,7 +96,13 @@ DECLARATION = Declaration(
     title="TensorRT",
     tracker=_TRACKER,
     check_part=outside.check_part,
-    by_hand=ByHand(outside.lines, outside.precision_flags, outside.fit_command, keep_script=outside.keep_script),
+    by_hand=ByHand(
+        outside.lines,
+        outside.precision_flags,
+        outside.fit_command,
+        keep_script=outside.keep_script,
+        apply=outside.apply,
+    ),
 )  # fmt: skip
 RTX = Declaration(
     "tensorrt_rtx",
@@ -122,7 +128,8 @@ RTX = Declaration(
     check_part=outside.check_part,
     # It has the ways of TensorRT 11: always strongly typed, no layer precisions. trtexec is TensorRT's alone.
     by_hand=ByHand(
-        outside.lines, outside.precision_flags, outside.fit_command, stands_for={"tensorrt": "11"}, without=("trtexec",)
+        outside.lines, outside.precision_flags, outside.fit_command, stands_for={"tensorrt": "11"}, without=("trtexec",),
+        apply=outside.apply,
     ),
 )  # fmt: skip
 BY_NAME = {declared.name: declared for declared in (DECLARATION, RTX)}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from engines.declaration import CaseCommand, CheckPart, Found
+from engines.declaration import CaseCommand, CheckPart, Cure, Found, Recipe
 
 RTX = "tensorrt_rtx"
 LONGEST = 500  # characters of an input's name that a command line still shows
@@ -121,3 +121,54 @@ def keep_in_fp32(found: Found, nodes: Collection[str]) -> str:
     listed = "".join(f"    {name!a},\n" for name in sorted({name for name in nodes if name}))
     text = _KEEP.read_text(encoding="utf-8").replace("#FLAG#", f"--{found.spec.get('precision', 'fp16')}")
     return text.replace("#NODES#", f"NODES = {{\n{listed}}}" if listed else "NODES = set()")
+
+
+def apply(found: Found, cure: Cure) -> list[Recipe]:
+    """The build as it is right: up to TensorRT 10 with the layers of the kept nodes by name; where types come from the file, with
+    the file that has the workaround in it."""
+    if found.spec.name == RTX:
+        words = ["tensorrt_rtx", f"--onnx={cure.file}", "--saveEngine=model.engine"]
+        return [Recipe("TensorRT-RTX", "sh", shlex.join(words))] if cure.file else []
+    settings = check_part(found).settings
+    ours, theirs = typed_as(settings, found.spec.get("calibration"))
+    if settings["strong"]:
+        if not cure.file:
+            return []
+        return [
+            Recipe(
+                "trtexec", "sh", shlex.join(["trtexec", f"--onnx={cure.file}", *theirs, "--saveEngine=model.engine"])
+            ),
+            Recipe("Polygraphy", "sh", shlex.join(["polygraphy", "convert", cure.file, *ours, "-o", "model.engine"])),
+        ]
+    return apply_by_name(ours, theirs, cure)
+
+
+def apply_by_name(ours: list[str], theirs: list[str], cure: Cure) -> list[Recipe]:
+    """Layers by the names of their nodes, in weakly typed builds. ``ours``, ``theirs``: options of Polygraphy and of trtexec."""
+    if not cure.keep:
+        return []
+    strict = ["trtexec", f"--onnx={cure.file}", "--stronglyTyped", "--saveEngine=model.engine"]
+    typed = [Recipe("trtexec, with the types of worked-around.onnx", "sh", shlex.join(strict))] if cure.file else []
+    script = ["--precision-constraints", "obey", "--trt-network-postprocess-script", "keep_fp32.py"]
+    made = Recipe(
+        "Polygraphy, with keep_fp32.py of this folder (TensorRT up to 10)",
+        "sh",
+        shlex.join(["polygraphy", "convert", "model.onnx", *ours, *script, "-o", "model.engine"]),
+    )
+    # What parts its lists cannot stand in a name; layers that the parser makes beside a node's own are not met by name.
+    if cure.nameless or any(set(',:*"') & set(name) or not name.isprintable() for name in cure.keep):
+        return [*typed, made]
+    each = [f"{name}:fp32" for name in cure.keep]
+    words = ["trtexec", "--onnx=model.onnx", *theirs, "--precisionConstraints=obey"]
+    words += [
+        f"--layerPrecisions={','.join(each)}",
+        f"--layerOutputTypes={','.join(each)}",
+        "--saveEngine=model.engine",
+    ]
+    return [made, Recipe("trtexec (TensorRT up to 10)", "sh", shlex.join(words))]
+
+
+def apply_as_emulated(found: Found, cure: Cure) -> list[Recipe]:
+    """An emulation stands for a weakly typed build of its precision."""
+    flag = f"--{found.spec.get('precision', 'fp16')}"
+    return apply_by_name([flag], [flag], cure)

@@ -1,0 +1,43 @@
+"""A workaround in the words of the tools that convert a model to FP16 or BF16, whatever runs it then. Text only."""
+
+import re
+import shlex
+
+from engines.declaration import Cure, Recipe
+
+_TYPES = ("fp16", "bf16")
+_MODEL, _MADE = "model.onnx", "converted.onnx"
+
+
+def conversion_recipes(precision: str, cure: Cure) -> list[Recipe]:
+    """For nodes that stay in FP32 while the rest is converted; none for any other workaround. Both tools go by names: a node that
+    has none cannot be told to them, so there is nothing to paste where one of the kept ones has none."""
+    if precision not in _TYPES or not cure.keep or cure.nameless:
+        return []
+    return [_autocast(precision, cure.keep), *([_onnxconverter(cure.keep)] if precision == "fp16" else [])]
+
+
+def _autocast(precision: str, keep: tuple[str, ...]) -> Recipe:
+    # It matches each word as a regular expression from the start of a name on.
+    patterns = [f"^{re.escape(name)}$" for name in keep]
+    words = ["python", "-m", "modelopt.onnx.autocast", "--onnx_path", _MODEL, "--output_path", _MADE]
+    words += ["--low_precision_type", precision, "--nodes_to_exclude", *patterns]
+    return Recipe("NVIDIA ModelOpt AutoCast, which keeps more in FP32 where it sees need", "sh", shlex.join(words))
+
+
+def _onnxconverter(keep: tuple[str, ...]) -> Recipe:
+    text = f"""import onnx
+from onnxconverter_common import float16
+
+model = onnx.load("{_MODEL}")
+# Its own list of operators stays as it is; these nodes come on top.
+converted = float16.convert_float_to_float16(model, keep_io_types=True, node_block_list={written(keep)})
+onnx.save(converted, "{_MADE}")"""
+    return Recipe("onnxconverter-common", "python", text)
+
+
+def written(names: tuple[str, ...]) -> str:
+    """A list as Python reads it, in ASCII: a name may hold what an editor or a terminal acts on."""
+    if len(names) == 1:
+        return f"[{names[0]!a}]"
+    return "[\n" + "".join(f"    {name!a},\n" for name in names) + "]"

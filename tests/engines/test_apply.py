@@ -1,0 +1,158 @@
+"""A workaround in the words of other tools: what is pasted does it, where the tool is here, and names stay whole."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from engines import outside
+from engines.declaration import Cure, Recipe
+from engines.spec import parse
+from wizard.demo import MODELS
+
+HARD = ("a/Conv", "b 'quoted'", 'c "twice"', "d$HOME`id`;\\", "e(1)[2]*+?.", "f\u00e9")
+
+
+def recipes(engine: str, cure: Cure, version: str = "") -> dict[str, Recipe]:
+    return {r.tool: r for r in outside.apply(outside.found(parse(engine), version), cure)}
+
+
+def pasted(text: str, folder: Path) -> dict[str, Any]:
+    """What a Python recipe leaves behind, run in this folder."""
+    before, found = Path.cwd(), {}
+    os.chdir(folder)
+    try:
+        exec(text, found)
+    finally:
+        os.chdir(before)
+    return found
+
+
+def test_onnx_runtime_is_right_with_what_is_pasted(tmp_path: Path) -> None:
+    """Pad_Fusion breaks this model on ONNX Runtime 1.23 to 1.31; the pasted session is right, and without its entry wrong."""
+    shutil.copy(MODELS / "shapes_cnn.onnx", tmp_path / "model.onnx")
+    feeds = dict(np.load(MODELS / "shapes_cnn_in.npz"))
+    off = "onnxruntime:optimization=all,disabled_optimizers=Pad_Fusion"
+    told = recipes(off, Cure(switched_off=("Pad_Fusion",)))["ONNX Runtime in Python"].text
+    entry = next(line for line in told.splitlines() if "disable_specified_optimizers" in line)
+
+    def error(text: str) -> float:
+        session: onnxruntime.InferenceSession = pasted(text, tmp_path)["session"]
+        plain = onnxruntime.SessionOptions()
+        plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        right = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), plain, providers=["CPUExecutionProvider"])
+        a, b = session.run(None, feeds)[0], right.run(None, feeds)[0]
+        return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+    assert error(told) < 1e-5 < 1e-3 < error(told.replace(entry, ""))
+
+
+def test_cpp_says_what_python_says() -> None:
+    options = "optimization=extended,disabled_optimizers=ConstantFolding+Pad_Fusion,threads=3"
+    spec = f"onnxruntime:{options},session_config=session.intra_op.allow_spinning=0"
+    told = recipes(spec, Cure(file="worked-around.onnx"))
+    python, cpp = told["ONNX Runtime in Python"].text, told["ONNX Runtime in C++"].text
+    entries = re.findall(r"add_session_config_entry\('(.*?)', '(.*?)'\)", python)
+    assert entries == re.findall(r'AddConfigEntry\("(.*?)", "(.*?)"\)', cpp)
+    assert ("optimization.disable_specified_optimizers", "ConstantFolding;Pad_Fusion") in entries
+    assert "ORT_ENABLE_EXTENDED" in python
+    assert "ORT_ENABLE_EXTENDED" in cpp
+    assert 'ORT_TSTR("worked-around.onnx")' in cpp
+
+
+def test_openvino_compiles_what_is_pasted(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    shutil.copy(MODELS / "shapes_cnn.onnx", tmp_path / "model.onnx")
+    made = pasted(recipes("openvino:precision=f32,threads=2", Cure())["OpenVINO in Python"].text, tmp_path)["compiled"]
+    assert made.get_property("INFERENCE_NUM_THREADS") == 2
+
+
+def test_names_reach_autocast_whole_and_match_themselves_alone() -> None:
+    """It keeps a node whose name one of the words matches by ``re.match``."""
+    told = recipes("emulate:precision=bf16", Cure(keep=HARD))
+    words = shlex.split(next(r.text for tool, r in told.items() if "AutoCast" in tool))
+    patterns = words[words.index("--nodes_to_exclude") + 1 :]
+    others = ("a/Conv_1", "xa/Conv", "e(1)[2]", "f")
+    assert [[name for name in (*HARD, *others) if re.match(p, name)] for p in patterns] == [[name] for name in HARD]
+    assert words[words.index("--low_precision_type") + 1] == "bf16"
+    assert "onnxconverter-common" not in told, "it knows FP16 alone"
+
+
+def test_names_reach_onnxconverter_whole() -> None:
+    text = recipes("emulate:precision=fp16", Cure(keep=HARD))["onnxconverter-common"].text
+    assert text.isascii()
+    found = re.search(r"node_block_list=(\[.*\])\)", text, re.DOTALL)
+    assert found
+    assert tuple(eval(found[1])) == HARD
+
+
+@pytest.mark.parametrize(
+    ("keep", "nameless", "told"),
+    [
+        (("a/Conv", "b"), 0, True),
+        (("a,b",), 0, False),
+        (("a:b",), 0, False),
+        (("a*",), 0, False),
+        (("a",), 1, False),
+    ],
+)
+def test_trtexec_is_told_only_what_its_lists_can_say(keep: tuple[str, ...], nameless: int, told: bool) -> None:
+    found = recipes("tensorrt:precision=fp16", Cure(keep=keep, nameless=nameless), "10.6.0")
+    assert ("trtexec (TensorRT up to 10)" in found) == told
+    assert any("keep_fp32.py" in r.text for r in found.values())
+    if told:
+        words = shlex.split(found["trtexec (TensorRT up to 10)"].text)
+        assert "--layerPrecisions=a/Conv:fp32,b:fp32" in words
+        assert "--precisionConstraints=obey" in words
+
+
+@pytest.mark.parametrize("engine", ["tensorrt:precision=fp16,typing=strong", "tensorrt_rtx:precision=fp16"])
+def test_where_the_file_states_the_types_the_file_is_told(engine: str) -> None:
+    cure = Cure(keep=("a",), file="worked-around.onnx")
+    own = [
+        r for tool, r in recipes(engine, cure, "11.0.0").items() if "model.onnx" not in r.text.replace(cure.file, "")
+    ]
+    assert own
+    assert all("worked-around.onnx" in r.text for r in own)
+    without = recipes(engine, Cure(keep=("a",)), "11.0.0")
+    assert all("AutoCast" in tool or "onnxconverter" in tool for tool in without), (
+        "nothing of the engine's own to paste"
+    )
+
+
+def test_a_node_without_a_name_is_told_to_no_converter() -> None:
+    assert recipes("emulate:precision=fp16", Cure(keep=("Conv_3",), nameless=1)).keys() == {
+        "Polygraphy, with keep_fp32.py of this folder (TensorRT up to 10)"
+    }
+
+
+@pytest.mark.slow
+def test_onnxconverter_common_keeps_them(tmp_path: Path) -> None:
+    """The real tool, in an environment of its own."""
+    import onnx
+
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "v"], check=True)
+    python = tmp_path / "v/bin/python"
+    subprocess.run([python, "-m", "pip", "install", "-q", "onnxconverter-common", "onnx<1.20"], check=True)
+    model = onnx.load(MODELS / "sort_tf_massive_m4.onnx")
+    kept = tuple(n.name for n in model.graph.node if n.op_type == "MatMul" and n.name)[:2]
+    onnx.save(model, tmp_path / "model.onnx")
+    (tmp_path / "convert.py").write_text(
+        recipes("emulate:precision=fp16", Cure(keep=kept))["onnxconverter-common"].text
+    )
+    subprocess.run([python, "convert.py"], cwd=tmp_path, check=True)
+    made = onnx.shape_inference.infer_shapes(onnx.load(tmp_path / "converted.onnx"))
+    types = {v.name: v.type.tensor_type.elem_type for v in made.graph.value_info}
+    halves = {
+        n.name for n in made.graph.node if n.op_type == "MatMul" and types.get(n.output[0]) == onnx.TensorProto.FLOAT16
+    }
+    assert halves
+    assert not halves & set(kept)
