@@ -225,6 +225,7 @@ def test_the_bundle(session: Path, tmp_path: Path) -> None:
         "journal.jsonl",
         "environment.json",
         "keep_fp32.py",
+        "workaround.md",
         "culprit-2",
     }
     assert not (case / "culprit-2/good.onnx").exists(), "the second culprit had no passing neighbour"
