@@ -20,7 +20,7 @@ _SEPARATORS: Final = "/.:"
 
 # Fields that are typed, copied or looked up: what they hold stays whole.
 WHOLE: Final = frozenset(
-    {"engine", "reference", "model", "commands", "environment", "dir", "session", "found_by", "names", "apply"}
+    {"engine", "reference", "model", "commands", "environment", "dir", "session", "found_by", "apply"}
 )
 
 
@@ -83,6 +83,8 @@ def _in(value: Any, prefix: str) -> Any:
         case Mapping():
             found = {key: value[key] if key in WHOLE else _in(value[key], prefix) for key in value}
             return value if all(found[key] is value[key] for key in value) else found
+        case Shared():  # the legend itself
+            return value
         case msgspec.Struct():
             fields = {f: getattr(value, f) for f in value.__struct_fields__ if f not in WHOLE}
             new = {f: made for f, old in fields.items() if (made := _in(old, prefix)) is not old}
