@@ -25,7 +25,7 @@ PROGRAMS = (
 )  # fmt: skip
 VERBS = (
     "open", "run", "resume", "edit", "watch", "replay", "report", "export", "sessions", "show", "diff", "engines", "diff-tactics",
-    "flow", "step", "demo", "help", "completion",
+    "flow", "step", "demo", "help", "completion", "ladder",
 )  # fmt: skip
 
 # Scene -> the test that runs every command of it.

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from engines.workers.executor import LOCAL
 from wizard.cli import arguments, entry
 from wizard.exits import Refusal
@@ -24,10 +26,16 @@ _VALUES = {
     "--rewind": "sanitize",
     "--budget": "10m",
     "--python": sys.prefix,
+    "--site": sys.prefix,
+    "--install": "onnxruntime==0",  # of which there is none, should it ever be asked for
+    "--most": "1",
+    "--timeout": "1m",
     "--junit": "{answers}.xml",
     "--summary": "{answers}.md",
 }
-_SESSIONS = ("session", "sessions", "other")  # what an argument that is a session is called
+_SESSIONS = ("session", "sessions", "other", "cases")  # what an argument that is a session is called
+# All options of ``edit`` that change the set-up go one way: this one stands for them.
+_ONE = {"edit": ["--seed", "9"]}
 # Commands that take a model or nothing, and what of a stranger's they can be pointed at.
 _NAMED = {
     "open": ["--session"],
@@ -65,7 +73,7 @@ def of_the_command_line() -> Iterator[Door]:
         if not any(action.dest in _SESSIONS and not action.option_strings for action in parser._actions):
             continue
         gated = any("--yes-run-scripts" in action.option_strings for action in parser._actions)
-        for words in [[], *_options(parser)]:
+        for words in [_ONE[name]] if name in _ONE else [[], *_options(parser)]:
             shut = gated and "--dry" not in words and (name != "export" or "random" in words)
             yield Door(" ".join([name, *words]), _command(name, words, gated), gated=shut)
     for name, words in _NAMED.items():
@@ -110,8 +118,11 @@ _ASKED: dict[str, Callable[[Sessions, Path, Path], object]] = {
     "export": lambda library, place, work: library.export(place, str(work / "out")),
     "finish": lambda library, place, work: library.finish(place),
     "demos": lambda library, place, work: library.demos(),
+    "edit": lambda library, place, work: library.edit(place, msgspec.structs.replace(library.problem(place), seed=9)),
+    "weight": lambda library, place, work: library.weight(place),
+    "rename": lambda library, place, work: library.rename(place, f"{place.name}-2").rename(place),
 }
-_OWN = ("create", "demo")  # of what the user types, or of ours
+_OWN = ("create", "demo", "remove")  # of what the user types, or of ours; what deletes the session runs nothing of it
 
 
 def of_the_screens() -> Iterator[Door]:
@@ -124,7 +135,11 @@ def of_the_screens() -> Iterator[Door]:
                 return refusal.code
             return 0
 
-        return Door(f"screens: {name}{' again' if first else ''}", call, gated=name == "open" and bool(first))
+        return Door(
+            f"screens: {name}{' again' if first else ''}",
+            call,
+            gated=name == "edit" or (name == "open" and bool(first)),
+        )
 
     yield from map(door, _ASKED)
     yield door("open", ({"do": "rewind", "to": "sanitize"},))

@@ -32,15 +32,14 @@ _SPARE = 1 << 30  # bytes of disk that an installation leaves to others
 
 def ladder(arguments: argparse.Namespace) -> int:
     """Exit 0 where every case was told of at least one release, else 6. Raises Refusal, Untrusted."""
+    for name in arguments.cases:  # before anything of any case is made, run or installed
+        admit(name, arguments.yes_run_scripts)
     places = asked_places(arguments)
     if arguments.output and Path(arguments.output).suffix.lower() not in (".html", ".md"):
         raise Refusal(BAD_USAGE, f"'{arguments.output}' does not say which form; name it FILE.html or FILE.md.")
     output = writable(arguments.output) if arguments.output else ""
     with ExitStack() as stack:
-        cases = [
-            prepared(name, Path(stack.enter_context(scratch("narrowdown-ladder-"))), arguments.yes_run_scripts)
-            for name in arguments.cases
-        ]
+        cases = [prepared(name, Path(stack.enter_context(scratch("narrowdown-ladder-")))) for name in arguments.cases]
         announce(places, cases, arguments)
         climbs = [climb(case, places, arguments) for case in cases]
     if arguments.json:
@@ -65,36 +64,39 @@ def asked_places(arguments: argparse.Namespace) -> list[Place]:
     return [interpreter(name) for name in arguments.python] + [site(name) for name in arguments.site]
 
 
-def prepared(name: str, scratched: Path, yes: Iterable[str]) -> Case:
-    """The case's check in a folder: a bundle's own, or that of a session, which is written anew. What it runs was agreed to.
-    Raises Refusal, Untrusted, SessionProblem."""
-    bundle = Path(name).expanduser().absolute()
-    if (bundle / CHECK).is_file():
-        return Case(visible(bundle.name), agreed(bundle, yes), (), case_key(bundle))
-    if bundle.is_file():
-        raise Refusal(BAD_USAGE, f"'{name}' is a file; unpack the bundle, and name the folder with its check.py.")
-    from wizard.bundle.export import FIRST
-    from wizard.bundle.export import export as write_bundle
-
-    place = folders.find(name)
-    problem = folders.describe(place).problem
-    trust.admit(problem, yes)
-    try:
-        made = write_bundle(read(name), scratched / FIRST)
-    except MachineProblem as trouble:
-        raise Refusal(MISSING, str(trouble)) from None
-    return Case(place.name, made, ("--folder", problem.folder) if problem.check else (), case_key(made))
-
-
-def agreed(bundle: Path, yes: Iterable[str]) -> Path:
-    """The bundle's folder, once somebody here has agreed to its check.py as it is now. Raises Untrusted."""
-    path, allowed = str(bundle / CHECK), frozenset(yes)
+def admit(name: str, yes: Iterable[str]) -> None:
+    """Let a case pass only where somebody here has agreed to what it runs: a bundle's check.py as it is now, all that a session
+    names. Raises Refusal, Untrusted, SessionProblem."""
+    bundle, allowed = Path(name).expanduser().absolute(), frozenset(yes)
+    if not (bundle / CHECK).is_file():
+        if bundle.is_file():
+            raise Refusal(BAD_USAGE, f"'{name}' is a file; unpack the bundle, and name the folder with its check.py.")
+        trust.admit(folders.describe(folders.find(name)).problem, allowed)
+        return
+    path = str(bundle / CHECK)
     item = trust.Item("check of a bundle", path, path, "", {path: digest(path)}, head(path, 5))
     if item.key not in trust.trusted() and trust.ALL not in allowed and item.digest not in allowed:
         raise trust.Untrusted(trust.sentence([item]))
     if item.digest in allowed:
         trust.remember([item])
-    return bundle
+
+
+def prepared(name: str, scratched: Path) -> Case:
+    """The check of an admitted case in a folder: a bundle's own, or that of a session, which is written anew. Raises Refusal,
+    SessionProblem."""
+    bundle = Path(name).expanduser().absolute()
+    if (bundle / CHECK).is_file():
+        return Case(visible(bundle.name), bundle, (), case_key(bundle))
+    from wizard.bundle.export import FIRST
+    from wizard.bundle.export import export as write_bundle
+
+    place = folders.find(name)
+    problem = folders.describe(place).problem
+    try:
+        made = write_bundle(read(name), scratched / FIRST)
+    except MachineProblem as trouble:
+        raise Refusal(MISSING, str(trouble)) from None
+    return Case(place.name, made, ("--folder", problem.folder) if problem.check else (), case_key(made))
 
 
 def announce(places: list[Place], cases: list[Case], arguments: argparse.Namespace) -> None:

@@ -113,7 +113,7 @@ def test_a_release_that_hangs_or_is_another_one_cannot_tell(
 def test_what_cannot_be_climbed_is_refused(
     bundle: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["ladder", str(bundle), *words]) == 2
+    assert main(["ladder", str(bundle), *words, "--yes-run-scripts", "all"]) == 2
     assert said in capsys.readouterr().err
 
 
