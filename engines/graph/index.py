@@ -42,7 +42,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
 
     ``captures`` are outer tensors read by the bodies of If, Loop and Scan nodes; they count as inputs for every cut.
     ``attributes`` are those that the operator could do without: stated, not required, no graph and no element type. ``values``:
-    what its attributes hold, short ones alone.
+    what its attributes hold, short ones alone. ``source``: file and line of the program that was exported, "" where unknown.
     """
 
     id: int
@@ -54,6 +54,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     captures: tuple[int, ...] = ()
     attributes: tuple[str, ...] = ()
     values: dict[str, Stated] = {}
+    source: str = ""
 
     @property
     def reads(self) -> tuple[int, ...]:

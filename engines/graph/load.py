@@ -40,6 +40,7 @@ from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.model_problem import ModelProblem
 from engines.graph.random_nodes import list_random
 from engines.graph.shapelike import is_sink, shape_like
+from engines.graph.source import find_source
 from engines.store import regular
 from engines.store.content import Damaged, Store, keep
 
@@ -337,10 +338,9 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
             deciding.update(_captured_deciders(node))
         outputs = tuple(add(name, "node", i) for name in node.output if name)
         droppable = schema.droppable_attributes(node, versions)
-        values = schema.short_attributes(node)
-        nodes.append(
-            Node(i, node.name, node.op_type, schema.domain_of(node), reads, outputs, captured, droppable, values)
-        )
+        values, domain = schema.short_attributes(node), schema.domain_of(node)
+        source = find_source(node)
+        nodes.append(Node(i, node.name, node.op_type, domain, reads, outputs, captured, droppable, values, source))
     outputs = tuple(dict.fromkeys(ids[o.name] for o in graph.output))
     index = GraphIndex(digest, tuple(nodes), tuple(tensors), inputs, outputs)
     seeds = [ids[name] for name in deciding if name in ids]

@@ -40,6 +40,7 @@ class Culprit(msgspec.Struct, frozen=True):
     also: tuple[str, ...] = ()
     around: Vicinity = Vicinity()
     values: tuple[Values, ...] = ()  # of its outputs, the worst first
+    source: tuple[str, ...] = ()  # file and line of the program that was exported, where the exporter wrote them
 
 
 class Kept(msgspec.Struct, frozen=True):

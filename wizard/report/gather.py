@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from engines import causes
 from engines import findings as base
 from engines import outside
 from engines.compare.say import say_limit
@@ -151,7 +152,11 @@ def _culprits(
         values = sorted((msgspec.convert(row, Values) for row in rows), key=lambda v: -max(map(max, v.grid)))
         nodes = ids(c.case.node_ids or c.case.candidate.nodes)
         place = vicinity(index, nodes) if index is not None else Vicinity()
-        told.append(msgspec.structs.replace(culprit(c, compared=compared), around=place, values=tuple(values)))
+        source = tuple(dict.fromkeys(index.nodes[n].source for n in nodes)) if index is not None else ()
+        said = culprit(c, compared=compared)
+        told.append(
+            msgspec.structs.replace(said, around=place, values=tuple(values), source=tuple(filter(None, source)))
+        )
     return tuple(told)
 
 
@@ -495,6 +500,8 @@ def summary(report: Report) -> list[str]:
         lines.append(f"  culprit {position}: {' + '.join(c.ops[:8])}  {', '.join(facts)}, fails {c.verified or '?'}")
         if c.evidence:
             lines.append(f"    {c.evidence}")
+        if c.source:
+            lines.append(f"    {say_source(c)}")
     if report.spread:
         lines.append(f"  {report.spread}")
     lines += [f"  {say_lookalike(like)}" for like in report.lookalikes]
@@ -510,6 +517,12 @@ def summary(report: Report) -> list[str]:
         lines.append(f"    right on {right(w).rstrip(',')}, error {number(w.error)}, {margin(w.margin)}")
         lines += [f"    {fact}" for fact in w.known]
     return lines
+
+
+def say_source(c: Culprit) -> str:
+    """Where it stands in the program that was exported, and what may be done there."""
+    cure = "; compute this in float32 there" if causes.unfit(c.cause) else ""
+    return f"In your program it is {listing(c.source)}{cure}."
 
 
 def case_files(state: State, table: Callable[[str], Table], culprits: Sequence[base.Culprit]) -> list[dict[str, str]]:

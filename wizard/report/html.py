@@ -10,7 +10,7 @@ from wizard.flow.model import Flow
 from wizard.report import picture
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Report, readable
-from wizard.report.gather import say_effect
+from wizard.report.gather import say_effect, say_source
 from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.markdown import error, flat, version
 from wizard.words import TEXT, WORD, count, decibels, duration, elide, margin, number, show_name, switch, visible
@@ -43,7 +43,7 @@ def to_html(report: Report, flow: Flow | None = None) -> str:
     drawn = {name: Markup(value) if isinstance(value, str) else value for name, value in drawn.items()}  # noqa: S704
     page: str = _template().render(
         r=report, drawn=drawn, alike=groups(map(kind, report.culprits)), environment=flat(report.environment), count=count,
-        others=others, bug=say_lookalike, tally=picture.tally, effect=say_effect(report),
+        others=others, bug=say_lookalike, source=say_source, tally=picture.tally, effect=say_effect(report),
     )  # fmt: skip
     return page + "\n"
 

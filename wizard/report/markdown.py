@@ -8,7 +8,7 @@ from engines.compare.values import Values
 from engines.search.lookalike import say_lookalike
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Culprit, Report, Workaround, readable
-from wizard.report.gather import say_effect
+from wizard.report.gather import say_effect, say_source
 from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.picture import curve, tally
 from wizard.words import (  # fmt: skip
@@ -149,6 +149,7 @@ def culprit(c: Culprit, position: int, total: int) -> str:
     ]
     text = f"{title}\n\n{table(('', ''), rows)}"
     facts = [literal(c.evidence)] if c.evidence else []
+    facts += [literal(say_source(c))] if c.source else []
     if c.needs_higher_inputs:
         facts.append(
             "It passes when fed exactly and fails when its inputs are rounded: it needs its inputs in higher precision."
