@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from engines import causes
+from engines import causes, outside
 from engines import findings as base
-from engines import outside
 from engines.compare.say import say_limit
 from engines.compare.values import Values
 from engines.declaration import Cure
