@@ -1,4 +1,5 @@
 # make demo   a real model with a real failure, from nothing to a minimal case: sets itself up in .venv
+# make bench  measures what docs/benchmarks.md tells, and goes on where it was stopped (ARGS="--list", names, --keep: into that page)
 # make faults kills sessions at 1000 moments (NARROWDOWN_FAULTS=N for fewer) and prints a table
 # make faults-mutants  breaks the promises behind it one by one; the campaign must notice each
 # make fuzz   reads damaged files of every kind (NARROWDOWN_FUZZ=N for fewer) and prints a table
@@ -25,7 +26,7 @@ test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "hypothesis and not slow and not gpu and not fuzz" $(ARGS) || [ $$? -eq 5 ]
 
 bench: $(VENV)/.dev
-	$(BIN)/python -m pytest -m benchmark -s $(ARGS)
+	$(BIN)/python tests/benchmarks/bench.py $(ARGS)
 
 screenshots: $(VENV)/.dev
 	$(BIN)/python -P docs/screenshots/take.py

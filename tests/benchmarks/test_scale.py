@@ -95,10 +95,10 @@ def test_graph_operations(tmp_path: Path) -> None:
     show("Graph operations", head, rows, "A cut: milliseconds in the worker + in the step.")
 
 
-def gathered(path: Path, gigabytes: int) -> int:
+def gathered(path: Path, gigabytes: float) -> int:
     """A model that reads a few rows of each of its large tables, which lie in a sparse file beside it; the bytes of the tables.
     Its fault is a Pad and a MaxPool in its middle."""
-    net, tables, place = faulty._Net(), 8 * gigabytes, 0
+    net, tables, place = faulty._Net(), int(8 * gigabytes), 0
     rows, weights = 1 << 15, []
     size = rows * 1024 * 4
     for i in range(tables):

@@ -1,0 +1,203 @@
+"""What a person waits for: processor seconds that it takes, the least that it could take, and what the peer takes for the same.
+
+The least (*limit*) of a search is ``limit.py``'s: imports, one marked run of the reference, a build and a run of each probe that
+was asked. Of a journal it is one pass over its lines and their checksums; of a copy, the copy.
+"""
+
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import faulty
+import journals
+import limit
+import numpy as np
+from metering import Cost, run
+from test_beside_reduce import PEER, REGEX, layerwise, narrowdown, peer
+from test_scale import gathered
+
+from wizard.demo import DEMOS, MODELS
+from wizard.session.folder import DESCRIPTION
+from wizard.session.journal import NAME
+
+TABLE = "Achieved, limit and peer"
+HEAD = ("what", "cpu s", "limit", "times the limit", "peer", "share of the peer", "MiB", "so that")
+Cells = list[object]
+
+
+def cells(what: str, cost: Cost, least: float = 0.0, theirs: float = 0.0, said: str = "") -> Cells:
+    assert cost.code in (0, 10), cost.err[-2000:]
+    return [
+        what, cost.cpu, least or "", cost.cpu / least if least else "", theirs or "", cost.cpu / theirs if theirs else "",
+        cost.memory, said,
+    ]  # fmt: skip
+
+
+def least(session: Path, folder: Path) -> tuple[float, str]:
+    """(processor seconds, what was counted)."""
+    done, asked = limit.prepare(session, folder / "limit")
+    cost = run([sys.executable, Path(limit.__file__), folder / "limit"], folder)
+    assert cost.code == 0, cost.err
+    shutil.rmtree(folder / "limit")
+    return cost.cpu, f"{done} of {asked} probes in the limit"
+
+
+def start(folder: Path) -> Cells:
+    words = ["step", "compare", MODELS / "shapes_cnn.onnx", "--engine", "onnxruntime", "--display", "none"]
+    cost = narrowdown(*words, "--session", folder / "s", folder=folder)
+    return cells("`step compare`, a small model", cost, *_last(least(folder / "s", folder)))
+
+
+def _last(found: tuple[float, str]) -> tuple[float, float, str]:
+    return found[0], 0.0, found[1]
+
+
+def checked(folder: Path) -> Cells:
+    """A check that costs next to nothing: what is left is each tool's own work."""
+    model, script = faulty.chain(folder / "m.onnx", 100, 60), folder / "check.sh"
+    script.write_text(
+        f"#!/bin/sh\ngrep -aq '{faulty.CULPRIT}60\\.' polygraphy_debug.onnx || exit 0\necho '{REGEX}'\nexit 1\n"
+    )
+    script.chmod(0o755)
+    words = ["--check", script, "--fail-regex", REGEX, "--json", "--jobs", "1", "--session", folder / "s"]
+    cost = narrowdown("step", "reduce", model, *words, folder=folder)
+    theirs = peer(
+        "debug", "reduce", model, "-o", folder / "out.onnx", "--mode=bisect", "--fail-regex", REGEX, "--check",
+        *shlex.split(str(script)), folder=folder,
+    )  # fmt: skip
+    said = json.loads(cost.out)
+    return cells("`step reduce`, 100 nodes, your own check", cost, 0.0, theirs.cpu, f"{len(said['nodes'])} node left")
+
+
+def own(name: str) -> Callable[[Path], Cells]:
+    """Each with its own comparison; the peer's golden run and merge counted."""
+
+    def measure(folder: Path) -> Cells:
+        if name == "shapes":
+            model, inputs = DEMOS[name].model(folder), DEMOS[name].inputs(folder)
+        else:
+            real = name == "ResNet-50"
+            model = faulty.resnet50(folder / "m.onnx") if real else faulty.pooled(folder / "m.onnx", 300)
+            inputs, side = folder / "in.npz", 224 if real else 16
+            np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 3, side, side), dtype=np.float32))
+        words = [model, "--inputs", inputs, "--engine", "onnxruntime:optimization=all", "--json", "--jobs", "1"]
+        cost = narrowdown("step", "reduce", *words, "--session", folder / "s", folder=folder)
+        lowest, counted = least(folder / "s", folder)
+        shutil.rmtree(folder / "s")
+        _, golden, both, _ = layerwise(model, inputs, folder)
+        check = f"{PEER} run polygraphy_debug.onnx --onnxrt --load-inputs {both} --load-outputs {golden} --atol 1e-3 --rtol 1e-3"
+        theirs = peer(
+            "debug", "reduce", model, "-o", folder / "out.onnx", "--mode=bisect", "--load-inputs", both,
+            "--fail-regex", "exceeds tolerance|FAILED", "--check", *shlex.split(check), folder=folder,
+        )  # fmt: skip
+        left = len(json.loads(cost.out)["nodes"])
+        return cells(
+            f"`step reduce`, {name}, own comparison", cost, lowest, theirs.cpu, f"{left} nodes left; {counted}"
+        )
+
+    return measure
+
+
+def guide(name: str) -> Callable[[Path], Cells]:
+    """The whole guide to a verified workaround."""
+
+    def measure(folder: Path) -> Cells:
+        model, inputs = DEMOS[name].model(folder), DEMOS[name].inputs(folder)
+        engine = "onnxruntime:optimization=all" if name == "shapes" else "emulate:precision=fp16"
+        words = ["run", model, "--inputs", inputs, "--engine", engine, "--display", "none", "--session", folder / "s"]
+        cost = narrowdown(*words, folder=folder)
+        disk = sum(f.stat().st_blocks * 512 for f in (folder / "s").rglob("*") if f.is_file()) / 1e6
+        lowest, counted = least(folder / "s", folder)
+        return cells(f"whole guide, {name}", cost, lowest, 0.0, f"{disk:.0f} MB on the disk; {counted}")
+
+    return measure
+
+
+def open_axes(folder: Path) -> Cells:
+    model, inputs = faulty.transformer(folder / "m.onnx"), folder / "in.npz"
+    np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 128, 768), dtype=np.float32))
+    words = [model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--json", "--session", folder / "s"]
+    cost = narrowdown("step", "reduce", *words, folder=folder)
+    lowest, counted = least(folder / "s", folder)
+    left = len(json.loads(cost.out)["nodes"])
+    return cells(
+        "`step reduce`, a transformer of 324 MiB, open batch, FP16", cost, lowest, 0.0, f"{left} nodes left; {counted}"
+    )
+
+
+def walked(folder: Path) -> Path:
+    place = folder / "walked"
+    words = ["run", MODELS / "shapes_cnn.onnx", "--engine", "onnxruntime", "--display", "none", "--session", place]
+    assert narrowdown(*words, folder=folder).code == 0
+    return place
+
+
+def journal(command: str) -> Callable[[Path], Cells]:
+    def measure(folder: Path) -> Cells:
+        place = folder / "long"
+        journals.lengthen(walked(folder), place, 30_000)
+        size = (place / NAME).stat().st_size / 2**20
+        scan = (
+            f"from pathlib import Path; from wizard.session.journal import verify; verify(Path({str(place / NAME)!r}))"
+        )
+        lowest = run([sys.executable, "-c", scan], folder)
+        more = ("--display", "none") if command == "resume" else ()
+        cost = narrowdown(*command.split(), place, *more, folder=folder)
+        peaks = ", ".join(f"{role} {size:.0f}" for role, size in sorted(cost.peaks.items()))
+        return cells(
+            f"`{command}`, 30,000 probes", cost, lowest.cpu, 0.0, f"journal of {size:.0f} MiB; MiB each: {peaks}"
+        )
+
+    return measure
+
+
+def sessions(count: int) -> Callable[[Path], Cells]:
+    def measure(folder: Path) -> Cells:
+        place, slim = walked(folder), folder / "slim"
+        slim.mkdir()
+        for name in (DESCRIPTION, "flow.yaml", NAME, "lock"):
+            shutil.copy(place / name, slim)
+        journals.multiply(slim, folder / "home", count)
+        where = {"NARROWDOWN_HOME": str(folder / "home"), "XDG_CACHE_HOME": str(folder / "cache")}
+        first = run(["narrowdown", "sessions"], folder, **where)
+        cost = run(["narrowdown", "sessions"], folder, **where)
+        return cells(f"`sessions`, {count:,} ended ones", cost, 0.0, 0.0, f"the first time {first.cpu:.2g} s")
+
+    return measure
+
+
+def weights(gigabytes: int) -> Callable[[Path], Cells]:
+    """Weights of real bytes: the limit is to read and to write them once."""
+
+    def measure(folder: Path) -> Cells:
+        size = gathered(folder / "m.onnx", gigabytes)
+        with (folder / "w.bin").open("r+b") as file:
+            block = np.random.default_rng(0).standard_normal(1 << 22, dtype=np.float32).tobytes()
+            while file.tell() < size:
+                file.write(block)
+        inputs = folder / "in.npz"
+        np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 4, 16, 64), dtype=np.float32), ids=np.arange(4))
+        lowest = run(["sh", "-c", "sha256sum w.bin && cp w.bin copy.bin && sync copy.bin"], folder)
+        (folder / "copy.bin").unlink()
+        words = [folder / "m.onnx", "--inputs", inputs, "--engine", "onnxruntime:optimization=all", "--display", "none"]
+        cost = narrowdown("step", "compare", *words, "--session", folder / "s", folder=folder)
+        held = sum(f.stat().st_blocks * 512 for f in (folder / "s").rglob("*") if f.is_file())
+        written = f"{held / size:.2f} of the weights on the disk; {cost.seconds:.0f} s of the clock, limit {lowest.seconds:.0f}"
+        return cells(f"`step compare`, {gigabytes} GiB of weights", cost, lowest.cpu, 0.0, written)
+
+    return measure
+
+
+ROWS: dict[str, Callable[[Path], Cells]] = {
+    "start": start,
+    "checked": checked,
+    **{f"own {name}": own(name) for name in ("shapes", "300 nodes", "ResNet-50")},
+    **{f"guide {name}": guide(name) for name in ("shapes", "sort", "magika") if name in DEMOS},
+    "open axes": open_axes,
+    **{f"journal {command}": journal(command) for command in ("show", "replay --dry", "resume")},
+    **{f"sessions {count}": sessions(count) for count in (100, 1000)},
+    **{f"weights {gigabytes}": weights(gigabytes) for gigabytes in (1, 2)},
+}
