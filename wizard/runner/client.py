@@ -30,6 +30,7 @@ from wizard.session.notes import write_note
 from wizard.session.problems import SessionProblem, of_system
 
 _REPLY = 30.0  # seconds that a reply may take; an export takes longest
+_ENDS = 5.0  # seconds that a runner which has closed its session may hold it for
 _START = 20.0  # seconds that a new runner may take to listen
 
 Role = Literal["controller", "watch"]
@@ -165,12 +166,14 @@ class Client:
                 return self._ask(request)
             except (OSError, ValueError):
                 self._disconnect()
+                if request.get("do") == "note":  # the runner reached its end since this client said hello
+                    return self._note_alone(request)
                 return {"ok": False, "error": "The runner has ended. What was measured is kept; resume goes on."}
 
     def _note_alone(self, request: dict[str, Any]) -> dict[str, Any]:
         """Write a note where no runner is at work: an end, a session that was stopped."""
         try:
-            write_note(self.folder, str(request.get("text", "")), str(request.get("node", "")))
+            write_note(self.folder, str(request.get("text", "")), str(request.get("node", "")), patience=_ENDS)
         except OSError as error:
             return {"ok": False, "error": f"The note could not be written: {error.strerror or 'the disk refused it'}."}
         except SessionProblem as problem:
