@@ -1,7 +1,7 @@
 """How the search scales: cuts of large graphs, gigabytes of weights, slots, and probes against the size of the model.
 
 Prints tables, asserts no time. Run with: pytest -m benchmark -s tests/benchmarks/test_scale.py
-With ``NARROWDOWN_BENCH=docs/benchmarks.md`` the plot of probes goes to ``docs/probes.svg``.
+With ``NARROWDOWN_BENCH=FILE`` the plot of probes lies beside that file, as ``probes.svg``.
 """
 
 import json
