@@ -30,6 +30,7 @@ bench: $(VENV)/.dev
 
 screenshots: $(VENV)/.dev
 	$(BIN)/python -P docs/screenshots/take.py
+	$(BIN)/python -P docs/screenshots/moving.py
 
 faults: $(VENV)/.dev
 	$(BIN)/python tests/e2e/fault_run.py $(ARGS)
