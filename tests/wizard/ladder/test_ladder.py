@@ -4,8 +4,17 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
+from engines.compare.criterion import Criterion, Signature
+from engines.findings import Case, Culprit
+from engines.graph.construct import construct
+from engines.known.table import read_table
+from engines.probe import Candidate
+from wizard.bundle.check_script import Asked, script
 from wizard.cli import main
 from wizard.ladder import environments
 
@@ -121,3 +130,29 @@ def test_releases_are_ordered_by_their_numbers() -> None:
     assert [p.version for p in environments.releases("fast==1.10,1.9,1.9.1")] == ["1.9", "1.9.1", "1.10"]
     versions = ("1.9", "1.19.9", "1.20.0", "1.23.2", "1.24.0", "1.21.0rc1")
     assert [v for v in versions if environments.in_range(v, "1.20", "1.23")] == ["1.20.0", "1.23.2"]
+
+
+@pytest.mark.slow
+def test_an_identity_transpose_before_a_gemm_is_wrong_up_to_1_29_and_mended_in_1_30(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """microsoft/onnxruntime#32228, in releases from the package index: some minutes and 0.6 GB."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    made = next(bug.make for bug in read_table() if bug.id == "ort-gemm-identity-transpose")
+    model = construct(made)
+    (folder := tmp_path / "gemm").mkdir()
+    onnx.save(model, folder / "engine.onnx")
+    feeds = {"a": np.random.default_rng(1).uniform(-1, 1, (4, 4)).astype(np.float32)}
+    np.savez(folder / "inputs.npz", **feeds)
+    (expected,) = ReferenceEvaluator(model).run(None, feeds)
+    np.savez(folder / "expected.npz", y=expected)
+    case = Case(
+        Candidate(), "real:0", nodes=("Gemm",), outputs=("y",), signature=Signature("accuracy", "real:0", ("y",))
+    )
+    engine = "onnxruntime:optimization=all"
+    found = Asked(engine, f"{engine} 1.23.2 on CPU", Criterion(metric="rel_l2", tolerance=1e-3), version="1.23.2")
+    (folder / "check.py").write_text(script(Culprit(case, "fusion"), found))
+    words = ["ladder", str(folder), "--install", "onnxruntime==1.23.2,1.26.0,1.29.0,1.30.0", "--yes-run-scripts", "all"]
+    assert main([*words, "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["cases"]
+    assert (told["last_bad"], told["mended_in"]) == ("onnxruntime 1.29.0", "onnxruntime 1.30.0")

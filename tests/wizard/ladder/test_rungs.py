@@ -39,6 +39,7 @@ def test_one_turn_among_64_is_found_in_eight_looks() -> None:
 
 def test_a_fault_that_came_and_went_is_found_from_either_end_or_where_it_was_found() -> None:
     told = climb("pppfffpp", found=4)
+    assert list(told)[:3] == [7, 0, 4]
     assert [(t.change, t.before, t.after) for t in tell(told).turns] == [("began", 2, 3), ("mended", 5, 6)]
     assert len(climb("pppfpppp")) < N + 1
     assert tell(climb("pppfpppp")).turns[0].after == 3
