@@ -62,7 +62,8 @@ GIVEN: dict[str, tuple[Callable[[], onnx.ModelProto], tuple[str, ...]]] = {
             [
                 node("Transpose", "x", "a", perm=[0, 1, 2]),
                 node("Cast", "a", "b", to=1),
-                node("Transpose", "b", "y", perm=[0, 2, 1]),
+                node("Transpose", "b", "c", perm=[0, 2, 1]),
+                node("Relu", "c", "y"),
             ]
         ),
         ("Transpose>a", "Cast>b"),
