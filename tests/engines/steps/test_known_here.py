@@ -1,0 +1,35 @@
+"""Every construction of the table on the engines that are installed: what the release is said to do, it does."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+
+from engines.asking import Note
+from engines.known.entry import Bug
+from engines.known.table import read_table
+from engines.steps.known import show_bug
+
+# As people run it; what a bug needs beside it is in its settings.
+ENGINES = {"onnxruntime": "onnxruntime:optimization=all", "openvino": "openvino"}
+MADE = [bug for bug in read_table() if bug.make is not None and bug.engine in ENGINES and not bug.precision]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", MADE, ids=lambda bug: bug.id)
+def test_a_construction_does_what_the_table_says_of_this_release(bug: Bug, session: Callable[..., Any]) -> None:
+    pytest.importorskip(bug.engine)
+    here = session("shapes_cnn", ENGINES[bug.engine])
+    walked = show_bug(here.context(), bug)
+    answer: Any = None
+    try:
+        while True:
+            asked = walked.send(answer)
+            answer = None if isinstance(asked, Note) else here.ask(asked)
+    except StopIteration as end:
+        shown, error = end.value
+    said = bug.ran.get(version(bug.engine))
+    if said is None:
+        pytest.skip(f"{bug.id} was not run on {bug.engine} {version(bug.engine)} when it was written; here it {shown}")
+    assert shown == {"wrong": "fails", "refused": "fails", "right": "passes"}[said], error
