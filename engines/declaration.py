@@ -136,6 +136,7 @@ class Declaration(msgspec.Struct, frozen=True):
     and gives what was recorded, so that it is a reference and never the engine under test.
     ``deployed``: what models of a machine with a GPU are deployed on, so that it is asked there where no engine is named.
     ``tracker``: where its faults are reported.
+    ``weighs``: bytes that a release of its package takes on disk, about; what installs one says so before.
     ``title``: its name as people write it. ``check_part``: what check.py takes to run it, which cannot tell without it.
     """
 
@@ -157,6 +158,7 @@ class Declaration(msgspec.Struct, frozen=True):
     bare: str = ""
     recorded: bool = False
     title: str = ""
+    weighs: int = 200 << 20
     deployed: bool = False
     tracker: Tracker | None = None
     check_part: Callable[[Found], CheckPart] | None = None

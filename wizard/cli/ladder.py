@@ -1,4 +1,4 @@
-"""``narrowdown ladder CASE... --install onnxruntime:1.20..1.23``: since when does a case fail, and where is it mended?"""
+"""``narrowdown ladder CASE... --install PACKAGE:1.20..1.23``: since when does a case fail, and where is it mended?"""
 
 import argparse
 import shutil
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from engines import discovery
 from engines.store.scratch import scratch
 from wizard import trust
 from wizard.cli.flow import writable, write
@@ -25,8 +26,7 @@ from wizard.words import count, visible
 from wizard.words import size as bytes_
 
 CHECK = "check.py"
-# The last numbers a wheel and NumPy took on disk: what --install may cost is told before. TensorRT's grew with each release.
-_LARGE = {"onnxruntime": 160 << 20, "openvino": 330 << 20, "tensorrt": 4 << 30}
+UNKNOWN = 500 << 20  # bytes of a release of a package that is no engine's
 _SPARE = 1 << 30  # bytes of disk that an installation leaves to others
 
 
@@ -108,7 +108,8 @@ def announce(places: list[Place], cases: list[Case], arguments: argparse.Namespa
     say(f"{count(n, 'release')}, {count(len(cases), 'case')}: {expected}; a check takes seconds.")
     new = [place for place in places if place.folder is not None and not place.folder.is_dir()]
     if new:
-        each = _LARGE.get(new[0].package, 500 << 20)
+        declared = (d for d in discovery.engines().values() if d.package == new[0].package)
+        each = next((d.weighs for d in declared), UNKNOWN)
         free = shutil.disk_usage(next(p for p in (root(), *root().parents) if p.is_dir())).free
         say(
             f"{count(len(new), 'release')} would be installed when needed, some {bytes_(each)} each, into {root()}; "

@@ -119,8 +119,9 @@ def _drawn(flow: Flow, route: Sequence[tuple[str, str]], here: str, style: str =
     seen = {*(node for node, _ in route), here}
     drawing = arrange(names, [(w.source, w.target) for w in ways], _BOX)
     tip = "tip" if style else "tip-of-flow"
+    space = ' xmlns="http://www.w3.org/2000/svg"' if style else ""  # a page of HTML needs none, and names no address
     parts = [
-        f'<svg class="flow" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {drawing.width:.0f} {drawing.height:.0f}" '
+        f'<svg class="flow"{space} viewBox="0 0 {drawing.width:.0f} {drawing.height:.0f}" '
         f'width="{drawing.width:.0f}" height="{drawing.height:.0f}" role="img" aria-labelledby="title">',
         f'<title id="title">{_safe(flow.title)}</title>',
         style,

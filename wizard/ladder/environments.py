@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from engines.store.scratch import scratch
 from wizard.exits import BAD_USAGE, MISSING, Refusal
+from wizard.problem import USUAL_ENGINE
 
 _RELEASE = re.compile(r"[0-9][0-9A-Za-z.+!_-]*")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -57,13 +58,13 @@ def site(name: str) -> Place:
 
 
 def releases(asked: str) -> list[Place]:
-    """``onnxruntime==1.20.1,1.23.2`` or ``onnxruntime:1.18..1.24``, oldest first. A range asks the package index once which
+    """``PACKAGE==1.20.1,1.23.2`` or ``PACKAGE:1.18..1.24``, oldest first. A range asks the package index once which
     releases there are. Raises Refusal."""
     package, mark, rest = (asked.partition("==") if "==" in asked else asked.partition(":"))  # fmt: skip
     if not mark or not _PACKAGE.fullmatch(package) or not rest:
         raise Refusal(
             BAD_USAGE,
-            f"--install: '{asked}' names no releases; write onnxruntime==1.22.1,1.23.2 or onnxruntime:1.20..1.23.2.",
+            f"--install: '{asked}' names no releases; write {USUAL_ENGINE}==1.22.1,1.23.2 or {USUAL_ENGINE}:1.20..1.23.2.",
         )
     if ".." in rest:
         low, _, high = rest.partition("..")

@@ -36,7 +36,7 @@ from wizard.tui.library import Library, Sessions
 from wizard.tui.literal import clean
 from wizard.tui.scene import Scene
 from wizard.tui.screens.finish import FinishScreen
-from wizard.tui.screens.overlays import Choose, CommandsCard, LogCard, PlainCard, Reading
+from wizard.tui.screens.overlays import Choose, CommandsCard, LogCard, NoteCard, PlainCard, Reading
 from wizard.tui.screens.session import SessionScreen
 from wizard.tui.screens.sessions import SessionsScreen
 from wizard.tui.screens.setup import SetupScreen
@@ -234,9 +234,13 @@ class Narrowdown(InTurn[int]):
         if any(isinstance(screen, wanted) for screen in self.screen_stack):
             return
         if any(isinstance(screen, SessionScreen) for screen in self.screen_stack):
+            written = next((card.written for card in self.screen_stack if isinstance(card, NoteCard)), "")
             while not isinstance(self.screen, SessionScreen):
                 self.pop_screen()
-            self.switch_screen(wanted())
+            here: SessionScreen = wanted()
+            self.switch_screen(here)
+            if written:  # somebody is amid a note: what was typed is never thrown away
+                self.call_after_refresh(here.action_note, written)
         else:
             self.push_screen(wanted())
 

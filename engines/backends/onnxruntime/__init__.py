@@ -59,6 +59,7 @@ DECLARATION = Declaration(
         *QUANTIZATION,
     ),
     under_test=(("optimization", "all"),),  # as it comes, with its optimizers: what people run
+    weighs=160 << 20,
     title="ONNX Runtime",
     tracker=Tracker(
         "https://github.com/microsoft/onnxruntime/issues/new",

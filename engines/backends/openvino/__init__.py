@@ -43,6 +43,7 @@ DECLARATION = Declaration(
         Option("threads", "int", 1, "Threads of the CPU device; 0: OpenVINO's own choice.", least=0, most=1024, plain="1"),
         *QUANTIZATION,
     ),
+    weighs=330 << 20,
     title="OpenVINO",
     tracker=Tracker(
         "https://github.com/openvinotoolkit/openvino/issues/new",

@@ -93,6 +93,7 @@ DECLARATION = Declaration(
         ),
         *_SHARED,
     ),
+    weighs=4 << 30,
     title="TensorRT",
     tracker=_TRACKER,
     check_part=outside.check_part,

@@ -24,6 +24,7 @@ from wizard.tui.screens.overlays import (
     Fields,
     LogCard,
     Map,
+    NoteCard,
     PlainCard,
     ProbesCard,
     Reading,
@@ -103,6 +104,8 @@ class SessionScreen(Hosted):
             self.app.screen.follow(narrative.log(scene))
 
     def _draw(self, scene: Scene) -> None:
+        if not self.is_attached:  # the program ends, and what it would be drawn on goes
+            return
         self.query_one(TitleLine).show(scene)
         self.draw(scene)
 
@@ -246,8 +249,8 @@ class SessionScreen(Hosted):
 
     # Cards that ask
 
-    def action_note(self) -> None:
-        """Write a note into the journal."""
+    def action_note(self, written: str = "") -> None:
+        """Write a note into the journal. ``written``: what was typed so far."""
         scene = self.scene
 
         def done(values: Mapping[str, str] | None) -> None:
@@ -256,7 +259,7 @@ class SessionScreen(Hosted):
 
         before = [f"- {note}" for note in journalled(scene.state, scene.flow)[-5:]] if scene else []
         text = "It is kept in the session and shown in the report." + ("\n\n" + "\n".join(before) if before else "")
-        self.app.push_screen(Fields("Note", text, [Field("note", "Your note")]), done)
+        self.app.push_screen(NoteCard(text, written), done)
 
     def action_rewind(self) -> None:
         """Choose an earlier question to go back to; each says what that sets aside."""

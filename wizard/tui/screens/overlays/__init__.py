@@ -1,7 +1,7 @@
 """Cards that lie over a screen: for reading (terms, why, log, map, command, error, help) and for asking (note, rewind, ...)."""
 
 from wizard.tui.narrative import Entry
-from wizard.tui.screens.overlays.asking import Choose, Field, Fields
+from wizard.tui.screens.overlays.asking import Choose, Field, Fields, NoteCard
 from wizard.tui.screens.overlays.card import Card
 from wizard.tui.screens.overlays.listed import CommandsCard, Listed, ProbesCard, RewindCard, TermsCard
 from wizard.tui.screens.overlays.log import LogCard
@@ -10,5 +10,5 @@ from wizard.tui.screens.overlays.reading import Drawing, Map, PlainCard, Reading
 
 __all__ = [
     "Card", "Choose", "CommandsCard", "Drawing", "Entry", "Field", "Fields", "Listed", "LogCard", "Map",
-    "Pick", "PickFile", "PlainCard", "ProbesCard", "Reading", "RewindCard", "TermsCard",
+    "NoteCard", "Pick", "PickFile", "PlainCard", "ProbesCard", "Reading", "RewindCard", "TermsCard",
 ]  # fmt: skip

@@ -83,3 +83,15 @@ class Fields(Card[Mapping[str, str]]):
                 inputs[position].focus()
                 return
         self.dismiss({field.name: inputs[i].value.strip() for i, field in enumerate(self._fields)})
+
+
+class NoteCard(Fields):
+    """Asks for a note. What is typed into it outlives the screen below."""
+
+    def __init__(self, text: str, written: str = "") -> None:
+        super().__init__("Note", text, [Field("note", "Your note", written)])
+
+    @property
+    def written(self) -> str:
+        """What stands in the field now."""
+        return self.query_one(Input).value if self.query(Input) else ""

@@ -118,7 +118,8 @@ class Drawing(Card[None]):
         """Bring the place into sight."""
         area = self.query_one(".reading", VerticalScroll)
         (self._drawing if self._drawing.can_focus else area).focus(scroll_visible=False)
-        self.call_after_refresh(lambda: area.scroll_to(y=max(0, self._at - area.size.height // 3), animate=False))
+        if self._at:  # what brings its own place into sight stays there
+            self.call_after_refresh(lambda: area.scroll_to(y=max(0, self._at - area.size.height // 3), animate=False))
 
 
 class Map(Lines, can_focus=True):
