@@ -73,6 +73,7 @@ def test_a_metric_is_added_as_its_page_says(copy: Path) -> None:
     assert all(score["mean_abs"] <= score["max_abs"] for score in scores)
 
 
+@pytest.mark.slow
 def test_a_cause_is_added_as_its_page_says(copy: Path) -> None:
     (shown,) = of("cause")
     suite = [*shown.words[1:3], "-q", "-p", "no:cacheprovider", "--import-mode=importlib", *shown.words[3:]]

@@ -83,6 +83,7 @@ def test_what_every_step_needs_is_named_and_made_again_in_a_copy(inside, halfway
     assert path.read_bytes() == broken, "the damaged session itself is left as it was"
 
 
+@pytest.mark.slow
 def test_what_is_gone_is_made_again_only_from_the_same_files(
     inside, original: tuple[Path, Path], halfway: Path
 ) -> None:

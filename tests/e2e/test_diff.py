@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import onnx
+import pytest
 
 from . import tiny
 from .conftest import Narrowdown
 
 
+@pytest.mark.slow
 def test_two_sessions_and_this_machine(narrowdown: Narrowdown, tmp_path: Path) -> None:
     model, inputs = tiny.two_norms(tmp_path), tiny.rows(tmp_path)
     here, there = tmp_path / "here", tmp_path / "there"

@@ -121,6 +121,7 @@ def test_three_visits_and_then_the_end(walk: Walk, models: Path) -> None:
     assert "against what was recommended" in walked.ran.out
 
 
+@pytest.mark.slow
 def test_what_was_found_before_is_worked_around_all_the_same(walk: Walk, models: Path) -> None:
     """Stopping in a later round leads to the workaround of the culprits that are there."""
     script = "layerwise: ['yes', 'no']\nreduce: 'no'\ndouble-check: stop\n"
@@ -159,6 +160,7 @@ sys.exit(1 if first else 0)
 """
 
 
+@pytest.mark.slow
 def test_a_checker_that_fails_only_once_proves_nothing(walk: Walk, models: Path) -> None:
     """With nobody there: no cure is claimed, no case is invented, another search is tried once, and the end says so."""
     checker = models / "cold.py"

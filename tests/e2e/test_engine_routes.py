@@ -101,6 +101,7 @@ def test_magika_on_openvino_in_bf16(narrowdown: Callable, magika: Any, tmp_path:
 # -- it comes and goes
 
 
+@pytest.mark.slow
 def test_a_steady_engine_says_how_rare_a_fault_may_still_be(narrowdown: Callable, tmp_path: Path) -> None:
     """The same race cannot happen on one thread."""
     session = tmp_path / "s"

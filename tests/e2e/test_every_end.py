@@ -202,6 +202,7 @@ def test_the_way_to_each_end(walk: Walk, models: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_clean_model_is_written_as_the_end_says(narrowdown, models: Path, tmp_path: Path) -> None:
     out = tmp_path / "clean.onnx"
     ran = narrowdown("step", "sanitize", *fixed_by_sanitizing(models), "-o", out, "--json")
@@ -303,6 +304,7 @@ sys.exit("wrong" if any(node.op_type == "Softmax" for node in model.graph.node) 
 """
 
 
+@pytest.mark.slow
 def test_a_checker_that_asks_for_the_model_s_own_outputs_passes_the_reference_s(walk: Walk, models: Path) -> None:
     """It cannot read what hands the inputs on; right answers under the right names it can."""
     checker = models / "needs_its_output.py"

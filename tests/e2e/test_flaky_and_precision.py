@@ -83,6 +83,7 @@ def test_what_does_not_fail_ends_at_once(walk: Walk, models: Path, flow: tuple[s
     assert walked.answers() == [("reproduce", "no")]
 
 
+@pytest.mark.slow
 def test_a_real_optimizer_that_always_does_harm_is_found_beside(walk: Walk, models: Path) -> None:
     """On a real engine: nothing comes and goes, and its optimizers can be switched, which is quickly asked."""
     model, inputs = tiny.two_fusions(models)

@@ -85,6 +85,7 @@ def test_a_right_export_on_a_right_engine_passes(narrowdown: Narrowdown, tmp_pat
     assert ran.code == 10, ran.out + ran.err
 
 
+@pytest.mark.slow
 def test_a_right_export_on_a_wrong_engine_goes_the_whole_way(narrowdown: Narrowdown, tmp_path: Path) -> None:
     """In FP16 the hidden layer overflows in the GELU's cube; the model in FP32 is what was recorded, so it is searched."""
     inputs, golden = recorded(tmp_path, scale=30.0)

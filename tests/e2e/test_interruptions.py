@@ -206,6 +206,7 @@ def test_ctrl_c_stops_softly_and_leaves_nobody_behind(narrowdown, shapes, surrou
     assert narrowdown("resume", session, "--display", "none").code == 0
 
 
+@pytest.mark.slow
 def test_a_torn_tail_is_said_once(narrowdown, shapes, tmp_path) -> None:
     model, inputs = shapes
     session = tmp_path / "s"

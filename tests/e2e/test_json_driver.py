@@ -70,7 +70,7 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize("ending", ["stop", "end of input"])
+@pytest.mark.parametrize("ending", ["stop", pytest.param("end of input", marks=pytest.mark.slow)])
 def test_mistakes_are_refused_and_the_question_stays_open(surroundings, tmp_path, ending: str) -> None:
     talk = Talk(surroundings, tmp_path, "open", faultless(tmp_path), "--session", tmp_path / "s")
     try:

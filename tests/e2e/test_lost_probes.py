@@ -85,7 +85,7 @@ SAID = {
     ("step", "fault"),
     [
         ("layerwise", "memory"),
-        ("reduce", "stop"),
+        pytest.param("reduce", "stop", marks=pytest.mark.slow),
         pytest.param("reduce", "garbage", marks=pytest.mark.slow),
         pytest.param("layerwise", "stop", marks=pytest.mark.slow),
         pytest.param("layerwise", "loop", marks=pytest.mark.slow),

@@ -208,6 +208,7 @@ def test_what_does_not_go_together_is_refused(tmp_path, capsys, options: list[st
 HABITUAL = "read op < suspect.txt; echo looked > look.log; ! grep -q $op polygraphy_debug.onnx"
 
 
+@pytest.mark.slow
 def test_a_reducers_script_works_unmodified(polygraphy, narrowdown, tmp_path) -> None:
     model = chain(tmp_path / "m.onnx")
     script(tmp_path / "check.sh", HABITUAL)

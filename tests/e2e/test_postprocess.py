@@ -96,6 +96,7 @@ def test_the_same_arrays_as_polygraphy(theirs, ours, model, tmp_path, monkeypatc
         assert np.array_equal(made[name], value)
 
 
+@pytest.mark.slow
 def test_raw_outputs_differ_and_their_order_does_not(model, narrowdown) -> None:
     raw = narrowdown("step", "compare", model, *STRICT, "--json")
     assert raw.json()["verdict"] == "fails", raw.err

@@ -96,6 +96,7 @@ def test_the_page_does_what_it_says(narrowdown, products, tmp_path) -> None:
     assert set(re.findall(r'"(\w+)"', told.partition('"layers"')[2])) == set(rows[0])
 
 
+@pytest.mark.slow
 def test_the_flow_without_a_float_model_bypasses_the_pairs(narrowdown, products, tmp_path) -> None:
     _, quantized, inputs = products
     session = tmp_path / "s"

@@ -33,6 +33,7 @@ def test_it_is_the_model_that_is_random(walk: Walk, models: Path, engine: str, s
     assert walked.reading.report().culprits == ()
 
 
+@pytest.mark.slow
 def test_what_is_drawn_and_not_used_excuses_nothing(walk: Walk, models: Path) -> None:
     walked = walk(*noisy(models, used=False, seeded=False), "--engine", "emulate:precision=fp16")
     assert walked.visits("reproduce")[0].outcome["verdict"] == "fails", walked.ran.out

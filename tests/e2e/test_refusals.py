@@ -115,6 +115,7 @@ def test_a_checker_that_cannot_be_started(narrowdown, shapes) -> None:
     assert "no-such-checker" in ran.err
 
 
+@pytest.mark.slow
 def test_names_that_hold_anything(narrowdown, tmp_path) -> None:
     """Markup, markdown, terminal escapes and HTML in a model's names show literally everywhere."""
     name = "<script>alert(1)</script>[/b]\x1b[31m|`"

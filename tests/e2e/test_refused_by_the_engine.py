@@ -53,6 +53,7 @@ def test_the_first_step_says_so_and_the_refused_node_is_found(walk: Walk, models
     assert "off by" not in walked.ran.out
 
 
+@pytest.mark.slow
 def test_what_is_refused_for_its_open_shapes_is_cut_out_with_open_shapes(walk: Walk, models: Path) -> None:
     """speechmos' plcmos: a Squeeze without axes. With the shapes of a run it is taken, and 58 of 64 nodes were named."""
     chain = ("Relu", "Exp", "Squeeze", "Neg", "Abs")

@@ -144,6 +144,7 @@ def test_it_is_listed_with_the_package_that_brings_it(narrowdown: Narrowdown) ->
     assert "tanh (table|exact), default table: How Tanh is computed." in listed
 
 
+@pytest.mark.slow
 def test_a_session_is_read_where_the_engine_is_not(
     walked: tuple[Path, Ran], installed: dict[str, str], tmp_path: Path
 ) -> None:

@@ -84,6 +84,7 @@ def test_in_a_flow(narrowdown: Narrowdown, tmp_path: Path, display: str) -> None
         assert narrowdown("replay", session, "--dry").code == 0
 
 
+@pytest.mark.slow
 def test_a_session_outlives_its_step(
     narrowdown: Narrowdown, with_path: Callable[..., Narrowdown], tmp_path: Path
 ) -> None:

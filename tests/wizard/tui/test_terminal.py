@@ -102,6 +102,7 @@ def canonical(session: Path) -> str:
     return narrowdown("show", str(session), "--canonical", home=session.parents[1])
 
 
+@pytest.mark.slow
 def test_quitting_keeps_the_session_and_the_list_brings_it_back(home: Path, terminals: list[Terminal]) -> None:
     terminal = shapes(home, (120, 40), terminals)
     terminal.until("Enter runs it")
