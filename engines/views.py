@@ -51,6 +51,7 @@ class EngineView(msgspec.Struct, frozen=True):
     recorded: Recorded | None = None
     version: str = ""
     typed: str = ""  # the spec that runs a file as it is typed; "": there is none
+    rebuilt: str = ""  # of an engine that was built elsewhere, the spec that builds the like; "": it builds
 
     def can(self, what: str, *, untold: bool = False) -> bool:
         """Whether it has a capability; ``untold``: what an engine that says nothing of it is taken for."""

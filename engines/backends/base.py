@@ -28,6 +28,8 @@ class EngineInfo(msgspec.Struct, frozen=True):
     node), optimizers (can be switched), tactics, rebuild (a new build may differ), threads. ``notes``: sentences on what the
     engine really does here where its name or its options promise something else. ``typed``: the spec with which it computes a
     file in the types that the file states, so that a workaround can be written into one; "": it retypes as it likes.
+    ``rebuilt``: of one that was built elsewhere and runs as it is, the spec that builds the like, as far as it tells; "": it
+    builds.
     """
 
     name: str
@@ -47,6 +49,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     recorded: Recorded | None = None  # of one that computes nothing
     typed: str = ""
+    rebuilt: str = ""
 
 
 class EngineFault(Exception):

@@ -63,6 +63,16 @@ def capability(name: str) -> Need:
     return Need(f"an engine that can: {name}", holds, why)
 
 
+BUILDS_MODELS = Need(
+    "an engine that builds",
+    lambda ctx: bool(ctx.check) or not ctx.engine_info.rebuilt,
+    lambda ctx: (
+        f"This step tries other models than the whole, and {ctx.engine} was built before: it runs as it is. Build the like "
+        f"from the model: --engine {ctx.engine_info.rebuilt}"
+    ),
+)
+
+
 def comparison(why: str, code: int = 4) -> Need:
     """Outputs are compared; an external check that judges in their place can tell nothing of what this step asks."""
     return Need("a comparison, no --check", lambda ctx: not ctx.check, lambda _ctx: why, code)

@@ -81,6 +81,7 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     interval_low: float = 0.0
     interval_high: float = 1.0
     more_looks: int = 0  # looks without a failure that would rule out the next rarer fault at 95 %
+    as_built: bool = False  # the engine was built elsewhere and runs as it is
     message: str = ""
 
 
@@ -105,8 +106,9 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         return finish
     findings = yield from lock_failure(ctx, findings, m)
     if m.status != "ok":
-        alone = yield from refused_alike(ctx, findings)
-        return _finish_without_outputs(findings, m, rule, alone)
+        # Of an engine that was built before no part can be asked whether it is refused alike.
+        alone = () if ctx.engine_info.rebuilt else (yield from refused_alike(ctx, findings))
+        return _finish_without_outputs(findings, m, rule, alone, as_built=bool(ctx.engine_info.rebuilt))
     if m.facts.get("build") is not None and not m.results:
         return _finish_built_only(ctx, findings, rule)
     drawn = yield from measure_random(ctx, findings, rule)
@@ -163,6 +165,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         interval_low=low,
         interval_high=high,
         more_looks=looks_to_settle(looks)[1] if looks > 1 and not failures else 0,
+        as_built=bool(ctx.engine_info.rebuilt),
         message=" ".join(
             (
                 _message(
@@ -290,7 +293,7 @@ def _compare_by_check(ctx: StepContext, findings: Findings, m: Measurement) -> S
 
 
 def _finish_without_outputs(
-    findings: Findings, m: Measurement, rule: Criterion, alone: tuple[str, ...] = ()
+    findings: Findings, m: Measurement, rule: Criterion, alone: tuple[str, ...] = (), *, as_built: bool = False
 ) -> Finish[CompareOutcome]:
     """The engine did not get as far as outputs: a failure of its own kind, when it is the engine's; else nothing can be said.
     ``alone``: nodes that are refused by themselves as the whole is, where all that were tried are."""
@@ -312,6 +315,7 @@ def _finish_without_outputs(
             precision=rule.precision,
             looks=1,
             failures=int(fails),
+            as_built=as_built,
             message=message,
         ),
         findings,

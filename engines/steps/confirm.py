@@ -20,7 +20,7 @@ from engines.search.remedy import list_cured
 from engines.search.settle import Saved
 from engines.search.statistics import binomial_interval
 from engines.search.whole import list_feeds
-from engines.steps.base import End, Finish, Steps, StepSpec, Told, case_names
+from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, case_names
 from engines.steps.prepare import prepare_findings
 from engines.steps.reduce import Reduced, ReduceParams, plan_of_reduction, search_smallest
 
@@ -360,6 +360,7 @@ SPEC = StepSpec(
     outcome=ConfirmOutcome,
     params=ConfirmParams,
     plan=_plan,
+    needs=(BUILDS_MODELS,),
     exclusive=True,
     sets=("case", "culprits", "patches", "keep"),
     makes=("confirmed",),

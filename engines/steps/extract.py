@@ -18,7 +18,7 @@ from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.search import NodeIds, Trials, minimise, prove_one_minimal
 from engines.search.settle import settle_case, shrinks_for
 from engines.search.twin import as_given, asking_twin, without_twin
-from engines.steps.base import End, Finish, Steps, StepSpec, Told, case_names
+from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, case_names
 from engines.steps.layerwise import layerwise
 from engines.steps.prepare import prepare_findings
 from engines.steps.reduce import say_left_whole
@@ -228,6 +228,7 @@ SPEC = StepSpec(
     outcome=ExtractOutcome,
     params=ExtractParams,
     plan=_plan,
+    needs=(BUILDS_MODELS,),
     sets=("suspects", "spread", "case"),
     makes=("case",),
     ends=(End("reproduced", False, "unresolved"),),

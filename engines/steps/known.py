@@ -21,7 +21,7 @@ from engines.search.lookalike import list_lookalikes, say_lookalike
 from engines.search.switches import list_switches
 from engines.search.whole import probe_whole
 from engines.spec import parse
-from engines.steps.base import End, Finish, Steps, StepSpec, comparison
+from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, comparison
 from engines.steps.prepare import prepare_findings
 
 # Who says what a construction should give: ONNX's own evaluator, which shares no code with any engine of the table.
@@ -209,7 +209,10 @@ SPEC = StepSpec(
     outcome=KnownOutcome,
     params=KnownParams,
     plan=_plan,
-    needs=(comparison("An external check chooses its own engine, so whose bug it may be cannot be told."),),
+    needs=(
+        BUILDS_MODELS,
+        comparison("An external check chooses its own engine, so whose bug it may be cannot be told."),
+    ),
     sets=("lookalikes",),
     ends=(
         End("verdict", "passes", "not-reproduced"),

@@ -27,7 +27,7 @@ from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.twin import asking_twin
 from engines.search.watchable import UNWATCHED, pack_batches, split_markable
 from engines.spec import parse
-from engines.steps.base import Finish, Steps, StepSpec, Told, capability, comparison
+from engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec, Told, capability, comparison
 from engines.steps.prepare import prepare_findings
 
 # Added error this much larger fed as stored than fed exactly means that the node amplifies the rounding of its inputs. Of all
@@ -626,6 +626,7 @@ SPEC = StepSpec(
     params=LayerwiseParams,
     plan=_plan,
     needs=(
+        BUILDS_MODELS,
         capability("mark"),
         comparison("An external check judges whole candidates and cannot watch single tensors; go on to reduce."),
     ),

@@ -17,7 +17,7 @@ from engines.search.statistics import say_ruled_out
 from engines.search.watchable import pack_batches, split_markable
 from engines.search.whole import probe_whole
 from engines.spec import parse
-from engines.steps.base import Finish, Steps, StepSpec
+from engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec
 from engines.steps.prepare import prepare_findings
 
 
@@ -143,6 +143,7 @@ SPEC = StepSpec(
     outcome=NondeterminismOutcome,
     params=NondeterminismParams,
     plan=_plan,
+    needs=(BUILDS_MODELS,),
     exclusive=True,
     sets=("suspects", "looks"),
     labels={

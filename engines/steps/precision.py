@@ -31,7 +31,7 @@ from engines.search.unseen import Tried, list_failing, say_tried, set_apart, try
 from engines.search.whole import list_feeds
 from engines.search.written import Sides, WrittenOut, write_out
 from engines.spec import unquantized
-from engines.steps.base import End, Finish, Steps, StepSpec, Told
+from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told
 from engines.steps.prepare import prepare_findings
 
 # Nodes; larger sets are searched by modules first, which takes about 2 log2 of their number where single nodes take one each.
@@ -720,6 +720,7 @@ SPEC = StepSpec(
     outcome=PrecisionOutcome,
     params=PrecisionParams,
     plan=_plan,
+    needs=(BUILDS_MODELS,),
     sets=("workaround", "looks"),
     makes=("workaround",),
     ends=(

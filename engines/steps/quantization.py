@@ -33,7 +33,7 @@ from engines.search.settle import Saved
 from engines.search.unseen import say_tried
 from engines.search.whole import choose_feed, list_feeds, probe_whole
 from engines.spec import parse, unquantized
-from engines.steps.base import End, Finish, Steps, StepSpec, Told, comparison
+from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, comparison
 from engines.steps.precision import Kept, KeptNode, PrecisionParams, keep_higher, make_workaround
 from engines.steps.prepare import load_findings, prepare_findings
 
@@ -287,6 +287,7 @@ SPEC = StepSpec(
     params=QuantizationParams,
     plan=_plan,
     needs=(
+        BUILDS_MODELS,
         comparison(
             "An external check judges whole models and cannot measure single layers; leave --check out.", code=2
         ),

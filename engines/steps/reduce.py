@@ -18,7 +18,7 @@ from engines.search.remedy import list_cured
 from engines.search.search import NodeIds, Trials, minimise, prove_one_minimal
 from engines.search.settle import SHRINK_PROBES, Saved, settle_case, shrinks_for
 from engines.search.twin import as_given, asking_twin, without_twin
-from engines.steps.base import End, Finish, Steps, StepSpec, Told, case_names
+from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, case_names
 from engines.steps.prepare import prepare_findings
 
 
@@ -228,6 +228,7 @@ SPEC = StepSpec(
     outcome=ReduceOutcome,
     params=ReduceParams,
     plan=_plan,
+    needs=(BUILDS_MODELS,),
     sets=("case",),
     makes=("case",),
     ends=(End("verdict", "not-reproduced", "not-reproduced"), End("verdict", "unresolved", "unresolved")),

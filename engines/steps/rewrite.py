@@ -19,7 +19,7 @@ from engines.search.settle import Saved
 from engines.search.switches import list_switches
 from engines.search.unseen import Tried, set_apart, try_unseen
 from engines.search.whole import list_feeds
-from engines.steps.base import End, Finish, Steps, StepSpec, comparison
+from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, comparison
 from engines.steps.prepare import prepare_findings
 
 BUILDS = 2  # fresh builds that must pass, as of any workaround: the second is no accident where builds choose alike
@@ -283,7 +283,10 @@ SPEC = StepSpec(
     outcome=RewriteOutcome,
     params=RewriteParams,
     plan=_plan,
-    needs=(comparison("An external check shows no values, so whether a rewrite computes the same cannot be told."),),
+    needs=(
+        BUILDS_MODELS,
+        comparison("An external check shows no values, so whether a rewrite computes the same cannot be told."),
+    ),
     sets=("workaround",),
     makes=("workaround",),
     ends=(

@@ -14,7 +14,7 @@ from engines.probe import Measurement, Sanitize
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.whole import lock_failure, probe_whole
-from engines.steps.base import Finish, Steps, StepSpec
+from engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec
 from engines.steps.prepare import measure_whole, prepare_findings
 
 # Errors within a fifth of each other are called the same: folding changes the order of sums, and so the last digits, which a
@@ -175,6 +175,7 @@ SPEC = StepSpec(
     outcome=SanitizeOutcome,
     params=SanitizeParams,
     plan=_plan,
+    needs=(BUILDS_MODELS,),
     makes=("model",),
     labels={
         "failure": "how it fails",

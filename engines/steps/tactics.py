@@ -22,7 +22,7 @@ from engines.search.kernels import Tried, compare_kernels
 from engines.search.looks import ask_fresh_builds
 from engines.search.switches import Switches, list_switches
 from engines.search.whole import probe_whole
-from engines.steps.base import End, Finish, Steps, StepSpec
+from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
 from engines.steps.prepare import prepare_findings
 
 # Switches that can each do the same harm, one put aside after another: three do for LayerNorm with keepdims=0 (docs/causes.md).
@@ -242,6 +242,7 @@ SPEC = StepSpec(
     outcome=TacticsOutcome,
     params=TacticsParams,
     plan=_plan,
+    needs=(BUILDS_MODELS,),
     exclusive=True,
     sets=("optimizers", "options", "enablers", "tactics"),
     ends=(End("found", False, "unresolved"),),

@@ -24,7 +24,7 @@ from engines.search.switches import list_switches
 from engines.search.unseen import Tried, say_tried, set_apart, try_unseen
 from engines.search.whole import list_feeds
 from engines.spec import parse
-from engines.steps.base import End, Finish, Steps, StepSpec
+from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
 from engines.steps.precision import (
     Kept,
     KeptNode,
@@ -368,6 +368,7 @@ SPEC = StepSpec(
     outcome=WorkaroundOutcome,
     params=WorkaroundParams,
     plan=_plan,
+    needs=(BUILDS_MODELS,),
     # The others where the search goes on.
     sets=("workaround", "looks", "sought", "case", "suspects", "spread", "patches", "keep"),
     makes=("workaround",),

@@ -86,6 +86,9 @@ RULES = (
     ("docs/tensorrt.md", "narrowdown engines", "surveys"),
     ("docs/tensorrt.md", "narrowdown run MODEL --flow build-failure", "parsed: the extra rtx, which is no part of the tests' "
      "environment; tests/e2e/test_build_failure.py walks the flow"),
+    ("docs/tensorrt.md", "narrowdown run model.onnx --engine tensorrt:plan", "parsed: a GPU; tests/e2e/test_built_engine.py "
+     "walks the flow with an engine that says that it was built before"),
+    ("docs/tensorrt.md", "narrowdown edit", "parsed: an ended session; tests/wizard and tests/e2e edit some"),
     ("docs/tensorrt.md", "python -m pip install", "parsed: the network"),
     ("docs/tensorrt.md", "narrowdown open", "parsed: a GPU; README's, which the scene 'routes' answers, is the same walk"),
     ("README.md", "narrowdown open model.onnx --engine tensorrt", "parsed: a GPU"),

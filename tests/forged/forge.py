@@ -82,6 +82,11 @@ def cache(path: Path, _canary: Path) -> None:
     path.write_text("TRT-100600-EntropyCalibration2\nx: 3c55f9cf\n", encoding="utf-8")
 
 
+def plan(path: Path, _canary: Path) -> None:
+    """What begins as TensorRT-RTX's engines do. Made of native code, it would run; none is made here without a GPU to run it."""
+    path.write_bytes(b"vtrt" + bytes(60))
+
+
 def inputs(problem: JSON, text: str) -> None:
     problem["inputs"] = [text]
 
@@ -130,6 +135,7 @@ PAYLOADS: dict[str, Payload] = {
     "library of plugins": Payload(".so", library, option("engine", "tensorrt:plugins"), code=False),
     "float original": Payload(".onnx", model, option("reference", "onnxruntime:model"), code=False),
     "golden outputs": Payload(".py", script, option("reference", "golden:files")),
+    "built engine": Payload(".plan", plan, option("engine", "tensorrt_rtx:plan"), code=False),
     "timing cache": Payload(".cache", cache, option("engine", "tensorrt:timings"), code=False),
     "calibration cache": Payload(".cache", cache, option("engine", "tensorrt:calibration"), code=False),
 }

@@ -31,6 +31,7 @@ DECLARATION = Declaration(
         Option("tactics", "int", 0, "Kernels to choose from for each node, drawn by seed and attempt; 0: no choice.", least=0),
         Option("bad", "int", 0, "With tactics: only where the nodes of the fault chose this one.", least=0),
         Option("storage", "str", "float32", "The storage that is claimed.", ("float32", "float16", "bfloat16")),
+        Option("rebuilt", "str", "", "It claims to have been built before, and that this spec builds the like."),
         Option("gpus", "int", 0, "The GPUs that a build is said to take.", least=0),
     ),
 )  # fmt: skip

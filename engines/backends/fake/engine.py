@@ -176,6 +176,7 @@ def make(spec: EngineSpec) -> Engine:
         options=DECLARATION.options,
         slots=machine.count_slots(1),
         gpus=fault.gpus,
+        rebuilt=chosen["rebuilt"],
     )
     return Engine(info, fault)
 

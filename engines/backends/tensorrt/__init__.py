@@ -2,13 +2,21 @@
 
 ``make`` says whether it can be had here, ``library`` finds what the installed version can do, ``settings`` what is asked of it,
 ``network`` parses the model, ``configure`` makes the builder's configuration, ``choices`` records and forces what the builder
-chooses, ``layers`` reads back what it built, ``execution`` runs it. ``outside`` is what check.py and other tools need.
+chooses, ``layers`` reads back what it built, ``execution`` runs it, ``built_file`` takes what was built elsewhere. ``outside`` is
+what check.py and other tools need.
 """
 
 from engines.backends.tensorrt import outside
 from engines.declaration import ByHand, Declaration, Option, Tracker
 
 _SHARED = (
+    Option(
+        "plan",
+        "file",
+        "",
+        "An engine that was built elsewhere: it runs as it is, and nothing is built. It must be of this version and this GPU.",
+        what="built engine",
+    ),
     Option("workspace", "int", 0, "Most scratch memory of a layer, in MiB; 0: all of the GPU's memory.", least=0),
     Option(
         "optimization_level",

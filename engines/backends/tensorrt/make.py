@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import msgspec
+
 from engines import installed, options
 from engines.backends import machine
 from engines.backends.base import Capability, EngineInfo, EngineMissing
 from engines.backends.tensorrt import BY_NAME, cuda, kept_timings, library
+from engines.backends.tensorrt.built_file import BuiltFile, FileEngine, read_file, say_rebuilt
 from engines.backends.tensorrt.engine import Engine
 from engines.backends.tensorrt.settings import COMPUTED, STORED, Settings, strongly_typed
 from engines.spec import EngineSpec
@@ -13,9 +16,10 @@ from engines.spec import EngineSpec
 _INSTALL = "NVIDIA's driver and a GPU are needed"
 
 
-def make(spec: EngineSpec) -> Engine:
-    """The engine of a spec. Raises ``EngineMissing`` where the library or the GPU that it needs is not here, ``ValueError``
-    for a wrong spec or for an option that the installed version lacks, with the reason."""
+def make(spec: EngineSpec) -> Engine | FileEngine:
+    """The engine of a spec. Raises ``EngineMissing`` where the library or the GPU that it needs is not here or a built engine is
+    another version's or GPU's, ``ValueError`` for a wrong spec, a damaged engine or an option that the installed version lacks,
+    with the reason."""
     chosen = options.values(spec)
     gpu, why_no_gpu = cuda.device()
     if gpu is None and spec.name == "tensorrt":
@@ -34,13 +38,20 @@ def make(spec: EngineSpec) -> Engine:
             f"the loader does not look (LD_LIBRARY_PATH); install it again: {install}."
         ) from error
     settings = Settings.of(spec.name, chosen, found, gpu)
-    strong = strongly_typed(settings, found)
+    plan = chosen["plan"]
+    if plan and (more := [key for key, _ in spec.options if key not in ("plan", "precision", "plugins")]):
+        raise ValueError(
+            f"{spec.name}: {more[0]}= says how to build, and plan= is built already; leave out one of them."
+        )
+    strong = not plan and strongly_typed(settings, found)
     runnable = _runs(spec.name, gpu, why_no_gpu, settings)
     low = settings.precision in ("fp16", "bf16", "int8", "fp8")
     device = (
         f"{gpu.name} (compute capability {gpu.capability})" if gpu else f"no GPU, building for {settings.capability}"
     )
-    facts: dict[str, Any] = {**chosen, "capability": settings.capability}
+    # What came later is there where it is given, so that older sessions keep their fingerprints.
+    facts: dict[str, Any] = {name: value for name, value in chosen.items() if value or name != "plan"}
+    facts |= {"capability": settings.capability}
     info = EngineInfo(
         name=spec.name,
         spec=str(spec),
@@ -72,8 +83,37 @@ def make(spec: EngineSpec) -> Engine:
         gpus=int(runnable.present),
         spans=True,
     )  # fmt: skip
+    if plan:
+        return _take_built(spec, info, found, read_file(found, plan, runnable), runnable)
     timings = None if gpu is None or found.rtx else kept_timings.cache_file(spec.name, found.version, gpu)
     return Engine(info, found, settings, strong, runnable, timings)
+
+
+def _take_built(
+    spec: EngineSpec, info: EngineInfo, found: library.Library, read: BuiltFile, runs: Capability
+) -> FileEngine:
+    """The engine of a file. What it computes in is what its layers say; where they say nothing, what the spec does."""
+    asked = read.precision or spec.get("precision") or "tf32"
+    notes = []
+    if not read.precision:
+        notes.append(
+            f"The engine in '{read.path}' does not say what its layers compute in: it was built without detailed profiling "
+            f"verbosity. It is held to the tolerance of {COMPUTED[asked].upper()}; precision= says otherwise."
+        )
+    as_it_is = Capability(False, "an engine that was built before runs as it is.")
+    able = dict.fromkeys(("mark", "keep", "optimizers", "tactics", "rebuild", "editable-timing-cache"), as_it_is)
+    able |= dict.fromkeys(("debug-tensors", "unfused-debug-tensors"), as_it_is)
+    info = msgspec.structs.replace(
+        info,
+        precision=COMPUTED[asked],
+        storage=STORED[asked],
+        capabilities={**info.capabilities, **able},
+        options=tuple(o for o in info.options if o.name in ("plan", "precision")),
+        spans=False,
+        notes=(*info.notes, *notes),
+        rebuilt=say_rebuilt(spec, read, weak=found.weak),
+    )
+    return FileEngine(info, found, read, runs)
 
 
 def _nothing_to_keep(settings: Settings) -> str:

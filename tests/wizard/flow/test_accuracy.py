@@ -29,7 +29,8 @@ FLOW = LOADED.flow
 
 # CONTRACTS: the answer ids that an answers file may name.
 ANSWERS = {
-    "reproduce": "yes no noise reference refused refused-whole export",
+    "reproduce": "yes as-built no noise reference refused refused-whole export",
+    "rebuild": "alike passes no",
     "consistency": "yes no",
     "sanitize": "yes no stuck",
     "real-inputs": "yes no only-real none",
@@ -74,6 +75,13 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("reproduce", {"verdict": "export"}, "export", "export-at-fault"),
         ("reproduce", {"verdict": "passes"}, "no", "not-reproduced"),
         ("reproduce", {"verdict": "reference"}, "reference", "consistency"),
+        ("reproduce", {"verdict": "fails", "as_built": True}, "as-built", "rebuild"),
+        ("reproduce", {"verdict": "refused", "as_built": True}, "as-built", "rebuild"),
+        ("reproduce", {"verdict": "passes", "as_built": True}, "no", "not-reproduced"),
+        ("rebuild", {"verdict": "alike"}, "alike", "rebuilt-fails"),
+        ("rebuild", {"verdict": "otherwise"}, "alike", "rebuilt-fails"),
+        ("rebuild", {"verdict": "passes"}, "passes", "rebuilt-right"),
+        ("rebuild", {"verdict": "refused"}, "no", "unresolved"),
         ("consistency", {"verdict": "contradicts"}, "yes", "contradicts"),
         ("consistency", {"verdict": "stale"}, "yes", "contradicts"),
         ("consistency", {"verdict": "consistent"}, "no", "reference-suspect"),

@@ -32,7 +32,7 @@ CLASSES = {
     "config": "IBuilderConfig", "config.get_timing_cache()": "ITimingCache", "cache": "ITimingCache",
     "cache.query(key)": "TimingCacheValue", "now": "TimingCacheValue", "timings": "IHostMemory", "plan": "IHostMemory",
     "profile": "IOptimizationProfile", "engine": "ICudaEngine", "self._engine": "ICudaEngine",
-    "engine.get_tensor_dtype(name)": "DataType", "info.dtype": "DataType", "self._runtime": "Runtime",
+    "engine.get_tensor_dtype(name)": "DataType", "info.dtype": "DataType", "self._runtime": "Runtime", "runtime": "Runtime",
     "self._context": "IExecutionContext", "inspector": "EngineInspector", "layer": "ILayer", "tensor": "ITensor",
     "output": "ITensor", "o": "ITensor", "algorithm": "IAlgorithm", "variant": "IAlgorithmVariant", "info": "IAlgorithmIOInfo",
     "e": "ParserError", "error": "ParserError", "flags": "BuilderFlag", "creation": "NetworkDefinitionCreationFlag",
@@ -42,6 +42,7 @@ CLASSES = {
 OTHERWISE = {
     ("choices", "context"): "IAlgorithmContext", ("quantization", "error"): "", ("quantization", "algorithm"): "",
     ("layers", "layer"): "", ("layers", "o"): "", ("engine", "o"): "", ("engine", "error"): "",
+    ("built_file", "error"): "", ("make", "info"): "",
 }  # fmt: skip
 OURS = {  # attributes of ours on a variable that bears the name of one of TensorRT's
     "network": {"Parsed", "expose_marks", "keep_higher", "name_nodes", "parse_network"},
