@@ -39,6 +39,8 @@ class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
     dir: str = ""
     # Nodes whose true values are as far beyond the storage type, and which have no case of their own: ``keep`` has them too.
     also: tuple[str, ...] = ()
+    # Of several nodes that fail together the one that the evidence is about: the others are only the company that it takes.
+    at: str = ""
 
 
 class Suspect(msgspec.Struct, frozen=True, omit_defaults=True):

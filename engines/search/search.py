@@ -13,6 +13,7 @@ import msgspec
 
 from engines.asking import Note, Sub
 from engines.compare.criterion import Verdict
+from engines.graph.index import GraphIndex
 from engines.probe import Measurement
 from engines.search.ddmin import ddmin
 from engines.search.inquiry import Inquiry
@@ -153,6 +154,34 @@ def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True, likely:
 
     smallest = yield from ddmin(failing, test)
     return frozenset(smallest)
+
+
+def grow_cut(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeIds:
+    """The cut with its neighbours: producers where a captured value cannot be fed, readers where the error shows only further
+    down, both where it just passes."""
+    inside = set(nodes)
+    feeds, leaves = index.boundary(inside)
+    up = {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
+    down = {r for t in leaves for r in index.readers[t]}
+    if verdict.reason == "unrepresentable-input":
+        return frozenset(inside | up)
+    if verdict.reason == "amplified-downstream":
+        return frozenset(inside | down)
+    return frozenset(inside | up | down)
+
+
+def find_around(trials: Trials, nodes: NodeIds) -> Sub[NodeIds | None]:
+    """``nodes`` with as many of their neighbours as it takes to fail; None where half of the model does not."""
+    index = trials.ask.index
+    while nodes and len(nodes) <= len(index.nodes) // 2:
+        verdict: Verdict = yield from trials.test(nodes)
+        if verdict.failed:
+            return nodes
+        larger = grow_cut(index, nodes, verdict)
+        if larger == nodes:
+            break
+        nodes = larger
+    return None
 
 
 def prove_one_minimal(trials: Trials, nodes: NodeIds) -> Sub[bool]:

@@ -100,6 +100,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         case=case,
         cause=cause.name,
         evidence=cause.evidence,
+        at=cause.beyond,
         patches=ranges.encode(patches),
         keep=ranges.encode(keep),
         dir=culprit_folder(len(findings.culprits) + 1),

@@ -9,13 +9,12 @@ from engines.asking import Note, StepContext, Sub
 from engines.compare.criterion import Verdict
 from engines.findings import Case, Suspect
 from engines.graph import ranges
-from engines.graph.index import GraphIndex
 from engines.probe import HUGE
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.foretold import Place, foretell_places
 from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.search import NodeIds, Trials, minimise, prove_one_minimal
+from engines.search.search import NodeIds, Trials, grow_cut, minimise, prove_one_minimal
 from engines.search.settle import settle_case, shrinks_for
 from engines.search.twin import as_given, asking_twin, without_twin
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, case_names
@@ -167,20 +166,6 @@ def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth:
             nodes = larger
     why = verdict.reason or verdict.detail or "however far it is grown"
     return f"the cut around {ask.names([suspect.node])[0]} does not fail ({why})"
-
-
-def grow_cut(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeIds:
-    """The cut with its neighbours: producers where a captured value cannot be fed, readers where the error shows only further
-    down, both where it just passes."""
-    inside = set(nodes)
-    feeds, leaves = index.boundary(inside)
-    up = {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
-    down = {r for t in leaves for r in index.readers[t]}
-    if verdict.reason == "unrepresentable-input":
-        return frozenset(inside | up)
-    if verdict.reason == "amplified-downstream":
-        return frozenset(inside | down)
-    return frozenset(inside | up | down)
 
 
 def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutcome:

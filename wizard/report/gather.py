@@ -221,6 +221,7 @@ def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
         cause=c.cause,
         evidence=c.evidence,
         also=c.also,
+        at=c.at,
         own=case.own if compared else None,
         effect=case.effect,
         sample=case.sample,
@@ -318,12 +319,19 @@ def headline(
     first = culprits[0]
     before = _nodes_before(state)
     size = f"{first.nodes_after} of {count(before, 'node')}" if before else count(first.nodes_after, "node")
-    names = listing([elide(name, 60) for name in first.nodes], 4)
-    fails = f"{size} {'fails' if first.nodes_after == 1 else 'fail'}: {names} ({first.cause})"
+    fails = f"{size} {'fails' if first.nodes_after == 1 else 'fail'}: {_name_nodes(first)}"
     alike = len({kind(culprit) for culprit in culprits}) == 1
     others = f"{len(culprits) - 1} more in the same way" if alike else count(len(culprits) - 1, "further culprit")
     more = f", and {others}" if len(culprits) > 1 else ""
     return f"{fails}{more}{_say_cure(workaround if verdict == 'worked-around' else None)}"
+
+
+def _name_nodes(first: Culprit) -> str:
+    """The nodes of a case and its cause; the node that the evidence is about first, where it is one of several."""
+    if first.at not in first.nodes or len(first.nodes) == 1:
+        return f"{listing([elide(name, 60) for name in first.nodes], 4)} ({first.cause})"
+    company = [elide(name, 60) for name in first.nodes if name != first.at]
+    return f"{elide(first.at, 60)} ({first.cause}) together with {listing(company, 3)}"
 
 
 def _say_cure(workaround: Workaround | None) -> str:

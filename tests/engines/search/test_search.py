@@ -18,7 +18,7 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Measure, Measurement, SampleResult, Score
 from engines.search.inquiry import Inquiry
-from engines.search.search import Trials, minimise, prove_one_minimal
+from engines.search.search import Trials, find_around, minimise, prove_one_minimal
 from engines.search.settle import HEAVIEST_GOOD
 from engines.search.statistics import CONFIDENCE, looks_to_see
 
@@ -356,3 +356,24 @@ def test_a_passing_neighbour_is_kept_as_a_model_unless_it_is_heavy(bytes_: int, 
     saved = {p.save: p.candidate for p in done.probes if isinstance(p, Measure) and p.save}
     assert saved.get("good") == (good if kept else None)
     assert "case" in saved
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(40, 200), st.data())
+def test_what_takes_company_is_found_with_its_neighbours(n: int, data: st.DataObject) -> None:
+    """Each shows its fault only beside what it is joined with, up to three nodes on; the rest is never asked about."""
+    places = data.draw(st.sets(st.integers(4, n - 5), min_size=1, max_size=3))
+    company = {p + data.draw(st.sampled_from((-3, -2, -1, 1, 2, 3))) for p in places}
+    trials = Trials(inquiry(chain(n)), known={}, measured={})
+    found, probes = drive(find_around(trials, frozenset(places)), trials.ask.index, needs(*places, *company))
+    assert found is not None
+    assert places | company <= found
+    assert len(found) <= 7 * len(places)
+    assert probes <= 4
+
+
+def test_company_that_is_half_of_the_model_away_is_left_to_the_whole_search() -> None:
+    trials = Trials(inquiry(chain(40)), known={}, measured={})
+    found, probes = drive(find_around(trials, frozenset((2,))), trials.ask.index, needs(2, 39))
+    assert found is None
+    assert probes <= 20

@@ -68,6 +68,18 @@ def test_the_headline_says_whether_the_others_are_alike(
     assert said in told
 
 
+def test_of_several_nodes_the_headline_names_the_one_that_the_evidence_is_about(session: FakeSession) -> None:
+    board = Board(session.folder)
+    board.extend(s.ended(session).script.events)
+    first = seven().culprits[0]
+    case = msgspec.structs.replace(first.case, nodes=("/Add", "/Mul", "/MatMul", "/b.1/l2/Pow", "/Div"))
+    found = culprit(msgspec.structs.replace(first, case=case, at="/b.1/l2/Pow"))
+    told = headline(board.state, session.flow, "minimal-case", (found,), None)
+    assert told.endswith("/b.1/l2/Pow (overflow) together with /Add, /Mul, /MatMul and 1 more")
+    nobody = headline(board.state, session.flow, "minimal-case", (msgspec.structs.replace(found, at="/gone"),), None)
+    assert "/Add, /Mul" in nobody
+
+
 def test_places_that_look_the_same_are_drawn_once() -> None:
     places = [Vicinity((Spot("Sub", f"/{n}/Sub"), Spot("Pow", f"/{n}/Pow", (0,), suspect=True))) for n in SEVEN]
     other = Vicinity((Spot("Exp", "/Exp", suspect=True),))
