@@ -2,12 +2,13 @@
 becomes of it.
 
     python tests/gpu/campaign.py --out FOLDER [--only NAME ...] [--minutes N] [--pack FILE.tar.gz] [--models FOLDER] [--gpus 1]
-                                 [--most SECONDS] [--magika MODEL INPUTS]
+                                 [--first-gpu 0] [--most SECONDS] [--magika MODEL INPUTS]
 
 Says as it goes when each session had B (its first build of the whole model), its first named culprit, its first verified
 workaround and its minimal case, in seconds and in B; writes ``campaign.jsonl`` (one object a case) and keeps each case's log,
 report and journal, which ``--pack`` puts into one file after every case. ``--gpus``: so many cases at a time, each alone on its
-GPU. ``--minutes``: what is still running then is interrupted, and the rest is told as not run; ``--most``: of one case.
+GPU, from ``--first-gpu`` on. ``--minutes``: what is still running then is interrupted, and the rest is told as not run;
+``--most``: of one case.
 
 Every case has a home of its own, so none is warmed by one before it; ``again`` in a name says that it shares the home of the case
 before. ``--models``: real models (nudenet.onnx with nudenet_in.npz, ...) that are not committed. Needs GPUs with TensorRT; all of
@@ -505,6 +506,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--first-gpu", type=int, default=0)
     parser.add_argument("--most", type=float, default=3600.0)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--minutes", type=float, default=600.0)
@@ -544,7 +546,7 @@ def main() -> None:
 
     free: queue.SimpleQueue[int] = queue.SimpleQueue()
     for gpu in range(given.gpus):
-        free.put(gpu)
+        free.put(given.first_gpu + gpu)
 
     def lane(home: str) -> None:
         """The cases of one home, one after the other."""
