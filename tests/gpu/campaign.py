@@ -20,6 +20,7 @@ import json
 import os
 import queue
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.benchmarks.decoder import decoder, generation
 from tests.gpu import models  # as a script it has no package to import from
 from tests.gpu.milestones import Story
 from wizard.demo import MODELS
@@ -423,6 +425,22 @@ def peer(
     return run
 
 
+def large(engine: str, layers: int = 20, seconds: float = 400) -> Callable[[Path], dict[str, Any]]:
+    """A decoder of 51 million weights a layer with its cache, whose middle layer squares more than FP16 holds."""
+
+    def run(folder: Path) -> dict[str, Any]:
+        begun = time.monotonic()
+        size = decoder(folder / "decoder.onnx", layers, overflowing=layers // 2)
+        inputs = generation(folder / "in.npz", layers)
+        made = {"GiB": round(size / 2**30, 2), "made_seconds": round(time.monotonic() - begun, 1)}
+        facts = flow(folder / "decoder.onnx", inputs, engine, seconds=seconds)(folder)
+        held = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+        written = sum(f.stat().st_blocks * 512 for f in (folder / "session").rglob("*") if f.is_file())
+        return {**made, **facts, "memory_GiB": round(held, 2), "session_GiB": round(written / 2**30, 2)}
+
+    return run
+
+
 def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> list[Case]:
     """Those that take long come first. ``real``: a folder of models that are not committed."""
     sort, sort_in = MODELS / "sort_tf_massive_m4.onnx", MODELS / "sort_tf_massive_m4_in.npz"
@@ -470,6 +488,8 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
         ]
     return [
         *long,
+        Case("decoder", "a decoder of 1.2 billion weights with its cache, strongly typed FP16", large(strong)),
+        Case("decoder-small", "the same with 2 layers", large(strong, 2)),
         Case("sort-set", "sort_tf_massive_m4, weakly typed: what to keep in FP32, searched alone", searched),
         Case("sort-listener", "the same, watched by a listener", step("layerwise", sort, sort_in, f"{weak},observe=debug")),
         Case("norm-debug", "LayerNorm x3000, strongly typed, by a listener", step("layerwise", norm, norm_in, listening)),
