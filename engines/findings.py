@@ -86,7 +86,8 @@ class Point(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What makes the model right here. ``kind``: precision (nodes kept in FP32), optimizer, threads, option, tactic."""
+    """What makes the model right here. ``kind``: precision (nodes kept in FP32), optimizer, threads, option, tactic,
+    rewrite, control-flow (``switched_off``: If, Loop and Scan nodes with plain ones in their place)."""
 
     kind: str
     engine: str  # the engine spec that applies it (the same spec where only ``keep`` changes)
@@ -100,7 +101,8 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     cost: str = ""
     minimal: bool = False
     forbid: dict[str, tuple[str, ...]] = {}  # tactics that layers may not choose
-    tried: str = ""  # what casts in the model do, where the engine is free to ignore them: one sentence
+    # What to mind, one sentence: what casts in the model do where the engine is free to ignore them; what cannot be seen here.
+    tried: str = ""
     unseen: Unseen | None = None  # None: not tried on others (an earlier version)
     outside: tuple[str, ...] = ()  # of ``keep_names`` those that lie beyond what is accused
     accused_ok: int = -1  # given samples that are right with what is accused in FP32 and nothing else; -1: not asked
@@ -108,6 +110,8 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     in_model: tuple[str, ...] = ()  # those nodes by the names of the model in the file, where there is one
     written: str = ""  # the file that holds it, as it was seen to do: one sentence
     curve: tuple[Point, ...] = ()  # fewest nodes first; each has less error than those before
+    condition: str = ""  # it is right while this holds: "'sr' is 16000"
+    elsewhere: int = 0  # given samples of which that is not so, so that it is not for them
 
     @property
     def holds(self) -> bool:
@@ -169,5 +173,7 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     random: tuple[str, ...] = ()  # nodes of the model as it was given that draw random numbers
     bodies: int = 0  # If, Loop and Scan nodes of the model as it was given
     opened: bool = False  # whether it was tried to put plain nodes in their place (``engines.search.bodies``)
+    # The working model is refused, and is right with plain nodes in the place of If, Loop and Scan: what that rests on, a phrase.
+    fixable: str = ""
     twin: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.search.twin``)
     lookalikes: tuple[Lookalike, ...] = ()  # known bugs, confirmed ones first

@@ -102,13 +102,15 @@ class Sanitize(Probe, frozen=True, tag="sanitize"):
 class Unroll(Probe, frozen=True, tag="unroll", kw_only=True):
     """Put plain nodes in the place of If, Loop and Scan: the branch that ``sample`` takes in the reference run, the iterations
     that it runs, bodies in bodies too. -> facts: ``model`` digest, ``nodes``, ``opened`` (node, op, how: the branch, or how many
-    iterations), ``samples`` (those that run in the same way), ``kept`` (a sentence for each that stays)."""
+    iterations; by: what decides that; while: what it rests on), ``samples`` (those that run in the same way), ``kept`` (a
+    sentence for each that stays). ``base``: the inputs' digest that ``sample`` is of, where the ``samples`` are of others."""
 
     model: str
     inputs: str
     samples: tuple[str, ...]
     sample: str
     reference: str
+    base: str = ""
 
 
 class LoadInputs(Probe, frozen=True, tag="load-inputs"):
@@ -155,10 +157,11 @@ class Measure(Probe, frozen=True, tag="measure"):
     ``vary``    the same samples in another way (``engines.workers.variation``), scored against the engine's own answer to them as
                 they are: no reference is run. facts["follows"]: of ``stale``, whether the answer follows what was in memory.
                 ``unsupported`` where the samples cannot be fed so.
-    ``written`` digest of a stored model, this one or the one that it was made from, into which ``keep`` is written as a plain
-                file that is read back and run in place of the candidate: ``rest`` is the precision (``fp16``, ``bf16``) of all
-                other nodes, "" leaves their types. facts["written"]: ``names`` of its kept nodes, ``lost``: nodes of this model
-                that it does not have; with ``save`` the file is the artifact ``worked-around.onnx``.
+    ``written`` digest of a stored model, this one, the one that it was made from or one that was made of it, into which
+                ``keep`` is written as a plain file that is read back and run in place of the candidate: ``rest`` is the
+                precision (``fp16``, ``bf16``) of all other nodes, "" leaves their types. facts["written"]: ``names`` of its kept
+                nodes, ``lost``: nodes of this model that it does not have; with ``save`` the file is the artifact
+                ``worked-around.onnx``.
     ``rewrite`` a name of ``engines.graph.rewrites``: the whole model with that done runs in place of the candidate, its outputs
                 held against the model as it is. ``rewrite_at``: node ids that it is about. facts["rewritten"]: names of the nodes
                 that it changed; with ``save`` the model is the artifact ``worked-around.onnx``.

@@ -101,8 +101,8 @@ def say_over_plan(done: int, planned: int, best: int = -1, nodes: int = -1) -> s
 
 def switch(kind: str) -> str:
     """What is done to the things that a workaround of this kind names."""
-    if kind == "rewrite":
-        return "write otherwise:"
+    if kind in ("rewrite", "control-flow"):
+        return {"rewrite": "write otherwise:", "control-flow": "fix how it runs:"}[kind]
     return "switch off" if kind in ("optimizer", "tactic") else "set"
 
 

@@ -12,12 +12,14 @@ from engines.compare.judge import judge_whole
 from engines.compare.say import off_by
 from engines.findings import Findings
 from engines.probe import Measurement, Unroll
+from engines.search.control_flow import say_condition
 from engines.search.whole import list_feeds, lock_failure, probe_whole
 
 # The failure is taken for the same where no more than this share of its error is gone: without a loop around them an engine joins
 # and rounds other operators, and a fault of the loop's own may leave a small error behind that fails too.
 SAME = 0.5
 _TOLD = 3  # nodes that are named one by one
+ALWAYS = "nothing of it changes"  # what rests on constants alone
 
 
 def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
@@ -52,7 +54,8 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
     locked: Findings = yield from lock_failure(ctx, clean, m)
     said = _told(made)
     if signature.kind == "build" and _is_right(clean, m):
-        return _noted(findings, said, _say_way_around(ctx, made, len(agreed), len(findings.samples)), *kept)
+        fixable = msgspec.structs.replace(findings, fixable=say_condition(made.facts["opened"]) or ALWAYS)
+        return _noted(fixable, said, _say_way_around(ctx, made, len(agreed), len(findings.samples)), *kept)
     if why := _other(signature, locked.signature, m):
         return _noted(
             findings,
@@ -84,9 +87,11 @@ def _say_way_around(ctx: StepContext, made: Measurement, agreed: int, samples: i
     )
     held += "" if agreed == samples else " (the others are decided otherwise)"
     tried = f"builds and is right {held}" if ctx.can("run", untold=True) else f"builds; it runs alike {held}"
+    rests = say_condition(made.facts["opened"])
+    condition = f", and is so only while {rests}" if rests else ""
     return (
-        f"A way around: with that fixed the engine takes the model. It {tried}. {told}Where what you feed always decides it so, "
-        f"use 'models/{made.facts['model']}.onnx' in this session's folder, with 'models/weights' beside it if that is there."
+        f"A way around: with that fixed the engine takes the model. It {tried}{condition}. {told}The step 'workaround' writes it "
+        "as a model and tries that on further samples."
     )
 
 

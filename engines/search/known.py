@@ -41,6 +41,7 @@ def list_facts(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
         *_place(findings, cure),
         _made_on(cure, real=real),
         *_tried_on(unseen, real=real),
+        *_condition(cure),
         *_size(cure),
         *_file(cure),
     )
@@ -123,6 +124,15 @@ def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
     if not unseen.plain:
         said.append(Fact("Not one of these fails without it, so they say little of it.", firm=False))
     return tuple(said)
+
+
+def _condition(cure: Workaround) -> tuple[Fact, ...]:
+    if cure.kind != "control-flow":
+        return ()
+    if not cure.condition:
+        return (Fact("It is right whatever is fed: what is fixed rests on constants alone."),)
+    left = f" For {cure.elsewhere} of the samples that is not so, and it is not for these." if cure.elsewhere else ""
+    return (Fact(f"It is right only while {cure.condition}.{left}", firm=not cure.elsewhere),)
 
 
 def _file(cure: Workaround) -> tuple[Fact, ...]:

@@ -145,7 +145,7 @@ def try_unseen(
     if m.status != "ok" or without.status != "ok":
         return Tried(unseen, tuple(over))
     made = list_failing(m, rule)
-    loose: frozenset[str] = yield from _undetermined(ask, near, m, made)
+    loose: frozenset[str] = yield from find_undetermined(ask, near, m, made)
     counted = restrict(m, set(by_sample(m)) - loose)
     missed = [s for s in made if s not in loose]
     unseen = msgspec.structs.replace(
@@ -163,7 +163,7 @@ def _plain(ask: Inquiry, near: Near) -> Measure:
     return ask.plain(near.feeds, inputs=near.inputs)
 
 
-def _undetermined(ask: Inquiry, near: Near, m: Measurement, over: list[str]) -> Sub[frozenset[str]]:
+def find_undetermined(ask: Inquiry, near: Near, m: Measurement, over: list[str]) -> Sub[frozenset[str]]:
     """Of the made samples that fail, those that rounding of the inputs moves as far in the reference itself: a picture of nothing
     says nothing of a workaround."""
     feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in over))

@@ -50,6 +50,7 @@ class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
     alike: int = 0  # more of them found in this step, as the reference foretells the same fault there
     patched_fails: bool = False  # the whole model still fails with this and earlier culprits patched
     patched_error: float | None = None  # the whole model's then
+    fixable: bool = False  # refused as it is, and right with its If, Loop and Scan fixed to how they run
     message: str = ""
 
 
@@ -154,6 +155,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         alike=len(others.found),
         patched_fails=still and not known,
         patched_error=patched,
+        fixable=bool(findings.fixable),
         message=_message(seen, params.repeats, still, known, others),
     )
     return Finish(

@@ -13,6 +13,7 @@ from engines.graph.quantized import find_leavable_layers
 from engines.probe import HUGE, Measure, Measurement
 from engines.search import works
 from engines.search.beyond import Left, look_beyond
+from engines.search.control_flow import Fixed, fix_control_flow
 from engines.search.cost import Plan, Size, Work
 from engines.search.ddmin import ddmin
 from engines.search.inquiry import Inquiry, open_inquiry
@@ -50,8 +51,10 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool = False  # every sample passes with it, those among them that it was not made on
     mostly: bool = False  # all that it was made on, and nearly all of the others
     # what is done; precision: nodes kept in FP32
-    kind: Literal["precision", "optimizer", "threads", "option", "tactic", "none"] = "none"
-    what: str = ""  # what is switched off, comma separated
+    kind: Literal["precision", "optimizer", "threads", "option", "tactic", "control-flow", "none"] = "none"
+    what: str = ""  # what is switched off, or fixed, comma separated
+    condition: str = ""  # it is right only while this is so
+    elsewhere: int = 0  # given samples of which that is not so
     keep: int = 0
     names: str = ""
     samples_ok: int = 0
@@ -99,9 +102,12 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     files: dict[str, str] = {}
     chosen: Workaround | None = None
     message = "Nothing that this engine can switch was found to help."
-    tried: str = yield from _try_casts(ask)
-    fewest: tuple[str, ...] = yield from _find_fewest(ask)
-    for kind, engine, off in _list_options(ctx, findings, fewest):
+    fixed: Fixed = (yield from fix_control_flow(ask)) if findings.fixable else Fixed()
+    if fixed.cure is not None:
+        chosen, message, files = fixed.cure, fixed.message, fixed.files
+    tried: str = "" if chosen else (yield from _try_casts(ask))
+    fewest: tuple[str, ...] = () if chosen else (yield from _find_fewest(ask))
+    for kind, engine, off in () if chosen else _list_options(ctx, findings, fewest):
         yield Note(f"without {', '.join(findings.tactics)}" if kind == "tactic" else f"trying {engine}")
         chosen = yield from _verify_option(ask, params, kind, engine, off)
         if chosen is not None:
@@ -142,6 +148,8 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             mostly=chosen is not None and holds_mostly(chosen),
             kind=chosen.kind if chosen else "none",  # type: ignore[arg-type]
             what=", ".join(chosen.switched_off) if chosen else "",
+            condition=chosen.condition if chosen else "",
+            elsewhere=chosen.elsewhere if chosen else 0,
             keep=len(chosen.keep_names) if chosen else 0,
             names=", ".join(chosen.keep_names) if chosen else "",
             samples_ok=chosen.samples_ok if chosen else 0,
@@ -182,7 +190,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             "keep": [KeptNode(n) for n in chosen.keep_names] if chosen else [],
             "bundle": [Saved("workaround", files)] if files else [],
         },
-        decisive={"workaround": (_probe_applied(ask, chosen),)} if chosen else {},
+        decisive={"workaround": (fixed.probe or _probe_applied(ask, chosen),)} if chosen else {},
     )
 
 
@@ -347,6 +355,9 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     """An option is built twice on all samples and timed beside the engine as it is; else a search for nodes to keep."""
     findings = ctx.findings
     params = msgspec.convert(dict(ctx.params), WorkaroundParams)
+    if findings.fixable:
+        # Opened twice, of your samples and of made ones; each with the file once, on yours by the reference, too.
+        return Plan((Work("read", 3), Work("control", 1, works.sample_rows(ctx)), works.on_all(ctx, 1, 2, real=True)))
     if findings.optimizers or findings.options or findings.tactics or findings.looks > 1 or ctx.can("precision-hint"):
         runs = THRICE * findings.looks if findings.looks > 1 else 1
         tried = works.on_all(ctx, runs, params.builds + ctx.can("casts"), real=True)

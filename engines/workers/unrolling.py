@@ -12,7 +12,7 @@ from engines.graph.load import StoredModel
 from engines.graph.model_problem import ModelProblem
 from engines.probe import Measurement, Unroll
 from engines.store.content import Store
-from engines.workers import captures
+from engines.workers import captures, deciders
 from engines.workers.captures import ReferenceFailed
 
 # Nodes that bodies may become, all together: an engine builds so many in seconds, and a search over more takes hours.
@@ -37,8 +37,9 @@ class _Opening:
 
     def values(self, model: StoredModel, wanted: Iterable[str], sample: str) -> dict[str, Array]:
         ids = {name: model.index.by_name[name] for name in wanted}
+        inputs = (self.probe.base if sample == self.probe.sample else "") or self.probe.inputs
         found = captures.capture_values(
-            self.store, model, list(ids.values()), sample, self.probe.inputs, self.probe.reference, self.progress
+            self.store, model, list(ids.values()), sample, inputs, self.probe.reference, self.progress
         )
         return {name: found[t] for name, t in ids.items()}
 
@@ -112,25 +113,17 @@ def _open_outermost(work: _Opening, model: StoredModel, outputs: Sequence[str]) 
         how = (
             ("else_branch", "then_branch")[ran] if node.op_type == "If" else f"{ran} iteration{'' if ran == 1 else 's'}"
         )
+        rests = deciders.say_what_it_rests_on(model, i, ran, lambda t: work.values(model, (t,), sample)[t])
         work.opened.append(
-            {"node": model.engine_names[i], "op": node.op_type, "how": how, "by": _name_deciders(model, i)}
+            {
+                "node": model.engine_names[i],
+                "op": node.op_type,
+                "how": how,
+                "by": deciders.name_deciders(model, i),
+                "while": rests,
+            }
         )
     return result
-
-
-def _name_deciders(model: StoredModel, position: int) -> list[str]:
-    """What decides how often or which way a node runs: inputs, constants and nodes by name. Nothing for a Scan, whose inputs'
-    length does."""
-    node, index = model.proto.graph.node[position], model.index
-    wanted = {"If": node.input[:1], "Loop": node.input[:2]}.get(node.op_type, ())
-    said: list[str] = []
-    for name in filter(None, wanted):
-        tensor = index.tensors[index.by_name[name]]
-        if tensor.kind == "node":
-            said.append(f"'{index.nodes[tensor.producer].name}' ({index.nodes[tensor.producer].op})")
-        else:
-            said.append(f"the {'input' if tensor.kind == 'input' else 'constant'} '{name}'")
-    return said
 
 
 def _watch_runs(work: _Opening, seen: StoredModel, watched: Sequence[unroll.Watched], sample: str) -> dict[int, int]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import helper
 
@@ -72,6 +73,37 @@ def test_what_is_refused_for_its_open_shapes_is_cut_out_with_open_shapes(walk: W
     (culprit,) = walked.reading.report().culprits
     assert (culprit.cause, culprit.nodes) == ("build-failure", ("/squeeze",))
     assert "The rest builds" in culprit.evidence
+
+
+RATED = """
+<ir_version: 8, opset_import: ["":17]>
+g (float[1,4] x, int64 sr) => (float[1,4] y) {
+  wide = Constant <value: tensor = int64 {16000}> ()
+  [is_wide] w = Equal (sr, wide)
+  [choice] h = If (w) <
+    then_branch = a () => (float[1,4] p) { [double] p = Add (x, x) },
+    else_branch = b () => (float[1,4] q) { [turn] q = Neg (x) }>
+  [after] y = Abs (h)
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flow", ["accuracy", "build-failure"])
+def test_a_refused_if_ends_with_a_model_that_is_right_while_its_condition_holds(
+    walk: Walk, models: Path, flow: str
+) -> None:
+    onnx.save(onnx.parser.parse_model(RATED), models / "rated.onnx")
+    np.savez(models / "rated.npz", x=np.ones((1, 4), np.float32), sr=np.int64(16000))
+    engine = "fake:fault=invalid-model,at=build,ops=If"
+    walked = walk(models / "rated.onnx", "--inputs", models / "rated.npz", "--engine", engine, "--flow", flow)
+    assert walked.ran.code == 0, walked.ran.out
+    assert walked.answers()[-2:] == [("minimal-case", "workaround"), ("workaround", "yes")]
+    report = walked.reading.report()
+    assert (report.verdict, report.workaround.condition) == ("worked-around", "'sr' is 16000")
+    assert "right, while 'sr' is 16000" in report.headline
+    made = onnx.load(walked.reading.folder / "worked-around.onnx")
+    assert sorted(node.op_type for node in made.graph.node) == ["Abs", "Add"]
 
 
 @pytest.mark.parametrize("flow", ["accuracy", "build-failure", "precision"])

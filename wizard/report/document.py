@@ -68,7 +68,8 @@ class Workaround(msgspec.Struct, frozen=True):
     margin: float | None
     cost: str
     minimal: bool
-    tried: str = ""  # what casts in the model do, where the engine is free to ignore them
+    tried: str = ""  # what to mind: what casts in the model do, what cannot be seen here
+    condition: str = ""  # it is right only while this is so
     unseen_ok: int = 0
     unseen_n: int = 0
     unseen_given: int = 0

@@ -255,6 +255,7 @@ def _workaround(findings: base.Findings, engine: str, index: GraphIndex | None, 
         cost=w.cost,
         minimal=w.minimal,
         tried=w.tried,
+        condition=w.condition,
         unseen_ok=unseen.ok,
         unseen_n=unseen.n,
         unseen_given=unseen.given,
@@ -267,7 +268,8 @@ def _workaround(findings: base.Findings, engine: str, index: GraphIndex | None, 
 def _cure(w: base.Workaround, index: GraphIndex | None) -> Cure:
     named = {node.name for node in index.nodes} - {""} if index else set(w.keep_names)
     nameless = sum(name not in named for name in w.keep_names)
-    return Cure(w.in_model or w.keep_names, nameless, w.switched_off, FILE if w.in_model else "")
+    written = w.in_model or w.kind == "control-flow"
+    return Cure(w.in_model or w.keep_names, nameless, w.switched_off, FILE if written else "")
 
 
 def stop(visit: Visit, flow: Flow) -> Stop:
@@ -341,13 +343,17 @@ def _say_cure(workaround: Workaround | None) -> str:
     if workaround.keep_higher:
         cure = f"keeping {count(len(workaround.keep_higher), 'node')} in higher precision"
     elif workaround.switched_off:
-        verb = {"optimizer": "switching off", "tactic": "switching off", "rewrite": "writing it otherwise:"}.get(
-            workaround.kind, "setting"
-        )
+        verb = {
+            "optimizer": "switching off",
+            "tactic": "switching off",
+            "rewrite": "writing it otherwise:",
+            "control-flow": "fixing",
+        }.get(workaround.kind, "setting")
         cure = f"{verb} {listing(workaround.switched_off)}"
     else:
         cure = f"running as {workaround.engine}"
-    return f"; {cure} makes {right(workaround)} right"
+    condition = f", while {workaround.condition}" if workaround.condition else ""
+    return f"; {cure} makes {right(workaround)} right{condition}"
 
 
 def say_effect(report: Report) -> str:
@@ -519,7 +525,7 @@ def summary(report: Report) -> list[str]:
         if w.keep_higher:
             what = f"keep {count(len(names), 'node')} in higher precision: {what}"
         elif w.switched_off:
-            what = f"{switch(w.kind)} {what}; the engine is {w.engine}"
+            what = f"{switch(w.kind)} {what}{'' if w.kind == 'control-flow' else f'; the engine is {w.engine}'}"
         lines.append(f"  workaround ({w.kind}): {what}")
         lines.append(f"    right on {right(w).rstrip(',')}, error {number(w.error)}, {margin(w.margin)}")
         lines += [f"    {fact}" for fact in w.known]

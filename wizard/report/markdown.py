@@ -216,6 +216,8 @@ def workaround(report: Report) -> str:
         rows.append(("keep in higher precision", listing([code(name) for name in w.keep_higher], 40)))
     if w.switched_off:
         rows.append((switch(w.kind), listing([code(name) for name in w.switched_off])))
+    if w.condition:
+        rows.append(("right only while", literal(w.condition)))
     if w.cost:
         rows.append(("cost", literal(w.cost)))
     title = "## The workaround" if w.holds else "## The workaround does not hold on every sample"
@@ -234,7 +236,9 @@ def recipes(w: Workaround, first: int = 1) -> list[str]:
 def how_to_apply(w: Workaround) -> str:
     """Every recipe, as a page of its own."""
     nodes = f" {count(len(w.keep_higher), 'node')} stay in FP32." if w.keep_higher else ""
-    head = f"# How to apply the workaround\n\nFound on {code(w.engine, LONGEST)}.{nodes} `model.onnx` stands for your model."
+    only = f" It is right only while {literal(w.condition)}." if w.condition else ""
+    found = f"Found on {code(w.engine, LONGEST)}.{nodes} `model.onnx` stands for your model.{only}"
+    head = f"# How to apply the workaround\n\n{found}"
     return "\n\n".join([head, *(f"## {literal(r.tool)}\n\n{fenced(r.text, r.language)}" for r in w.apply)]) + "\n"
 
 

@@ -134,6 +134,9 @@ def remedy(cure: Workaround) -> str:
     """A workaround as a thing to do; where an engine ends it, no full stop does, as one would copy that, too."""
     if cure.keep_names:
         return f"Keep {count(len(cure.keep_names), 'node')} in higher precision, the others as they are; they are named below."
+    if cure.kind == "control-flow":
+        condition = f" It is right only while {cure.condition}." if cure.condition else ""
+        return f"In it {listing(cure.switched_off)} {'is' if len(cure.switched_off) == 1 else 'are'} fixed to one way.{condition}"
     if cure.switched_off:
         return f"{switch(cure.kind).capitalize()} {listing(cure.switched_off)}; the engine is then {cure.engine}"
     return f"Use the engine {cure.engine}"

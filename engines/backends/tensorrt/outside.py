@@ -131,15 +131,15 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
         return [Recipe("TensorRT-RTX", "sh", shlex.join(words))] if cure.file else []
     settings = check_part(found).settings
     ours, theirs = typed_as(settings, found.spec.get("calibration"))
-    if settings["strong"]:
-        if not cure.file:
-            return []
+    if cure.file and (settings["strong"] or not cure.keep):
         return [
             Recipe(
                 "trtexec", "sh", shlex.join(["trtexec", f"--onnx={cure.file}", *theirs, "--saveEngine=model.engine"])
             ),
             Recipe("Polygraphy", "sh", shlex.join(["polygraphy", "convert", cure.file, *ours, "-o", "model.engine"])),
         ]
+    if settings["strong"]:
+        return []
     return apply_by_name(ours, theirs, cure)
 
 

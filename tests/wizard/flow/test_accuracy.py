@@ -109,6 +109,12 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("sanitize", {"verdict": "fails", "failure": "build"}, "yes", "reduce"),
         ("sanitize", {"verdict": "could-not", "failure": "build"}, "stuck", "reduce"),
         ("minimal-case", {"confirmed": True, "cause": "build-failure", "culprits": 1}, "report", "case-found"),
+        (
+            "minimal-case",
+            {"confirmed": True, "cause": "build-failure", "culprits": 1, "fixable": True},
+            "workaround",
+            "workaround",
+        ),
         ("layerwise", {"observer": "reproduces", "culprit": "n"}, "yes", "extract"),
         ("layerwise", {"observer": "reproduces"}, "nobody", "reduce"),
         ("layerwise", {"observer": "reproduces", "spread": True}, "yes", "workaround"),

@@ -1,0 +1,161 @@
+"""If, Loop and Scan that an engine refuses, worked around: a model in which they are fixed to how they ran, written, built, held
+to the reference, and tried on other samples that run in the same way."""
+
+from typing import Any
+
+import msgspec
+
+from engines.asking import Note, Sub, asked
+from engines.compare.judge import by_sample, judge_whole, margin, worst
+from engines.findings import Unseen, Workaround
+from engines.probe import Measure, Measurement, Unroll
+from engines.search.inquiry import Inquiry
+from engines.search.unseen import Near, count_wanted, find_undetermined, list_failing, make_near, restrict
+from engines.search.whole import list_feeds
+
+UNSEEN = "It builds, and the reference is right with it; whether this engine then is cannot be seen on this machine."
+_TOLD = 3  # nodes and phrases that are told one by one
+
+
+class Fixed(msgspec.Struct, frozen=True):
+    """``cure`` None: ``message`` says why there is none. ``files``: artifact name -> digest; ``probe``: the question that shows
+    it again."""
+
+    cure: Workaround | None = None
+    message: str = ""
+    files: dict[str, str] = {}
+    probe: Measure | None = None
+
+
+def say_condition(opened: list[dict[str, Any]]) -> str:
+    """What must be so for all that was opened to run as it did, as a phrase that follows "while"; "" where it is always so."""
+    said = list(dict.fromkeys(phrase for one in opened for phrase in one.get("while", ())))
+    more = f" and {len(said) - _TOLD} more" if len(said) > _TOLD else ""
+    return f"{' and '.join(said[:_TOLD])}{more}"
+
+
+def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
+    """Write the user's own model with plain nodes in the place of what was refused, and try the file."""
+    findings, rule = ask.findings, ask.criterion
+    model = findings.original or findings.model
+    feeds = tuple(dict.fromkeys((findings.sample, *(s.id for s in findings.samples))))
+    yield Note("your model with If, Loop and Scan fixed to how they run")
+    made = yield from asked(_unroll(ask, model, findings.inputs, feeds))
+    if made.status != "ok" or not made.facts["opened"]:
+        why = made.message if made.status != "ok" else "; ".join(made.facts["kept"])
+        return Fixed(message=f"If, Loop and Scan of your model could not be fixed: {why.rstrip('.')}.")
+    fixed, alike = str(made.facts["model"]), tuple(made.facts["samples"])
+    shown = ask.ctx.can("run", untold=True)
+    yield Note("does the file compute what your model computes?")
+    same = yield from asked(_probe(ask, model, fixed, alike, engine=ask.ctx.reference))
+    if not judge_whole(same, rule).passed:
+        return Fixed(message="With them fixed the reference gives another answer, so the model is not the same.")
+    yield Note("the file on the engine")
+    probe = _probe(ask, model, fixed, alike, runs=1 if shown else 0, save="written")
+    m = yield from asked(probe)
+    if m.status != "ok":
+        return Fixed(message=f"With If, Loop and Scan fixed it is refused, too: {m.message}")
+    tried = m if shown else same
+    first = _of(tried, findings.sample)
+    others = set(by_sample(tried)) - first
+    wrong = set(list_failing(tried, rule))
+    if wrong & first:
+        error = worst(restrict(tried, first).results, rule)[2]
+        return Fixed(message=f"With If, Loop and Scan fixed it builds, and is off by {error:.3g}.")
+    given = {s for s in others if s.startswith("real:")}
+    right, right_given = len(others - wrong), len(given - wrong)
+    unseen = Unseen(
+        right, len(others), len(given), right_given, len(others), error=_error(ask, restrict(tried, others))
+    )
+    unseen = yield from _try_near(ask, model, fixed, tried, unseen, runs=shown)
+    error = worst(tried.results, rule)[2]
+    nodes = tuple(str(o["node"]) for o in made.facts["opened"])
+    cure = Workaround(
+        kind="control-flow",
+        engine=ask.ctx.engine,
+        switched_off=nodes,
+        samples_ok=len(first),
+        samples_n=len(first),
+        error=error,
+        margin=margin(rule, error),
+        unseen=unseen,
+        condition=say_condition(made.facts["opened"]),
+        elsewhere=len(set(list_feeds(findings)) - set(alike)),
+        tried="" if shown else UNSEEN,
+        written=_say_written(made),
+    )
+    return Fixed(cure, _say(cure), dict(m.artifacts), probe)
+
+
+def _try_near(ask: Inquiry, model: str, fixed: str, given: Measurement, unseen: Unseen, *, runs: bool) -> Sub[Unseen]:
+    """With made samples that run in the same way; those that do not are none of its own."""
+    each = max(1, len(given.results) // max(1, len({s.partition("/")[0] for s in by_sample(given)})))
+    near: Near = yield from make_near(ask, count_wanted(given, unseen.n), 0, each)
+    if not near.feeds:
+        return unseen
+    watched = yield from asked(_unroll(ask, model, near.inputs, near.feeds, base=ask.findings.inputs))
+    alike = tuple(watched.facts.get("samples", ())) if watched.status == "ok" else ()
+    if not alike:
+        return unseen
+    yield Note(f"is it right on {len(alike)} made samples that run in the same way?")
+    engine = "" if runs else ask.ctx.reference
+    m = yield from asked(_probe(ask, model, fixed, alike, inputs=near.inputs, engine=engine))
+    if m.status != "ok":
+        return unseen
+    over = list_failing(m, ask.criterion)
+    loose: frozenset[str] = yield from find_undetermined(ask, near, m, over)
+    counted = restrict(m, set(by_sample(m)) - loose)
+    n, missed = len(by_sample(counted)), len(set(over) - loose)
+    return msgspec.structs.replace(
+        unseen,
+        ok=unseen.ok + n - missed,
+        n=unseen.n + n,
+        plain=unseen.plain + n,
+        undetermined=len(loose),
+        error=max(unseen.error, _error(ask, counted)),
+    )
+
+
+def _unroll(ask: Inquiry, model: str, inputs: str, samples: tuple[str, ...], base: str = "") -> Unroll:
+    sample = ask.findings.sample or samples[0]
+    return Unroll(model=model, inputs=inputs, samples=samples, sample=sample, reference=ask.ctx.reference, base=base)
+
+
+def _probe(
+    ask: Inquiry, model: str, fixed: str, samples: tuple[str, ...], *, engine: str = "", **more: object
+) -> Measure:
+    """The file in place of the user's model, held against what that gives."""
+    return ask.plain(samples, engine=engine, model=model, written=fixed, **more)
+
+
+def _of(m: Measurement, sample: str) -> set[str]:
+    """The results of a sample: its own, or those of its rows."""
+    return {s for s in by_sample(m) if s == sample or s.startswith(f"{sample}/") or sample.startswith(f"{s}/")}
+
+
+def _error(ask: Inquiry, m: Measurement) -> float:
+    rows = [r for run in by_sample(m).values() for r in run]
+    return worst(rows, ask.criterion)[2] if rows else 0.0
+
+
+def _say_written(made: Measurement) -> str:
+    each = [f"{o['op']} '{o['node']}' {_say_how(o)}" for o in made.facts["opened"][:_TOLD]]
+    more = len(made.facts["opened"]) - _TOLD
+    said = f"{', '.join(each)}{f' and {more} more' if more > 0 else ''}; the reference gives the same with it."
+    return f"worked-around.onnx is your model with plain nodes in their place: {said}"
+
+
+def _say_how(one: dict[str, Any]) -> str:
+    return f"{'takes its' if one['op'] == 'If' else 'runs'} {one['how']}"
+
+
+def _say(cure: Workaround) -> str:
+    unseen = cure.unseen or Unseen()
+    held = f", and on {unseen.ok} of {unseen.n} others that run in the same way" if unseen.n else ""
+    condition = f" It is right only while {cure.condition}." if cure.condition else ""
+    left = f" For {cure.elsewhere} of the samples that is not so: run again on those alone for a model of their own."
+    seen = f" {cure.tried}" if cure.tried else ""
+    return (
+        f"With {', '.join(cure.switched_off[:_TOLD])} fixed the engine takes the model: right on the sample that it was made "
+        f"on{held}.{seen}{condition}{left if cure.elsewhere else ''}"
+    )
