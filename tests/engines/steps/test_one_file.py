@@ -25,6 +25,7 @@ HOMONYMS = {
     "quantization": "an option of engines; a cause",
     "nondeterminism": "a cause",
     "rewrite": "a kind of workaround; a field of probes",
+    "rebuild": "a capability of engines",
     "known": "the command and the folder of the table of known bugs; what was measured before; a part of the last screen",
 }
 # (file, name) -> why it has to say it.
