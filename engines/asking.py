@@ -33,7 +33,7 @@ T = TypeVar("T")
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """Progress for people: what is being tried, the smallest failing node count so far. ``expected``: probes still to come until
     the step ends, the one that is announced among them; -1: as planned. ``tried``: parts that a search has tried, -1 where
-    none may be ended now."""
+    none may be ended now. ``best`` 0: no part is looked for, but a list is tried, one after the other, and may end early."""
 
     text: str
     expected: int = -1

@@ -32,6 +32,7 @@ class RewriteOutcome(msgspec.Struct, frozen=True, kw_only=True):
     what: str = ""  # what is done, in words
     changed: int = 0  # nodes that it changes
     tried: int = 0  # rewrites that found something to do
+    left: int = 0  # rewrites that were not tried, as the step was ended
     samples_ok: int = 0
     samples: int = 0
     unseen_ok: int = 0  # right, of the samples that it was not made on
@@ -45,7 +46,7 @@ class RewriteOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RewriteParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
+    budget: int = 0  # rewrites that are tried; 0: all
 
 
 class RewriteRow(msgspec.Struct, frozen=True):
@@ -67,7 +68,7 @@ class RewriteRow(msgspec.Struct, frozen=True):
 
 
 def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
-    msgspec.convert(dict(ctx.params), RewriteParams)
+    params = msgspec.convert(dict(ctx.params), RewriteParams)
     findings = yield from prepare_findings(ctx)
     if findings.signature is None:
         return Finish(
@@ -77,8 +78,10 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
     plain = yield from asked(ask.plain(list_feeds(findings)))
     rows: list[RewriteRow] = []
     cures: list[tuple[RewriteRow, Workaround, dict[str, str]]] = []
-    for one in list_rewrites((n.op for n in ask.index.nodes), ctx.storage):
-        yield Note(f"written otherwise: {one.says}")
+    listed = list_rewrites((n.op for n in ask.index.nodes), ctx.storage)
+    chosen = listed[: params.budget or len(listed)]
+    for one in chosen:
+        yield Note(f"written otherwise: {one.says}", best=0, tried=len(rows))
         row, cure, files = yield from _try_rewrite(ask, one, plain)
         rows.append(row)
         if cure is not None:
@@ -87,6 +90,7 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
     undone = next((r for r in rows if r.verdict == "undone"), None)
     base = RewriteOutcome(
         tried=sum(r.verdict != "nothing to do" for r in rows),
+        left=len(listed) - len(chosen),
         tolerance=ask.criterion.tolerance,
         kept=len(findings.workaround.keep_names) if findings.workaround else 0,
     )
@@ -251,9 +255,10 @@ def _tell_none(base: RewriteOutcome, undone: RewriteRow | None) -> RewriteOutcom
         message = f"{_named(undone.rewrite).says}: {undone.why}. Switch these off, too."
         return msgspec.structs.replace(base, verdict="undone", rewrite=undone.rewrite, message=message)
     message = f"None of {base.tried} rewrites that found something to do makes it right." if base.tried else ""
-    return msgspec.structs.replace(
-        base, verdict="none", message=message or "No rewrite found anything to do in this model."
-    )
+    message = message or "No rewrite found anything to do in this model."
+    if base.left:
+        message += f" {base.left} more were not tried, as the step was ended."
+    return msgspec.structs.replace(base, verdict="none", message=message)
 
 
 def _named(name: str) -> Rewrite:
@@ -277,7 +282,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="rewrite",
-    version=1,
+    version=2,
     summary="Write the model otherwise, where that computes the same, and see whether the engine then gets it right.",
     run=rewrite,
     outcome=RewriteOutcome,
@@ -300,5 +305,6 @@ SPEC = StepSpec(
         "changed": "nodes changed",
         "exact": "the reference moves by",
         "tried": "rewrites tried",
+        "left": "rewrites not tried",
     },
 )

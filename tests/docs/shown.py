@@ -24,8 +24,8 @@ PROGRAMS = (
     "curl", "wget", "docker", "conda", "uv", "apt", "apt-get", "nvidia-smi",
 )  # fmt: skip
 VERBS = (
-    "open", "run", "resume", "edit", "watch", "replay", "report", "export", "sessions", "show", "diff", "engines", "diff-tactics",
-    "flow", "step", "demo", "help", "completion", "ladder",
+    "open", "run", "resume", "edit", "after", "watch", "replay", "report", "export", "sessions", "show", "diff", "engines",
+    "diff-tactics", "flow", "step", "demo", "help", "completion", "ladder",
 )  # fmt: skip
 
 # Scene -> the test that runs every command of it.
@@ -50,6 +50,7 @@ SCENES = {
     "converted": "tests/e2e/test_another_model.py::test_the_page_does_what_it_says",
     "rewrite": "tests/e2e/test_rewrites.py::test_the_page_does_what_it_says",
     "known": "tests/wizard/test_cli_known.py::test_the_page_does_what_it_says",
+    "after": "tests/e2e/test_after.py::test_the_page_does_what_it_says",
     "a step": "tests/plugins/test_fresh.py::test_the_page_does_what_it_says",
 }
 
@@ -77,6 +78,8 @@ RULES = (
     ("docs/quantization.md", "narrowdown step quantization --json", "parsed: the page shows it whole above"),
     ("docs/quantization.md", "", "quantization"),
     ("docs/known.md", "narrowdown", "known"),
+    ("docs/after.md", "narrowdown", "after"),
+    ("README.md", "narrowdown after", "after"),
     ("docs/rewrite.md", "narrowdown", "rewrite"),
     ("docs/known.md", "python -m engines.known", "parsed: it rewrites the shipped digests, which tests/engines/known reads"),
     ("docs/write-a-step.md", "", "a step"),

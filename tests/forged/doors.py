@@ -119,6 +119,7 @@ _ASKED: dict[str, Callable[[Sessions, Path, Path], object]] = {
     "finish": lambda library, place, work: library.finish(place),
     "demos": lambda library, place, work: library.demos(),
     "edit": lambda library, place, work: library.edit(place, msgspec.structs.replace(library.problem(place), seed=9)),
+    "after": lambda library, place, work: library.after(place),
     "weight": lambda library, place, work: library.weight(place),
     "rename": lambda library, place, work: library.rename(place, f"{place.name}-2").rename(place),
 }
@@ -138,7 +139,7 @@ def of_the_screens() -> Iterator[Door]:
         return Door(
             f"screens: {name}{' again' if first else ''}",
             call,
-            gated=name == "edit" or (name == "open" and bool(first)),
+            gated=name in ("edit", "after") or (name == "open" and bool(first)),
         )
 
     yield from map(door, _ASKED)

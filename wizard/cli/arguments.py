@@ -145,6 +145,11 @@ def parser() -> Parser:
     edited.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
     _running(edited, folder=False)
 
+    followed = command("after", "after", "after", "what follows a failing case: is it known, and what else cures it?")
+    _session(followed)
+    followed.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
+    _running(followed, folder=False)
+
     watched = command("watch", "run", "watch", "look at a session while another program works on it")
     _session(watched)
     _display(watched)

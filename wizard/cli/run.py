@@ -14,6 +14,7 @@ from engines.consent import Consent
 from engines.store.content import atomic
 from engines.workers.executor import LOCAL
 from wizard import handed, terminal, trust
+from wizard.after import offer
 from wizard.cli.answers import Script, read_answers
 from wizard.cli.flow import faults
 from wizard.cli.follow import Follower, JsonPrompt, Prompt
@@ -354,6 +355,9 @@ def finish(place: Path, code: int, *, text: bool) -> None:
             print(f"  model    {mixed}  (with the workaround applied)")
         print(f"  report   {place / 'report.html'}")
         print(f"  session  {place}")
+        if offer(reading.state, reading.description.problem):
+            name = folders.name_for_command(place)
+            print(f"  next     narrowdown after {name}  (is it a known bug, and what else cures it?)")
 
 
 def session_folder(problem: Problem, flow_text: str, chosen: str | None) -> Path:

@@ -542,9 +542,10 @@ def case_files(state: State, table: Callable[[str], Table], culprits: Sequence[b
     """For each culprit its files in the bundle -> artifact digests; none where no step kept any.
 
     A confirm step's table ``bundle`` has the case as it was confirmed. The passing neighbour comes from the search before
-    it, which kept one; without a confirm step the search's own case serves.
+    it, which kept one; without a confirm step the search's own case serves. Those of the session that this one goes on from serve
+    until it has its own.
     """
-    found: dict[str, dict[str, str]] = {}  # by the case's node ids
+    found = {nodes: dict(files) for nodes, files in state.taken_cases.items()}  # by the case's node ids
     good: dict[str, str] = {}
     for visit in state.route:
         case = visit.findings.case if visit.findings else None

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from engines.asking import StepContext
-from engines.findings import Findings
 from engines.spec import parse
 from engines.steps.base import StepSpec
 from engines.views import view_engine, view_problem
@@ -41,7 +40,7 @@ def step_context(
     return StepContext(
         engine=engine,
         reference=reference,
-        findings=applied(_findings(route), latest, asked, info),
+        findings=applied(state.findings_on(route), latest, asked, info),
         params=_typed({k: v for k, v in chosen.items() if k in declared}, spec.params),
         engine_info=info,
         reference_info=view_engine(state.engines.get(reference, {})),
@@ -55,7 +54,7 @@ def step_context(
 
 def specs_of(problem: Problem, state: State, node: str, visit: int) -> tuple[str, str]:
     """The engine under test and the reference of this visit: the given one, unless it was found wrong and another stands in."""
-    findings = _findings(_before(state, node, visit))
+    findings = state.findings_on(_before(state, node, visit))
     return str(parse(problem.engine)), findings.replaced.to if findings.replaced else str(parse(problem.reference))
 
 
@@ -66,10 +65,6 @@ def _before(state: State, node: str, visit: int) -> tuple[Visit, ...]:
         if (v.node, v.visit) == (node, visit):
             return route[:position]
     return route
-
-
-def _findings(route: tuple[Visit, ...]) -> Findings:
-    return next((v.findings for v in reversed(route) if v.findings is not None), Findings())
 
 
 def _causes(route: tuple[Visit, ...]) -> dict[str, int]:

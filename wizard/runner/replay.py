@@ -315,6 +315,11 @@ def search(
 ) -> Replay:
     """Walk the whole flow again, by the recorded answers, in a session of its own. Raises SessionProblem."""
     rec = recording(folder)
+    if rec.state.taken is not None:
+        raise SessionProblem(
+            f"This session goes on from {rec.state.taken_from}, which has searched: replay that one with --search, or this one "
+            "without."
+        )
     model = Path(rec.problem.model)
     if not model.is_file():
         raise SessionProblem(

@@ -17,7 +17,7 @@ from engines.store import decoding, regular
 from engines.store.content import Store
 from wizard.runner.ledger import known_measurement
 from wizard.session import journal
-from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, StepFinished
+from wizard.session.events import AnyEvent, FindingsTaken, ProbeFinished, ProbeStarted, StepFinished
 from wizard.session.state import State, Visit
 from wizard.words import count, listing, size
 
@@ -123,6 +123,8 @@ def _parts(event: AnyEvent) -> Iterable[str]:
             return (event.blob,) if event.blob else ()
         case StepFinished():
             return event.blobs.values()
+        case FindingsTaken():
+            return (*event.blobs.values(), *(digest for files in event.cases.values() for digest in files.values()))
     return ()
 
 

@@ -16,8 +16,9 @@ SETTLED = "settled"  # why such a run was cancelled
 
 def count_tried(spec: StepSpec[Any], note: Note, nodes: int) -> int:
     """Probes of the search at work, where it can be ended now: its step takes a budget, and it has found a part that is smaller
-    than the whole. 0 where it cannot."""
-    can = BUDGET in spec.params.__struct_fields__ and 0 < note.best < (nodes or note.best + 1)
+    than the whole; or how many of its list a step has tried. 0 where it cannot."""
+    smaller = 0 < note.best < (nodes or note.best + 1)
+    can = BUDGET in spec.params.__struct_fields__ and (smaller or note.best == 0)
     return max(0, note.tried) if can else 0
 
 

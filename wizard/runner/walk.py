@@ -268,11 +268,14 @@ class Walk:
         here, budget = self._ledger.state.here, self._options.budget
         if not 0 < budget < spent or here is None or here.params.get(BUDGET) or self.control.settle:
             return
+        listed = self.work.note.best == 0
         if self.control.settle_search()["ok"]:
-            self._ledger.note_once(
-                f"The budget of {duration(budget)} is over: the search ends with the smallest part so far, which is not shown "
-                "to be minimal."
+            ends = (
+                "the step ends with what it has tried so far."
+                if listed
+                else "the search ends with the smallest part so far, which is not shown to be minimal."
             )
+            self._ledger.note_once(f"The budget of {duration(budget)} is over: {ends}")
 
     async def _tick(self) -> None:
         """Draw twice a second, sweep logs, and end where whoever this works for is gone, or never came."""

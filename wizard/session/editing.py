@@ -18,7 +18,7 @@ from engines.store.content import Store, atomic
 from wizard.problem import Problem
 from wizard.session import folder as folders
 from wizard.session import journal
-from wizard.session.events import AnyEvent, NoteAdded, ProbeFinished, ProbeStarted
+from wizard.session.events import AnyEvent, FindingsTaken, NoteAdded, ProbeFinished, ProbeStarted
 from wizard.words import count
 
 # What says how the inputs come about; the model's own digest stands in each probe.
@@ -26,9 +26,12 @@ _INPUTS = ("inputs", "seed", "input_shapes", "val_range", "folder")
 _PARTS = ("artifacts", "models", "inputs", "captures")  # of a session's folder; logs stay with the probes' own session
 
 
-def edit(source: Path, problem: Problem, flow_text: str, changed: str = "") -> tuple[Path, int]:
+def edit(
+    source: Path, problem: Problem, flow_text: str, changed: str = "", *, taken: FindingsTaken | None = None
+) -> tuple[Path, int]:
     """A new session of this PROBLEM beside the others, and how many measurements of ``source`` it took over. ``changed``: what
-    differs, for a note in the new session. Raises SessionProblem, ``OSError``."""
+    differs, for a note in the new session. ``taken``: what that one has established, from which it goes on. Raises
+    SessionProblem, ``OSError``."""
     about = folders.describe(source)
     path = source / journal.NAME
     events = journal.read(path) if path.exists() else ()
@@ -42,8 +45,9 @@ def edit(source: Path, problem: Problem, flow_text: str, changed: str = "") -> t
                     shutil.rmtree(target / name)
                     copying.tree(source / name, target / name)
         said = f"The set-up of session {about.id}{f' with another {changed}' if changed else ''}."
+        said = f"It goes on from session {about.id}." if taken else said
         note = NoteAdded(text=f"{said} {count(known, 'measurement')} taken over.")
-        _write(target, [*kept, note])
+        _write(target, [*kept, *([taken] if taken else []), note])
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise

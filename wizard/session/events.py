@@ -73,6 +73,16 @@ class StepFinished(Event, frozen=True, tag="step.finished"):
     blobs: dict[str, str] = {}
 
 
+class FindingsTaken(Event, frozen=True, tag="findings.taken"):
+    """What another session established, from which this one goes on: its ``findings``, as its last step left them. ``cases``:
+    node ids of a case -> the files of its bundle, name -> artifact. ``blobs`` as in step.finished."""
+
+    session: str
+    findings: dict[str, Any] = {}
+    cases: dict[str, dict[str, str]] = {}
+    blobs: dict[str, str] = {}
+
+
 class StepCancelled(Event, frozen=True, tag="step.cancelled"):
     run: int
     node: str
@@ -167,6 +177,6 @@ class SessionClosed(Event, frozen=True, tag="session.closed"):
 
 
 AnyEvent: TypeAlias = (
-    SessionOpened | StepStarted | StepFinished | StepCancelled | ProbeStarted | ProbeFinished | WorkerDied | QuestionAsked
-    | QuestionAnswered | Rewound | NoteAdded | Exported | SessionClosed
+    SessionOpened | FindingsTaken | StepStarted | StepFinished | StepCancelled | ProbeStarted | ProbeFinished | WorkerDied
+    | QuestionAsked | QuestionAnswered | Rewound | NoteAdded | Exported | SessionClosed
 )  # fmt: skip

@@ -26,6 +26,7 @@ from engines.store.content import Store, atomic
 from wizard.session.events import (
     VERSION,
     AnyEvent,
+    FindingsTaken,
     NoteAdded,
     ProbeFinished,
     ProbeStarted,
@@ -214,9 +215,9 @@ def outline(path: Path) -> Iterator[AnyEvent]:
 
 
 def resolve(event: AnyEvent, store: Store) -> AnyEvent:
-    """A step's event with the fields that were moved to artifacts put back. Probes and measurements stay where they
+    """An event with the fields that were moved to artifacts put back. Probes and measurements stay where they
     are."""
-    if not isinstance(event, StepFinished) or not event.blobs:
+    if not isinstance(event, StepFinished | FindingsTaken) or not event.blobs:
         return event
     try:
         fields = {name: decoding.decode(store.get(digest)) for name, digest in event.blobs.items()}
@@ -234,6 +235,9 @@ def fit(event: AnyEvent, store: Store) -> AnyEvent:
             return msgspec.structs.replace(event, probe=None, blob=store.put(_encoder.encode(event.probe)))
         case ProbeFinished() if event.measurement is not None:
             return msgspec.structs.replace(event, measurement=None, blob=store.put(_encoder.encode(event.measurement)))
+        case FindingsTaken():
+            kept = store.put(_encoder.encode(event.findings))
+            return msgspec.structs.replace(event, findings={}, blobs={"findings": kept})
         case StepFinished():
             blobs: dict[str, str] = {}
             emptied: dict[str, Any] = {}

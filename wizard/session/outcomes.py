@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from engines.findings import Findings
-from wizard.session.events import AnyEvent, StepFinished, StepStarted
+from wizard.session.events import AnyEvent, FindingsTaken, StepFinished, StepStarted
 from wizard.session.problems import DamagedJournal
 
 
@@ -17,7 +17,12 @@ def checked(events: Iterable[AnyEvent], path: Path) -> Iterator[AnyEvent]:
     for event in events:
         if isinstance(event, StepStarted):
             steps[event.run] = event.step
-        elif isinstance(event, StepFinished) and (fault := outcome_fault(event, steps.get(event.run, ""))):
+        fault = ""
+        if isinstance(event, StepFinished):
+            fault = outcome_fault(event, steps.get(event.run, ""))
+        elif isinstance(event, FindingsTaken):
+            fault = findings_fault(event)
+        if fault:
             raise DamagedJournal(path, event.seq, fault)
         yield event
 
@@ -34,4 +39,13 @@ def outcome_fault(event: StepFinished, step: str) -> str:
             msgspec.convert(event.findings, Findings)
     except msgspec.ValidationError as error:
         return f"the step {step} of this version does not end so ({error})"
+    return ""
+
+
+def findings_fault(event: FindingsTaken) -> str:
+    """Why nothing can go on from these, as the rest of a sentence; "" where it can."""
+    try:
+        msgspec.convert(event.findings, Findings)
+    except msgspec.ValidationError as error:
+        return f"what was taken over from session {event.session[:80]!a} is not of the form that this version knows ({error})"
     return ""

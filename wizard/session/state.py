@@ -5,7 +5,7 @@ The state is a function of the journal alone, so every client that reads the sam
 
 import functools
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -16,6 +16,7 @@ from engines.spec import name_of_engine
 from wizard.session.events import (
     AnyEvent,
     Exported,
+    FindingsTaken,
     NoteAdded,
     Offered,
     ProbeFinished,
@@ -164,6 +165,9 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     # Apart for each engine, as a reference loads in milliseconds what TensorRT builds for minutes.
     longest: Mapping[str, float] = {}
     nodes: int = 0  # of the model last taken in
+    taken: Findings | None = None  # another session's, from which this one goes on
+    taken_from: str = ""  # that session's id
+    taken_cases: Mapping[str, Mapping[str, str]] = {}  # node ids of its cases -> their files, name -> artifact
 
     @property
     def here(self) -> Visit | None:
@@ -172,8 +176,12 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def findings(self) -> Findings:
-        """What the steps on the route have established."""
-        return next((v.findings for v in reversed(self.route) if v.findings is not None), Findings())
+        """What the steps on the route have established, or the session that this one goes on from."""
+        return self.findings_on(self.route)
+
+    def findings_on(self, route: Sequence[Visit]) -> Findings:
+        """The same on a part of the route, from its beginning."""
+        return next((v.findings for v in reversed(route) if v.findings is not None), self.taken or Findings())
 
     @property
     def end(self) -> str:
@@ -247,6 +255,8 @@ def advance(state: State, event: AnyEvent) -> State:
     match event:
         case SessionOpened():
             changes = _opened(state, event)
+        case FindingsTaken():
+            changes = {"taken": _read_findings(event), "taken_from": event.session, "taken_cases": event.cases}
         case StepStarted():
             changes = _step_started(state, event)
         case StepFinished():
@@ -351,10 +361,7 @@ def _step_started(state: State, event: StepStarted) -> dict[str, Any]:
 
 
 def _step_finished(state: State, event: StepFinished) -> dict[str, Any]:
-    try:
-        findings = msgspec.convert(event.findings, Findings) if event.findings else None
-    except msgspec.ValidationError as error:
-        raise ValueError(f"Event {event.seq}: its findings were written by another version ({error}).") from None
+    findings = _read_findings(event)
     return {
         "route": _change(
             state.route,
@@ -375,6 +382,14 @@ def _step_finished(state: State, event: StepFinished) -> dict[str, Any]:
             causes=event.causes,
         )
     }
+
+
+def _read_findings(event: StepFinished | FindingsTaken) -> Findings | None:
+    """None where there are none. Raises ``ValueError`` for those that this version cannot read."""
+    try:
+        return msgspec.convert(event.findings, Findings) if event.findings else None
+    except msgspec.ValidationError as error:
+        raise ValueError(f"Event {event.seq}: its findings were written by another version ({error}).") from None
 
 
 def _change(route: tuple[Visit, ...], run: int, **changes: Any) -> tuple[Visit, ...]:

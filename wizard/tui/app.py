@@ -179,6 +179,20 @@ class Narrowdown(InTurn[int]):
         if self.scene is not None:
             self.push_screen(SetupScreen(self.scene.problem, self.scene.folder))
 
+    def go_on_after(self) -> None:
+        """What follows the open session, in a new one, which is opened; made in a thread."""
+        if self.scene is not None:
+            self._go_on_after(self.scene.folder)
+
+    @work(thread=True, exclusive=True, group="session", exit_on_error=False)
+    def _go_on_after(self, folder: Path) -> None:
+        try:
+            made = self.library.after(folder)
+        except (Refusal, OSError, ValueError) as error:
+            self.call_from_thread(self.say, str(error), warning=True)
+        else:
+            self.call_from_thread(self.open_session, made)
+
     def open_session(self, folder: Path, replace: Screen[Any] | None = None) -> None:
         """Watch this session from now on. ``replace``: the screen that makes room (Setup)."""
         if replace is not None and self.screen is replace:

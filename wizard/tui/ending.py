@@ -10,6 +10,7 @@ import msgspec
 from engines.discovery import find
 from engines.findings import Workaround
 from engines.spec import parse
+from wizard.after import offer
 from wizard.bundle.check_script import can_check
 from wizard.report.document import Report
 from wizard.report.gather import gather, say_effect, summary
@@ -109,6 +110,12 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
             Todo(
                 "Once the engine is mended, this tells whether the fault is gone:",
                 f"narrowdown replay {name} --expect fixed",
+            )
+        )
+    if offer(scene.state, scene.problem):
+        made.append(
+            Todo(
+                "Is it a known bug, and what else cures it? {after} goes on with that, or:", f"narrowdown after {name}"
             )
         )
     made.append(Todo(f"{shorten_path(here / REPORT)} tells all of it, to read or to send."))

@@ -57,6 +57,10 @@ class Host(Protocol):
         """Show the form with the open session's set-up."""
         ...
 
+    def go_on_after(self) -> None:
+        """Open a new session with what follows the open one."""
+        ...
+
     def opened(self, folder: Path) -> bool:
         """Whether this window has the session open, on the screen or behind the list."""
         ...

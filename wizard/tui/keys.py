@@ -73,6 +73,12 @@ ACTIONS: tuple[Action, ...] = (
         "Other inputs, shapes, tolerance or options, as a new session that takes over what still holds.",
         shown=False,
     ),
+    Action(
+        "after",
+        "what else",
+        "a",
+        "Is it a known bug, and what else cures it? A new session goes on from what this one has found.",
+    ),
     Action("export", "export", "e", "Write everything into one folder or zip to hand on."),
     Action("keys_help", "help", "question_mark", "What is shown here, and every key."),
     Action("quit_session", "quit", "q", "Leave. Asks only while something runs, and can leave it running."),

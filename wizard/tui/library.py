@@ -10,6 +10,7 @@ import msgspec
 from engines.store.content import atomic
 from wizard import demo as demos
 from wizard import handed, trust
+from wizard.after import begin_after
 from wizard.edited import begin, changes
 from wizard.exits import BAD_USAGE, MISSING, Refusal
 from wizard.flow import terms
@@ -40,6 +41,10 @@ class Library(Protocol):
     def edit(self, folder: Path, problem: Problem) -> Path:
         """A new session's folder, of another set-up than the session in ``folder``, whose measurements it takes over where they
         still hold."""
+        ...
+
+    def after(self, folder: Path) -> Path:
+        """A new session's folder, which goes on from the ended session in ``folder`` with what follows a failing case."""
         ...
 
     def demos(self) -> Mapping[str, str]:
@@ -147,6 +152,16 @@ class Sessions:
         except (SessionProblem, FlowProblem) as error:
             raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
         trust.agree(problem)
+        return made
+
+    def after(self, folder: Path) -> Path:
+        """Refused as ``edit`` is, and where nothing follows."""
+        try:
+            trust.admit(folders.describe(folder).problem, self._yes)
+            made, _ = begin_after(folder)
+            trust.agree(folders.describe(made).problem)
+        except (SessionProblem, FlowProblem) as error:
+            raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
         return made
 
     def demos(self) -> Mapping[str, str]:

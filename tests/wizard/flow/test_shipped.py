@@ -17,7 +17,7 @@ from wizard.problem import Problem
 
 PROBLEM = Problem(model="/m/model.onnx", engine="tensorrt:precision=fp16", inputs=("/m/in.json",))
 POLYGRAPHY = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
-FLOWS = ("accuracy", "build-failure", "consistency", "flaky", "precision", "quantization")
+FLOWS = ("accuracy", "after", "build-failure", "consistency", "flaky", "precision", "quantization")
 
 
 def commands(flow: str) -> list[tuple[str, str, str]]:

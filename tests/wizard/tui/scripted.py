@@ -183,6 +183,7 @@ class FakeLibrary:
         self.created: list[Problem] = []
         self.edited: list[tuple[Path, Problem]] = []
         self.exported: list[str] = []
+        self.followed: list[Path] = []
         self.opened: list[tuple[Mapping[str, Any], ...]] = []
         self.finished: list[Path] = []
         self.tried: list[str] = []
@@ -209,6 +210,10 @@ class FakeLibrary:
 
     def edit(self, folder: Path, problem: Problem) -> Path:
         self.edited.append((folder, problem))
+        return self.session.folder
+
+    def after(self, folder: Path) -> Path:
+        self.followed.append(folder)
         return self.session.folder
 
     def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Session:

@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
+from wizard.after import offer
 from wizard.bundle.check_script import can_check
 from wizard.report.stage import stage
 from wizard.tui import keys
@@ -25,7 +26,7 @@ class FinishScreen(SessionScreen):
     """Verdict, culprits, workaround, the way here, the files."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(
-        "export", *(name for name in COMMON if name != "export"), *HIDDEN
+        "export", "after", *(name for name in COMMON if name != "export"), *HIDDEN
     )
     HELP_TEXT = (
         "This is the end of the route: what was found, then what to do now, then how it was found. {export} writes the case into "
@@ -112,6 +113,16 @@ class FinishScreen(SessionScreen):
         ]
         self.query_one("#way", Text).show(scene.short("\n".join(way)))
         self.query_one("#way-panel").display = bool(way)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What follows is offered where there is something to ask."""
+        if action == "after":
+            return self.scene is not None and offer(self.scene.state, self.scene.problem)
+        return super().check_action(action, parameters)
+
+    def action_after(self) -> None:
+        """Is it known, and what else cures it? In a new session."""
+        self.host.go_on_after()
 
     def action_scroll_up(self) -> None:
         """Scroll the page."""

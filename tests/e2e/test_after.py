@@ -1,0 +1,100 @@
+"""``narrowdown after``: what follows a failing case, as a session that goes on from the ended one."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.docs.shown import of
+from wizard.after import begin_after
+from wizard.report.read import read
+from wizard.session import folder as folders
+
+from . import tiny
+from .conftest import Narrowdown
+
+FP16 = "emulate:precision=fp16"
+
+
+def walked(narrowdown: Narrowdown, folder: Path, name: str = "bug") -> Path:
+    ran = narrowdown(
+        "run", tiny.two_norms(folder), "--inputs", tiny.rows(folder), "--engine", FP16, "--session", name,
+    )  # fmt: skip
+    assert ran.code == 0, ran.out + ran.err
+    assert f"narrowdown after {folder / name}" in ran.out
+    return folder / name
+
+
+@pytest.mark.slow
+def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> None:
+    """It goes on from the findings with nothing searched again; its bundle shows the fault; it resumes and replays."""
+    bug = walked(narrowdown, tmp_path)
+    before = (bug / "journal.jsonl").read_bytes()
+    shown = of("after")
+    assert len(shown) >= 2
+    for command in shown:
+        ran = narrowdown(*(str(bug) if word in ("bug", "SESSION") else word for word in command.words[1:]))
+        assert ran.code == 0, ran.out + ran.err
+        assert "taken over." in ran.out
+        assert ran.out.count("expected: about ") == len(read(last(tmp_path)).state.route), (
+            "each step is priced before it runs"
+        )
+        assert "narrowdown after" not in ran.out, "it is offered once"
+    made = last(tmp_path)
+    old, new = read(bug).state, read(made).state
+    assert [visit.step for visit in new.route][:2] == ["known", "rewrite"]
+    assert new.taken == old.findings
+    assert [c.case for c in new.findings.culprits] == [c.case for c in old.findings.culprits] != []
+    assert narrowdown("replay", made, "--dry").code == 0
+    assert narrowdown("replay", made, "--search").code == 4
+    shutil.rmtree(bug)  # it needs the first session no more
+    assert narrowdown("export", made, "-o", "out").code == 0
+    assert narrowdown_check(tmp_path / "out") == 1
+    assert (before, narrowdown("resume", made, "--rewind", "rewrite", "--display", "plain").code)[1] == 0
+
+
+def last(folder: Path) -> Path:
+    return max(
+        (folder / "sessions").iterdir(), key=lambda p: (p / "journal.jsonl").stat().st_mtime_ns if p.is_dir() else 0
+    )
+
+
+def narrowdown_check(folder: Path) -> int:
+    import subprocess
+    import sys
+
+    return subprocess.run([sys.executable, folder / "check.py"], check=False, capture_output=True).returncode
+
+
+@pytest.mark.slow
+def test_it_is_stopped_in_the_middle_and_goes_on(narrowdown: Narrowdown, tmp_path: Path) -> None:
+    bug = walked(narrowdown, tmp_path)
+    (tmp_path / "answers.yaml").write_text("rewrite: ask\n")
+    ran = narrowdown("after", bug, "--answers", "answers.yaml")
+    assert ran.code == 3, ran.out + ran.err
+    made = last(tmp_path)
+    assert read(made).state.route[-1].answer == ""
+    asked = len(read(made).state.asked)
+    again = narrowdown("resume", made)
+    assert again.code == 0, again.out + again.err
+    assert len(read(made).state.asked) == asked, "nothing is measured twice"
+
+
+def test_nothing_follows_what_has_not_ended_or_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wizard.exits import Refusal
+    from wizard.flow.load import load
+    from wizard.problem import Problem
+    from wizard.session import events as e
+    from wizard.session.journal import NAME, Journal
+
+    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path))
+    place = folders.create(Problem(model="/m.onnx"), load("accuracy").text, tmp_path)
+    with pytest.raises(Refusal, match=r"not come to its end. 'narrowdown resume") as refused:
+        begin_after(place)
+    assert refused.value.code == 2
+    journal = Journal(place / NAME)
+    journal.append(e.SessionClosed(end="not-reproduced", exit_code=10))
+    journal.close()
+    with pytest.raises(Refusal, match="No failure was found") as refused:
+        begin_after(place)
+    assert refused.value.code == 10
