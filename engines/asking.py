@@ -23,6 +23,7 @@ from engines.probe import (
     Measurement,
     Recall,
     Sanitize,
+    State,
     Unroll,
 )
 from engines.views import EngineView, ProblemView
@@ -105,7 +106,7 @@ class Described(msgspec.Struct, frozen=True):
 def asked(probe: Describe) -> Sub[Described | Measurement]: ...
 @overload
 def asked(
-    probe: Inspect | Import | Sanitize | Unroll | LoadInputs | Recall | Construct | Measure | Check,
+    probe: Inspect | Import | Sanitize | Unroll | LoadInputs | Recall | Construct | State | Measure | Check,
 ) -> Sub[Measurement]: ...
 def asked(probe: AnyProbe) -> Sub[Described | Measurement]:
     """Ask one probe: ``m = yield from asked(Measure(...))``. A Describe that worked is answered with the graph's index.

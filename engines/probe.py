@@ -208,9 +208,25 @@ class Recall(Probe, frozen=True, tag="recall", kw_only=True):
 
 
 class Construct(Probe, frozen=True, tag="construct"):
-    """Make a small model by its declaration, an ``engines.known.entry.Construction`` as JSON. -> facts: ``model`` digest."""
+    """Make a small model by its declaration, an ``engines.known.entry.Construction`` as JSON. -> facts: ``model`` digest; with
+    ``feed`` also ``inputs``, the digest of one feed (``real:0``) that is drawn as it says."""
 
     declared: str
+    feed: bool = False
+    seed: int = 1
+
+
+class State(Probe, frozen=True, tag="state", kw_only=True):
+    """State a part of a stored model as a declaration. -> facts: ``declared``, an ``engines.known.entry.Construction``;
+    ``sizes``: which numbers of it can be changed together (each a list of ``engines.known.varied.Place``). What holds values up
+    to ``engines.workers.stating.STATED`` has them in it, the rest their range. Refused (status ``refused``) where it holds what
+    a declaration cannot say."""
+
+    model: str
+    inputs: str
+    sample: str
+    reference: str
+    candidate: Candidate = Candidate()
 
 
 class Check(Probe, frozen=True, tag="check"):
@@ -237,7 +253,7 @@ class Check(Probe, frozen=True, tag="check"):
 
 
 AnyProbe: TypeAlias = (
-    Inspect | Import | Describe | Sanitize | Unroll | LoadInputs | Recall | Construct | Measure | Check
+    Inspect | Import | Describe | Sanitize | Unroll | LoadInputs | Recall | Construct | State | Measure | Check
 )
 
 

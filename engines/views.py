@@ -23,12 +23,14 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class OptionView(msgspec.Struct, frozen=True):
-    """An option of an engine (``engines.declaration.Option``): its value where none is given, the plainest one, the twin's."""
+    """An option of an engine (``engines.declaration.Option``): its value where none is given, the plainest one, the twin's, the
+    values that it takes (none: free)."""
 
     name: str
     default: object = None
     plain: str = ""
     twin: str = ""
+    choices: tuple[str, ...] = ()
 
     @property
     def usual(self) -> str:

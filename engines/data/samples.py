@@ -10,7 +10,7 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from engines.probe import LoadInputs, SampleInfo
 from engines.store import decoding, regular
 from engines.store.content import Damaged, Store, digest_file
 
-__all__ = ["InputProblem", "count_rows_alone", "count_score_rows", "load_feed", "load_inputs"]
+__all__ = ["InputProblem", "count_rows_alone", "count_score_rows", "keep_feed", "load_feed", "load_inputs"]
 
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 # Operators that compute in INT8: the default tolerance follows.
@@ -124,15 +124,13 @@ class _Loading:
                 raise InputProblem(f"The model has no input '{name}'.{suggestion(name, self.wanted, ' ')}")
 
     def write_inputs(self) -> dict[str, Any]:
-        folder = self.store.inputs / f".incoming-{os.getpid()}-{secrets.token_hex(4)}"
-        folder.mkdir(parents=True)
-        try:
-            feeds = self._make_near_feeds(folder) if self.probe.base else self._load_feeds(folder)
-            index = msgspec.json.encode(_Index(1, tuple(feeds)))
-            digest = hashlib.sha256(index).hexdigest()
-            _settle_folder(folder, self.store.inputs / digest, index)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        feeds: list[_Feed] = []
+
+        def write(folder: Path) -> list[_Feed]:
+            feeds.extend(self._make_near_feeds(folder) if self.probe.base else self._load_feeds(folder))
+            return feeds
+
+        digest = _keep_inputs(self.store, write)
         return {
             "inputs": digest,
             "samples": [msgspec.to_builtins(f.info) for f in feeds],
@@ -483,13 +481,7 @@ class _Loading:
     # -- to disk
 
     def _write_feed(self, folder: Path, name: str, source: str, arrays: Mapping[str, Array]) -> _Feed:
-        kept: dict[str, _Kept] = {}
-        for i, (key, array) in enumerate(arrays.items()):
-            file = f"{name.replace(':', '-')}-{i}.npy"
-            _write_array(folder / file, array)
-            kept[key] = _Kept(
-                file, "string" if array.dtype.kind in "OSUT" else array.dtype.name, digest_file(folder / file)
-            )
+        kept = _write_arrays(folder, name, arrays)
         sizes = {array.shape[0] if array.ndim else 0 for array in arrays.values()}
         count = sizes.pop() if len(sizes) == 1 and self.batch != "none" else 0
         # One row is the feed itself.
@@ -572,6 +564,40 @@ def _resize_image(pixels: Array, size: tuple[int, int]) -> Array:
     planes = [Image.fromarray(np.ascontiguousarray(pixels[:, :, c])) for c in range(pixels.shape[2])]
     bilinear = Image.Resampling.BILINEAR
     return np.stack([np.asarray(p.resize((size[1], size[0]), bilinear)) for p in planes], axis=2)
+
+
+def keep_feed(store: Store, arrays: Mapping[str, Array], source: str) -> str:
+    """The digest of inputs that hold this one feed, ``real:0``, whose rows are not told apart."""
+
+    def write(folder: Path) -> list[_Feed]:
+        shapes = {name: tuple(int(d) for d in a.shape) for name, a in arrays.items()}
+        return [_Feed(SampleInfo("real:0", source, shapes=shapes), 0, _write_arrays(folder, "real:0", arrays))]
+
+    return _keep_inputs(store, write)
+
+
+def _keep_inputs(store: Store, write: Callable[[Path], list[_Feed]]) -> str:
+    """Have the feeds written into a folder, and give it the name that follows from them: the digest."""
+    folder = store.inputs / f".incoming-{os.getpid()}-{secrets.token_hex(4)}"
+    folder.mkdir(parents=True)
+    try:
+        index = msgspec.json.encode(_Index(1, tuple(write(folder))))
+        digest = hashlib.sha256(index).hexdigest()
+        _settle_folder(folder, store.inputs / digest, index)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return digest
+
+
+def _write_arrays(folder: Path, name: str, arrays: Mapping[str, Array]) -> dict[str, _Kept]:
+    """The arrays of a feed as files of the folder."""
+    kept: dict[str, _Kept] = {}
+    for i, (key, array) in enumerate(arrays.items()):
+        file = f"{name.replace(':', '-')}-{i}.npy"
+        _write_array(folder / file, array)
+        kind = "string" if array.dtype.kind in "OSUT" else array.dtype.name
+        kept[key] = _Kept(file, kind, digest_file(folder / file))
+    return kept
 
 
 def _write_array(path: Path, array: Array) -> None:

@@ -17,7 +17,7 @@ _SEED = 22  # of drawn weights; any number, always the same
 def construct(declared: Construction) -> ModelProto:
     """The model. Raises ``ModelProblem`` where ONNX's checker refuses it."""
     weights = [
-        numpy_helper.from_array(draw_weight(tensor, _SEED + place), name)
+        numpy_helper.from_array(draw_tensor(tensor, _SEED + place), name)
         for place, (name, tensor) in enumerate(declared.weights.items())
     ]
     nodes = [
@@ -49,14 +49,28 @@ def construct(declared: Construction) -> ModelProto:
     return model
 
 
-def draw_weight(tensor: MadeTensor, seed: int) -> np.ndarray:
-    """A weight's values: those stated, else drawn evenly from its range."""
+def draw_feed(declared: Construction, seed: int) -> dict[str, np.ndarray]:
+    """What the model's inputs are fed, by name. What is drawn reaches both ends of its range, so that a size decides nothing
+    about how large the values are; what holds one value has the end that is further from zero."""
+    return {name: draw_tensor(t, seed + place, ends=True) for place, (name, t) in enumerate(declared.inputs.items())}
+
+
+def draw_tensor(tensor: MadeTensor, seed: int, *, ends: bool = False) -> np.ndarray:
+    """Its values: those stated, else drawn evenly from its range; ``ends``: both are among them."""
     dtype = np_dtype(tensor.dtype)
     if tensor.values is not None:
-        return np.array(tensor.values, dtype).reshape(tensor.shape)
-    low, high = tensor.range
-    drawn = np.random.default_rng(seed).uniform(low, high, tensor.shape)
-    return (drawn if np.issubdtype(dtype, np.floating) else np.rint(drawn)).astype(dtype)
+        drawn = np.array(tensor.values).reshape(tensor.shape)
+    else:
+        low, high = tensor.range
+        drawn = np.array(np.random.default_rng(seed).uniform(low, high, tensor.shape))
+        if ends and drawn.size:
+            drawn.flat[-1], drawn.flat[0] = sorted((low, high), key=abs)
+        drawn = np.rint(drawn) if dtype.kind in "iub" else drawn
+    with np.errstate(all="ignore"):
+        made = drawn.astype(dtype)
+    if tensor.special and made.size:
+        made.reshape(-1)[0] = np.float64(tensor.special)
+    return made
 
 
 def _element_type(dtype: str) -> int:

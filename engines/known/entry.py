@@ -30,13 +30,14 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MadeTensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tensor of a construction: an input of this shape, drawn from ``range`` (one number: that number everywhere); as a weight
-    with ``values``, or drawn with ``range`` and a fixed seed."""
+    """A tensor of a construction: an input or a weight of this shape, drawn evenly from ``range`` (one number: that number
+    everywhere), or with these ``values``. ``special``: what its first element is in place of that."""
 
     dtype: str
     shape: tuple[int, ...]
     range: tuple[float, float] = (-1.0, 1.0)
     values: list[int | float] | None = None
+    special: Literal["", "nan", "inf"] = ""
 
 
 class MadeNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

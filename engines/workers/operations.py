@@ -39,12 +39,13 @@ from engines.probe import (
     Measurement,
     Recall,
     Sanitize,
+    State,
     Status,
     Unroll,
 )
 from engines.store import memory
 from engines.store.content import Damaged, Store
-from engines.workers import artifact_files, captures, measure, unrolling
+from engines.workers import artifact_files, captures, measure, stating, unrolling
 from engines.workers.captures import ReferenceFailed
 from engines.workers.part import Array, Feed, Part, feeds_by_name
 
@@ -116,8 +117,9 @@ def _dispatch_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collec
         case Recall():
             return Measurement(facts={"bugs": msgspec.to_builtins(recall(probe.family, probe.ops))})
         case Construct():
-            declared = msgspec.json.decode(probe.declared, type=Construction)
-            return Measurement(facts={"model": load.save(store, construct.construct(declared))})
+            return _construct_model(probe, store)
+        case State():
+            return stating.state_part(probe, store, progress)
         case Measure():
             return measure.measure(probe, store, progress)
         case Check():
@@ -183,6 +185,14 @@ def _import_model(probe: Import, store: Store) -> Measurement:
         **({"random": list(imported.random)} if imported.random else {}),
     }
     return Measurement(facts=facts, nodes=imported.nodes)
+
+
+def _construct_model(probe: Construct, store: Store) -> Measurement:
+    declared = msgspec.json.decode(probe.declared, type=Construction)
+    facts = {"model": load.save(store, construct.construct(declared))}
+    if probe.feed:
+        facts["inputs"] = samples.keep_feed(store, construct.draw_feed(declared, probe.seed), "drawn as declared")
+    return Measurement(facts=facts)
 
 
 def _runtime_ceiling(ir: int, opset: int) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from engines.probe import (
     Recall,
     Sanitize,
     Score,
+    State,
     Unroll,
 )
 from engines.spec import parse
@@ -73,7 +74,9 @@ def tried(probe: AnyProbe | None) -> str:
         case Recall():
             return "reading the table of known bugs"
         case Construct():
-            return "making a small model that shows a known bug"
+            return "making a small model as it is declared"
+        case State():
+            return "stating the case in a few lines"
         case LoadInputs():
             return "making inputs near the given ones" if probe.base else "loading the inputs"
         case _:

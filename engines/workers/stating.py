@@ -1,0 +1,162 @@
+"""State: a part of a stored model as a declaration of a few lines, and which of its sizes go together."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from onnx import AttributeProto, ModelProto
+
+from engines.backends.base import BuildRequest, EngineFault
+from engines.backends.builds import close_built
+from engines.graph import construct, external, load
+from engines.graph.model_problem import ModelProblem
+from engines.known.entry import Construction, MadeNode, MadeTensor, Stated
+from engines.known.varied import Place, is_list, list_places, resize
+from engines.probe import Measurement, State
+from engines.store.content import Store
+from engines.workers import captures
+from engines.workers.part import Array, Part, Say, feeds_by_name
+
+# Values up to so many are stated one by one: a case of this size is read, and journalled with every change of it. Of what is
+# larger the range is stated.
+STATED = 1024
+# Numbers that change with a dimension at most, and how many sets of them are tried: each is read by ONNX's shape inference, a
+# millisecond, and what passes it is run. Cases have some ten numbers, three of which go together. Chosen, not measured.
+_MOST_TIED = 4
+_MOST_TRIES = 600
+_HEAVIEST = 1 << 22  # elements of all that is fed and held: a case is built a hundred times
+
+
+def state_part(probe: State, store: Store, progress: Say) -> Measurement:
+    """Answer the probe. Raises ``ModelProblem`` where a declaration cannot say it."""
+    model = load.load(store, probe.model)
+    part = Part(store, model, probe.candidate, probe.inputs, probe.reference, progress)
+    feed = part.feed(probe.sample)
+    piece = part.cut(feed.arrays, feed.constants)
+    made = state_model(piece.model, model.weights_dir, feeds_by_name(piece, feed.arrays))
+    progress("looking which sizes go together")
+    sizes = find_sizes(made, probe.reference)
+    return Measurement(facts={"declared": msgspec.to_builtins(made), "sizes": msgspec.to_builtins(sizes)})
+
+
+def state_model(model: ModelProto, weights_dir: str, feeds: dict[str, Array]) -> Construction:
+    """The declaration of a model with what it is fed. Raises ``ModelProblem``."""
+    graph = model.graph
+    if graph.sparse_initializer:
+        raise ModelProblem("The case holds a sparse weight, which cannot be stated in a few lines.")
+    nodes = []
+    for node in graph.node:
+        attributes: dict[str, Stated] = {}
+        for a in node.attribute:
+            attributes[a.name] = _state_attribute(a, node.op_type)
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        nodes.append(MadeNode(node.op_type, tuple(node.input), tuple(node.output), attributes, domain))
+    initializers = {w.name: w for w in graph.initializer}
+    held = sum(int(np.prod(w.dims)) for w in initializers.values()) + sum(a.size for a in feeds.values())
+    if held > _HEAVIEST:
+        raise ModelProblem(f"The case holds {held:,} values, too many to be made anew for every trial.")
+    declared = Construction(
+        opset=next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1),
+        inputs={name: _state_array(value) for name, value in feeds.items()},
+        nodes=tuple(nodes),
+        outputs={o.name: external.dtype_of(o.type.tensor_type.elem_type).name for o in graph.output},
+        weights={name: _state_array(external.read(w, weights_dir)) for name, w in initializers.items()},
+    )
+    construct.construct(declared)
+    return declared
+
+
+def find_sizes(made: Construction, reference: str) -> list[tuple[Place, ...]]:
+    """Places that hold one size: of each dimension the fewest numbers that must change with it so that the model is still one.
+
+    A model is one where ONNX infers its shapes and the reference runs it."""
+    found: list[tuple[Place, ...]] = []
+    places = list_places(made)
+    dims = [(p, n) for p, n in places if p.kind == "dim" and not (p.of in made.weights and is_list(made.weights[p.of]))]
+    parts = [(p, n) for p, n in places if p.kind != "dim" and n > 1]  # 12 = 3 heads of 4, as a Reshape states it
+    for place, size in (*dims, *parts):
+        taken = {msgspec.structs.replace(p, times=1) for tied in found for p in tied}
+        if size < 1 or place in taken:
+            continue
+        own = {p for tied in found for p in tied if p.times == 1}
+        free = [(p, n) for p, n in places if p not in taken and p != place]
+        like = [p for p, n in free if n == size and (size > 1 or p.kind == "dim")]
+        multiples = [
+            msgspec.structs.replace(p, times=n // size)
+            for p, n in places
+            if size > 1 and n > size and n % size == 0 and p not in own
+        ]
+        tied = _narrow(made, place, like[::-1], multiples[::-1], size, reference)
+        if tied is not None and (place.kind == "dim" or len(tied) > 1):
+            found.append(tied)
+    return found
+
+
+def _narrow(
+    made: Construction, place: Place, like: Sequence[Place], multiples: Sequence[Place], size: int, reference: str
+) -> tuple[Place, ...] | None:
+    """The fewest others that must change with this place; None where no few do. Dimensions are tried before what only happens to
+    be the same number."""
+    left = _MOST_TRIES
+    for others in (like, [*like, *multiples]):
+        for many in range(min(_MOST_TIED, len(others)) + 1):
+            for rest in itertools.combinations(others, many):
+                for to in (size + 1, 2 * size):
+                    left -= 1
+                    if _is_model(resize(made, (place, *rest), size, to), reference):
+                        return (place, *rest)
+                    if left <= 0:
+                        return None
+    return None
+
+
+def _is_model(made: Construction, reference: str) -> bool:
+    try:
+        model = construct.construct(made)
+        feed = construct.draw_feed(made, 1)
+        request = BuildRequest(
+            model=model, weights_dir="", feed_shapes={n: a.shape for n, a in feed.items()}, part=True
+        )
+        built = captures.make_engine(reference).build(request)
+        try:
+            built.run(feed)
+        finally:
+            close_built(built)
+    except (ModelProblem, EngineFault, ValueError):
+        return False
+    return True
+
+
+def _state_attribute(a: AttributeProto, op: str) -> Stated:
+    match a.type:
+        case AttributeProto.INT:
+            return int(a.i)
+        case AttributeProto.FLOAT:
+            return float(a.f)
+        case AttributeProto.STRING:
+            return str(a.s.decode("utf-8", "replace"))
+        case AttributeProto.INTS:
+            return [int(v) for v in a.ints]
+        case AttributeProto.FLOATS:
+            return [float(v) for v in a.floats]
+        case AttributeProto.STRINGS:
+            return [str(v.decode("utf-8", "replace")) for v in a.strings]
+    raise ModelProblem(
+        f"The attribute '{a.name}' of {op} holds a tensor or a graph, which cannot be stated in a few lines."
+    )
+
+
+def _state_array(value: Array) -> MadeTensor:
+    """Its values where they are few, else the range of those that are finite."""
+    dtype, shape = value.dtype.name, tuple(int(d) for d in value.shape)
+    if value.dtype.kind in "OSUTc":
+        raise ModelProblem("The case holds strings or complex numbers, which cannot be drawn.")
+    wide: np.ndarray[Any, Any] = value.astype(np.float64) if value.dtype.kind not in "iub" else value
+    finite = wide[np.isfinite(wide)] if wide.dtype.kind == "f" else wide
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    if value.size > STATED or finite.size < wide.size:
+        return MadeTensor(dtype, shape, (low, high))
+    values = [int(v) if wide.dtype.kind in "iub" else float(v) for v in wide.reshape(-1)]
+    return MadeTensor(dtype, shape, (low, high), values)

@@ -1,0 +1,197 @@
+"""The search for a condition, against oracles that know the truth, lie, flake, refuse, crash or never answer."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.asking import Note, Sub
+from engines.known.varied import Factor, Level
+from engines.search.condition import DECIDED, Outcome, Predicate, Row, fit, holds, say_condition
+from engines.search.trigger import CHECKS, Found, find_trigger
+
+Setting = Mapping[Factor, Level]
+HEADS = Factor("heads", "size", 4, (5, 1, 8, 3, 16, 2), ordered=True)
+DIM = Factor("head dim", "size", 16, (17, 1, 32, 15, 64, 2), ordered=True)
+ROWS = Factor("rows", "size", 4, (5, 1, 8, 3, 16, 2), ordered=True)
+TYPE = Factor("the type", "type", "float16", ("float32", "float64", "bfloat16"))
+PERM = Factor("perm", "attribute", "[0, 1]", ("[1, 0]", "left out"))
+THREADS = Factor("threads", "option", "1", ("2",))
+ALL = (HEADS, DIM, ROWS, TYPE, PERM, THREADS)
+Truth = Callable[[Mapping[str, Level]], Outcome]
+
+
+def search(truth: Truth, factors: tuple[Factor, ...] = ALL, budget: int = 150) -> tuple[Found, list[dict[str, Level]]]:
+    """What is found, and what was asked."""
+    asked: list[dict[str, Level]] = []
+
+    def ask(setting: Setting) -> Sub[Outcome]:
+        levels = {f.name: setting.get(f, f.base) for f in factors}
+        asked.append(levels)
+        yield from ()
+        return truth(levels)
+
+    steps = find_trigger(factors, ask, budget)
+    try:
+        while True:
+            assert isinstance(next(steps), Note)
+    except StopIteration as end:
+        found: Found = end.value
+        return found, asked
+
+
+def when(fires: Callable[[Mapping[str, Level]], object]) -> Truth:
+    return lambda levels: "fires" if fires(levels) else "passes"
+
+
+@pytest.mark.parametrize(
+    ("truth", "said"),
+    [
+        (when(lambda s: s["head dim"] >= 9 and s["heads"] >= 2 and s["the type"] in ("float16", "bfloat16")),
+         "heads >= 2 and head dim >= 9 and the type is float16 or bfloat16"),
+        (when(lambda s: s["heads"] == s["rows"] and s["perm"] == "[0, 1]"), "heads = rows and perm is the identity"),
+        (when(lambda s: s["heads"] != s["head dim"]), "heads != head dim"),
+        (when(lambda s: s["head dim"] <= 24), "head dim <= 24"),
+        (when(lambda s: s["head dim"] % 8 == 0), "head dim is a multiple of 8"),
+        (when(lambda s: s["heads"] >= 3 or s["the type"] == "float16"), "(heads >= 3 or the type is float16)"),
+        (when(lambda s: s["threads"] == "1"), "threads is 1"),
+        (when(lambda _: True), ""),
+    ],
+)  # fmt: skip
+def test_it_says_what_is_so(truth: Truth, said: str) -> None:
+    found, _ = search(truth)
+    assert not found.spent
+    assert found.fit.left == ()
+    assert set(say_condition(ALL, found.fit.condition).split(" and ")) == set(said.split(" and "))
+
+
+def test_a_bound_is_halved_and_not_walked() -> None:
+    far = Factor("n", "size", 4, (5, 1, 4096), ordered=True)
+    found, asked = search(when(lambda s: s["n"] < 1234), (far,), budget=60)
+    near = [levels["n"] for levels in asked]
+    assert len(near) < 30
+    assert say_condition((far,), found.fit.condition).startswith("n <= 12")
+
+
+def test_what_is_refused_or_not_told_is_never_taken_for_a_pass() -> None:
+    def truth(levels: Mapping[str, Level]) -> Outcome:
+        if levels["the type"] == "float64":
+            return "refused"
+        return "cannot tell" if levels["the type"] == "bfloat16" else "fires" if levels["head dim"] >= 9 else "passes"  # type: ignore[operator]
+
+    found, _ = search(truth)
+    said = say_condition(ALL, found.fit.condition)
+    assert "bfloat16" not in said  # nothing is known of it
+    assert "head dim >= 9" in said
+    assert all(
+        (r.outcome == "fires") == holds(found.fit.condition, r.levels) for r in found.rows if r.outcome in DECIDED
+    )
+
+
+def test_no_model_takes_nothing_from_the_budget_and_ends_all_the_same() -> None:
+    found, asked = search(lambda s: "fires" if s["heads"] == 4 and s["head dim"] == 16 else "invalid", budget=20)
+    assert found.fit.condition == ()
+    assert len(asked) <= 60
+
+
+def test_a_case_that_does_not_fire_is_not_varied() -> None:
+    found, asked = search(lambda _: "passes")
+    assert len(asked) == len(found.rows) == 1
+    assert found.fit.condition == ()
+
+
+def test_the_budget_is_kept_and_said() -> None:
+    found, asked = search(when(lambda s: s["head dim"] >= 9), budget=7)
+    assert found.spent
+    assert len(asked) == 7
+
+
+def test_a_silence_ends_in_nothing_claimed() -> None:
+    """An engine that dies each time but on the case itself."""
+    base = {f.name: f.base for f in ALL}
+    found, _ = search(lambda s: "fires" if s == base else "cannot tell")
+    assert found.fit.condition == ()
+    assert found.checked == 0
+
+
+def test_what_cannot_be_stated_is_left_over_and_not_hidden() -> None:
+    """An engine that throws a coin for each setting, and always the same one."""
+    base = {f.name: f.base for f in ALL}
+    found, _ = search(when(lambda s: s == base or sha256(repr(s).encode()).digest()[0] % 2), budget=60)
+    wrong = [
+        r for r in found.rows if r.outcome in DECIDED and (r.outcome == "fires") != holds(found.fit.condition, r.levels)
+    ]
+    assert {r.levels for r in wrong} == {r.levels for r in found.fit.left}
+    assert wrong
+
+
+def test_a_lone_exception_far_away_is_found_by_chance_or_not_and_never_denied() -> None:
+    """Whatever is claimed holds on all that was tried; the checks are counted."""
+    found, _ = search(when(lambda s: s["head dim"] >= 9 and not (s["rows"] == 16 and s["threads"] == "2")))
+    assert found.checked + found.surprises >= CHECKS // 2
+    told = [r for r in found.rows if r.outcome in DECIDED]
+    assert all((r.outcome == "fires") == holds(found.fit.condition, r.levels) for r in told if r not in found.fit.left)
+
+
+_truths = st.one_of(
+    st.integers(2, 16).map(lambda t: when(lambda s: s["head dim"] >= t)),
+    st.tuples(st.integers(2, 16), st.integers(2, 4)).map(
+        lambda t: when(lambda s: s["head dim"] >= t[0] and s["heads"] >= t[1])
+    ),
+    st.sampled_from(
+        [
+            when(lambda s: s["heads"] == s["rows"]),
+            when(lambda s: s["heads"] <= s["rows"]),
+            when(lambda s: s["heads"] % 4 == 0),
+        ]
+    ),
+    st.tuples(st.sampled_from(["float16"]), st.sampled_from(["[0, 1]"])).map(
+        lambda t: when(lambda s: s["the type"] == t[0] and s["perm"] == t[1])
+    ),
+)
+
+
+@settings(max_examples=8, deadline=None)
+@given(_truths)
+def test_what_is_claimed_holds_on_every_setting_there_is(truth: Truth) -> None:
+    found, _ = search(truth)
+    assert found.fit.left == ()
+    sizes: list[Level] = [1, 2, 3, 4, 5, 8, 9, 12, 16, 17]
+    for heads, dim, rows in itertools.product(sizes, sizes, sizes):
+        for kind, perm in itertools.product(("float16", "float32"), ("[0, 1]", "[1, 0]")):
+            levels: tuple[Level, ...] = (heads, dim, rows, kind, perm, "1")
+            names = dict(zip((f.name for f in ALL), levels, strict=True))
+            assert (truth(names) == "fires") == holds(found.fit.condition, levels), names
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["fires", "passes", "refused", "hidden", "cannot tell", "invalid"]), min_size=1, max_size=300
+    )
+)
+def test_of_any_answers_whatever_is_claimed_fits_all_but_what_it_names(answers: list[Outcome]) -> None:
+    """An oracle that flakes and lies: each setting comes out as the list has it."""
+    turn = itertools.cycle(answers)
+    found, asked = search(lambda _: next(turn), budget=40)
+    assert len({tuple(levels.values()) for levels in asked}) == len(asked)  # nothing is asked twice
+    assert sum(r.outcome != "invalid" for r in found.rows) <= 40
+    left = {r.levels for r in found.fit.left}
+    if found.fit.condition:
+        for r in found.rows:
+            if r.outcome in DECIDED:
+                assert (r.outcome == "fires") == holds(found.fit.condition, r.levels) or r.levels in left
+
+
+@settings(max_examples=4, deadline=None)
+@given(_truths)
+def test_the_same_answers_lead_to_the_same_questions(truth: Truth) -> None:
+    assert search(truth)[1] == search(truth)[1]
+
+
+def test_of_what_was_tried_once_only_the_plainest_is_said() -> None:
+    rows = [Row((4, 16, 4, "float16", "[0, 1]", "1"), "fires"), Row((4, 16, 4, "float32", "[0, 1]", "1"), "passes")]
+    assert fit(ALL, rows).condition == ((Predicate(3, "is", ("float16",)),),)

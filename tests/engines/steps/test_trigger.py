@@ -1,0 +1,224 @@
+"""trigger: what counts as an answer, what is claimed of it, and what an engine that lies, flakes, crashes or refuses leads to."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from engines.asking import Note, StepContext
+from engines.compare.criterion import Criterion, Signature
+from engines.findings import Findings
+from engines.known.entry import Construction
+from engines.known.table import read_table
+from engines.known.varied import Place
+from engines.probe import HUGE, Construct, Measure, Measurement, SampleInfo, SampleResult, Score, State
+from engines.steps.base import Finish
+from engines.steps.trigger import SPEC, TriggerOutcome
+from engines.views import EngineView, OptionView
+
+BUG = next(bug for bug in read_table() if bug.id == "ort-gemm-identity-transpose")
+REFERENCE = "onnxruntime:optimization=disabled"
+SIZES = [
+    [Place("dim", "a", 0)],
+    [Place("dim", "a", 1), Place("dim", "w", 0)],
+    [Place("dim", "w", 1), Place("dim", "b", 0)],
+]
+Engine = Callable[[Construction, str, int], Measurement]
+
+
+def scored(error: float, **more: object) -> Measurement:
+    score = Score("y", rel_l2=error, **{"absmax": 1.0, **more})  # type: ignore[arg-type]
+    return Measurement(results=(SampleResult("real:0", (score,)),))
+
+
+def walk(
+    engine: Engine,
+    judge: Callable[[Construction], Measurement] = lambda _: scored(1e-7),
+    kind: str = "accuracy",
+    **params: object,
+) -> tuple[Finish[TriggerOutcome], list[object]]:
+    """The step's end, and what it asked. ``engine``: what it answers to a case, by its spec and the attempt."""
+    assert BUG.make is not None
+    findings = Findings(
+        model="m",
+        inputs="i",
+        sample="real:0",
+        samples=(SampleInfo("real:0", "real"),),
+        criterion=Criterion(tolerance=1e-3),
+        signature=Signature(kind, "real:0", ("y",), {"y": 1.0}),  # type: ignore[arg-type]
+    )
+    view = EngineView(options=(OptionView("threads", 1, plain="1"),), version="1.23.2")
+    step = SPEC.run(StepContext("onnxruntime", REFERENCE, findings, engine_info=view, params=params))
+    made: dict[str, Construction] = {}
+    asked: list[object] = []
+    answer: Measurement | None = None
+    while True:
+        try:
+            probe = step.send(answer)
+        except StopIteration as end:
+            finish: Finish[TriggerOutcome] = end.value
+            return finish, asked
+        answer = None
+        if isinstance(probe, Note):
+            continue
+        asked.append(probe)
+        match probe:
+            case State():
+                answer = Measurement(
+                    facts={"declared": msgspec.to_builtins(BUG.make), "sizes": msgspec.to_builtins(SIZES)}
+                )
+            case Construct():
+                name = f"case {len(made)}"
+                made[name] = msgspec.json.decode(probe.declared, type=Construction)
+                answer = Measurement(facts={"model": name, "inputs": "drawn"})
+            case Measure(engine="onnxruntime:optimization=disabled"):
+                assert (probe.reference, probe.nudge) == ("reference", "inputs")
+                answer = judge(made[probe.model])
+            case Measure():
+                assert probe.reference == REFERENCE
+                answer = engine(made[probe.model], probe.engine, probe.attempt)
+
+
+def square(made: Construction, *_: object) -> Measurement:
+    """The bug: wrong where the matrix is square and nothing is moved; refused where it is not square."""
+    moved = made.nodes[0].attributes.get("perm") != [0, 1]
+    rows, inner = made.inputs["a"].shape[-2:] if "a" in made.inputs else made.weights["a"].shape[-2:]
+    if moved or len(made.inputs.get("a", made.weights.get("a")).shape) > 2:  # type: ignore[union-attr]
+        return scored(1e-7)
+    return scored(0.9) if rows == inner else Measurement(status="error", message="dimension mismatch")
+
+
+def test_the_condition_is_said_with_what_it_stands_on() -> None:
+    finish, _ = walk(square)
+    outcome = finish.outcome
+    assert outcome.verdict == "found"
+    assert set(outcome.condition.split(" and ")) == {
+        "a.shape[0] = a.shape[1]",
+        "Transpose perm is the identity",
+        "rank = 2",
+    }
+    assert outcome.fits == outcome.tried == outcome.fires + outcome.passes + outcome.refused
+    assert f"so in {outcome.tried} of {outcome.tried} builds" in outcome.message
+    assert "Where it is not so that a.shape[0] = a.shape[1], the engine refuses the model." in outcome.message
+    cases = msgspec.to_builtins(finish.tables["cases"])
+    assert cases[0]["changed"] == ""
+    assert len({row["changed"] for row in cases}) == len(cases)
+    assert all(row["fits"] for row in cases if row["outcome"] in ("fires", "passes", "refused"))
+    text = msgspec.to_builtins(finish.tables["generator"])[0]["text"]
+    assert "a_shape_0=4" in text
+    assert "transpose_perm=[0, 1]" in text
+    compile(text, "make_case.py", "exec")
+
+
+def test_a_reference_that_nobody_confirms_gives_no_answer() -> None:
+    """Other opsets: the evaluator says something else there."""
+    finish, _ = walk(square, lambda made: scored(1e-7 if made.opset == 17 else 0.5))
+    cases = msgspec.to_builtins(finish.tables["cases"])
+    other = [row for row in cases if "opset" in row["changed"]]
+    assert other
+    assert all(row["outcome"] == "cannot tell" and row["fits"] is None for row in other)
+    assert "opset" not in finish.outcome.condition
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (scored(1e-2), "fires"),
+        (scored(1e-7), "passes"),
+        (scored(5e-4), "hidden"),  # within the tolerance, and 5,000 times what rounding does
+        (scored(0.0, absmax=0.0), "hidden"),
+        (Measurement(results=(SampleResult("real:0", (Score("y", new_nonfinite=1),)),)), "fires"),
+        (Measurement(status="build-failed", message="no"), "refused"),
+        (Measurement(status="crash", message="died"), "refused"),
+        (Measurement(status="timeout", message="hung"), "cannot tell"),
+        (Measurement(status="reference-failed", message="no"), "cannot tell"),
+        (Measurement(results=()), "cannot tell"),
+    ],
+)
+def test_what_counts_as_what(answer: Measurement, outcome: str) -> None:
+    def engine(made: Construction, spec: str, attempt: int) -> Measurement:
+        return answer if spec != "onnxruntime" else scored(0.9)
+
+    finish, _ = walk(engine, budget=30)
+    cases = {row["changed"]: row["outcome"] for row in msgspec.to_builtins(finish.tables["cases"])}
+    assert cases["threads = 2"] == outcome
+
+
+def test_zeros_hide_and_do_not_cure() -> None:
+    def engine(made: Construction, *_: object) -> Measurement:
+        weight = made.weights.get("w") or made.inputs["w"]
+        return scored(1e-7 if weight.range == (0.0, 0.0) else 0.9)
+
+    finish, _ = walk(engine, budget=60)
+    assert finish.outcome.verdict == "always"
+    assert "It fires in all" in finish.outcome.message
+
+
+def test_an_engine_that_changes_its_mind_is_told_of() -> None:
+    def engine(made: Construction, spec: str, attempt: int) -> Measurement:
+        return square(made) if not attempt else scored(1e-7)
+
+    finish, asked = walk(engine)
+    assert finish.outcome.verdict == "unsteady"
+    assert "no condition is claimed" in finish.outcome.message
+    assert sum(isinstance(p, Measure) and p.attempt == 1 and p.engine.startswith("onnxruntime") for p in asked) <= 8
+
+
+def test_where_a_refusal_is_the_failure_it_is_what_fires() -> None:
+    def engine(made: Construction, *_: object) -> Measurement:
+        return (
+            scored(1e-7)
+            if made.nodes[0].attributes.get("perm") not in ([0, 1], [0, 1, 2])
+            else Measurement(status="build-failed", message="no")
+        )
+
+    finish, _ = walk(engine, kind="build")
+    assert finish.outcome.condition == "Transpose perm is the identity"
+    assert finish.outcome.refused == 0
+
+
+def test_a_case_that_does_not_fire_when_made_anew_is_not_varied() -> None:
+    finish, asked = walk(lambda *_: scored(1e-7))
+    assert finish.outcome.verdict == "gone"
+    assert sum(isinstance(p, Construct) for p in asked) <= 2
+
+
+def test_an_engine_that_dies_of_everything_else_leads_to_no_claim() -> None:
+    assert BUG.make is not None
+    base = msgspec.json.encode(BUG.make.nodes)
+
+    def engine(made: Construction, spec: str, attempt: int) -> Measurement:
+        same = (
+            msgspec.json.encode(made.nodes) == base
+            and made.inputs == BUG.make.inputs
+            and made.weights == BUG.make.weights
+        )  # type: ignore[union-attr]
+        return (
+            scored(0.9)
+            if same and made.opset == 17 and spec == "onnxruntime"
+            else Measurement(status="timeout", message="hung")
+        )
+
+    finish, _ = walk(engine)
+    assert finish.outcome.verdict == "always"
+    assert finish.outcome.tried == 1
+    assert "all 1 builds" in finish.outcome.message
+
+
+def test_the_budget_is_kept() -> None:
+    finish, asked = walk(square, budget=9)
+    assert finish.outcome.spent
+    assert "budget" in finish.outcome.message
+    engine = [
+        p for p in asked if isinstance(p, Measure) and p.engine.startswith("onnxruntime") and p.reference == REFERENCE
+    ]
+    assert len(engine) <= 1 + 9 + 4
+
+
+def test_the_same_answers_lead_to_the_same_questions() -> None:
+    assert walk(square, budget=40)[1] == walk(square, budget=40)[1]
+
+
+def test_an_error_beyond_all_bounds_is_none_in_the_table() -> None:
+    finish, _ = walk(lambda *_: scored(HUGE), budget=5)
+    assert msgspec.to_builtins(finish.tables["cases"])[0]["error"] is None
