@@ -6,8 +6,9 @@ that decides instead: see ``draws``.
 """
 
 import math
+import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -243,3 +244,23 @@ def _guess_dim(dim: str, axis: int, image: bool) -> int:
     if axis == 0:
         return 1
     return IMAGE_SIDE if image else OTHER
+
+
+# Names that are told of inputs that were taken for the same: a decoder has a cache for each of its layers.
+_TOLD = 3
+_GUESS = re.compile(r"('[^']*'): (.*)", re.DOTALL)
+
+
+def join_guesses(guesses: Iterable[str]) -> list[str]:
+    """Sentences "'name': what it was taken for." with those that say the same in one, in the order in which they first come; any
+    other sentence as it is."""
+    told: dict[str, list[str]] = {}
+    for guess in guesses:
+        found = _GUESS.fullmatch(guess)
+        told.setdefault(found[2] if found else guess, []).extend(found.groups()[:1] if found else ())
+    return [f"{_list_names(names)}: {said}" if names else said for said, names in told.items()]
+
+
+def _list_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
+    return f"{', '.join(names[:_TOLD])}{more}"

@@ -135,7 +135,7 @@ class _Loading:
             "inputs": digest,
             "samples": [msgspec.to_builtins(f.info) for f in feeds],
             "batched": [f.info.id for f in feeds if f.rows],
-            "guesses": self.guesses,
+            "guesses": roles.join_guesses(self.guesses),
             "warnings": list(self.warnings),
             "quantized": self._is_quantized(),
             "half": self._find_half_type(),

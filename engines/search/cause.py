@@ -138,7 +138,7 @@ def name_cause(
         return beyond
     broken = next((i for i in made if i.score.new_nonfinite), None)
     if broken is not None:
-        return _explain_nonfinite(broken, scores, storage)
+        return _explain_nonfinite(broken, scores, storage, weights)
     grown = _explain_by_growth(made, scores)
     if findings.spread:
         return grown or Cause("accumulation", "No single node adds the error; it grows with depth.")
@@ -402,10 +402,25 @@ def largest_finite(storage: str) -> float:
     return LARGEST.get(storage, LARGEST["float32"])
 
 
-def _explain_nonfinite(broken: Inner, scores: dict[str, Score], storage: str) -> Cause:
+def _reads_huge(node: Inner, scores: dict[str, Score], weights: Mapping[str, float]) -> bool:
+    """Whether something that it reads is as large as a mask's constant, or may be, as nothing was measured of it: a product of
+    values that are all smaller holds none (16,500 squared in a decoder's norm is 2.7e8)."""
+    reads = {name: max(weights.get(name, 0.0), scores[name].absmax if name in scores else 0.0) for name in node.reads}
+    unknown = any(name not in scores and name not in weights for name in reads)
+    return not reads or unknown or max(reads.values()) >= MASK_MAGNITUDE
+
+
+def _explain_nonfinite(
+    broken: Inner, scores: dict[str, Score], storage: str, weights: Mapping[str, float] = MappingProxyType({})
+) -> Cause:
     largest = largest_finite(storage)
     reached = broken.score.absmax
-    if reached > largest and reached >= MASK_MAGNITUDE and broken.op in MASKERS:
+    if (
+        reached > largest
+        and reached >= MASK_MAGNITUDE
+        and broken.op in MASKERS
+        and _reads_huge(broken, scores, weights)
+    ):
         return Cause(
             "mask-constant",
             f"{broken.node} ({broken.op}) holds a constant of {reached:.3g}; {storage} ends at {_say_number(largest)}, "

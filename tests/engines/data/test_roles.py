@@ -103,3 +103,17 @@ def test_shapes_of_symbolic_dimensions() -> None:
     assert roles.guess_shape(("n", "past + t"), False, {"past": 3, "t": 5}) == ((1, 8), {"n": 1}, ("n 1",))
     assert roles.guess_shape((1, 3, "", ""), True, {})[0] == (1, 3, 224, 224)
     assert roles.guess_shape(("", "k"), False, {"k": 2})[0] == (1, 2)
+
+
+def test_what_many_inputs_were_taken_for_is_said_once() -> None:
+    caches = [f"'past.{n}.{kind}': normally distributed values." for n in range(20) for kind in "kv"]
+    told = roles.join_guesses(
+        ["'ids': 17 as in all that you gave.", *caches, "'x' was given the shape [1]: batch 1.", "Other."]
+    )
+    assert told == [
+        "'ids': 17 as in all that you gave.",
+        "'past.0.k', 'past.0.v', 'past.1.k' and 37 more: normally distributed values.",
+        "'x' was given the shape [1]: batch 1.",
+        "Other.",
+    ]
+    assert roles.join_guesses(["'a': m.", "'b': m."]) == ["'a', 'b': m."]

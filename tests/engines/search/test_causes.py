@@ -128,6 +128,25 @@ def test_what_an_engine_flushes_is_told_from_what_no_type_holds() -> None:
 
 
 @pytest.mark.parametrize(
+    ("reads", "weights", "name"),
+    [
+        ({"x": 16_500.0}, {}, "overflow"),  # squared
+        ({"x": 3e4}, {"w": 1e4}, "overflow"),
+        ({"x": 1.0}, {"w": 1e9}, "mask-constant"),
+        ({"x": 2e8}, {}, "mask-constant"),
+        ({}, {}, "mask-constant"),  # nothing is known of what it reads
+    ],
+)
+def test_a_mask_is_told_from_a_product_that_is_as_large(
+    reads: dict[str, float], weights: dict[str, float], name: str
+) -> None:
+    fed = [cause.Inner("", "", Score(tensor, absmax=top), ()) for tensor, top in reads.items()]
+    made = cause.Inner("Mul", "/y", Score("y", absmax=2.7e8, new_nonfinite=1), ("x", *weights))
+    said = cause.name_cause(Findings(), CASE, [*fed, made], "float16", None, weights=weights)
+    assert (said.name, said.beyond) == (name, "/y")
+
+
+@pytest.mark.parametrize(
     ("op", "reached", "storage", "named"),
     [
         ("Mul", 7e4, "float16", True),
