@@ -8,18 +8,19 @@ import msgspec
 
 from engines import options
 from engines.probe import AnyProbe, Check, LoadInputs, Measure
-from engines.sources import postprocess_script, scripts
+from engines.sources import postprocess_script, score_script, scripts
 
 
 class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
     """``files``: absolute canonical path -> sha256 of all that may be opened to be run or loaded: scripts with what they import,
     what a command names, libraries, files that a native parser reads. ``inputs``: the sources that are data loader scripts.
-    ``postprocess``: of a script. ``check``: the command. ``commands``: those that engines start, each with the files among
-    ``files`` that it names or imports. ``folder``: the only one in which any of these runs."""
+    ``postprocess``, ``score``: of a script. ``check``: the command. ``commands``: those that engines start, each with the files
+    among ``files`` that it names or imports. ``folder``: the only one in which any of these runs."""
 
     files: dict[str, str] = {}
     inputs: tuple[str, ...] = ()
     postprocess: tuple[str, ...] = ()
+    score: str = ""
     check: str = ""
     check_files: tuple[str, ...] = ()  # those among ``files`` that the check names or imports
     commands: dict[str, tuple[str, ...]] = {}
@@ -41,7 +42,9 @@ class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
             and probe.postprocess != self.postprocess
         ):
             strange = f"the postprocess {', '.join(probe.postprocess)[:200]!a}"
-        elif folder != self.folder and self.runs(probe):
+        elif isinstance(probe, Measure) and score_script(probe.score) and probe.score != self.score:
+            strange = f"the score {probe.score[:200]!a}"
+        elif folder != self.folder and self._runs_in_folder(probe):
             strange = f"something in the folder {folder[:200]!a}"
         elif unasked := [(kind, command) for kind, command in started(probe) if command not in self.commands]:
             strange = f"the {unasked[0][0]} {unasked[0][1][:200]!a}"
@@ -51,6 +54,10 @@ class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def runs(self, probe: AnyProbe) -> bool:
         """Whether the probe runs a command or a script of the user's."""
+        return self._runs_in_folder(probe) or (isinstance(probe, Measure) and bool(score_script(probe.score)))
+
+    def _runs_in_folder(self, probe: AnyProbe) -> bool:
+        """Whether one of them runs in the user's folder; what scores runs in its own."""
         return (
             isinstance(probe, Check)
             or (isinstance(probe, LoadInputs) and any(map(scripts, probe.sources)))

@@ -83,6 +83,7 @@ class Point(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     chosen: bool = False
     knee: bool = False  # further nodes buy little
+    keep: str = ""  # their ids; "" also where an earlier version tried them
 
 
 class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -169,6 +169,9 @@ class Measure(Probe, frozen=True, tag="measure"):
     ``postprocess`` what is done to the model's own outputs before they are scored (the whole model, and ``effect``): one
                 ``SCRIPT.py[:FUNCTION]``, whose digest is ``postprocess_digest`` and which runs in ``folder``, or several
                 ``[OUTPUT:]top-K[,axis=A]``. A script that fails is ``refused``, with facts["script"].
+    ``score``   how good the user counts the whole model's own outputs, before any ``postprocess``: ``SCRIPT.py[:FUNCTION]``, or a
+                file of labels, whose digest is ``score_digest``. -> facts["scores"]: sample -> [the engine's, the reference's],
+                None where it is no finite number.
     """
 
     model: str
@@ -197,6 +200,8 @@ class Measure(Probe, frozen=True, tag="measure"):
     postprocess: tuple[str, ...] = ()
     postprocess_digest: str = ""
     folder: str = ""
+    score: str = ""
+    score_digest: str = ""
 
 
 class Recall(Probe, frozen=True, tag="recall", kw_only=True):

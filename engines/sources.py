@@ -27,8 +27,15 @@ def scripts(source: str) -> tuple[str, ...]:
     return tuple(path for path in paths(source) if path.lower().endswith(".py"))
 
 
+def score_script(score: str) -> str:
+    """The path of the script that scores, "" where none does: labels are a file that nothing of is run."""
+    path, _ = split_function(score)
+    return path if path.lower().endswith(".py") else ""
+
+
 # What a worker says that it does meanwhile, so that its end is not taken for the engine's.
 POSTPROCESSING = "postprocessing the outputs"
+SCORING = "scoring the outputs"
 
 
 class TopK(NamedTuple):

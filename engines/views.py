@@ -85,6 +85,7 @@ class ProblemView(msgspec.Struct, frozen=True):
     fail_code: tuple[int, ...] = ()
     ignore_fail_code: tuple[int, ...] = ()
     postprocess: tuple[str, ...] = ()
+    score: str = ""
     folder: str = ""
     artifacts: tuple[str, ...] = ()
     capture_bytes: int = -1  # -1: the usual budget

@@ -8,39 +8,26 @@ import msgspec
 from wizard.exits import BAD_USAGE, NOT_REPRODUCED, Refusal
 from wizard.flow import terms
 from wizard.flow.load import load
-from wizard.problem import Problem
+from wizard.given import digest_score
 from wizard.session import folder as folders
 from wizard.session.editing import edit
 from wizard.session.events import FindingsTaken
-from wizard.session.state import State
+from wizard.session.following import why_nothing_follows
 
 FLOW: Final = "after"
 
 
-def why_nothing_follows(state: State, problem: Problem) -> str:
-    """Why nothing can follow this session, a sentence; "" where something can."""
-    if not state.end:
-        return "It has not come to its end."
-    if problem.check:
-        return "An external check judged it, which shows no values; what follows needs a comparison."
-    if state.findings.signature is None:
-        return "No failure was found in it, so there is nothing to ask."
-    return ""
-
-
-def offer(state: State, problem: Problem) -> bool:
-    """Whether the end of a session may offer what follows: once, and where there is something to ask."""
-    return state.taken is None and not why_nothing_follows(state, problem)
-
-
-def begin_after(source: Path) -> tuple[Path, int]:
-    """A new session that goes on from the ended one in ``source``, and how many of its measurements it took over. Raises Refusal,
-    SessionProblem, FlowProblem, ``OSError``."""
+def begin_after(source: Path, score: str = "") -> tuple[Path, int]:
+    """A new session that goes on from the ended one in ``source``, and how many of its measurements it took over. ``score``: what
+    says how good outputs are (``wizard.given.score``), in place of what that session has. Raises Refusal, SessionProblem,
+    FlowProblem, ``OSError``."""
     problem, state = folders.describe(source).problem, folders.load(source, brief=True)
     name = folders.name_for_command(source)
     if why := why_nothing_follows(state, problem):
         to_do = "" if state.end else f" 'narrowdown resume {name}' goes on with it."
         raise Refusal(BAD_USAGE if not state.end or problem.check else NOT_REPRODUCED, f"{name}: {why}{to_do}")
+    if score:
+        problem = msgspec.structs.replace(problem, score=score, digests={**problem.digests, **digest_score(score)})
     loaded = load(FLOW)
     taken = _take_findings(source)
     place, known = edit(source, msgspec.structs.replace(problem, flow=FLOW), loaded.text, taken=taken)

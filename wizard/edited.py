@@ -28,6 +28,7 @@ OPTIONS: Final[Mapping[str, Any]] = {
     "rtol": [],
     "tolerance": [],
     "postprocess": [],
+    "score": None,
     "check": None,
     "fail_regex": [],
     "fail_code": [],

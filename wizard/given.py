@@ -31,7 +31,8 @@ DEBUG_MODEL = (
     "polygraphy_debug.onnx"  # what Polygraphy's reducer calls each candidate: an old one that lies about is not meant
 )
 _INTERPRETERS = ("python", "pypy", "sh", "bash", "dash", "zsh", "ruby", "perl", "node")
-_COMPARED = ("tolerance", "atol", "rtol", "metric", "postprocess")  # options of the comparison
+LABEL_KINDS = (".npy", ".txt", ".csv")
+_COMPARED = ("tolerance", "atol", "rtol", "metric", "postprocess", "score")  # options of the comparison
 _EACH_ITS_OWN = ("/dev/fd/", "/dev/std", "/proc/")
 INPUT_KINDS = (".json", ".npz", ".npy", ".pb", ".py", ".bin", ".png", ".jpg", ".jpeg")
 
@@ -63,6 +64,9 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     treated = postprocess(arguments.postprocess)
     if script := postprocess_script(treated):
         digests |= {script: digest_file(Path(script))}
+    scored = score(arguments.score) if arguments.score else ""
+    if scored:
+        digests |= digest_score(scored)
     engine = asked_engine(arguments.engine)
     reference = engine_spec(arguments.reference, "--reference") if arguments.reference else defaults.reference
     started = options.commands(engine) + options.commands(reference)
@@ -85,6 +89,7 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         fail_code=tuple(arguments.fail_code),
         ignore_fail_code=tuple(arguments.ignore_fail_code),
         postprocess=treated,
+        score=scored,
         timeout=arguments.timeout,
         folder=str(Path.cwd()) if check or script or started or any(".py" in source for source in sources) else "",
         artifacts=tuple(artifact(name) for name in getattr(arguments, "artifacts", ())),
@@ -193,6 +198,27 @@ def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
     if not path.is_file():
         raise Refusal(BAD_USAGE, f"There is no postprocess script '{name}'.{_near(path, '*.py')}")
     return (f"{path.resolve()}:{function}" if function else str(path.resolve()),)
+
+
+def score(text: str) -> str:
+    """What says how good outputs are: a script's function, or a file of labels, its path absolute. Raises Refusal (exit 2)."""
+    name, function = split_function(text)
+    path = Path(name).expanduser()
+    if path.suffix not in (".py", *LABEL_KINDS):
+        raise Refusal(
+            BAD_USAGE,
+            f"--score: '{text}' is neither SCRIPT.py[:function] nor labels ({', '.join(LABEL_KINDS)}: whole numbers).",
+        )
+    refuse_strange(path, "--score: ")
+    if not path.is_file():
+        raise Refusal(BAD_USAGE, f"--score: there is no file '{name}'.{_near(path, f'*{path.suffix}')}")
+    return f"{path.resolve()}:{function}" if function else str(path.resolve())
+
+
+def digest_score(scored: str) -> dict[str, str]:
+    """The file of ``score`` with its sha256."""
+    path, _ = split_function(scored)
+    return {path: digest_file(Path(path))}
 
 
 def asked_engine(text: str | None) -> str:

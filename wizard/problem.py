@@ -34,6 +34,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     fail_code: tuple[int, ...] = ()
     ignore_fail_code: tuple[int, ...] = ()
     postprocess: tuple[str, ...] = ()  # `SCRIPT.py:FUNCTION`, its path absolute, or several `[OUTPUT:]top-K[,axis=A]`
+    score: str = ""  # `SCRIPT.py[:FUNCTION]` or a file of labels, its path absolute
     timeout: float = 0.0
     folder: str = ""
     artifacts: tuple[str, ...] = ()

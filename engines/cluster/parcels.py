@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from engines.probe import AnyProbe, Check, Construct, Describe, Import, LoadInputs, Measure, Recall, Sanitize, Unroll
-from engines.sources import postprocess_script
+from engines.sources import postprocess_script, split_function
 from engines.spec import parse
 from engines.store.content import Store, digest_file
 from engines.store.sound import weights_of
@@ -91,6 +91,8 @@ def pin_files(probe: AnyProbe) -> dict[str, str]:
         named += [Path(text) for _, value in parse(spec).options for text in value.split("+")]
     if isinstance(probe, Measure) and (script := postprocess_script(probe.postprocess)):
         named.append(Path(script))
+    if isinstance(probe, Measure) and probe.score:
+        named.append(Path(split_function(probe.score)[0]))
     if isinstance(probe, Check):
         with contextlib.suppress(ValueError):
             words = shlex.split(probe.command)

@@ -41,7 +41,7 @@ def apply_postprocess(
     try:
         if path := postprocess_script(postprocess):
             source = next(text for text in postprocess if top_k(text) is None)
-            given = IterationResult({name: _writable_copy(a) for name, a in outputs.items()}, runner)
+            given = IterationResult({name: writable_copy(a) for name, a in outputs.items()}, runner)
             return _run_script(Path(path), split_function(source)[1] or FUNCTION, given, folder, digest)
         return _largest_indices([found for text in postprocess if (found := top_k(text))], outputs)
     except (PostprocessProblem, held.NotAgreed):
@@ -73,7 +73,7 @@ def top_indices(name: str, value: Array, k: int, axis: int) -> Array:
         what = "holds strings" if value.dtype.kind in "OSUT" else f"has {value.ndim} dimensions, so no axis {axis}"
         raise PostprocessProblem(f"--postprocess: the output '{name}' {what}; top-{k} cannot be taken of it.")
     # Integers and booleans are turned around bit by bit: a minus sign would wrap around.
-    falling = ~value if value.dtype.kind in "biu" else -_writable_copy(value)
+    falling = ~value if value.dtype.kind in "biu" else -writable_copy(value)
     order = np.argsort(falling, axis=axis, kind="stable")
     return np.take(order, np.arange(min(k, value.shape[axis])), axis=axis).astype(np.int64)
 
@@ -81,7 +81,7 @@ def top_indices(name: str, value: Array, k: int, axis: int) -> Array:
 # -- scripts
 
 
-def _writable_copy(value: Array) -> Array:
+def writable_copy(value: Array) -> Array:
     """A writable copy in a dtype of numpy's own: BF16 and FP8 as float32."""
     wide = value.dtype.isbuiltin == 2 and "float" in value.dtype.name
     return np.array(value, np.float32) if wide else np.array(value)

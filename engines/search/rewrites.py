@@ -5,6 +5,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from engines.graph import ranges
+from engines.probe import Measure
+from engines.search.inquiry import Inquiry
+
 # What a rewrite may move the reference's own answer by: other nodes round otherwise, each by some units in the last place of FP32
 # (1.2e-7); a norm's sum over thousands of them stays below this. Chosen, not measured.
 EXACT = 1e-5
@@ -69,3 +73,10 @@ def list_rewrites(ops: Iterable[str], storage: str) -> tuple[Rewrite, ...]:
     held = set(ops)
     half = storage in ("float16", "bfloat16")
     return tuple(r for r in REWRITES if (not r.ops or held.intersection(r.ops)) and (half or not r.low))
+
+
+def rewrite_probe(ask: Inquiry, name: str, samples: tuple[str, ...], *, engine: str = "", **more: object) -> Measure:
+    """The whole model with this rewrite done, on these samples. It is about the nodes of the culprits, or all of the model's."""
+    accused = {n for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)}
+    at = ranges.encode(accused) if accused else ranges.ALL
+    return ask.plain(samples, engine=engine, rewrite=name, rewrite_at=at, **more)

@@ -447,7 +447,9 @@ class _Search(KeptSets):
         for n, error, k in sorted(exact, key=lambda row: row[:2]):
             if k in front:
                 known: Measurement = yield from self.measure(k, samples)
-                points.append((k, Point(n, error, known.run_seconds if timed else 0.0, k == chosen)))
+                points.append(
+                    (k, Point(n, error, known.run_seconds if timed else 0.0, k == chosen, keep=ranges.encode(k)))
+                )
         bend = find_knee([(p.nodes, p.error) for _, p in points], limit(self.aim, ""))
         marked = [(k, msgspec.structs.replace(p, knee=i == bend)) for i, (k, p) in enumerate(points)]
         return tuple(marked)

@@ -8,13 +8,12 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.judge import by_sample, judge_whole, margin, worst
 from engines.findings import Unseen, Workaround
-from engines.graph import ranges
-from engines.probe import HUGE, Measure, Measurement
+from engines.probe import HUGE, Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.latency import TIMED
-from engines.search.rewrites import EXACT, REWRITES, Rewrite, list_rewrites
+from engines.search.rewrites import EXACT, REWRITES, Rewrite, list_rewrites, rewrite_probe
 from engines.search.settle import Saved
 from engines.search.switches import list_switches
 from engines.search.unseen import Tried, set_apart, try_unseen
@@ -118,14 +117,8 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
         outcome,
         after,
         tables={"rewrites": rows, "bundle": [Saved("workaround", files)] if files else []},
-        decisive={"workaround": (_probe(ask, row.rewrite, list_feeds(findings)),)},
+        decisive={"workaround": (rewrite_probe(ask, row.rewrite, list_feeds(findings)),)},
     )
-
-
-def _probe(ask: Inquiry, name: str, samples: tuple[str, ...], *, engine: str = "", **more: object) -> Measure:
-    accused = {n for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)}
-    at = ranges.encode(accused) if accused else ranges.ALL
-    return ask.plain(samples, engine=engine, rewrite=name, rewrite_at=at, **more)
 
 
 def _try_rewrite(
@@ -134,7 +127,7 @@ def _try_rewrite(
     """How it does: on the reference (is it exact?), on the engine in fresh builds, on samples that it was not tried on."""
     findings, rule = ask.findings, ask.criterion
     feeds = list_feeds(findings)
-    same = yield from asked(_probe(ask, one.name, feeds, engine=ask.ctx.reference))
+    same = yield from asked(rewrite_probe(ask, one.name, feeds, engine=ask.ctx.reference))
     changed = tuple(same.facts.get("rewritten", ()))
     if same.status != "ok":
         return RewriteRow(one.name, "not run", why=same.message), None, {}
@@ -147,7 +140,7 @@ def _try_rewrite(
         return msgspec.structs.replace(row, why=why), None, {}
     measured: list[Measurement] = []
     for attempt in range(BUILDS):
-        m = yield from asked(_probe(ask, one.name, feeds, attempt=attempt, save="" if attempt else "rewritten"))
+        m = yield from asked(rewrite_probe(ask, one.name, feeds, attempt=attempt, save="" if attempt else "rewritten"))
         if m.status != "ok":
             return msgspec.structs.replace(row, verdict="not run", why=m.message), None, {}
         measured.append(m)
@@ -161,7 +154,7 @@ def _try_rewrite(
         return msgspec.structs.replace(row, verdict="undone" if undone else "fails", why=undone), None, {}
 
     def elsewhere(inputs: str, samples: tuple[str, ...]) -> Sub[Measurement]:
-        return (yield from asked(_probe(ask, one.name, samples, inputs=inputs)))
+        return (yield from asked(rewrite_probe(ask, one.name, samples, inputs=inputs)))
 
     held = set_apart(findings, results)
     tried: Tried = yield from try_unseen(ask, elsewhere, measured[0], held, plain, 0)
@@ -189,7 +182,7 @@ def _is_undone(ask: Inquiry, one: Rewrite, feeds: tuple[str, ...]) -> Sub[str]:
     if not can.optimizers:
         return ""
     off = can.without(can.optimizers)
-    with_it = yield from asked(_probe(ask, one.name, feeds, engine=off))
+    with_it = yield from asked(rewrite_probe(ask, one.name, feeds, engine=off))
     if not judge_whole(with_it, ask.criterion).passed:
         return ""
     without = yield from asked(ask.plain(feeds, engine=off))
@@ -205,7 +198,7 @@ def _price(ask: Inquiry, one: Rewrite) -> Sub[tuple[float | None, float | None]]
     sample = (ask.findings.sample,)
     yield Note("how long does a run take, with it and without it?")
     before = yield from asked(ask.plain(sample, runs=TIMED, exclusive=True))
-    after = yield from asked(_probe(ask, one.name, sample, runs=TIMED, exclusive=True))
+    after = yield from asked(rewrite_probe(ask, one.name, sample, runs=TIMED, exclusive=True))
     if before.run_seconds <= 0 or after.run_seconds <= 0:
         return None, None
     return after.run_seconds / TIMED, before.run_seconds / TIMED

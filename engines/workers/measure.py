@@ -14,13 +14,13 @@ from engines.backends.base import BuildRequest, Built, EngineFault
 from engines.backends.builds import Kept, close_built, outside_bytes
 from engines.compare import metrics, refusal
 from engines.compare.answers import answer
-from engines.data import postprocess, samples, tactic_replay
+from engines.data import postprocess, samples, score, tactic_replay
 from engines.graph import load, rewrites
 from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import ALL, decode, encode
 from engines.probe import HUGE, Candidate, Measure, Measurement, SampleResult, Score
-from engines.sources import POSTPROCESSING
+from engines.sources import POSTPROCESSING, SCORING
 from engines.store.content import Store
 from engines.workers import artifact_files, captures, variation, workaround_model
 from engines.workers.histograms import summarize_values
@@ -155,6 +155,8 @@ class _Measuring:
                 actual = self._run(ready, feed, run)
                 if run == 0:
                     first = actual
+                    if probe_scores := self._score_outputs(sample, actual, expected, feed):
+                        facts.setdefault("scores", {})[sample] = probe_scores
                     compared = self._compare_outputs(sample, actual, expected, feed)
                 elif any(not _same_bits(first[t], a) for t, a in actual.items() if t in first):
                     differs[run] = True
@@ -400,6 +402,27 @@ class _Measuring:
                 "give the same outputs for both."
             )
         return {name: (actual.get(name), value) for name, value in expected.items()}
+
+    def _score_outputs(
+        self, sample: str, actual: Mapping[int, Array], expected: Mapping[int, Array], feed: Feed
+    ) -> list[float | None]:
+        """How good the user counts the engine's outputs and the reference's; empty where nobody asks. Raises ``ScoreProblem``."""
+        if not self.probe.score or not self.finished:
+            return []
+        self.progress(SCORING)
+        inputs = {
+            self.index.tensors[t].name: a for t, a in feed.arrays.items() if self.index.tensors[t].kind == "input"
+        }
+        names = {t: self.index.tensors[t].name for t in self.index.outputs}
+        return [
+            score.apply_score(
+                self.probe.score,
+                {name: outputs[t] for t, name in names.items() if t in outputs},
+                score.Sample(inputs, sample),
+                self.probe.score_digest,
+            )
+            for outputs in (actual, expected)
+        ]
 
     def _effect_on_outputs(
         self, sample: str, actual: Mapping[int, Array], right: Mapping[int, Array]

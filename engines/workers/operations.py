@@ -21,6 +21,7 @@ from engines.data import held, polygraphy, samples
 from engines.data.arrays import plain
 from engines.data.input_problem import InputProblem
 from engines.data.postprocess import PostprocessProblem
+from engines.data.score import ScoreProblem
 from engines.graph import construct, control_models, load, sanitize
 from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
@@ -141,6 +142,8 @@ def _measure_failure(error: Exception, seconds: float) -> Measurement:
             return Measurement(status="refused", message=str(error), facts={"changed": error.path})
         case PostprocessProblem():
             return Measurement(status="refused", message=str(error), facts={"script": "postprocess"})
+        case ScoreProblem():
+            return Measurement(status="refused", message=str(error), facts={"script": "score"})
         case ModelProblem() | InputProblem() | TableProblem():
             return Measurement(status="refused", message=str(error))
         case Damaged():

@@ -52,6 +52,7 @@ SCENES = {
     "trigger": "tests/e2e/test_trigger.py::test_the_page_does_what_it_says",
     "known": "tests/wizard/test_cli_known.py::test_the_page_does_what_it_says",
     "after": "tests/e2e/test_after.py::test_the_page_does_what_it_says",
+    "score": "tests/e2e/test_score.py::test_the_page_does_what_it_says",
     "a step": "tests/plugins/test_fresh.py::test_the_page_does_what_it_says",
 }
 
@@ -80,6 +81,8 @@ RULES = (
     ("docs/quantization.md", "", "quantization"),
     ("docs/known.md", "narrowdown", "known"),
     ("docs/after.md", "narrowdown", "after"),
+    ("docs/score.md", "narrowdown step score --json", "parsed: the page shows it whole above"),
+    ("docs/score.md", "narrowdown", "score"),
     ("README.md", "narrowdown after", "after"),
     ("docs/rewrite.md", "narrowdown", "rewrite"),
     ("docs/trigger.md", "narrowdown", "trigger"),

@@ -240,6 +240,8 @@ REPORT = {
     "ruled-out": document.RuledOut,
     "lookalike": Lookalike,
     "layer": document.QuantizedLayer,
+    "rewritten": document.Rewritten,
+    "weighed": document.Weighed,
 }
 LISTED = {"summary": folder.Summary}
 REPLAYED = {"replay": Result, "compared": Compared, "stand": Stand, "row": Row}

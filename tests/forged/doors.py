@@ -25,6 +25,7 @@ _VALUES = {
     "--answers": "{answers}",
     "--rewind": "sanitize",
     "--budget": "10m",
+    "--score": "{answers}",
     "--python": sys.prefix,
     "--site": sys.prefix,
     "--install": "onnxruntime==0",  # of which there is none, should it ever be asked for

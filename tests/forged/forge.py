@@ -95,6 +95,11 @@ def postprocess(problem: JSON, text: str) -> None:
     problem["postprocess"] = [text]
 
 
+def score(problem: JSON, text: str) -> None:
+    """It is asked for after a failing case alone, so the flow is the one that asks."""
+    problem["score"] = text
+
+
 def check(problem: JSON, text: str) -> None:
     problem["check"] = f"python {text} {{model}}"
     problem["folder"] = problem.get("folder") or str(Path(problem["model"]).parent)
@@ -127,6 +132,7 @@ def option(field: str, engine: str) -> Callable[[JSON, str], None]:
 PAYLOADS: dict[str, Payload] = {
     "data loader script": Payload(".py", script, inputs),
     "postprocess script": Payload(".py", script, postprocess),
+    "score script": Payload(".py", script, score, code=False),  # nothing of the flow accuracy scores
     "check command": Payload(".py", script, check),
     "engine command": Payload(".py", script, engine),
     "build command": Payload(".py", script, around("build", " {model} {engine}")),

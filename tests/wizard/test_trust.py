@@ -133,6 +133,20 @@ def test_a_postprocess_script_is_asked_about_and_top_k_is_not(script: Path) -> N
     assert trust.agree(Problem(model="m")).strange(msgspec.structs.replace(measure, postprocess=("top-5",))) == ""
 
 
+def test_a_score_script_is_asked_about_and_labels_are_not(tmp_path: Path, script: Path) -> None:
+    problem = Problem(model="m", score=f"{script}:batches")
+    assert [(item.kind, item.path) for item in trust.strangers(problem, [])] == [("score script", str(script))]
+    labels = tmp_path / "labels.npy"
+    labels.write_bytes(b"")
+    assert trust.items(Problem(model="m", score=str(labels))) == []
+    measure = Measure(model="d", inputs="i", samples=("real:0",), engine="onnxruntime", reference="onnxruntime")
+    named = msgspec.structs.replace(measure, score=problem.score)
+    assert trust.agree(problem).strange(named) == ""
+    assert "batches" in trust.agree(Problem(model="m")).strange(named)
+    assert trust.agree(Problem(model="m")).strange(msgspec.structs.replace(measure, score=str(labels))) == ""
+    assert trust.agree(problem).of(named) == trust.agree(problem), "what scores travels with its consent"
+
+
 def test_a_probe_runs_nothing_that_was_not_agreed_to(tmp_path: Path, script: Path) -> None:
     ops, other = tmp_path / "a.so", tmp_path / "b.so"
     for path in (ops, other):
@@ -175,6 +189,7 @@ def test_a_path_that_may_mean_another_file_is_refused_whatever_was_agreed_to(scr
     for problem in (
         Problem(model="m", inputs=(text,)),
         Problem(model="m", postprocess=(text,)),
+        Problem(model="m", score=text),
         Problem(model="m", reference=f"onnxruntime:custom_ops={text}"),
         Problem(model="m", check="mine", folder=text),
     ):

@@ -1,12 +1,12 @@
-"""``narrowdown after``: what follows a failing case: is the bug known, and what else would cure it?"""
+"""``narrowdown after``: what follows a failing case: is the bug known, what else would cure it, and does it matter?"""
 
 import argparse
 
 from wizard import handed, trust
-from wizard.after import begin_after
 from wizard.cli import run
+from wizard.given import score
 from wizard.session import folder as folders
-from wizard.words import count
+from wizard.session.state import State
 
 
 def after(arguments: argparse.Namespace) -> int:
@@ -16,10 +16,6 @@ def after(arguments: argparse.Namespace) -> int:
     name = run.display_name(arguments, person=True)
     trust.admit(base, arguments.yes_run_scripts)  # before anything of it becomes the user's own
     handed.refuse(base, arguments.pass_env, run.executor(arguments))
-    place, known = begin_after(source)
-    flow = run.flow_of(place)
-    script = run.scripted(arguments, flow)
-    person = not arguments.answers and run.guided(folders.load(source, brief=True), name)
-    said = f"{folders.name_for_command(place)} goes on from {folders.name_for_command(source)}"
-    print(f"narrowdown: {said}; {count(known, 'measurement')} taken over.", flush=True)
-    return run.walk(place, flow, arguments, script, run.agreed(folders.describe(place).problem), person=person)
+    scored = score(arguments.score) if arguments.score else ""
+    person = not arguments.answers and run.guided(State(), name)
+    return run.follow(source, arguments, scored, person=person, script=arguments.answers)

@@ -18,7 +18,7 @@ _MOST = 1024  # of probes at a time, and of whatever else is counted
 # What 'edit' can leave out: options of the problem that have a default.
 _CHANGED = (
     "engine", "reference", "inputs", "seed", "input-shapes", "val-range", "metric", "atol", "rtol", "tolerance", "postprocess",
-    "check", "fail-regex", "fail-code", "ignore-fail-code", "timeout", "capture-bytes", "artifact-bytes", "flow",
+    "score", "check", "fail-regex", "fail-code", "ignore-fail-code", "timeout", "capture-bytes", "artifact-bytes", "flow",
 )  # fmt: skip
 DEMOS = ("shapes", "magika", "sort", "pillars", "quantized")
 
@@ -147,6 +147,7 @@ def parser() -> Parser:
 
     followed = command("after", "after", "after", "what follows a failing case: is it known, and what else cures it?")
     _session(followed)
+    _score(followed)
     followed.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
     _running(followed, folder=False)
 
@@ -580,6 +581,14 @@ def _expect(made: Parser) -> None:
     )
 
 
+def _score(made: Any) -> None:
+    made.add_argument(
+        "--score",
+        metavar="SCRIPT.py[:func]|LABELS",
+        help="how good outputs are, for you: a function of the outputs and the sample that gives a number, or a file of labels",
+    )
+
+
 def _problem(made: Parser, *, anew: bool = False) -> None:
     """``anew``: what is not given is None, and stays as the session has it."""
     problem = made.add_argument_group("problem")
@@ -625,6 +634,7 @@ def _problem(made: Parser, *, anew: bool = False) -> None:
         default=[],
         help="done to outputs before they are compared: a script, or the indices of the K largest values (repeatable)",
     )
+    _score(problem)
     problem.add_argument("--check", metavar='"CMD"', help="an external checker in place of the comparison")
     problem.add_argument(
         "--fail-regex",

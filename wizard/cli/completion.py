@@ -15,7 +15,19 @@ from wizard.exits import FOUND
 
 Kind: TypeAlias = Literal["", "words", "file", "folder", "session"]
 
-_FILES: Final = ("model", "inputs", "answers", "output", "file", "postprocess", "good", "bad", "artifacts", "junit")
+_FILES: Final = (
+    "model",
+    "inputs",
+    "answers",
+    "output",
+    "file",
+    "postprocess",
+    "score",
+    "good",
+    "bad",
+    "artifacts",
+    "junit",
+)
 _FOLDERS: Final = ("dir", "art_dir", "python")
 _HOME: Final = "${NARROWDOWN_HOME:-${XDG_STATE_HOME:-$HOME/.local/state}/narrowdown/sessions}"
 

@@ -14,7 +14,6 @@ from engines.consent import Consent
 from engines.store.content import atomic
 from engines.workers.executor import LOCAL
 from wizard import handed, terminal, trust
-from wizard.after import offer
 from wizard.cli.answers import Script, read_answers
 from wizard.cli.flow import faults
 from wizard.cli.follow import Follower, JsonPrompt, Prompt
@@ -45,10 +44,11 @@ from wizard.runner.onlooker import Onlooker, machine_at_work
 from wizard.runner.options import Options, Policy
 from wizard.session import folder as folders
 from wizard.session import lock
+from wizard.session.following import offer
 from wizard.session.listing import Listing
 from wizard.session.problems import of_system
 from wizard.session.state import State
-from wizard.words import duration, listing, visible
+from wizard.words import count, duration, listing, visible
 
 
 def open_(arguments: argparse.Namespace) -> int:
@@ -57,14 +57,32 @@ def open_(arguments: argparse.Namespace) -> int:
     if said := say_usual(arguments):
         checked_flow(problem_from(arguments).flow)  # likewise
         arguments.engine = choose_engine(said)
-    return start(problem_from(arguments), arguments, person=True)
+    return start(problem_from(arguments), arguments, person=True)[0]
 
 
 def run(arguments: argparse.Namespace) -> int:
     """``narrowdown run MODEL``: recommended or scripted answers."""
-    return expected(
-        arguments.expect, start(problem_from(arguments), arguments, person=False, usual=say_usual(arguments))
+    problem = problem_from(arguments)
+    code, place = start(problem, arguments, person=False, usual=say_usual(arguments))
+    if problem.score and code == FOUND and not arguments.detach:
+        follow(place, arguments, "", person=False)  # what counts is measured of what was found
+    return expected(arguments.expect, code)
+
+
+def follow(source: Path, arguments: argparse.Namespace, score: str, *, person: bool, script: str | None = None) -> int:
+    """Go on from an ended session with what follows a failing case, in a new one. ``script``: a file of answers."""
+    from wizard.after import begin_after
+
+    place, known = begin_after(source, score)
+    flow = flow_of(place)
+    said = f"{folders.name_for_command(place)} goes on from {folders.name_for_command(source)}"
+    print(
+        f"narrowdown: {said}; {count(known, 'measurement')} taken over.",
+        file=sys.stderr if arguments.display == "json" else sys.stdout,
+        flush=True,
     )
+    answers = read_answers(script, flow) if script else Script({}, {})
+    return walk(place, flow, arguments, answers, agreed(folders.describe(place).problem), person=person)
 
 
 def expected(wanted: str | None, code: int) -> int:
@@ -183,9 +201,9 @@ def metered(shown: Display, file: str | None, session: str) -> Display:
     return Metered(shown, Path(file).expanduser().absolute(), session)
 
 
-def start(problem: Problem, arguments: argparse.Namespace, *, person: bool, usual: str = "") -> int:
-    """Make the session, or go on with the one that ``--session`` names, and walk it. ``usual``: what is said of an engine that
-    nobody named, once nothing is refused."""
+def start(problem: Problem, arguments: argparse.Namespace, *, person: bool, usual: str = "") -> tuple[int, Path]:
+    """Make the session, or go on with the one that ``--session`` names, and walk it: the exit code, and its folder. ``usual``:
+    what is said of an engine that nobody named, once nothing is refused."""
     loaded = checked_flow(problem.flow)
     if (
         loaded.flow.reference
@@ -200,7 +218,7 @@ def start(problem: Problem, arguments: argparse.Namespace, *, person: bool, usua
     if usual:
         print(f"narrowdown: {usual}", file=sys.stderr)
     terms.pin(loaded.flow, loaded.folder, place)
-    return walk(place, loaded.flow, arguments, script, agreed(problem), person=person)
+    return walk(place, loaded.flow, arguments, script, agreed(problem), person=person), place
 
 
 def agreed(problem: Problem) -> Consent:

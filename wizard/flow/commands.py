@@ -163,6 +163,7 @@ def options(problem: Problem) -> tuple[str, ...]:
             words += [option, f"{name}:{limit:g}" if name else f"{limit:g}"]
     for text in problem.postprocess:
         words += ["--postprocess", text]
+    words += ["--score", problem.score] if problem.score else []
     words += ["--check", problem.check] if problem.check else []
     for regex in problem.fail_regex:
         words += ["--fail-regex", regex]

@@ -217,6 +217,7 @@ def _judgement_facts(problem: Problem, report: Report) -> dict[str, str]:
         for name, value in getattr(problem, option).items()
     }
     scripts = {f"postprocess {i}": _without_folder(text) for i, text in enumerate(problem.postprocess, 1)}
+    scripts["score"] = _without_folder(problem.score)
     return {key: value for key, value in {**rows, **per_output, **scripts, "check": problem.check}.items() if value}
 
 

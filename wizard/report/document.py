@@ -157,6 +157,32 @@ class QuantizedLayer(msgspec.Struct, frozen=True):
     movable: bool
 
 
+class Weighed(msgspec.Struct, frozen=True):
+    """The reference, the model as it is, or a workaround that was tried."""
+
+    what: str  # in words
+    kind: str  # `reference`, `engine` (as it is), `precision` (nodes in FP32), `switch` or `rewrite`
+    passes: bool  # within the tolerance on every sample
+    error: float | None  # the worst; `null` where not finite
+    score: float | None  # as the user counts; `null` where nobody does, or where it is no finite number
+    seconds: float | None  # of a run; `null` where its time says nothing, as on an emulation
+    chosen: bool  # it is what is recommended
+    why: str  # it did not run
+
+
+class Rewritten(msgspec.Struct, frozen=True):
+    """A rewrite that was tried."""
+
+    rewrite: str  # its name
+    verdict: str  # `cures`, `undone` by the engine's optimizers, `fails`, `inexact`, `nothing to do` or `not run`
+    changed: tuple[str, ...]  # nodes that it changes
+    exact: float | None  # what the reference's own answer moves by
+    error: float | None  # of the engine with it
+    seconds: float | None  # of a run with it
+    before: float | None  # of a run without it
+    why: str  # it does not do
+
+
 class Report(msgspec.Struct, frozen=True):
     """Everything. ``verdict`` is ``unresolved`` and ``end`` empty while the session has not ended."""
 
@@ -207,6 +233,10 @@ class Report(msgspec.Struct, frozen=True):
     names: Shared = Shared()  # what most nodes' names begin with: left out where people read, whole in this file
     allowed: str = ""  # `tolerance` in the words of the metric: `rel_l2 0.0001`, or `atol 0.001, rtol 1e-05`
     lookalikes: tuple[Lookalike, ...] = ()  # known bugs that it looks like, confirmed ones first
+    rewrites: tuple[Rewritten, ...] = ()  # what was tried to cure it by other nodes
+    scores: tuple[Weighed, ...] = ()  # what the fault and each workaround cost and buy; the reference is the first
+    goes_on_from: str = ""  # id of the session whose findings these are
+    next: str = ""  # the command that goes on from here; empty where nothing follows
     format: Literal[1] = 1  # version of this format
 
 

@@ -1,7 +1,7 @@
 """From a session's state to what its report says. Pure; tables are read through the function that is given."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,10 +31,12 @@ from wizard.report.document import (
     Look,
     QuantizedLayer,
     Report,
+    Rewritten,
     RuledOut,
     Search,
     Stop,
     Verdict,
+    Weighed,
     Workaround,
     readable,
 )
@@ -43,10 +45,12 @@ from wizard.report.prefix import Shared, leave_out, shared_by_nodes
 from wizard.report.probe_words import kept, part, size, verdict
 from wizard.report.stage import stage
 from wizard.report.vicinity import Vicinity, ids, vicinity
+from wizard.session.following import offer
 from wizard.session.state import State, Visit, described
 from wizard.words import count, elide, listing, margin, number, switch
 
 Table = list[dict[str, Any]]
+RowT = TypeVar("RowT", bound=msgspec.Struct)
 
 # (question, answer) of the shipped flows -> what it excludes.
 _EXCLUDED = {
@@ -123,6 +127,10 @@ def gather(
         alike=findings.alike,
         names=names,
         lookalikes=recognise(state, problem, graph),
+        rewrites=_last_table(state, table, "rewrites", Rewritten),
+        scores=_last_table(state, table, "scores", Weighed),
+        goes_on_from=state.taken_from,
+        next=f"narrowdown after {state.id}" if offer(state, problem) else "",
     )
 
 
@@ -433,8 +441,13 @@ def _depth(rows: Table, tolerance: float, holds: Mapping[str, int]) -> tuple[Dep
 
 def layers(state: State, table: Callable[[str], Table]) -> tuple[QuantizedLayer, ...]:
     """The last ranking of quantized layers on the route."""
-    digest = next((v.tables["layers"] for v in reversed(state.route) if "layers" in v.tables), "")
-    return tuple(msgspec.convert(row, QuantizedLayer) for row in (table(digest) if digest else ()))
+    return _last_table(state, table, "layers", QuantizedLayer)
+
+
+def _last_table(state: State, table: Callable[[str], Table], name: str, kind: type[RowT]) -> tuple[RowT, ...]:
+    """The rows of the last table of this name on the route; none where none was left."""
+    digest = next((v.tables[name] for v in reversed(state.route) if name in v.tables), "")
+    return tuple(msgspec.convert(row, kind) for row in (table(digest) if digest else ()))
 
 
 def journalled(state: State, flow: Flow) -> tuple[str, ...]:
@@ -529,7 +542,18 @@ def summary(report: Report) -> list[str]:
         lines.append(f"  workaround ({w.kind}): {what}")
         lines.append(f"    right on {right(w).rstrip(',')}, error {number(w.error)}, {margin(w.margin)}")
         lines += [f"    {fact}" for fact in w.known]
+    lines += [f"  {say_weighed(row, report.scores)}" for row in report.scores]
     return lines
+
+
+def say_weighed(row: Weighed, rows: Sequence[Weighed]) -> str:
+    """One line of what was weighed: what it is, whether it passes, and its numbers as far as there are any."""
+    state = "did not run" if row.why else "passes" if row.passes else "fails"
+    facts = ["right by definition" if row.kind == "reference" else state]
+    facts += [f"error {number(row.error)}"] if row.error is not None and row.kind != "reference" else []
+    facts += [f"score {number(row.score)}"] if any(r.score is not None for r in rows) else []
+    facts += [f"{number(1000 * row.seconds)} ms a run"] if row.seconds is not None else []
+    return f"{row.what}: {', '.join(facts)}"
 
 
 def say_source(c: Culprit) -> str:

@@ -28,6 +28,7 @@ def to_html(report: Report, flow: Flow | None = None) -> str:
     rounds = [*enumerate(report.rounds or ((report.depth,) if report.depth else ()), 1)][-ROUNDS:]
     drawn = {
         "flow": render.walked(flow, [(stop.node, stop.answer) for stop in report.route], report.end) if flow else "",
+        "weighed": picture.weigh(report.scores, report.tolerance),
         "before": picture.before_and_after(report),
         "rounds": [
             (Markup(picture.error_by_depth(points, report.tolerance, n)), picture.bars_by_depth(points))  # noqa: S704

@@ -38,8 +38,8 @@ def to_markdown(report: Report) -> str:
     report = readable(report)
     head = "\n\n".join([f"# {literal(report.headline)}", summary(report)])
     order = [
-        head, by_hand(report), *write_culprits(report.culprits), ruled_out(report), workaround(report), depth(report),
-        search(report), layers(report), route(report), notes(report), environment(report),
+        head, by_hand(report), *write_culprits(report.culprits), ruled_out(report), workaround(report), weighed(report),
+        rewrites(report), depth(report), search(report), layers(report), route(report), notes(report), environment(report),
     ]  # fmt: skip
     room, kept = MOST - 500, set()
     for i in (0, 1, len(order) - 1, *range(2, len(order) - 1)):  # the most wanted first
@@ -74,6 +74,10 @@ def summary(report: Report) -> str:
     bugs = map(say_lookalike, report.lookalikes)
     told = (report.explanation, say_effect(report), report.spread, *bugs, report.advice, report.names.legend)
     said = [literal(line) for line in told if line]
+    said += [f"It goes on from session {code(report.goes_on_from)}."] if report.goes_on_from else []
+    said += (
+        [f"Is it a known bug, and what else cures it? {code(report.next)} goes on with that."] if report.next else []
+    )
     return "\n\n".join([text, *said])
 
 
@@ -224,6 +228,36 @@ def workaround(report: Report) -> str:
     known = "\n".join(f"- {literal(fact)}" for fact in w.known)
     parts = [f"{title}\n\n{table(('', ''), rows)}", known, literal(w.tried), *sets(w), *recipes(w)]
     return "\n\n".join(part for part in parts if part)
+
+
+def weighed(report: Report) -> str:
+    """What the fault and each workaround cost and buy."""
+    rows = [
+        (
+            literal(r.what) + (" (recommended)" if r.chosen else ""),
+            "did not run" if r.why else "passes" if r.passes else "fails",
+            number(r.error) if r.error is not None else "-",
+            number(r.score) if r.score is not None else "-",
+            number(1000 * r.seconds) if r.seconds is not None else "-",
+        )
+        for r in report.scores
+    ]
+    header = ("", "within the tolerance", "error", "score", "ms a run")
+    return f"## What it costs, and what a cure buys\n\n{table(header, rows)}" if rows else ""
+
+
+def rewrites(report: Report) -> str:
+    """What was tried to cure it by other nodes."""
+    tried = [r for r in report.rewrites if r.verdict != "nothing to do"]
+    rows = [
+        (
+            code(r.rewrite), r.verdict, str(len(r.changed)), number(r.exact) if r.exact is not None else "-",
+            number(r.error) if r.error is not None else "-", literal(r.why),
+        )
+        for r in tried
+    ]  # fmt: skip
+    header = ("rewrite", "", "nodes changed", "the reference moves by", "error", "")
+    return f"## Written otherwise\n\n{table(header, rows)}" if rows else ""
 
 
 def recipes(w: Workaround, first: int = 1) -> list[str]:

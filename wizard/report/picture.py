@@ -2,14 +2,14 @@
 as one line of text. An empty text where there is nothing to draw. Every name goes through ``escape``."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
 from engines.compare.values import Values
 from engines.graph import ranges
 from engines.probe import HUGE
-from wizard.report.document import Depth, Look, Report, Search
+from wizard.report.document import Depth, Look, Report, Search, Weighed
 from wizard.report.figures import CEILING, FLOOR, draw_bars, log_error
 from wizard.report.lost import lost_everywhere, say_values_apart, say_values_lost
 from wizard.report.prefix import tell_apart
@@ -135,6 +135,50 @@ def before_and_after(report: Report) -> str:
     (before, all_), (after, of) = counts
     said = f"{before} of {all_} samples are wrong as it is, {after} of {of} with the workaround"
     return _svg(y, said, "".join(drawn))
+
+
+def weigh(rows: Sequence[Weighed], tolerance: float | None) -> str:
+    """A line for the model as it is and each workaround: its error on a log scale, its score, and milliseconds of a run, each a
+    bar beside its number. A column that nothing was measured in is left out."""
+    shown = [r for r in rows if not r.why]
+    columns: list[tuple[str, list[float | None], list[str]]] = [
+        (
+            "error",
+            [None if r.error is None else log_error(r.error) - FLOOR for r in shown],
+            _numbers(r.error for r in shown),
+        ),
+        ("score", [r.score for r in shown], _numbers(r.score for r in shown)),
+        (
+            "ms a run",
+            [r.seconds for r in shown],
+            _numbers(None if r.seconds is None else 1000 * r.seconds for r in shown),
+        ),
+    ]
+    columns = [c for c in columns if any(value is not None for value in c[1])]
+    if len(shown) < 2 or not columns:
+        return ""
+    name_room, gap = 190.0, 12.0
+    room = (WIDTH - name_room) / len(columns)
+    drawn = []
+    for i, (title, values, texts) in enumerate(columns):
+        x, top = name_room + i * room, max((v for v in values if v is not None and v > 0), default=1.0)
+        drawn.append(f'<text class="axis" x="{x:.0f}" y="11">{title}</text>')
+        for j, (value, text) in enumerate(zip(values, texts, strict=True)):
+            wide = 0.0 if value is None else max(1.0, max(0.0, value) / top * (room - gap - 60))
+            good = shown[j].passes
+            drawn.append(
+                f'<rect class="{"good" if good else "bad"}" x="{x:.0f}" y="{18 + 22 * j}" width="{wide:.1f}" height="14"/>'
+                f'<text class="axis" x="{x + wide + 5:.1f}" y="{29 + 22 * j}">{escape(text)}</text>'
+            )
+    for j, row in enumerate(shown):
+        named = escape(visible(elide(row.what, 30)))
+        drawn.append(f'<text class="axis" x="{name_room - 8:.0f}" y="{29 + 22 * j}" text-anchor="end">{named}</text>')
+    allowed = f"; {number(tolerance)} is allowed" if tolerance else ""
+    return _svg(22 * len(shown) + 24, f"Error, score and time of {len(shown)} ways{allowed}", "".join(drawn))
+
+
+def _numbers(values: Iterable[float | None]) -> list[str]:
+    return ["-" if value is None else number(value) for value in values]
 
 
 def _along(error: float) -> float:

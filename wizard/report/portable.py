@@ -123,7 +123,13 @@ class Traces(msgspec.Struct, frozen=True, dict=True):
 def traces(reading: Reading) -> Traces:
     """Of a session, as it was recorded and as it is read here."""
     problem, place = reading.description.problem, reading.folder.absolute()
-    paths = {str(place), problem.model, *problem.inputs, *problem.digests, *map(_script, problem.postprocess)}
+    paths = {
+        str(place),
+        problem.model,
+        *problem.inputs,
+        *problem.digests,
+        *map(_script, (*problem.postprocess, problem.score)),
+    }
     files = _short_names(path for path in paths if path.startswith("/"))
     around = {str(PurePath(path).parent): "" for path in files}
     temporary = os.environ.get("TMPDIR") or tempfile.gettempdir()

@@ -88,6 +88,8 @@ def holds(probe: AnyProbe, before: Problem, after: Problem) -> bool:
         return False
     if isinstance(probe, Measure) and probe.postprocess:
         return before.postprocess == after.postprocess
+    if isinstance(probe, Measure) and probe.score:
+        return before.score == after.score
     if isinstance(probe, Check):
         return (before.check, before.folder) == (after.check, after.folder)
     return True

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from engines.consent import Consent
-from engines.sources import postprocess_script, scripts
+from engines.sources import postprocess_script, score_script, scripts
 from wizard.problem import Problem
 from wizard.session.problems import SessionProblem
 from wizard.trust.agreements import remember, trusted
@@ -61,6 +61,7 @@ def _consent(problem: Problem, found: Iterable[Item]) -> Consent:
         files={path: digest for item in found for path, digest in item.files.items()},
         inputs=tuple(source for source in problem.inputs if scripts(source)),
         postprocess=problem.postprocess if postprocess_script(problem.postprocess) else (),
+        score=problem.score if score_script(problem.score) else "",
         check=problem.check,
         check_files=check_files,
         commands={item.name: tuple(item.files) for item in found if item.command and item.kind != CHECK},

@@ -8,17 +8,18 @@ from pathlib import Path
 import msgspec
 
 from engines import discovery, options
-from engines.sources import postprocess_script, scripts, split_function
+from engines.sources import postprocess_script, score_script, scripts, split_function
 from wizard.problem import Problem
 from wizard.trust.command_files import command_files
 from wizard.trust.imports import imported
 from wizard.trust.reading import digest, head
 
-LOADER, POSTPROCESS, CHECK = "data loader script", "postprocess script", "check command"
+LOADER, POSTPROCESS, SCORE, CHECK = "data loader script", "postprocess script", "score script", "check command"
 # Every kind of thing that can run or be loaded; those of engine specs by their declared options.
 KINDS = (
     LOADER,
     POSTPROCESS,
+    SCORE,
     CHECK,
     *dict.fromkeys(
         o.what for name in discovery.ours() for o in (*options.command_options(name), *options.file_options(name))
@@ -70,6 +71,8 @@ def items(problem: Problem, engine: str = "") -> list[Item]:
     ]
     if script := postprocess_script(problem.postprocess):
         found.append(_script(POSTPROCESS, ", ".join(problem.postprocess), script, problem.folder))
+    if script := score_script(problem.score):
+        found.append(_script(SCORE, problem.score, script, ""))
     if problem.check:
         found.append(_command(CHECK, problem.check, problem.folder))
     specs = dict.fromkeys(filter(None, (problem.engine, problem.reference, engine)))

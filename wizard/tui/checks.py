@@ -34,6 +34,7 @@ class Answers(msgspec.Struct, frozen=True):
     atol: str = ""
     rtol: str = ""
     postprocess: str = ""
+    score: str = ""
     check: str = ""
     fail_regex: str = ""  # one
     fail_code: str = ""
@@ -134,6 +135,11 @@ def postprocess(text: str) -> list[str]:
     return list(words.postprocess(texts)) if texts else []
 
 
+def score(text: str) -> str | None:
+    """A script, or a file of labels. Raises Refusal."""
+    return words.score(as_path(text)) if text.strip() else None
+
+
 def check(text: str) -> str | None:
     """A command that judges in place of the comparison. Raises Refusal."""
     return words.checker(text.strip()) if text.strip() else None
@@ -190,6 +196,7 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
     "atol": atol,
     "rtol": rtol,
     "postprocess": postprocess,
+    "score": score,
     "check": check,
     "fail_regex": fail_regex,
     "fail_code": codes,

@@ -10,11 +10,11 @@ import msgspec
 from engines.discovery import find
 from engines.findings import Workaround
 from engines.spec import parse
-from wizard.after import offer
 from wizard.bundle.check_script import can_check
 from wizard.report.document import Report
 from wizard.report.gather import gather, say_effect, summary
 from wizard.session.folder import name_for_command
+from wizard.session.following import offer
 from wizard.tui.scene import Scene, commands
 from wizard.words import count, listing, switch
 

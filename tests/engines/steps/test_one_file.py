@@ -24,6 +24,7 @@ HOMONYMS = {
     "workaround": "the role of a model and of decisive probes",
     "quantization": "an option of engines; a cause",
     "nondeterminism": "a cause",
+    "score": "a field of the problem and of probes; an option",
     "rewrite": "a kind of workaround; a field of probes",
     "rebuild": "a capability of engines",
     "known": "the command and the folder of the table of known bugs; what was measured before; a part of the last screen",

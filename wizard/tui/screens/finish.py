@@ -7,9 +7,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
-from wizard.after import offer
 from wizard.bundle.check_script import can_check
 from wizard.report.stage import stage
+from wizard.session.following import offer
 from wizard.tui import keys
 from wizard.tui.ending import Todo, effect, found, handed, report, shorten_path, todo
 from wizard.tui.flowmap import title

@@ -60,6 +60,7 @@ ADVANCED = (
     Row("atol", "Absolute tolerance", "For each element, with the metric elementwise; a number, or output:number.", "none"),
     Row("rtol", "Relative tolerance", "For each element, beside the absolute one.", "none"),
     Row("postprocess", "Postprocess", "Done to outputs before they are compared: SCRIPT.py, or top-5.", "nothing"),
+    Row("score", "Score", "How good outputs are, for you: SCRIPT.py, or a file of labels.", "none"),
     Row("check", "Checker", "A command of yours that says pass or fail, in place of the comparison.", "none"),
     Row("fail_regex", "It fails where it prints", "With a checker: a regular expression.", "any"),
     Row("fail_code", "It fails with exit code", "With a checker: these codes alone; blanks between.", "all but 0"),

@@ -1,0 +1,267 @@
+"""score: does the fault matter, and what does each workaround cost and buy? The model as it is, each set of nodes in FP32 that
+was tried, each switch and each rewrite, by its error, by what the user counts, and by the time of a run."""
+
+from typing import Literal
+
+import msgspec
+
+from engines.asking import Note, StepContext, Sub, asked
+from engines.compare.judge import judge_whole, worst
+from engines.graph import ranges
+from engines.probe import HUGE, Measure, Measurement
+from engines.search import works
+from engines.search.cost import Plan, Size, Work
+from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.latency import TIMED
+from engines.search.rewrites import list_rewrites, rewrite_probe
+from engines.search.whole import list_feeds
+from engines.sources import split_function
+from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, comparison
+from engines.steps.prepare import prepare_findings
+
+# Two scores that are closer than this are the same one: a mean over rows rounds at 1e-16, and nobody counts finer than this.
+SAME = 1e-9
+
+
+class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    # lower: the fault costs score; higher: it is even better with it; unscored: nobody said what counts, so costs alone are told
+    verdict: Literal["lower", "same", "higher", "unscored", "passes", "unresolved"] = "unresolved"
+    reference: float | None = None  # the reference's score
+    engine: float | None = None  # with the fault
+    best: str = ""  # of the workarounds that pass, the one with the best score, and of these the fastest
+    best_score: float | None = None  # its score
+    best_seconds: float | None = None  # of a run with it
+    seconds: float | None = None  # of a run as it is
+    tried: int = 0  # workarounds
+    passing: int = 0  # of these are within the tolerance
+    left: int = 0  # that were not tried, as the step was ended
+    cured: bool = False  # one of them passes
+    message: str = ""
+
+
+class ScoreParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    budget: int = 0  # workarounds that are tried; 0: all
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """A row of the table ``scores``. ``error``: the worst, None where not finite; ``score``: None where nobody counts, or where
+    it is no finite number; ``seconds``: of a run over the sample that the search works on, None where times say nothing."""
+
+    what: str
+    kind: Literal["reference", "engine", "precision", "switch", "rewrite"]
+    passes: bool
+    error: float | None = None
+    score: float | None = None
+    seconds: float | None = None
+    chosen: bool = False
+    why: str = ""  # where it did not run
+
+
+def score(ctx: StepContext) -> Steps[ScoreOutcome]:
+    params = msgspec.convert(dict(ctx.params), ScoreParams)
+    findings = yield from prepare_findings(ctx)
+    if findings.signature is None:
+        return Finish(
+            ScoreOutcome(verdict="passes", message="The model passes here, so there is nothing to weigh."), findings
+        )
+    ask: Inquiry = yield from open_inquiry(ctx, findings)
+    feeds = list_feeds(findings)
+    yield Note("how good is it as it is?")
+    plain = yield from asked(_scored(ask, ask.plain(feeds)))
+    if plain.facts.get("script"):
+        return Finish(ScoreOutcome(message=plain.message), findings)
+    rows = [
+        Tried("the reference", "reference", True, 0.0, _mean(ask, plain, 1)),
+        (yield from _row(ask, "as it is", "engine", ask.plain(feeds), plain)),
+    ]
+    ways: list[_Way] = yield from _list_ways(ask)
+    taken = ways[: params.budget or len(ways)]
+    for way in taken:
+        yield Note(f"how good is it with {way.what}?", best=0, tried=len(rows) - 2)
+        m = yield from asked(_scored(ask, way.probe))
+        rows.append((yield from _row(ask, way.what, way.kind, way.probe, m, chosen=way.chosen)))
+    return Finish(_tell(ctx, rows, len(ways) - len(taken)), findings, tables={"scores": rows})
+
+
+class _Way(msgspec.Struct, frozen=True):
+    """A workaround: how it is called, and the probe of it on every feed."""
+
+    what: str
+    kind: Literal["precision", "switch", "rewrite"]
+    probe: Measure
+    chosen: bool = False
+
+
+def _list_ways(ask: Inquiry) -> Sub[list[_Way]]:
+    """What was found as a workaround, the sets of its curve, and each rewrite that finds something to do and is exact here."""
+    feeds, cure = list_feeds(ask.findings), ask.findings.workaround
+    found: list[_Way] = []
+    if cure is not None and cure.kind != "rewrite":
+        sets = {p.keep: p.chosen for p in cure.curve if p.keep}
+        if cure.keep:
+            sets = {**sets, cure.keep: True}
+        for keep, chosen in sorted(sets.items(), key=lambda item: len(ranges.decode(item[0]))):
+            nodes = ranges.decode(keep)
+            what = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'} in FP32"
+            probe = ask.whole(feeds, engine=cure.engine, patches=(), keep=nodes)
+            found.append(_Way(what, "precision", probe, chosen))
+        if not cure.keep:
+            probe = ask.plain(feeds, engine=cure.engine, forbid=cure.forbid)
+            found.append(_Way(f"{', '.join(cure.switched_off) or cure.engine} ({cure.kind})", "switch", probe, True))
+    for one in list_rewrites((n.op for n in ask.index.nodes), ask.ctx.storage):
+        same = yield from asked(rewrite_probe(ask, one.name, feeds, engine=ask.ctx.reference))
+        if same.status == "ok" and same.facts.get("rewritten") and judge_whole(same, ask.criterion).passed:
+            chosen = cure is not None and cure.kind == "rewrite" and one.name in cure.switched_off
+            found.append(_Way(f"rewrite {one.name}", "rewrite", rewrite_probe(ask, one.name, feeds), chosen))
+    return found
+
+
+def _scored(ask: Inquiry, probe: Measure) -> Measure:
+    """The same question, and how good the user counts what comes out."""
+    given = ask.ctx.problem.score
+    digest = ask.ctx.problem.digests.get(split_function(given)[0], "")
+    return msgspec.structs.replace(probe, score=given, score_digest=digest if given else "")
+
+
+def _row(
+    ask: Inquiry,
+    what: str,
+    kind: Literal["engine", "precision", "switch", "rewrite"],
+    probe: Measure,
+    m: Measurement,
+    *,
+    chosen: bool = False,
+) -> Sub[Tried]:
+    if m.status != "ok":
+        return Tried(what, kind, False, chosen=chosen, why=m.message)
+    error = worst(m.results, ask.criterion)[2]
+    seconds: float | None = None
+    if ask.ctx.can("latency", untold=True):
+        timed = msgspec.structs.replace(probe, samples=(ask.findings.sample,), runs=TIMED, exclusive=True)
+        took = yield from asked(timed)
+        seconds = took.run_seconds / TIMED if took.status == "ok" and took.run_seconds > 0 else None
+    passes = judge_whole(m, ask.criterion).passed
+    return Tried(what, kind, passes, error if error < HUGE else None, _mean(ask, m, 0), seconds, chosen)
+
+
+def _mean(ask: Inquiry, m: Measurement, which: int) -> float | None:
+    """The mean score over the samples, each counted by its rows. ``which``: 0 of the engine, 1 of the reference. None where one
+    of them is no finite number."""
+    told: dict[str, list[float | None]] = m.facts.get("scores", {})
+    rows = {s.id: max(1, s.rows) for s in ask.findings.samples}
+    pairs = [(values[which], rows.get(name.partition("/")[0], 1)) for name, values in told.items()]
+    known = [(value, n) for value, n in pairs if value is not None]
+    if not pairs or len(known) < len(pairs):
+        return None
+    return sum(value * n for value, n in known) / sum(n for _, n in known)
+
+
+def _tell(ctx: StepContext, rows: list[Tried], left: int) -> ScoreOutcome:
+    reference, plain, *ways = rows
+    right = [w for w in ways if w.passes]
+    best = min(right, key=lambda w: (-(w.score if w.score is not None else 0.0), w.seconds or 0.0), default=None)
+    verdict = _judge(ctx, reference.score, plain.score)
+    said = _say_score(verdict, reference, plain)
+    if best is not None:
+        said += f" With {best.what} it passes{_say_numbers(best, plain)}."
+    elif ways:
+        said += f" None of {len(ways)} workarounds that were tried passes."
+    else:
+        said += " There is no workaround to weigh."
+    if left:
+        said += f" {left} more were not tried, as the step was ended."
+    return ScoreOutcome(
+        verdict=verdict,
+        reference=reference.score,
+        engine=plain.score,
+        best=best.what if best else "",
+        best_score=best.score if best else None,
+        best_seconds=best.seconds if best else None,
+        seconds=plain.seconds,
+        tried=len(ways),
+        passing=len(right),
+        left=left,
+        cured=best is not None,
+        message=said,
+    )
+
+
+def _judge(
+    ctx: StepContext, reference: float | None, engine: float | None
+) -> Literal["lower", "same", "higher", "unscored", "unresolved"]:
+    if not ctx.problem.score:
+        return "unscored"
+    if reference is None:
+        return "unresolved"
+    if engine is None:  # NaN and the like count as the worst that there is
+        return "lower"
+    return "same" if abs(engine - reference) <= SAME else "lower" if engine < reference else "higher"
+
+
+def _say_score(verdict: str, reference: Tried, plain: Tried) -> str:
+    if verdict == "unscored":
+        return "Nobody said what counts (--score), so costs alone are told."
+    if reference.score is None:
+        return "The score of the reference's own outputs is no finite number, so nothing can be said by it."
+    here = "no finite number" if plain.score is None else f"{plain.score:.4g}"
+    if verdict == "same":
+        return f"The fault does not show in the score: it is {here} on the reference and with the fault."
+    return f"The score is {reference.score:.4g} on the reference and {here} with the fault."
+
+
+def _say_numbers(best: Tried, plain: Tried) -> str:
+    said = [f"score {best.score:.4g}"] if best.score is not None else []
+    if best.seconds is not None:
+        before = f", before {1000 * plain.seconds:.3g} ms" if plain.seconds is not None else ""
+        said.append(f"{1000 * best.seconds:.3g} ms a run{before}")
+    return f" ({'; '.join(said)})" if said else ""
+
+
+def _plan(ctx: StepContext, size: Size) -> Plan:
+    """The model as it is and each workaround once on every sample, and timed; each rewrite on the reference first."""
+    cure = ctx.findings.workaround
+    sets = len({p.keep for p in cure.curve if p.keep} | {cure.keep}) if cure else 0
+    ops = {n.op for n in size.index.nodes} if size.index else set[str]()
+    rewrites = len(list_rewrites(ops, ctx.storage))
+    timed = works.timed(ctx)
+    many = 1 + sets + rewrites
+    return Plan(
+        (
+            *works.before(ctx, size),
+            Work("read"),
+            works.on_all(ctx, probes=many, real=True),
+            Work("control", rewrites, works.sample_rows(ctx)),
+            *(timed and (works.on_sample(ctx, many, TIMED),)),
+        )
+    )
+
+
+SPEC = StepSpec(
+    name="score",
+    version=1,
+    summary="Weigh the fault and every workaround: error, your own score (--score), and the time of a run.",
+    run=score,
+    outcome=ScoreOutcome,
+    params=ScoreParams,
+    plan=_plan,
+    needs=(
+        BUILDS_MODELS,
+        comparison("An external check shows no values, so nothing can be scored."),
+    ),
+    ends=(
+        End("verdict", "passes", "not-reproduced"),
+        End("verdict", "unresolved", "unresolved"),
+    ),
+    labels={
+        "reference": "score of the reference",
+        "engine": "score with the fault",
+        "best": "the best that passes",
+        "best_score": "its score",
+        "best_seconds": "seconds of a run with it",
+        "seconds": "seconds of a run as it is",
+        "tried": "workarounds tried",
+        "passing": "that pass",
+        "left": "not tried",
+        "cured": "one passes",
+    },
+)
