@@ -306,6 +306,11 @@ def parser() -> Parser:
     _running(stepped)
     _expect(stepped)
     stepped.add_argument("--json", action="store_true", help="the result as one JSON object on stdout")
+    stepped.add_argument(
+        "--anew",
+        action="store_true",
+        help="take over nothing that another step has measured of this model on this engine",
+    )
     stepped.add_argument("-o", "--output", metavar="OUT.onnx", help="also write the model that the step made")
     stepped.add_argument(
         "--with",

@@ -29,8 +29,11 @@ from wizard.report.read import read
 from wizard.runner.client import Client
 from wizard.runner.options import Options
 from wizard.session import folder as folders
+from wizard.session import journal
+from wizard.session.earlier import take_earlier
 from wizard.session.single import PREFIX, single_flow
 from wizard.session.state import Visit
+from wizard.words import count
 
 
 def step(arguments: argparse.Namespace) -> int:
@@ -52,6 +55,15 @@ def one(arguments: argparse.Namespace, params: dict[str, str]) -> int:
     handed.refuse(problem, arguments.pass_env, arguments.executor)
     text = single_flow(arguments.name, params)
     place = run.session_folder(problem, text, arguments.session)
+    # Who expects something of a step, or asks for builds one after the other, wants it measured now.
+    if not (arguments.anew or arguments.expect or arguments.until or (place / journal.NAME).exists()):
+        source, known = take_earlier(place, problem)
+        if known:
+            whose = f"session {folders.name_for_command(source)}"
+            print(
+                f"narrowdown: {count(known, 'measurement')} of {whose} taken over; --anew measures again.",
+                file=sys.stderr,
+            )
     if said := say_usual(arguments):
         print(f"narrowdown: {said}", file=sys.stderr)
     consent = run.agreed(problem)

@@ -6,7 +6,7 @@ The session that it comes from stays as it is.
 import contextlib
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -33,36 +33,67 @@ def edit(
     differs, for a note in the new session. ``taken``: what that one has established, from which it goes on. Raises
     SessionProblem, ``OSError``."""
     about = folders.describe(source)
-    path = source / journal.NAME
-    events = journal.read(path) if path.exists() else ()
-    kept = list(taken_over(events, about.problem, problem, Store(source)))
-    known = sum(isinstance(event, ProbeFinished) for event in kept)
+    kept = list(taken_over(read_events(source), about.problem, problem, Store(source)))
     target = folders.create(problem, flow_text)
     try:
-        if known:
-            for name in _PARTS:
-                if (source / name).is_dir():
-                    shutil.rmtree(target / name)
-                    copying.tree(source / name, target / name)
         said = f"The set-up of session {about.id}{f' with another {changed}' if changed else ''}."
         said = f"It goes on from session {about.id}." if taken else said
-        note = NoteAdded(text=f"{said} {count(known, 'measurement')} taken over.")
-        _write(target, [*kept, *([taken] if taken else []), note])
+        known = fill(target, source, kept, said, taken=taken)
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
     return target, known
 
 
+def fill(
+    target: Path,
+    source: Path,
+    kept: Sequence[ProbeStarted | ProbeFinished],
+    said: str,
+    *,
+    taken: FindingsTaken | None = None,
+) -> int:
+    """Give a new session in ``target`` these measurements of ``source``, with the files that they name, what that one has
+    established (``taken``), and a note that begins with ``said``; how many measurements they are. Where that cannot be done the session is as new as it was. Raises ``OSError``."""
+    known = sum(isinstance(event, ProbeFinished) for event in kept)
+    held = [name for name in _PARTS if known and (source / name).is_dir()]
+    try:
+        for name in held:
+            shutil.rmtree(target / name)
+            copying.tree(source / name, target / name)
+        note = NoteAdded(text=f"{said} {count(known, 'measurement')} taken over.")
+        _write(target, [*kept, *([taken] if taken else []), note])
+    except BaseException:
+        (target / journal.NAME).unlink(missing_ok=True)
+        for name in held:
+            shutil.rmtree(target / name, ignore_errors=True)
+            (target / name).mkdir()
+        Store(target).weights.mkdir(parents=True, exist_ok=True)
+        raise
+    return known
+
+
+def read_events(source: Path) -> Sequence[AnyEvent]:
+    """What the journal of a session holds; nothing where it has none. Raises SessionProblem."""
+    path = source / journal.NAME
+    return tuple(journal.read(path)) if path.exists() else ()
+
+
 def taken_over(
-    events: Iterable[AnyEvent], before: Problem, after: Problem, store: Store
+    events: Iterable[AnyEvent],
+    before: Problem,
+    after: Problem,
+    store: Store,
+    wanted: Callable[[AnyProbe], bool] = lambda _: True,
 ) -> Iterator[ProbeStarted | ProbeFinished]:
-    """The events of the probes that hold under ``after``, too, and had an answer; they belong to no step of the new session."""
+    """The events of the probes that hold under ``after``, too, are ``wanted`` and had an answer; they belong to no step of the
+    new session."""
     sound: set[str] = set()
     asked: set[str] = set()
     for event in events:
-        if isinstance(event, ProbeStarted) and (probe := _probe(event, store)) and holds(probe, before, after):
-            asked.add(event.key)
+        probe = _probe(event, store) if isinstance(event, ProbeStarted) else None
+        if probe is not None and wanted(probe) and holds(probe, before, after):
+            asked.add(event.key)  # type: ignore[union-attr]
         if isinstance(event, ProbeFinished) and event.key in asked:
             # One that lies in an artifact is a whole answer: only those are so large.
             answered = event.measurement.status == "ok" if event.measurement else bool(event.blob)

@@ -1,0 +1,71 @@
+"""What another step alone has learned of the same model and engine: a step begins with it, so that nobody waits twice for the
+same build of the whole model."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from engines.probe import AnyProbe
+from engines.store.content import Store
+from wizard.problem import Problem
+from wizard.session import editing
+from wizard.session import folder as folders
+from wizard.session.listing import Listing
+from wizard.session.problems import SessionProblem
+from wizard.session.single import PREFIX
+
+# Sessions of the same model and engine that are looked into: the latest one mostly is the one that was just made.
+_LOOKED_INTO: Final = 8
+# Of the room that is free, the share that the copy of another session's models and values may take.
+_ROOM: Final = 0.25
+
+
+def take_earlier(target: Path, problem: Problem) -> tuple[Path, int]:
+    """Give the new, empty session in ``target`` what the latest session of another step on this very PROBLEM has measured: (that
+    one, how many measurements); 0 where there is none. Looks that are repeated to see whether answers differ are never taken.
+    Never raises for what lies there, nor where no copy can be made: a step does without."""
+    for source in _list_alike(problem):
+        with contextlib.suppress(SessionProblem, OSError, ValueError):
+            before = folders.describe(source).problem
+            events = editing.read_events(source)
+            kept = list(editing.taken_over(events, before, problem, Store(source), is_shared))
+            if kept and _has_room(source, target):
+                return source, editing.fill(
+                    target, source, kept, f"Begun with what session {source.name} has measured."
+                )
+    return target, 0
+
+
+def is_shared(probe: AnyProbe) -> bool:
+    """Whether the answer of this probe is the same whoever asks first: one look, at no fresh build."""
+    return not probe.attempt and not probe.exclusive and getattr(probe, "runs", 1) <= 1
+
+
+def _list_alike(problem: Problem) -> Iterator[Path]:
+    """Folders of sessions of other steps alone on this PROBLEM that nobody works on, the latest first."""
+    found = [
+        s.path
+        for s in Listing().sessions()
+        if not (s.problem or s.holder) and (s.model, s.engine) == (problem.model, problem.engine)
+    ]
+    for path in found[:_LOOKED_INTO]:
+        with contextlib.suppress(SessionProblem, OSError):
+            there = folders.describe(path).problem
+            other = there.flow.startswith(PREFIX) and there.flow != problem.flow
+            if other and msgspec.structs.replace(there, flow=problem.flow) == problem and _is_own(path):
+                yield path
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether this user made it: what others measured is theirs to show."""
+    return folder.stat().st_uid == os.geteuid()
+
+
+def _has_room(source: Path, target: Path) -> bool:
+    size = sum(p.stat().st_size for p in source.rglob("*") if p.is_file())
+    return size <= _ROOM * shutil.disk_usage(target).free
