@@ -29,8 +29,11 @@ RECENT = 8
 SCORED = 1.25
 # Bytes that a probe leaves in the journal, in its log and among the artifacts, at most: 3 to 10 KiB came (docs/estimates.md).
 LINE = 8 << 10
-# Seconds of an engine's first build from which it is taken to have paid for later ones.
+# Seconds of an engine's first build from which a search looks for a cheaper twin (``engines.search.twin``).
 DEAR = 20.0
+# And from which it is taken to have paid for later ones, so that it prices none of them: of 12 and 15 s on TensorRT later ones
+# took 2 to 6, of 84 s 8 (docs/tensorrt.md). What a CPU engine builds for so long it mostly reads from the disk, once too.
+COLD = 8.0
 # Where none of a kind has been measured: about so many times what the first of these takes that was, one row at a time. Seen on
 # magika, sort, shapes, a quantized network and ResNet-50, beside the whole model: watched 2 to 6, alone 2 to 8, a part 0.1 to
 # 0.4, an effect 0.2 to 0.7, other 0.3 to 4.
@@ -104,8 +107,8 @@ class Size(msgspec.Struct, frozen=True):
 
 class Seen(msgspec.Struct, frozen=True):
     """A probe that was measured: what it took, and for what. ``cold``: the reference was run for it too, for the first time;
-    ``build_seconds`` and ``run_seconds`` are the engine's own. ``first``: the engine's first build of its kind, and a dear one:
-    it paid for what later ones find done."""
+    ``build_seconds`` and, of one run, ``run_seconds`` are the engine's own; several runs are scored in that, too. ``first``: the
+    engine's first build of its kind, and a dear one: it paid for what later ones find done."""
 
     kind: Kind
     rows: int
@@ -175,6 +178,8 @@ def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
     cost a run each."""
     if not like:
         return None
+    # What a further run takes shows where there were some: of a single one the engine's own time is a part of it.
+    repeated = [s for s in like if s.runs > 1] or like
     # What ran cold tells less of what will not.
     like = [s for s in like if s.cold == work.fresh] or like
     at: dict[int, list[Seen]] = {}
@@ -191,7 +196,7 @@ def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
     else:
         nearest = below or above
         single = took[nearest] * math.sqrt(rows / nearest)
-    a_run = statistics.median_low([s.run_seconds / max(1, s.runs * s.rows) for s in like])
+    a_run = statistics.median_low([s.run_seconds / max(1, s.runs * s.rows) for s in repeated[-RECENT:]])
     return max(0.0, single + (work.runs - 1) * a_run * rows)
 
 
@@ -250,9 +255,12 @@ def collect_seen(
         met |= asked
         # Repeated builds share nothing with others, so the first of them pays anew.
         built = ("built", getattr(probe, "engine", ""), "afresh" if getattr(probe, "attempt", 0) else "")
-        first = built not in met and m.build_seconds >= DEAR
+        first = built not in met and m.build_seconds >= COLD
         if m.build_seconds > 0:
             met.add(built)
         fed_rows, runs = count_rows(fed, infos) if fed else 1, max(1, getattr(probe, "runs", 1))
-        found.append(Seen(what, fed_rows, runs, seconds, m.run_seconds, m.build_seconds, cold, first))
+        # Of runs that differ each is scored, which takes longer than the engine did; and where they differ a lot, the answer lies
+        # in a file, and nothing of it is at hand here.
+        ran = m.run_seconds if runs == 1 else max(m.run_seconds, seconds - SCORED * m.build_seconds)
+        found.append(Seen(what, fed_rows, runs, seconds, ran, m.build_seconds, cold, first))
     return tuple(found)

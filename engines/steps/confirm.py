@@ -331,7 +331,9 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     if cured and overflows and ctx.can("keep"):
         # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at; the reference is asked
         # who else goes as far, and who reads that.
-        cured = (*cured, works.on_all(ctx, probes=4, real=True), Work("watched", 2, works.sample_rows(ctx)))
+        everywhere = works.on_all(ctx, probes=2, real=True)
+        asked = msgspec.structs.replace(everywhere, kind="watched")
+        cured = (*cured, works.on_all(ctx, probes=4, real=True), asked)
     alike = _count_places(ctx, size)
     if cured and alike and ctx.can("keep"):
         cured = (*cured, works.effect(ctx, alike), works.part(ctx, PLACE * alike, ahead=False))

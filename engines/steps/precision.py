@@ -27,7 +27,7 @@ from engines.search.ranking import Ranked, list_prefixes, rank_layers
 from engines.search.remedy import list_cured
 from engines.search.sets import KeptSets, NodeSet
 from engines.search.settle import Saved
-from engines.search.unseen import Tried, list_failing, say_tried, set_apart, try_unseen
+from engines.search.unseen import WANTED, Tried, list_failing, say_tried, set_apart, try_unseen
 from engines.search.whole import list_feeds
 from engines.search.written import Sides, WrittenOut, write_out
 from engines.spec import unquantized
@@ -45,8 +45,10 @@ POINTS = 4  # sets that the curve shows beside nothing kept, everything kept, an
 EIGHTHS = 8  # stretches of the node order that are tried where what surrounds the seeds is not enough
 # Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
 # delta debugging leaves each out once or twice; else the set is grown first, and more samples join. Fitted on the demos: 49 were
-# expected and 43 came for sort, 140 and 176 for magika (docs/estimates.md).
-FITTING, GROWING = 2, 12
+# expected and 57 came for sort; of magika, with 11 such nodes, 417, 418 and 707 came (docs/estimates.md).
+FITTING, GROWING = 2, 40
+# Of a model in which nobody is accused about every third node is tried: 86 probes came for 250 nodes.
+UNLED = 3
 # And for each node of the model, where many others share the blame with the culprits: ResNet-50 spent its whole budget.
 ANYWHERE = 3
 
@@ -699,12 +701,22 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
     seeds = {n for c in culprits for n in ranges.decode(c.keep or c.case.node_ids)}
     each = FITTING if all(causes.unfit(c.cause) for c in culprits) else GROWING
     # Six: none and all kept on all samples, all kept with the margin, the seeds, and the result twice.
-    wanted = 6 + (each * len(seeds) if seeds else size.nodes)
+    wanted = 6 + (each * len(seeds) if seeds else size.nodes // UNLED)
     if seeds and (findings.spread or works.rounding_counts(ctx)):
         wanted = ANYWHERE * size.nodes
     fed = count_rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
     search = Work("whole", min(budget, wanted), fed, ahead=True)
-    asked = (*works.before(ctx, size), Work("read"), works.on_all(ctx, probes=2, real=True), search, *works.timed(ctx))
+    # The result on samples that it was not made on, with it and without it, and as a file on both.
+    made = Work("whole", 1, WANTED)
+    after = (works.fresh(made), made, *((works.on_all(ctx, real=True), made) if ctx.engine_info.typed else ()))
+    asked = (
+        *works.before(ctx, size),
+        Work("read"),
+        works.on_all(ctx, probes=2, real=True),
+        search,
+        *works.timed(ctx),
+        *after,
+    )
     return Plan(asked, size.weights + size.captured, size.captured)
 
 

@@ -162,9 +162,10 @@ def _fails_again(ctx: StepContext, findings: Findings, signature: Signature) -> 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
     """Clean up, all samples of the new model, the worst row alone; its reference values are captured anew."""
+    looks = ctx.findings.looks
     row = (works.fresh(works.on_sample(ctx)),) if "/" in ctx.findings.sample else ()
     disk = size.captured + min(2 * size.weights, FOLDED)
-    return Plan((Work("read"), works.fresh(works.on_all(ctx, ctx.findings.looks)), *row), disk, size.captured)
+    return Plan((Work("read"), works.fresh(works.on_all(ctx, looks, real=looks > 1)), *row), disk, size.captured)
 
 
 SPEC = StepSpec(

@@ -22,7 +22,7 @@ from engines.search.latency import TIMED, measure_latency
 from engines.search.looks import count_looks, has_threads
 from engines.search.settle import Saved
 from engines.search.switches import list_switches
-from engines.search.unseen import Tried, say_tried, set_apart, try_unseen
+from engines.search.unseen import WANTED, Tried, say_tried, set_apart, try_unseen
 from engines.search.whole import list_feeds
 from engines.spec import parse
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
@@ -361,8 +361,9 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     if findings.optimizers or findings.options or findings.tactics or findings.looks > 1 or ctx.can("precision-hint"):
         runs = THRICE * findings.looks if findings.looks > 1 else 1
         tried = works.on_all(ctx, runs, params.builds + ctx.can("casts"), real=True)
+        unseen = (works.fresh(Work("whole", 1, WANTED, runs)), Work("whole", 1, WANTED, findings.looks))
         return Plan(
-            (*works.before(ctx, size), Work("read"), tried, works.on_sample(ctx, 2, TIMED)),
+            (*works.before(ctx, size), Work("read", 2), tried, *unseen, works.on_sample(ctx, 2, TIMED)),
             size.captured,
             size.captured,
         )

@@ -292,3 +292,36 @@ def test_repeated_builds_pay_a_first_one_of_their_own() -> None:
 def test_a_quick_first_build_prices_the_others() -> None:
     seen = collect_seen([built(3.0)], "tensorrt", "onnxruntime", (), 9)
     assert price_plan(Plan((Work("whole", 5, 1),)), seen).seconds == pytest.approx(20, rel=0.3)
+
+
+def test_a_first_build_of_a_small_model_is_cold_too() -> None:
+    """12 s on TensorRT, where the next ones took 3: it would have said four times too much of each step that follows."""
+    plan = Plan((Work("whole", 4, rows=1),))
+    seen = collect_seen([built(12.0), built(3.0)], "tensorrt", "onnxruntime", (), 9)
+    assert price_plan(plan, seen).seconds == pytest.approx(4 * price_work(Work("whole", rows=1), seen[1:]))
+    assert price_plan(plan, seen[:1]) == msgspec.structs.replace(price_plan(plan, ()), unit=12.0)
+
+
+def test_what_is_foretold_takes_the_place_of_fresh_builds_in_the_plan() -> None:
+    """Where a faultless engine of that precision is wrong too, kernels are not to blame, and nothing is built afresh."""
+    can = {"rebuild": {"present": True}, "keep": {"present": True}}
+    half = view_engine({"capabilities": can, "storage": "float16", "precision": "fp16"})
+    full = view_engine({"capabilities": {"rebuild": {"present": True}}})
+    failing = msgspec.structs.replace(LOCKED, signature=msgspec.structs.replace(LOCKED.signature, outputs=("y",)))
+    explained = msgspec.structs.replace(failing, emulated=0.5)
+    plan = STEPS["repeat"].plan
+    size = Size(50)
+    assert plan(context(failing, engine_info=half), size).probes == 3
+    assert plan(context(failing, engine_info=full), size).probes == 6
+    assert plan(context(explained, engine_info=full), size).probes == 1
+
+
+def test_runs_whose_answer_lies_in_a_file_are_priced_by_the_whole_probe() -> None:
+    """298 runs that all differ, 20 s on the wall: the answer is too large for the journal, and tells no seconds of its own."""
+    repeated, _, _ = built(0.0, runs=298)
+    once = built(0.0)
+    seen = collect_seen(
+        [(repeated, Measurement(), 20.0), (once[0], Measurement(run_seconds=0.001), 0.1)], "tensorrt", REFERENCE, (), 9
+    )
+    assert price_work(Work("whole", rows=1, runs=298), seen) == pytest.approx(20, rel=0.05)
+    assert price_work(Work("whole", rows=1, runs=149), seen) == pytest.approx(10, rel=0.05)

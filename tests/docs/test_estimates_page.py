@@ -1,0 +1,65 @@
+"""The table of docs/estimates.md is made of sessions' journals: what it counts, and what it leaves out."""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def estimates(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "benchmarks"))
+    return importlib.import_module("estimates")
+
+
+def session(folder: Path, engine: str, *steps: tuple[str, float, float]) -> Path:
+    """A session of steps: name, seconds expected (-1: nothing was known), seconds that came."""
+    folder.mkdir(parents=True)
+    (folder / "session.json").write_text(json.dumps({"problem": {"engine": engine}}))
+    events = []
+    for run, (step, expected, came) in enumerate(steps):
+        said = {"probes": 4, "seconds": expected} if expected >= 0 else {}
+        events.append({"kind": "step.started", "run": run, "step": step, "expected": said})
+        events.append({"kind": "step.finished", "run": run, "probes": 5, "cached": 1, "seconds": came})
+    (folder / "journal.jsonl").write_text("".join(json.dumps(e) + "\n" for e in events) + '{"kind": "step.fin')
+    return folder
+
+
+def test_what_is_near_is_counted_and_what_nobody_waits_for_is_not(estimates: Any, tmp_path: Path) -> None:
+    session(
+        tmp_path / "a" / "s1", "tensorrt:precision=fp16",
+        ("compare", -1, 84.0), ("reduce", 10, 19), ("reduce", 100, 20), ("repeat", 0.1, 0.7), ("confirm", 0.2, 1.1),
+    )  # fmt: skip
+    session(tmp_path / "a" / "s2" / "case", "emulate", ("compare", -1, 3.0)).joinpath("session.json").unlink()
+    told = list(estimates.read([tmp_path]))
+    assert [(t.engine, t.step, t.probes) for t in told] == [
+        ("tensorrt", s, 4) for s in ("compare", "reduce", "reduce", "repeat", "confirm")
+    ]
+    rows = estimates.table(told).splitlines()
+    assert "| tensorrt | reduce | 2 | 8 / 8 | 110.0 / 39.0 | 1 of 2 | 100.0 / 20.0 |" in rows
+    assert "| tensorrt | compare | 1 | ? / 4 | ? / 84.0 |  |  |" in rows
+    assert "| tensorrt | confirm | 1 | 4 / 4 | 0.2 / 1.1 | 1 of 1 | 0.2 / 1.1 |" in rows  # by less than a second
+    said = estimates.summary(told)
+    assert said.startswith("2 of 3 steps (67 %) within a factor of two")
+    assert "1 of a second or more began with nothing known" in said
+
+
+def test_the_table_takes_its_own_place_in_a_page(estimates: Any, tmp_path: Path) -> None:
+    session(tmp_path / "s", "emulate", ("reduce", 2, 3))
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{estimates.BEGIN}\nold\n{estimates.END}\nafter\n")
+    assert estimates.main([str(tmp_path / "s"), "--page", str(page)]) == 0
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "| emulate | reduce |" in text
+    assert "old" not in text
+
+
+def test_the_page_has_a_place_for_it(estimates: Any) -> None:
+    text = (ROOT / "docs" / "estimates.md").read_text(encoding="utf-8")
+    assert text.count(estimates.BEGIN) == text.count(estimates.END) == 1
