@@ -54,7 +54,8 @@ def fill(
     taken: FindingsTaken | None = None,
 ) -> int:
     """Give a new session in ``target`` these measurements of ``source``, with the files that they name, what that one has
-    established (``taken``), and a note that begins with ``said``; how many measurements they are. Where that cannot be done the session is as new as it was. Raises ``OSError``."""
+    established (``taken``), and a note that begins with ``said``; how many measurements they are. Where that cannot be done the
+    session is as new as it was. Raises ``OSError``."""
     known = sum(isinstance(event, ProbeFinished) for event in kept)
     held = [name for name in _PARTS if known and (source / name).is_dir()]
     try:
