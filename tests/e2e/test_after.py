@@ -42,7 +42,7 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> N
         assert "narrowdown after" not in ran.out, "it is offered once"
     made = last(tmp_path)
     old, new = read(bug).state, read(made).state
-    assert [visit.step for visit in new.route][:2] == ["known", "rewrite"]
+    assert [visit.step for visit in new.route] == ["known", "rewrite", "trigger", "score"]
     assert new.taken == old.findings
     assert [c.case for c in new.findings.culprits] == [c.case for c in old.findings.culprits] != []
     assert narrowdown("replay", made, "--dry").code == 0
