@@ -10,7 +10,11 @@ INLINE = 1_800 << 20  # bytes of weights that go into the file itself; protobuf 
 
 def write_standalone(stored: Path, target: Path) -> None:
     """Write ``stored``, whose weights may lie in files below its folder, so that it can be moved. Raises OSError, ValueError."""
-    model = onnx.load(str(stored))
+    write_model(onnx.load(str(stored)), target)
+
+
+def write_model(model: onnx.ModelProto, target: Path) -> None:
+    """Write a model that holds its weights, with a file of weights beside it where they are many. Raises OSError, ValueError."""
     size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
     if size < INLINE:
         onnx.save(model, str(target))

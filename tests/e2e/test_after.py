@@ -36,7 +36,7 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> N
         ran = narrowdown(*(str(bug) if word in ("bug", "SESSION") else word for word in command.words[1:]))
         assert ran.code == 0, ran.out + ran.err
         assert "taken over." in ran.out
-        assert ran.out.count("expected: about ") == len(read(last(tmp_path)).state.route), (
+        assert ran.out.count("\n    expected: ") == len(read(last(tmp_path)).state.route), (
             "each step is priced before it runs"
         )
         assert "narrowdown after" not in ran.out, "it is offered once"

@@ -27,6 +27,7 @@ from wizard.bundle.case import others_eyes, write_case
 from wizard.bundle.check_script import Asked, script
 from wizard.bundle.issue import issue, readme
 from wizard.bundle.models import place_worked_around
+from wizard.bundle.overlay import place_overlays
 from wizard.flow.model import Flow
 from wizard.machine_room import ask
 from wizard.problem import Problem
@@ -34,6 +35,7 @@ from wizard.report import to_html, to_json, to_markdown
 from wizard.report.document import Report, Workaround
 from wizard.report.gather import case_files, confirmed
 from wizard.report.markdown import APPLY, how_to_apply
+from wizard.report.overlay import draw_neighbourhood
 from wizard.report.portable import Traces, portable, traces
 from wizard.report.read import Reading
 from wizard.session import journal
@@ -175,6 +177,9 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
         _write_report(place, told, reading.flow)
         _write_issue(place, told, asked)
+    place_overlays(
+        reading, folder, draw_neighbourhood(report.culprits[0].around) if report.culprits else "", found.clean
+    )
     if text := keep_script(report.workaround, asked.version):
         (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
     if report.workaround and report.workaround.apply:

@@ -229,7 +229,13 @@ def parser() -> Parser:
 
     exported = command("export", "sessions", "export", "write the case bundle")
     _session(exported)
-    exported.add_argument("-o", "--output", metavar="DIR|FILE.zip", required=True, help="a folder, or a zip archive")
+    exported.add_argument("-o", "--output", metavar="DIR|FILE.zip", help="a folder, or a zip archive")
+    exported.add_argument(
+        "--overlay",
+        metavar="FILE.json|FILE.onnx|FILE.svg",
+        help="write the numbers of each node for a graph viewer: node data for Model Explorer, the model with notes on its nodes "
+        "for Netron, or the surroundings of the culprit as a picture",
+    )
     exported.add_argument(
         "--weights",
         choices=("keep", "random", "none"),

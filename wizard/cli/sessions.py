@@ -11,7 +11,7 @@ import msgspec
 
 from wizard import terminal
 from wizard.cli.flow import write
-from wizard.exits import BAD_USAGE, FOUND, MISSING, Refusal
+from wizard.exits import BAD_USAGE, FOUND, MISSING, UNRESOLVED, Refusal
 
 if TYPE_CHECKING:
     from wizard.report.read import Reading
@@ -122,7 +122,15 @@ def export(arguments: argparse.Namespace) -> int:
     from wizard.bundle.export import export as write_bundle
     from wizard.machine_room import MachineProblem
 
+    if not arguments.output and not arguments.overlay:
+        raise Refusal(
+            BAD_USAGE, "What is to be written? -o DIR writes the bundle, --overlay FILE numbers for a graph viewer."
+        )
     reading, consent = read(arguments.session), NOTHING
+    if arguments.overlay:
+        write_overlay(reading, Path(arguments.overlay).expanduser())
+        if not arguments.output:
+            return FOUND
     if arguments.weights == "random":
         consent = trust.admit(reading.description.problem, arguments.yes_run_scripts)
     try:
@@ -133,6 +141,22 @@ def export(arguments: argparse.Namespace) -> int:
     for sentence in (*said_of_weights(made), *said_of_traces(made)):
         print(f"  {sentence}")
     return FOUND
+
+
+def write_overlay(reading: "Reading", target: Path) -> None:
+    """``--overlay``: what it is follows from the end of its name. Raises Refusal."""
+    from wizard.bundle.overlay import NothingMeasured, write_overlay_file
+    from wizard.machine_room import MachineProblem
+
+    try:
+        said = write_overlay_file(reading, target)
+    except ValueError as problem:
+        raise Refusal(BAD_USAGE, f"--overlay: {problem}") from None
+    except NothingMeasured as problem:
+        raise Refusal(UNRESOLVED, f"--overlay: {problem}") from None
+    except MachineProblem as problem:
+        raise Refusal(MISSING, f"--overlay: {problem}") from None
+    print(f"{target}  ({said})")
 
 
 def said_of_traces(made: Path) -> list[str]:

@@ -1,0 +1,96 @@
+"""Per-node numbers for the graph viewers of others: node data as Model Explorer reads it, notes for the nodes of an ONNX file,
+and the neighbourhood of a culprit as a picture of its own. Pure."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from engines.probe import HUGE
+from wizard.report.picture import neighbourhood
+from wizard.report.vicinity import Vicinity
+from wizard.session.state import State
+from wizard.words import number
+
+# Fills of nodes: within the tolerance, over it, ten times over it, and of a culprit. Pale, so that black names stay readable.
+FINE, OVER, FAR, CULPRIT = "#cfe8cf", "#ffe08a", "#ffb26b", "#ff7b7b"
+PREFIX: Final = "narrowdown."  # of metadata properties
+
+
+class Overlaid(msgspec.Struct, frozen=True):
+    """What is known of one node. ``node``: its own name, "" where it has none; ``tensor``: its first watched output. ``error``:
+    of the worst of its outputs in the whole model, ``inherited`` as it arrives, ``added`` by the node itself; None where not
+    measured. ``culprit``: which of the culprits holds it, counted from 1; 0: none."""
+
+    node: str
+    tensor: str
+    error: float | None = None
+    inherited: float | None = None
+    added: float | None = None
+    culprit: int = 0
+
+
+def list_overlaid(state: State, table: Callable[[str], list[dict[str, Any]]]) -> tuple[Overlaid, ...]:
+    """The nodes that the last comparison of layers has measured, in the order of the model, and the culprits' nodes."""
+    digest = next((v.tables["tensors"] for v in reversed(state.route) if "tensors" in v.tables), "")
+    holds = {name: i for i, c in reversed([*enumerate(state.findings.culprits, 1)]) for name in c.case.nodes if name}
+    found: dict[str, Overlaid] = {}
+    for row in table(digest) if digest else ():
+        told, tensor = str(row.get("node", "")), str(row.get("name", ""))
+        name = "" if told.endswith(f":{tensor}") else told  # what a node without a name is called
+        one = Overlaid(name, tensor, row.get("error"), row.get("inherited"), row.get("added"), holds.get(told, 0))
+        before = found.get(name or tensor)
+        if before is None or (one.error or 0.0) > (before.error or 0.0):
+            found[name or tensor] = one
+    for name, culprit in holds.items():
+        found.setdefault(name, Overlaid(name, "", culprit=culprit))
+    return tuple(found.values())
+
+
+def write_node_data(rows: Iterable[Overlaid], tolerance: float | None, metric: str) -> str:
+    """Model Explorer's node data of one graph, as JSON: the error of each node by its name, or by a tensor that it makes where it
+    has none. What is not finite is 1e300. A culprit that was not measured has the value of the tolerance."""
+    allowed = tolerance or 0.0
+    results: dict[str, dict[str, object]] = {}
+    for row in rows:
+        value = min(row.error, HUGE) if row.error is not None else allowed if row.culprit else None
+        if value is not None:
+            results[row.node or row.tensor] = {"value": value, **({"bgColor": CULPRIT} if row.culprit else {})}
+    data: dict[str, object] = {"name": f"error ({metric}), by narrowdown", "results": results}
+    if allowed > 0:
+        steps = ((allowed, FINE), (10 * allowed, OVER), (HUGE, FAR))
+        data["thresholds"] = [{"value": value, "bgColor": colour} for value, colour in steps]
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
+
+
+def write_notes(rows: Iterable[Overlaid], tolerance: float | None, metric: str) -> dict[str, dict[str, str]]:
+    """Node name (or tensor) -> metadata properties, and under ``doc`` one line for people."""
+    notes: dict[str, dict[str, str]] = {}
+    for row in rows:
+        facts = {"error": row.error, "arrives": row.inherited, "adds": row.added}
+        known = {name: number(min(value, HUGE)) for name, value in facts.items() if value is not None}
+        over = row.error is not None and tolerance is not None and row.error > tolerance
+        said = [f"culprit {row.culprit}"] if row.culprit else []
+        said += [f"{name} {value}" for name, value in known.items()]
+        said += [f"over the tolerance of {number(tolerance)} ({metric})"] if over else []
+        props = {f"{PREFIX}{name}": value for name, value in known.items()}
+        props |= {f"{PREFIX}culprit": str(row.culprit)} if row.culprit else {}
+        if said:
+            notes[row.node or row.tensor] = {"doc": f"narrowdown: {', '.join(said)}", **props}
+    return notes
+
+
+_STYLE = (
+    "<style>.box{fill:#fff;stroke:#999}.suspect{fill:#fff;stroke:#b34700;stroke-width:2.5}.edge{fill:none;stroke:#777}"
+    ".axis{fill:#555;font:11px sans-serif}.label{fill:#111;font:11px monospace}.op{fill:#111;font:600 12px sans-serif}</style>"
+)
+
+
+def draw_neighbourhood(place: Vicinity) -> str:
+    """The surroundings of a culprit as an SVG file; "" where they are not known."""
+    drawn = neighbourhood(place)
+    if not drawn:
+        return ""
+    head, _, rest = drawn.partition(">")
+    head = head if "xmlns=" in head else head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    return f"{head}>{_STYLE}{rest}\n"
