@@ -81,7 +81,7 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path, expl
     told = json.loads(read.stdout.splitlines()[-1])
     assert set(told["values"]) == names <= set(told["ids"]), "each number finds its node"
     assert told["values"]["/sum"] == 1e300
-    for name in ("node-data.json", "around.svg"):
+    for name in ("nodes.json", "around.svg"):
         assert (tmp_path / "bug" / "case" / name).is_file()
     assert narrowdown("export", "bug", "--overlay", "numbers.txt").code == 2
     assert narrowdown("export", "bug").code == 2

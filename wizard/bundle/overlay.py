@@ -13,7 +13,7 @@ from wizard.report.read import Reading
 from wizard.session.problems import SessionProblem
 from wizard.words import count
 
-NODE_DATA, AROUND = "node-data.json", "around.svg"  # in a bundle
+NODE_DATA, AROUND = "nodes.json", "around.svg"  # in a bundle
 
 
 class NothingMeasured(SessionProblem):
