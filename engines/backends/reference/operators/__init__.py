@@ -6,6 +6,7 @@ and where the two differ against the node test's own numbers or OpenVINO.
 """
 
 from engines.backends.reference.operators.activation import Erf, Hardmax, LogSoftmax, Softmax
+from engines.backends.reference.operators.attention import ATTENTION
 from engines.backends.reference.operators.control import Loop
 from engines.backends.reference.operators.convolution import Conv, ConvTranspose
 from engines.backends.reference.operators.fused import FUSED
@@ -19,7 +20,7 @@ from engines.backends.reference.operators.sampling import GridSample
 
 OWN = (
     AveragePool, BatchNormalization, Conv, ConvTranspose, Erf, GatherElements, GlobalMaxPool, GridSample, Hardmax, LogSoftmax,
-    Loop, LpPool, MaxPool, Resize, RoiAlign, Scatter, Softmax, Upsample, *FUSED, *ON_CODES,
+    Loop, LpPool, MaxPool, Resize, RoiAlign, Scatter, Softmax, Upsample, *ATTENTION, *FUSED, *ON_CODES,
 )  # fmt: skip
 # Attributes that the evaluator leaves out without a word: where they are given it is no judge of the model.
 IGNORED = {"RNN": "clip", "GRU": "clip", "LSTM": "clip"}
