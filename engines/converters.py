@@ -33,7 +33,7 @@ model = onnx.load("{_MODEL}")
 # Its own list of operators stays as it is; these nodes come on top.
 converted = float16.convert_float_to_float16(model, keep_io_types=True, node_block_list={written(keep)})
 onnx.save(converted, "{_MADE}")"""
-    return Recipe("onnxconverter-common", "python", text)
+    return Recipe("onnxconverter-common", "python", text, text[text.index("converted =") :].rpartition("\n")[0])
 
 
 def written(names: tuple[str, ...]) -> str:

@@ -12,7 +12,7 @@ from engines.compare.judge import judge_whole
 from engines.compare.say import off_by
 from engines.findings import Findings
 from engines.probe import Measurement, Unroll
-from engines.search.control_flow import say_condition
+from engines.search.control_flow import list_opened, say_while
 from engines.search.whole import list_feeds, lock_failure, probe_whole
 
 # The failure is taken for the same where no more than this share of its error is gone: without a loop around them an engine joins
@@ -54,7 +54,7 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
     locked: Findings = yield from lock_failure(ctx, clean, m)
     said = _told(made)
     if signature.kind == "build" and _is_right(clean, m):
-        fixable = msgspec.structs.replace(findings, fixable=say_condition(made.facts["opened"]) or ALWAYS)
+        fixable = msgspec.structs.replace(findings, fixable=say_while(made) or ALWAYS)
         return _noted(fixable, said, _say_way_around(ctx, made, len(agreed), len(findings.samples)), *kept)
     if why := _other(signature, locked.signature, m):
         return _noted(
@@ -78,16 +78,14 @@ def _is_right(findings: Findings, m: Measurement) -> bool:
 
 def _say_way_around(ctx: StepContext, made: Measurement, agreed: int, samples: int) -> str:
     """What to do where an engine takes the model once its control flow is fixed: the file is written, and was tried."""
-    deciding = [
-        f"'{o['node']}' ({o['op']}) is decided by {' and '.join(o['by'])}" for o in made.facts["opened"] if o.get("by")
-    ]
+    deciding = [f"'{o.node}' ({o.op}) is decided by {' and '.join(o.by)}" for o in list_opened(made) if o.by]
     told = f"{'; '.join(deciding[:_TOLD])}. " if deciding else ""
     held = (
         "on your sample" if samples == 1 else f"on {'all ' if agreed == samples else ''}{agreed} of {samples} samples"
     )
     held += "" if agreed == samples else " (the others are decided otherwise)"
     tried = f"builds and is right {held}" if ctx.can("run", untold=True) else f"builds; it runs alike {held}"
-    rests = say_condition(made.facts["opened"])
+    rests = say_while(made)
     condition = f", and is so only while {rests}" if rests else ""
     return (
         f"A way around: with that fixed the engine takes the model. It {tried}{condition}. {told}The step 'workaround' writes it "
@@ -124,7 +122,7 @@ def _other(before: Signature, after: Signature | None, m: Measurement) -> str:
 
 def _told(made: Measurement) -> str:
     """What was opened: ``If 'choice' takes its then_branch, Loop 'steps' runs 8 iterations.``"""
-    opened = made.facts["opened"]
-    each = [f"{o['op']} '{o['node']}' {'takes its' if o['op'] == 'If' else 'runs'} {o['how']}" for o in opened[:_TOLD]]
+    opened = list_opened(made)
+    each = [one.told() for one in opened[:_TOLD]]
     more = f", and {len(opened) - _TOLD} more" if len(opened) > _TOLD else ""
     return f"{', '.join(each)}{more}: these nodes stand in their place."

@@ -1,8 +1,6 @@
 """If, Loop and Scan that an engine refuses, worked around: a model in which they are fixed to how they ran, written, built, held
 to the reference, and tried on other samples that run in the same way."""
 
-from typing import Any
-
 import msgspec
 
 from engines.asking import Note, Sub, asked
@@ -27,9 +25,29 @@ class Fixed(msgspec.Struct, frozen=True):
     probe: Measure | None = None
 
 
-def say_condition(opened: list[dict[str, Any]]) -> str:
+class Opened(msgspec.Struct, frozen=True, rename={"rests": "while"}):
+    """A node whose body stands in its place. ``how``: it ran; ``by``: what decides that; ``rests``: phrases of what must be so
+    for it to run so again."""
+
+    node: str
+    op: str
+    how: str
+    by: tuple[str, ...] = ()
+    rests: tuple[str, ...] = ()
+
+    def told(self) -> str:
+        """``If 'choice' takes its then_branch``"""
+        return f"{self.op} '{self.node}' {'takes its' if self.op == 'If' else 'runs'} {self.how}"
+
+
+def list_opened(made: Measurement) -> tuple[Opened, ...]:
+    """What an ``Unroll`` opened, in the order of the graph."""
+    return msgspec.convert(made.facts["opened"], tuple[Opened, ...])
+
+
+def say_while(made: Measurement) -> str:
     """What must be so for all that was opened to run as it did, as a phrase that follows "while"; "" where it is always so."""
-    said = list(dict.fromkeys(phrase for one in opened for phrase in one.get("while", ())))
+    said = list(dict.fromkeys(phrase for one in list_opened(made) for phrase in one.rests))
     more = f" and {len(said) - _TOLD} more" if len(said) > _TOLD else ""
     return f"{' and '.join(said[:_TOLD])}{more}"
 
@@ -69,7 +87,7 @@ def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
     )
     unseen = yield from _try_near(ask, model, fixed, tried, unseen, runs=shown)
     error = worst(tried.results, rule)[2]
-    nodes = tuple(str(o["node"]) for o in made.facts["opened"])
+    nodes = tuple(one.node for one in list_opened(made))
     cure = Workaround(
         kind="control-flow",
         engine=ask.ctx.engine,
@@ -79,7 +97,7 @@ def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
         error=error,
         margin=margin(rule, error),
         unseen=unseen,
-        condition=say_condition(made.facts["opened"]),
+        condition=say_while(made),
         elsewhere=len(set(list_feeds(findings)) - set(alike)),
         tried="" if shown else UNSEEN,
         written=_say_written(made),
@@ -139,14 +157,11 @@ def _error(ask: Inquiry, m: Measurement) -> float:
 
 
 def _say_written(made: Measurement) -> str:
-    each = [f"{o['op']} '{o['node']}' {_say_how(o)}" for o in made.facts["opened"][:_TOLD]]
-    more = len(made.facts["opened"]) - _TOLD
+    opened = list_opened(made)
+    each = [one.told() for one in opened[:_TOLD]]
+    more = len(opened) - _TOLD
     said = f"{', '.join(each)}{f' and {more} more' if more > 0 else ''}; the reference gives the same with it."
     return f"worked-around.onnx is your model with plain nodes in their place: {said}"
-
-
-def _say_how(one: dict[str, Any]) -> str:
-    return f"{'takes its' if one['op'] == 'If' else 'runs'} {one['how']}"
 
 
 def _say(cure: Workaround) -> str:

@@ -318,7 +318,8 @@ def finish(place: Path, code: int, *, text: bool) -> None:
     from wizard.bundle.models import write_worked_around
     from wizard.machine_room import MachineProblem
     from wizard.report import to_html
-    from wizard.report.gather import summary
+    from wizard.report.gather import first_line, summary
+    from wizard.report.markdown import APPLY
     from wizard.report.portable import handed_on
     from wizard.report.read import read
     from wizard.session.problems import SessionProblem
@@ -361,6 +362,10 @@ def finish(place: Path, code: int, *, text: bool) -> None:
         said = end is not None and report.headline == end.title  # by the display, already
         told = summary(report)[1 if said else 0 :]
         print(*map(visible, told), sep="\n")
+        tool, line = first_line(report.workaround)
+        if case and line and (Path(case) / APPLY).is_file():
+            print(f"  apply    paste this first ({visible(tool)}); {Path(case) / APPLY} has the rest, and other tools:")
+            print(f"           {visible(line)}")
         if report.names.in_sight(report.culprits, report.workaround):
             print(f"  names    {visible(report.names.legend)}")
         if case:

@@ -12,7 +12,8 @@ from engines.findings import Workaround
 from engines.spec import parse
 from wizard.bundle.check_script import can_check
 from wizard.report.document import Report
-from wizard.report.gather import gather, say_effect, summary
+from wizard.report.gather import first_line, gather, say_effect, summary
+from wizard.report.markdown import APPLY
 from wizard.session.folder import name_for_command
 from wizard.session.following import offer
 from wizard.tui.scene import Scene, commands
@@ -67,7 +68,11 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
             made.append(Todo(f"Use this model in place of yours. {remedy(cure)}", shorten_path(here / MIXED)))
         else:
             made.append(Todo(remedy(cure)))
-        if MIXED not in scene.files and cure.keep_names:
+        tool, line = first_line(report(scene).workaround)
+        if line and f"case/{APPLY}" in scene.files:
+            where = shorten_path(here / "case" / APPLY)
+            made.append(Todo(f"Paste this first ({tool}); {where} has the rest, and other tools:", line))
+        elif MIXED not in scene.files and cure.keep_names:
             made.append(Todo("{copy} copies commands that do it with other tools."))
     if verdict == "fixed-by-sanitizing":
         made.append(Todo("Use the cleaned model. This writes it:", by_hand))

@@ -101,13 +101,14 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
     if disabled := settings.get("disabled"):
         entries["optimization.disable_specified_optimizers"] = ";".join(disabled)
     model, level = cure.file or "model.onnx", settings["level"]
+    told = [f"options.add_session_config_entry({key!a}, {value!a})" for key, value in entries.items()]
     python = [
         "import onnxruntime as ort",
         "",
         "options = ort.SessionOptions()",
         f"options.graph_optimization_level = ort.GraphOptimizationLevel.{level}",
         f"options.intra_op_num_threads = {settings['threads']}",
-        *(f"options.add_session_config_entry({key!a}, {value!a})" for key, value in entries.items()),
+        *told,
         f"session = ort.InferenceSession({model!a}, options, providers={settings['providers']!r})",
     ]
     cpp = [
@@ -118,8 +119,8 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
         f"Ort::Session session(env, ORT_TSTR({_quote(model)}), options);",
     ]
     return [
-        Recipe("ONNX Runtime in Python", "python", "\n".join(python)),
-        Recipe("ONNX Runtime in C++", "cpp", "\n".join(cpp)),
+        Recipe("ONNX Runtime in Python", "python", "\n".join(python), told[-1] if disabled else ""),
+        Recipe("ONNX Runtime in C++", "cpp", "\n".join(cpp), cpp[-2] if disabled else ""),
     ]
 
 

@@ -359,7 +359,7 @@ def test_a_passing_neighbour_is_kept_as_a_model_unless_it_is_heavy(bytes_: int, 
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(40, 200), st.data())
+@given(st.integers(60, 200), st.data())
 def test_what_takes_company_is_found_with_its_neighbours(n: int, data: st.DataObject) -> None:
     """Each shows its fault only beside what it is joined with, up to three nodes on; the rest is never asked about."""
     places = data.draw(st.sets(st.integers(4, n - 5), min_size=1, max_size=3))
