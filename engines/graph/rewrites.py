@@ -4,6 +4,7 @@ Each takes the model and the ids of the nodes that are accused (positions in the
 of the nodes that it changed; none where its precondition holds nowhere. ``engines.search.rewrites`` says what each is good for.
 """
 
+import itertools
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -16,6 +17,10 @@ from engines.graph import external, names, schema
 FITS = 30_000.0
 # A norm's squares shrink by its square, 2^-12: 65,504 becomes room for 268 million.
 SHRINK = 2.0**-6
+# What FP16 still holds behind Exp (e^11 is 59,874) and, with room to spare, behind a power.
+LARGEST_EXPONENT, LARGEST_POWER = 11.0, 60_000.0
+# Pieces that a product is summed up in, and the shortest sum that is worth it: 64 roundings of FP16 cost 3 %.
+PIECES, LONG = 4, 64
 Apply = Callable[["_Graph", frozenset[int]], list[str]]
 
 
@@ -276,6 +281,96 @@ def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> list[str]:
     return done
 
 
+def _reduce(graph: _Graph, node: NodeProto, op: str, x: str, axes: list[int], hint: str) -> str:
+    """A reduction that keeps its dimensions, in front of ``node``, in the form of the model's opset."""
+    by_input = 13 if op == "ReduceSum" else 18
+    if graph.opset < by_input:
+        return graph.insert(node, op, [x], hint, axes=axes, keepdims=1)
+    return graph.insert(node, op, [x, graph.constant(f"{hint}__axes", np.asarray(axes, np.int64))], hint, keepdims=1)
+
+
+def _unfuse_layernorm(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+    """LayerNormalization as mean, difference, square, mean, root, quotient. Of FP32 over the last dimensions alone: what FP16 is
+    computed in meanwhile is its own affair (stash_type)."""
+    done = []
+    for node in (n for n in graph.nodes if n.op_type == "LayerNormalization"):
+        axis, x, hint = int(_attribute(node, "axis", -1)), node.input[0], node.output[0]
+        if axis >= 0 or any(node.output[1:]) or graph.types.get(x) != TensorProto.FLOAT:
+            continue
+        axes = list(range(axis, 0))
+        apart = graph.insert(node, "Sub", [x, _reduce(graph, node, "ReduceMean", x, axes, hint)], hint)
+        square = graph.insert(node, "Mul", [apart, apart], hint)
+        spread = _reduce(graph, node, "ReduceMean", square, axes, f"{hint}__square")
+        epsilon = graph.constant(f"{hint}__epsilon", np.asarray(_attribute(node, "epsilon", 1e-5), np.float32))
+        root = graph.insert(node, "Sqrt", [graph.insert(node, "Add", [spread, epsilon], hint)], hint)
+        unit = graph.insert(node, "Div", [apart, root], hint)
+        bias = node.input[2] if len(node.input) > 2 else ""
+        if bias:
+            _become(node, "Add", [graph.insert(node, "Mul", [unit, node.input[1]], hint), bias])
+        else:
+            _become(node, "Mul", [unit, node.input[1]])
+        done.append(node.name)
+    return done
+
+
+def _unfuse_softmax(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+    """Softmax as exp(x - max) over its sum."""
+    done = []
+    for node in (n for n in graph.nodes if n.op_type == "Softmax"):
+        if graph.opset < 13:  # before, it flattened what lies behind its axis
+            continue
+        axes, x, hint = [int(_attribute(node, "axis", -1))], node.input[0], node.output[0]
+        rest = graph.insert(node, "Sub", [x, _reduce(graph, node, "ReduceMax", x, axes, hint)], hint)
+        powers = graph.insert(node, "Exp", [rest], hint)
+        _become(node, "Div", [powers, _reduce(graph, node, "ReduceSum", powers, axes, f"{hint}__powers")])
+        done.append(node.name)
+    return done
+
+
+def _split_sums(graph: _Graph, accused: frozenset[int]) -> list[str]:
+    """Of the accused products with a weight: the sum in pieces, each a product of its own, which are added up."""
+    done = []
+    for node in (graph.nodes[n] for n in sorted(accused)):
+        weight = graph.value(node.input[1]) if node.op_type == "MatMul" else None
+        if weight is None or weight.ndim != 2 or weight.shape[0] < LONG or graph.opset < 13:
+            continue
+        hint, parts = node.output[0], []
+        bounds = np.linspace(0, weight.shape[0], PIECES + 1).astype(np.int64)
+        axis = graph.constant(f"{hint}__axis", np.asarray([-1], np.int64))
+        for low, high in itertools.pairwise(bounds):
+            ends = [
+                graph.constant(f"{hint}__{name}", np.asarray([at], np.int64))
+                for name, at in (("from", low), ("to", high))
+            ]
+            piece = graph.insert(node, "Slice", [node.input[0], *ends, axis], hint)
+            rows = graph.constant(f"{node.input[1]}__rows", np.ascontiguousarray(weight[low:high]))
+            parts.append(graph.insert(node, "MatMul", [piece, rows], hint))
+        halves = [graph.insert(node, "Add", parts[i : i + 2], hint) for i in (0, 2)]
+        _become(node, "Add", halves)
+        done.append(node.name)
+    return done
+
+
+def _clamp_powers(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+    """What goes into Exp, or into Pow with a constant above 1, is held below where FP16 overflows behind it."""
+    done = []
+    for node in graph.nodes:
+        x, hint = node.input[0] if node.input else "", node.output[0] if node.output else ""
+        if graph.opset < 11 or node.op_type not in ("Exp", "Pow") or graph.types.get(x) != TensorProto.FLOAT:
+            continue
+        low, high = "", LARGEST_EXPONENT
+        if node.op_type == "Pow":
+            power = graph.value(node.input[1])
+            if power is None or power.size != 1 or float(power.reshape(-1)[0]) <= 1:
+                continue
+            high = LARGEST_POWER ** (1 / float(power.reshape(-1)[0]))
+            low = graph.constant(f"{hint}__least", np.asarray(-high, np.float32))
+        most = graph.constant(f"{hint}__most", np.asarray(high, np.float32))
+        node.input[0] = graph.insert(node, "Clip", [x, low, most], hint)
+        done.append(node.name)
+    return done
+
+
 REWRITES: dict[str, Apply] = {
     "drop-identity": _drop_identity,
     "barrier": _barrier,
@@ -283,4 +378,8 @@ REWRITES: dict[str, Apply] = {
     "scale-norm": _scale_norm,
     "fit-mask": _fit_mask,
     "explicit-pad": _explicit_pad,
+    "unfuse-layernorm": _unfuse_layernorm,
+    "unfuse-softmax": _unfuse_softmax,
+    "split-sums": _split_sums,
+    "clamp-powers": _clamp_powers,
 }

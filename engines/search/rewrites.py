@@ -60,6 +60,32 @@ REWRITES = (
         "exact by the definition of count_include_pad",
     ),
     Rewrite(
+        "unfuse-layernorm",
+        "LayerNormalization is written as mean, difference, square, mean, root and quotient",
+        ("LayerNormalization",),
+        "exact by its definition, in FP32",
+    ),
+    Rewrite(
+        "unfuse-softmax",
+        "Softmax is written as exp(x - max) over its sum",
+        ("Softmax",),
+        "exact by its definition",
+    ),
+    Rewrite(
+        "split-sums",
+        "the sum of an accused product with a weight is made in four pieces, which are added up",
+        ("MatMul",),
+        "exact: the same products in another order of the sum",
+        low=True,
+    ),
+    Rewrite(
+        "clamp-powers",
+        "what goes into Exp or Pow is held below where FP16 overflows behind it",
+        ("Exp", "Pow"),
+        "near: where no value lies beyond, nothing changes; held against the reference on every sample",
+        low=True,
+    ),
+    Rewrite(
         "barrier",
         "the tensors between the accused nodes are outputs too, so that the engine does not join these",
         (),

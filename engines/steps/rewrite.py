@@ -275,7 +275,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="rewrite",
-    version=2,
+    version=3,
     summary="Write the model otherwise, where that computes the same, and see whether the engine then gets it right.",
     run=rewrite,
     outcome=RewriteOutcome,
