@@ -4,7 +4,7 @@ An emulation of BF16 takes no model below opset 13, a parser none above the opse
 refused, and a search would name whichever node it happened to look at last.
 """
 
-from engines.asking import Note, StepContext, Sub, asked
+from engines.asking import Note, StepContext, StepRefused, Sub, asked
 from engines.findings import Findings
 from engines.search.inquiry import Inquiry, open_inquiry
 
@@ -16,12 +16,16 @@ LEAST = 2
 
 def refused_alike(ctx: StepContext, findings: Findings) -> Sub[tuple[str, ...]]:
     """Names of nodes, each refused by itself as the whole model is; empty where one of those tried is not, where the model has
-    too few operators to tell, or where it is not refused at all."""
+    too few operators to tell, where the reference cannot run it (what the engine said is then the thing to tell), or where it is
+    not refused at all."""
     signature = findings.signature
     if ctx.check or signature is None or signature.kind != "build" or not signature.refusal:
         return ()
     yield Note("is any part of it taken?")
-    ask: Inquiry = yield from open_inquiry(ctx, findings)
+    try:
+        ask: Inquiry = yield from open_inquiry(ctx, findings)
+    except StepRefused:
+        return ()
     chosen = choose_nodes(ask.ops(ask.everything))
     if len(chosen) < LEAST:
         return ()

@@ -374,3 +374,26 @@ def test_a_model_of_more_than_two_gigabytes(open_model: Open, tmp_path: Path) ->
     assert (reduced.outcome.names, reduced.outcome.minimal, reduced.outcome.verified) == ("culprit", True, "3/3")
     assert {p.name for p in (tmp_path / "session").rglob("*.bin")} == before
     assert len(s.store.get(reduced.tables["bundle"][0]["files"]["model.onnx"])) < 10_000
+
+
+def test_what_the_engine_refuses_is_told_though_the_reference_cannot_run_it_either(
+    open_model: Callable[..., Any], tmp_path: Path
+) -> None:
+    """FP4 weights, which ONNX Runtime does not compute, for an engine that only builds here: its words are the thing to tell."""
+    nodes = [
+        onnx.helper.make_node("DequantizeLinear", ["w", "s"], ["f"], "dq", axis=0, block_size=16),
+        onnx.helper.make_node("MatMul", ["x", "f"], ["y"], "product"),
+    ]
+    weights = [
+        onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT4E2M1, [16, 16], [1.0] * 256),
+        onnx.helper.make_tensor("s", onnx.TensorProto.FLOAT, [1, 16], [1.0] * 16),
+    ]
+    ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [4, 16]) for n in "xy"]
+    graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)], ir_version=11)
+    onnx.save(made, tmp_path / "fp4.onnx")
+    s = open_model(tmp_path / "fp4.onnx", "fake:fault=invalid-model,at=build,ops=MatMul")
+    s.info = {**s.info, "capabilities": {**s.info["capabilities"], "run": {"present": False, "reason": "no GPU"}}}
+    said = s.step("compare").finish.outcome
+    assert (said.verdict, said.failure) == ("refused", "build")
+    assert "was told to end with invalid-model" in said.message

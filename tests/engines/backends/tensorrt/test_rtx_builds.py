@@ -176,3 +176,48 @@ def test_weights_outside_of_the_model_are_found(tmp_path: Path) -> None:
     outside = onnx.load(tmp_path / "m.onnx", load_external_data=False)
     built = make("tensorrt_rtx").build(BuildRequest(outside, str(tmp_path), feed_shapes={"x": (2, 4)}))
     assert built.facts["bytes"] > 0
+
+
+def weighed(kind: int, opset: int, *, block: int = 0, scale: int = TensorProto.FLOAT) -> onnx.ModelProto:
+    """x @ DequantizeLinear(w), 32 x 32; ``block``: rows of w for each scale, 0: one scale for all."""
+    values = [(i % 5) - 2 for i in range(32 * 32)]
+    scales = ([32 // block, 32], [1.0] * (32 // block * 32)) if block else ([], [1.0])
+    by_block = {"axis": 0, "block_size": block} if block else {}
+    typed = {"output_dtype": TensorProto.FLOAT} if scale == TensorProto.FLOAT8E8M0 else {}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["f"], "dq", **by_block, **typed),
+        helper.make_node("MatMul", ["x", "f"], ["y"], "product"),
+    ]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [4, 32]) for n in "xy"]
+    weights = [helper.make_tensor("w", kind, [32, 32], values), helper.make_tensor("s", scale, *scales)]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=11)
+
+
+P = TensorProto
+# Weights of each narrow type, for which GPU: built, or the words of the refusal. docs/tensorrt.md tells it.
+NARROW = {
+    "INT8": (weighed(P.INT8, 21), "sm89", ""),
+    "INT4": (weighed(P.INT4, 21), "sm89", ""),
+    "INT4 in blocks of 32": (weighed(P.INT4, 21, block=32), "sm89", ""),
+    "UINT4 in blocks of 32": (weighed(P.UINT4, 21, block=32), "sm89", "Failed to import initializer: w"),
+    "FP8": (weighed(P.FLOAT8E4M3FN, 21), "sm89", ""),
+    "FP8 in blocks of 32": (weighed(P.FLOAT8E4M3FN, 23, block=32), "sm89", ""),
+    "FP8 in blocks of 32, scales of E8M0": (
+        weighed(P.FLOAT8E4M3FN, 23, block=32, scale=P.FLOAT8E8M0), "sm120", "Failed to import initializer: s",
+    ),
+    "FP4 in blocks of 16": (weighed(P.FLOAT4E2M1, 23, block=16), "sm120", ""),
+    "FP4 in blocks of 16, on an older GPU": (weighed(P.FLOAT4E2M1, 23, block=16), "sm89", "sm89.*fp4_e2m1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NARROW)
+def test_narrow_weights_build_or_are_refused_in_words(what: str) -> None:
+    model, target, words = NARROW[what]
+    engine = make(f"tensorrt_rtx:precision=model,compute_capability={target}")
+    asked = BuildRequest(model, "", feed_shapes={"x": (4, 32)})
+    if not words:
+        assert engine.build(asked).facts["bytes"] > 0
+        return
+    with pytest.raises(EngineFault, match=words):
+        engine.build(asked)
