@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -138,6 +138,7 @@ class Drive:
     ``timeout``  seconds for a probe of one run; 0: none. ``gate``: awaited before a probe starts; waits while paused,
     raises Stopped.
     ``jobs``     probes at a time; with more than one, free slots run ahead. ``beside``: how many exclusive ones like this.
+    ``begun``    probes at work already, by key (``wizard.runner.ahead``); what the step does not ask of them is ended with it.
     """
 
     def __init__(
@@ -155,6 +156,7 @@ class Drive:
         gate: Callable[[], Awaitable[None]] | None = None,
         open_gate: Callable[[], bool] = lambda: True,
         note: Callable[[Note], None] = lambda _: None,
+        begun: Mapping[str, "asyncio.Task[Measurement | None]"] | None = None,
     ) -> None:
         self._spec, self.context, self._run = spec, ctx, run
         self._ledger, self._pool, self._fingerprints = ledger, pool, fingerprints
@@ -162,7 +164,7 @@ class Drive:
         self._timeout, self._gate, self._open, self._note = timeout, gate, open_gate, note
         self._told: list[Any] = []
         self._foresight = Foresight(lambda: spec.run(ctx))
-        self._running: dict[str, asyncio.Task[Measurement | None]] = {}
+        self._running: dict[str, asyncio.Task[Measurement | None]] = dict(begun or {})
         self._since = time.monotonic()
         self.asked: dict[str, AnyProbe] = {}
         self.current = ""  # key of the probe that the step waits for
@@ -198,7 +200,7 @@ class Drive:
 
     def log(self, name: str, probe: AnyProbe) -> str:
         """Where the engine's own words about this probe go, below the session folder."""
-        return f"logs/{self._run:03d}-{probe.__struct_config__.tag}-{name[:12]}.log"
+        return log_of(self._run, name, probe)
 
     @property
     def waiting(self) -> float:
@@ -292,26 +294,13 @@ class Drive:
 
     async def _measure(self, name: str, probe: AnyProbe, speculative: bool) -> Measurement | None:
         """Ask the pool and journal the answer, whoever waits for it. None where the probe was cancelled."""
-        self._ledger.emit(ProbeStarted(key=name, run=self._run, probe=probe, speculative=speculative))
-        began = time.monotonic()
-        measurement = await self._pool.run(probe, self._timeout(probe), self.log(name, probe))
-        if measurement.status == "cancelled":
-            return None
-        # A worker that found the session's own files damaged has learnt nothing about the candidate.
-        if measurement.facts.get("damaged"):
-            raise SessionProblem(f"{measurement.message} {MENDING}")
-        if measurement.facts.get("changed"):
-            raise SessionProblem(f"{measurement.message} {AGREEING}")
-        if (before := self._ledger.measurement(name)) is not None:
-            measurement = made_again(probe, before, measurement, missing_artifacts(probe, before, self._ledger.store))
-        seconds = round(time.monotonic() - began, 6)
-        written = self._ledger.emit(ProbeFinished(key=name, run=self._run, measurement=measurement, seconds=seconds))
-        self.measured.add(name)
-        if said := remarks.missed(measurement):
-            self._ledger.note_once(said)
-        # As JSON has it, so that the step sees now what it would see after a resume.
-        plain = written.measurement if isinstance(written, ProbeFinished) else None
-        return plain or self._ledger.measurement(name) or measurement
+        limit, log = self._timeout(probe), self.log(name, probe)
+        measurement = await measure_probe(
+            self._ledger, self._pool, name, probe, run=self._run, speculative=speculative, limit=limit, log=log
+        )
+        if measurement is not None:
+            self.measured.add(name)
+        return measurement
 
     def _run_ahead(self, probe: AnyProbe) -> None:
         most, alone = self._at_a_time(probe), probe.exclusive
@@ -345,6 +334,36 @@ class Drive:
         self._running.clear()
         if tasks:
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def log_of(run: int, name: str, probe: AnyProbe) -> str:
+    """Where the engine's own words about a probe go, below the session folder."""
+    return f"logs/{run:03d}-{probe.__struct_config__.tag}-{name[:12]}.log"
+
+
+async def measure_probe(
+    ledger: Ledger, pool: Prober, name: str, probe: AnyProbe, *, run: int, speculative: bool, limit: float, log: str
+) -> Measurement | None:
+    """Ask the pool and journal the answer. None where the probe was cancelled. Raises SessionProblem."""
+    ledger.emit(ProbeStarted(key=name, run=run, probe=probe, speculative=speculative))
+    began = time.monotonic()
+    measurement = await pool.run(probe, limit, log)
+    if measurement.status == "cancelled":
+        return None
+    # A worker that found the session's own files damaged has learnt nothing about the candidate.
+    if measurement.facts.get("damaged"):
+        raise SessionProblem(f"{measurement.message} {MENDING}")
+    if measurement.facts.get("changed"):
+        raise SessionProblem(f"{measurement.message} {AGREEING}")
+    if (before := ledger.measurement(name)) is not None:
+        measurement = made_again(probe, before, measurement, missing_artifacts(probe, before, ledger.store))
+    seconds = round(time.monotonic() - began, 6)
+    written = ledger.emit(ProbeFinished(key=name, run=run, measurement=measurement, seconds=seconds))
+    if said := remarks.missed(measurement):
+        ledger.note_once(said)
+    # As JSON has it, so that the step sees now what it would see after a resume.
+    plain = written.measurement if isinstance(written, ProbeFinished) else None
+    return plain or ledger.measurement(name) or measurement
 
 
 def replayed(

@@ -92,6 +92,10 @@ class Housekeeping:
                 "may well need less."
             )
 
+    def is_short(self, estimate: Estimate) -> bool:
+        """Whether the disk may have less room than a step needs."""
+        return self._free() < estimate.needed
+
     def _free(self) -> int:
         return shutil.disk_usage(self._folder).free
 

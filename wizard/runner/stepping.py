@@ -10,7 +10,7 @@ import msgspec
 
 from engines import faults
 from engines.asking import Note, StepContext, StepRefused
-from engines.probe import AnyProbe, Check, Measure, key
+from engines.probe import AnyProbe, Check, Measure, Measurement, key
 from engines.spec import name_of_engine
 from engines.steps.base import Finish, StepSpec
 from engines.workers.executor import Prober
@@ -18,9 +18,10 @@ from wizard.exits import BAD_USAGE, MISSING, OUR_FAULT
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.runner import remarks
+from wizard.runner.ahead import Ahead, end_tasks
 from wizard.runner.context import specs_of, step_context
 from wizard.runner.control import Control
-from wizard.runner.drive import Drive, Fingerprints, Stopped
+from wizard.runner.drive import Drive, Fingerprints, Stopped, log_of, measure_probe
 from wizard.runner.ending import SINGLE, Closing
 from wizard.runner.estimate import estimate
 from wizard.runner.housekeeping import Housekeeping
@@ -68,13 +69,14 @@ class Stepping:
         self._steps, self._devices, self._control, self._work = steps, devices, control, work
         self._house, self._redraw = house, redraw
         self._fingerprints = Fingerprints(ledger, pool)
+        self._ahead = Ahead(ledger, self._fingerprints, self._ask_ahead, lambda: control.open and devices.jobs != 1)
 
     async def run(self, decision: RunStep) -> None:
         """Run the step, or note why it cannot. Raises Closing, Stopped, SessionProblem, OSError."""
         spec = self._steps.get(decision.step)
         if spec is None:
             raise SessionProblem(f"The flow asks for a step '{decision.step}' that this narrowdown does not have.")
-        control, work = self._control, self._work
+        control, work, place = self._control, self._work, (decision.node, decision.visit)
         decision = with_budget(decision, self._ledger.state.here, control.settle)
         control.phase, control.skip, control.go, control.settle = "running", False, False, 0
         work.begin(decision)
@@ -83,16 +85,26 @@ class Stepping:
         if missing is None:
             return
         if not missing:
-            await self._house.tidy(decision.node)
+            if not self._ahead.is_at_work(place):  # nothing is cleared away beside a probe
+                await self._house.tidy(decision.node)
             await self._foresee(decision, spec)
-            if control.offers and control.policy == "person" and not await self._offer():
-                return
+            if control.offers and control.policy == "person":
+                if spec.lacking(ctx := self._context(decision, spec)) is None:
+                    self._ahead.begin(place, spec, ctx)
+                if not await self._offer():
+                    await self._ahead.drop()
+                    return
+        if self._house.is_short(work.estimate):  # what goes to make room may be what a probe at work reads
+            await self._ahead.drop()
         await self._house.make_room(decision, work.estimate)
         started = self._start(decision, spec)
         if missing:
             self._finish_without_outcome(started, "refused", missing)
             raise Closing(MISSING, missing)
         ctx = self._context(decision, spec)
+        begun = await self._ahead.take(place)
+        if control.skip or spec.lacking(ctx) is not None:
+            await end_tasks(begun.values())
         if control.skip:
             self._finish_without_outcome(started, "refused", "Skipped by you.", spec=spec)
         elif (need := spec.lacking(ctx)) is not None:
@@ -100,7 +112,35 @@ class Stepping:
             if self._flow.id.startswith(SINGLE):
                 raise Closing(need.code, need.why(ctx))
         else:
-            await self._drive(started, ctx, spec)
+            await self._drive(started, ctx, spec, begun)
+
+    # -- ahead of an answer
+
+    def foresee_answer(self, decision: RunStep, after: State) -> None:
+        """Ask ahead for the step that follows where the answer is what it is taken to be; ``after``: the state then."""
+        spec = self._steps.get(decision.step)
+        if spec is None:
+            return
+        ctx = self._context(decision, spec, after)
+        if spec.lacking(ctx) is None:
+            self._ahead.begin((decision.node, decision.visit), spec, ctx)
+
+    async def forget_answer(self) -> None:
+        """Nobody goes where it was asked ahead."""
+        await self._ahead.drop()
+
+    def _ask_ahead(self, name: str, probe: AnyProbe) -> "asyncio.Task[Measurement | None]":
+        asked = measure_probe(
+            self._ledger,
+            self._pool,
+            name,
+            probe,
+            run=0,
+            speculative=True,
+            limit=self.limit(probe),
+            log=log_of(0, name, probe),
+        )
+        return asyncio.create_task(asked)
 
     def limit(self, probe: AnyProbe) -> float:
         """Seconds that a probe may take."""
@@ -178,8 +218,8 @@ class Stepping:
         """What each engine said of itself, by spec."""
         return {s: m.facts for s, m in self._fingerprints.inspected.items() if m.status == "ok"}
 
-    def _context(self, decision: RunStep, spec: StepSpec[Any]) -> StepContext:
-        state = self._ledger.state
+    def _context(self, decision: RunStep, spec: StepSpec[Any], state: State | None = None) -> StepContext:
+        state = state or self._ledger.state
         return step_context(
             self._problem,
             self._flow,
@@ -195,7 +235,13 @@ class Stepping:
 
     # -- while it runs
 
-    async def _drive(self, started: StepStarted, ctx: StepContext, spec: StepSpec[Any]) -> None:
+    async def _drive(
+        self,
+        started: StepStarted,
+        ctx: StepContext,
+        spec: StepSpec[Any],
+        begun: "Mapping[str, asyncio.Task[Measurement | None]]",
+    ) -> None:
         control, work = self._control, self._work
         work.note = Note("starting")
         if said := tell_of_sharing(self._jobs(ctx), self._devices.gpus(), ctx.engine_info):
@@ -213,6 +259,7 @@ class Stepping:
             gate=control.gate,
             open_gate=lambda: control.open,
             note=work.take_note,
+            begun=begun,
         )
         began = time.monotonic()
         control.tried = lambda: count_tried(spec, work.note, self._ledger.state.nodes)

@@ -37,6 +37,7 @@ from wizard.session.decide import Ask, Ended, RunStep, decide
 from wizard.session.events import NoteAdded, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened
 from wizard.session.folder import versions
 from wizard.session.problems import Faulted, SessionProblem
+from wizard.session.state import advance
 from wizard.words import duration, size
 
 CONNECT = 20.0  # seconds that the first controller may take
@@ -122,6 +123,7 @@ class Walk:
             self._ledger.emit(SessionClosed(end=end, exit_code=code, reason=reason[:2000]))
         finally:
             ticking.cancel()
+            await self._stepping.forget_answer()
             await self._pool.stop(hard=control.stopping == "hard")
         control.phase = "ended" if end else "stopped"
         control.reason = reason
@@ -253,13 +255,30 @@ class Walk:
     async def _wait_for_answer(self, ask: Ask) -> QuestionAnswered | None:
         """The person's answer. None after a rewind, or when the policy has changed."""
         control = self.control
+        self._foresee_answer(ask)
         while control.answer is None:
             if control.stopping:
                 raise Stopped
-            if control.rewind is not None or control.policy != "person":
-                return self._answer_without_a_person(ask) if control.rewind is None else None
+            if control.rewind is not None:
+                await self._stepping.forget_answer()
+                return None
+            if control.policy != "person":
+                return self._answer_without_a_person(ask)
             await control.wake()
+        if control.answer.answer != ask.recommended or control.answer.settings:
+            await self._stepping.forget_answer()
         return control.answer
+
+    def _foresee_answer(self, ask: Ask) -> None:
+        """While a person reads: what the next step asks first, taken that the answer is the recommended one."""
+        try:
+            answered = answer_question(self._flow, ask, ask.recommended, "recommended")
+            after = advance(self._ledger.state, answered)
+            decision = decide(self._flow, after)
+        except ValueError:  # what is wrong with the flow is said where it is met
+            return
+        if isinstance(decision, RunStep):
+            self._stepping.foresee_answer(decision, after)
 
     # -- what is seen from outside
 
