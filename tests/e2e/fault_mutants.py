@@ -45,7 +45,7 @@ class Mutant:
 POOL, DRIVE, JOURNAL = "engines/workers/pool.py", "wizard/runner/drive.py", "wizard/session/journal.py"
 STORE, LOCK, WORKER = "engines/store/content.py", "wizard/session/lock.py", "engines/workers/worker.py"
 OPERATIONS, EXPORT, GATHER = "engines/workers/operations.py", "wizard/bundle/export.py", "wizard/report/gather.py"
-_FINISHED = "ProbeFinished(key=name, run=self._run, measurement=measurement, seconds=seconds)"
+_FINISHED = "ProbeFinished(key=name, run=run, measurement=measurement, seconds=seconds)"
 _BARE = _FINISHED.replace("=measurement,", "=msgspec.structs.replace(measurement, results=()),")
 _NO_RETRY = (POOL, "not job.killed if killed", "False if killed")
 _QUEUED = "        self._queue.append(job)\n        self._dispatch()\n        try:\n"
@@ -124,7 +124,7 @@ MUTANTS = (
         "verdict-stored", "a measurement is stored, not what was made of it", "event", "reduce",
         (
             (DRIVE, _FINISHED, _BARE),
-            (DRIVE, "return plain or self._ledger.measurement(name) or measurement", "return measurement"),
+            (DRIVE, "return plain or ledger.measurement(name) or measurement", "return measurement"),
         ),
     ),
     Mutant(
