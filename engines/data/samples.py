@@ -316,10 +316,14 @@ class _Loading:
 
     def _fit_feed(self, arrays: Mapping[str, Array], source: str) -> dict[str, Array]:
         """The feed with exactly the model's inputs, in its types and shapes."""
-        for name in self.wanted:
+        for name, wanted in self.wanted.items():
             if name not in arrays:
                 has = f"it has {_list_names(arrays)}" if arrays else "it is empty"
-                raise InputProblem(f"'{source}' lacks the input '{name}' ({has}).{suggestion(name, arrays, ' ')}")
+                shape = "" if wanted.dims is None else f" {_show_dims(wanted.dims)}"
+                wants = f" The model wants {wanted.tensor.dtype}{shape} there."
+                raise InputProblem(
+                    f"'{source}' lacks the input '{name}' ({has}).{wants}{suggestion(name, arrays, ' ')}"
+                )
         extra = [name for name in arrays if name not in self.wanted]
         if extra:
             self.warnings[f"'{source}' also holds {_list_names(extra)}, which the model does not have: ignored."] = None

@@ -1,6 +1,7 @@
 """``open``, ``run``, ``resume`` and ``watch``: a session, its runner, and one display."""
 
 import argparse
+import contextlib
 import functools
 import sys
 from importlib.util import find_spec
@@ -215,10 +216,30 @@ def start(problem: Problem, arguments: argparse.Namespace, *, person: bool, usua
     script = scripted(arguments, loaded.flow)
     handed.refuse(problem, arguments.pass_env, executor(arguments))
     place = session_folder(problem, loaded.text, arguments.session)
+    fresh = not folders.load(place, brief=True).seq
     if usual:
         print(f"narrowdown: {usual}", file=sys.stderr)
     terms.pin(loaded.flow, loaded.folder, place)
-    return walk(place, loaded.flow, arguments, script, agreed(problem), person=person), place
+    code = walk(place, loaded.flow, arguments, script, agreed(problem), person=person)
+    if fresh and code == BAD_USAGE:
+        drop_refused(place)
+    return code, place
+
+
+def drop_refused(place: Path) -> None:
+    """Remove a new session in which nothing was measured, as what was given does not fit: only the mistake would be resumed."""
+    from engines.probe import Measure
+    from wizard.session import removal
+    from wizard.session.problems import SessionProblem
+
+    state = folders.load(place)
+    if state.closed is None or any(isinstance(asked.probe, Measure) for asked in state.asked.values()):
+        return
+    with contextlib.suppress(
+        SessionProblem, OSError
+    ):  # whatever keeps it: it is in the list, and says what was refused
+        removal.remove(place)
+        print("narrowdown: nothing was measured, so no session is kept.", file=sys.stderr)
 
 
 def agreed(problem: Problem) -> Consent:
