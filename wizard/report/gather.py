@@ -10,6 +10,7 @@ from engines import findings as base
 from engines.compare.say import say_limit
 from engines.compare.values import Values
 from engines.declaration import Cure
+from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Check, Measure
 from engines.search.known import list_facts
@@ -159,11 +160,9 @@ def _culprits(
         values = sorted((msgspec.convert(row, Values) for row in rows), key=lambda v: -max(map(max, v.grid)))
         nodes = ids(c.case.node_ids or c.case.candidate.nodes)
         place = vicinity(index, nodes) if index is not None else Vicinity()
-        source = tuple(dict.fromkeys(index.nodes[n].source for n in nodes)) if index is not None else ()
+        source = _list_sources(index, nodes)
         said = culprit(c, compared=compared)
-        told.append(
-            msgspec.structs.replace(said, around=place, values=tuple(values), source=tuple(filter(None, source)))
-        )
+        told.append(msgspec.structs.replace(said, around=place, values=tuple(values), source=source))
     return tuple(told)
 
 
@@ -268,9 +267,21 @@ def _workaround(findings: base.Findings, engine: str, index: GraphIndex | None, 
         unseen_n=unseen.n,
         unseen_given=unseen.given,
         unseen_failing=unseen.plain,
+        source=_list_sources(index, ranges.decode(w.keep)),
         known=tuple(fact.text for fact in list_facts(findings, w)),
         curve=tuple(Kept(p.nodes, min(p.error, HUGE), p.seconds or None, p.chosen, p.knee) for p in w.curve),
     )
+
+
+def _list_sources(index: GraphIndex | None, nodes: Iterable[int]) -> tuple[str, ...]:
+    """Files and lines of the exported program that these nodes come from, each once, in the order of the model."""
+    found = (index.nodes[n].source for n in nodes) if index is not None else ()
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+def say_workaround_source(w: Workaround) -> str:
+    """What to do in the exported program in place of the model; "" where that is not known."""
+    return f"In your program: {listing(w.source)}, compute this in float32." if w.source else ""
 
 
 def _cure(w: base.Workaround, index: GraphIndex | None) -> Cure:
@@ -540,6 +551,7 @@ def summary(report: Report) -> list[str]:
         elif w.switched_off:
             what = f"{switch(w.kind)} {what}{'' if w.kind == 'control-flow' else f'; the engine is {w.engine}'}"
         lines.append(f"  workaround ({w.kind}): {what}")
+        lines += [f"    {said}" for said in (say_workaround_source(w),) if said]
         lines.append(f"    right on {right(w).rstrip(',')}, error {number(w.error)}, {margin(w.margin)}")
         lines += [f"    {fact}" for fact in w.known]
     lines += [f"  {say_weighed(row, report.scores)}" for row in report.scores]

@@ -218,6 +218,8 @@ def workaround(report: Report) -> str:
     ]
     if w.keep_higher:
         rows.append(("keep in higher precision", listing([code(name) for name in w.keep_higher], 40)))
+    if w.source:
+        rows.append(("in your program", literal(f"{listing(w.source)}, compute this in float32")))
     if w.switched_off:
         rows.append((switch(w.kind), listing([code(name) for name in w.switched_off])))
     if w.condition:
