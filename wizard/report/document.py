@@ -74,9 +74,7 @@ class Workaround(msgspec.Struct, frozen=True):
     unseen_n: int = 0
     unseen_given: int = 0
     unseen_failing: int = 0
-    source: tuple[
-        str, ...
-    ] = ()  # lines of the exported program whose nodes stay in higher precision, as far as they are known
+    source: tuple[str, ...] = ()  # lines of the exported program whose nodes it keeps in higher precision
     known: tuple[str, ...] = ()
     curve: tuple[Kept, ...] = ()
     apply: tuple[Recipe, ...] = ()  # in the words of each tool, the engine's own first
