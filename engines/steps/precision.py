@@ -53,6 +53,10 @@ UNLED = 3
 ANYWHERE = 3
 
 
+# Times smaller the error must be with every node kept for precision to be most of it. As elsewhere "clearly" is ten times.
+MOST_OF_IT = 10
+
+
 class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     # not-enough: even with every node kept it fails; whole: with every node kept only, which is no workaround
     outcome: Literal["found", "none-needed", "not-enough", "whole"] = "not-enough"
@@ -110,6 +114,7 @@ class Kept(msgspec.Struct, frozen=True):
     curve: tuple[Point, ...] = ()
     knee: "Knee | None" = None
     written: WrittenOut = WrittenOut()
+    plain: float = 0.0  # error with nothing kept; told where everything kept is not enough
 
 
 class Knee(msgspec.Struct, frozen=True):
@@ -200,7 +205,8 @@ def _search(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ..
         return search.result("none-needed", (), plain)
     whole: Measurement = yield from search.measure(everything, everywhere)
     if not judge_whole(whole, ask.criterion).passed:
-        return search.result("not-enough", everything, whole)
+        off = worst(plain.results, ask.criterion)[2] if plain.results else 0.0
+        return msgspec.structs.replace(search.result("not-enough", everything, whole), plain=off)
     if not tries and not ask.findings.culprits:
         # Nobody was found guilty: what the storage type cannot hold, the reference knows.
         places: tuple[Place, ...] = yield from foretell_places(ask)
@@ -632,6 +638,12 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
         return "Nothing needs higher precision: the model passes as it is."
     if kept.outcome == "not-enough" and kept.reason:
         return f"With everything in FP32 the model did not run, so precision cannot be judged: {kept.reason}"
+    if kept.outcome == "not-enough" and kept.plain >= MOST_OF_IT * kept.error:
+        off = "not finite" if kept.plain >= HUGE else f"{kept.plain:.3g}"
+        return (
+            f"With everything in FP32 the error falls from {off} to {kept.error:.3g}, and {ask.criterion.tolerance:.3g} is "
+            "allowed: precision is most of it, and what is left is over the tolerance by itself."
+        )
     if kept.outcome == "not-enough":
         return f"Even with everything in FP32 the error is {kept.error:.3g}: precision is not the cause."
     if kept.outcome == "whole":

@@ -30,6 +30,16 @@ def test_an_honest_answer_is_right() -> None:
     assert score({**FAILS, "state": "undetermined"}, said(verdict="not-determined", exit=15), {})[0] == "right"
 
 
+def test_layers_left_in_float_are_held_to_unseen_samples_though_nobody_is_accused() -> None:
+    """A culprit that is not named is no excuse elsewhere."""
+    quantized = {**FAILS, "precision": "int8"}
+    cure = {"ok": 24, "n": 24, "plain_ok": 3}
+    assert score(quantized, HONEST, {"culprits": [], "workaround": cure})[0] == "right"
+    assert score(quantized, HONEST, {"culprits": [], "workaround": {**cure, "ok": 12}})[0] == "wrong"
+    assert score(quantized, HONEST, {"culprits": []})[0] == "partly"
+    assert score(FAILS, HONEST, {"culprits": [], "workaround": cure})[0] == "partly"
+
+
 @pytest.mark.parametrize(
     ("state", "verdict"),
     [
@@ -42,6 +52,7 @@ def test_an_honest_answer_is_right() -> None:
         ("passes", "worked-around"),  # a fault where there is none
         ("passes", "input-sensitive"),  # and made-up data pass, too
         ("passes", "not-determined"),
+        ("passes", "fixed-by-sanitizing"),
         ("passes", "reference-suspect"),
         ("undetermined", "worked-around"),  # noise taken for a fault
         ("undetermined", "not-reproduced"),
@@ -76,6 +87,7 @@ def test_what_it_says_of_data_that_it_made_up_is_held_to_them() -> None:
     passes, made = {**FAILS, "state": "passes"}, {"made_up": {"state": "fails"}}
     assert score(passes, said(verdict="input-sensitive"), made)[0] == "right"
     assert score(passes, said(verdict="not-determined"), made)[0] == "partly"
+    assert score(passes, said(verdict="fixed-by-sanitizing"), made)[0] == "partly"
     assert score(passes, said(verdict="input-sensitive"), {"made_up": {"state": "passes"}})[0] == "wrong"
 
 

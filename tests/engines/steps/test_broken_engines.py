@@ -254,6 +254,17 @@ def test_precision_is_exact_about_not_enough(n: int, seed: int) -> None:
     assert len(engine.asked) == 2, "nothing kept, everything kept"
 
 
+@pytest.mark.parametrize(("left", "most"), [(0.02, True), (0.2, False)])
+def test_precision_that_is_most_of_it_is_not_said_to_be_no_cause(left: float, most: bool) -> None:
+    """What no precision cures is a little over the tolerance, and 25 or 2.5 times as much is cured."""
+    index = random_graph(8, random.Random(1))
+    engine = Simulated.single(index, {2: left, 5: 0.5}, stubborn=frozenset({2}))
+    outcome = walk("precision", engine.context(), engine).finish.outcome
+    assert outcome.outcome == "not-enough"
+    assert ("precision is most of it" in outcome.message) is most
+    assert ("precision is not the cause" in outcome.message) is not most
+
+
 def test_a_precision_that_was_never_measured_is_not_called_innocent() -> None:
     engine = Simulated.single(random_graph(6, random.Random(0)), {2: 0.5}, broken=1.0)
     outcome = walk("precision", engine.context(), engine).finish.outcome

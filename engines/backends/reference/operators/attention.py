@@ -32,15 +32,17 @@ def join(x: Array) -> Array:
 
 
 class _Attending(Contrib):
-    def attend(self, q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None) -> Array:
-        """(batch, heads, sequence, size) each, ``k`` and ``v`` with what is past; ``mask``: as the node has it. The output,
-        (batch, sequence, hidden)."""
+    def attend(self, q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None, past: int) -> Array:
+        """(batch, heads, sequence, size) each, ``k`` and ``v`` with what is past, so many keys; ``mask``: as the node has it.
+        The output, (batch, sequence, hidden)."""
         queries, keys = q.shape[2], k.shape[2]
         scores = np.matmul(q, k.transpose(0, 1, 3, 2)) * (self.number("scale", 0) or 1 / math.sqrt(q.shape[-1]))
         hidden = np.zeros((1, 1, 1, keys), bool) if mask is None else self.read_mask(mask, q.shape[0], queries, keys)
         scores = scores + np.where(hidden, self.number("mask_filter_value", MASKED), 0)
         if self.given.get("unidirectional"):
-            ahead = np.arange(keys)[None] > np.arange(queries)[:, None] + keys - queries
+            if keys != past + queries:  # which token comes before which the page does not say then
+                self.refuse(f"one direction and {queries} queries for {keys - past} keys")
+            ahead = np.arange(keys)[None] > np.arange(queries)[:, None] + past
             scores = np.where(ahead, -np.inf, scores)
         return join(np.matmul(softmax(scores + (0 if bias is None else wide(bias))), v))
 
@@ -76,8 +78,9 @@ class Attention(_Attending):
         made = np.matmul(wide(x), wide(weights)) + (0 if bias is None else wide(bias))
         q, k, v = (split(part, heads) for part in np.split(made, np.cumsum(sizes)[:2], axis=-1))
         if past is not None:
-            k, v = (np.concatenate((wide(before), now), axis=2) for before, now in zip(past, (k, v), strict=True))
-        found = self.attend(q, k, v, mask, attention_bias).astype(x.dtype)
+            k, v = (np.concatenate((wide(old), now), axis=2) for old, now in zip(past, (k, v), strict=True))
+        before = 0 if past is None else past.shape[3]
+        found = self.attend(q, k, v, mask, attention_bias, before).astype(x.dtype)
         return self.cut(found, np.stack((k, v)).astype(x.dtype) if k.shape == v.shape else found)
 
 
@@ -106,7 +109,8 @@ class MultiHeadAttention(_Attending):
         q, k, v = (split(part, heads) if part.ndim == 3 else part for part in parts)
         if past_key is not None and past_value is not None:
             k, v = (np.concatenate((wide(past), now), axis=2) for past, now in ((past_key, k), (past_value, v)))
-        found = self.attend(q, k, v, mask, attention_bias)
+        before = 0 if past_key is None else past_key.shape[2]
+        found = self.attend(q, k, v, mask, attention_bias, before)
         return self.cut(*(part.astype(query.dtype) for part in (found, k, v)))
 
 
@@ -116,6 +120,8 @@ class RotaryEmbedding(Contrib):
     def compute(self, x: Array, positions: Array, cosines: Array, sines: Array) -> tuple[Array]:  # type: ignore[override]
         if self.given.get("is_packed_batching"):
             self.refuse("batches that are packed")
+        if self.number("scale", 1.0) != 1:
+            self.refuse("a scale")  # of what, the page does not say, and ONNX Runtime's CPU leaves it out
         turned = 2 * cosines.shape[1]
         heads = int(self.given.get("num_heads", 0))
         flat = x.ndim == 3
@@ -131,8 +137,7 @@ class RotaryEmbedding(Contrib):
             else (np.s_[..., : turned // 2], np.s_[..., turned // 2 : turned])
         )
         a, b = wide(each)[first], wide(each)[second]
-        scale = self.number("scale", 1.0)
-        made[first], made[second] = scale * (a * cos - b * sin), scale * (b * cos + a * sin)
+        made[first], made[second] = a * cos - b * sin, b * cos + a * sin
         return ((join(made) if flat else made).astype(x.dtype),)
 
 
