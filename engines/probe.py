@@ -214,7 +214,7 @@ class Recall(Probe, frozen=True, tag="recall", kw_only=True):
 
 class Construct(Probe, frozen=True, tag="construct"):
     """Make a small model by its declaration, an ``engines.known.entry.Construction`` as JSON. -> facts: ``model`` digest; with
-    ``feed`` also ``inputs``, the digest of one feed (``real:0``) that is drawn as it says."""
+    ``feed`` also ``inputs``, the digest of feeds that are drawn as it says, and ``samples``, their names."""
 
     declared: str
     feed: bool = False
@@ -223,7 +223,8 @@ class Construct(Probe, frozen=True, tag="construct"):
 
 class State(Probe, frozen=True, tag="state", kw_only=True):
     """State a part of a stored model as a declaration. -> facts: ``declared``, an ``engines.known.entry.Construction``;
-    ``sizes``: which numbers of it can be changed together (each a list of ``engines.known.varied.Place``). What holds values up
+    ``sizes``: which numbers of it can be changed together (each a list of ``engines.known.varied.Place``); ``names``: what its
+    short names stand for. What holds values up
     to ``engines.workers.stating.STATED`` has them in it, the rest their range. Refused (status ``refused``) where it holds what
     a declaration cannot say."""
 

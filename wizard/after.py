@@ -1,5 +1,6 @@
 """What follows a failing case, as a session that goes on from an ended one: it takes over what that found and measured."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,14 +14,17 @@ from wizard.session import folder as folders
 from wizard.session.editing import edit
 from wizard.session.events import FindingsTaken
 from wizard.session.following import why_nothing_follows
+from wizard.session.single import PREFIX, single_flow
 
 FLOW: Final = "after"
 
 
-def begin_after(source: Path, score: str = "") -> tuple[Path, int]:
+def begin_after(
+    source: Path, score: str = "", *, step: str = "", params: Mapping[str, str] | None = None
+) -> tuple[Path, int]:
     """A new session that goes on from the ended one in ``source``, and how many of its measurements it took over. ``score``: what
-    says how good outputs are (``wizard.given.score``), in place of what that session has. Raises Refusal, SessionProblem,
-    FlowProblem, ``OSError``."""
+    says how good outputs are (``wizard.given.score``), in place of what that session has. ``step``: one step alone, with these
+    ``params``, in place of the flow. Raises Refusal, SessionProblem, FlowProblem, ``OSError``."""
     problem, state = folders.describe(source).problem, folders.load(source, brief=True)
     name = folders.name_for_command(source)
     if why := why_nothing_follows(state, problem):
@@ -28,6 +32,9 @@ def begin_after(source: Path, score: str = "") -> tuple[Path, int]:
         raise Refusal(BAD_USAGE if not state.end or problem.check else NOT_REPRODUCED, f"{name}: {why}{to_do}")
     if score:
         problem = msgspec.structs.replace(problem, score=score, digests={**problem.digests, **digest_score(score)})
+    if step:
+        alone = msgspec.structs.replace(problem, flow=PREFIX + step)
+        return edit(source, alone, single_flow(step, params), taken=_take_findings(source))
     loaded = load(FLOW)
     taken = _take_findings(source)
     place, known = edit(source, msgspec.structs.replace(problem, flow=FLOW), loaded.text, taken=taken)

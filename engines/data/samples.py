@@ -28,7 +28,7 @@ from engines.probe import LoadInputs, SampleInfo
 from engines.store import decoding, regular
 from engines.store.content import Damaged, Store, digest_file
 
-__all__ = ["InputProblem", "count_rows_alone", "count_score_rows", "keep_feed", "load_feed", "load_inputs"]
+__all__ = ["InputProblem", "count_rows_alone", "count_score_rows", "keep_feeds", "load_feed", "load_inputs"]
 
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 # Operators that compute in INT8: the default tolerance follows.
@@ -570,14 +570,18 @@ def _resize_image(pixels: Array, size: tuple[int, int]) -> Array:
     return np.stack([np.asarray(p.resize((size[1], size[0]), bilinear)) for p in planes], axis=2)
 
 
-def keep_feed(store: Store, arrays: Mapping[str, Array], source: str) -> str:
-    """The digest of inputs that hold this one feed, ``real:0``, whose rows are not told apart."""
+def keep_feeds(store: Store, feeds: Sequence[Mapping[str, Array]], source: str) -> tuple[str, list[str]]:
+    """The digest of inputs that hold these feeds, ``real:0`` and so on, whose rows are not told apart; and their names."""
+    names = [f"real:{number}" for number in range(len(feeds))]
 
     def write(folder: Path) -> list[_Feed]:
-        shapes = {name: tuple(int(d) for d in a.shape) for name, a in arrays.items()}
-        return [_Feed(SampleInfo("real:0", source, shapes=shapes), 0, _write_arrays(folder, "real:0", arrays))]
+        made = []
+        for name, arrays in zip(names, feeds, strict=True):
+            shapes = {key: tuple(int(d) for d in a.shape) for key, a in arrays.items()}
+            made.append(_Feed(SampleInfo(name, source, shapes=shapes), 0, _write_arrays(folder, name, arrays)))
+        return made
 
-    return _keep_inputs(store, write)
+    return _keep_inputs(store, write), names
 
 
 def _keep_inputs(store: Store, write: Callable[[Path], list[_Feed]]) -> str:

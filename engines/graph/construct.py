@@ -1,5 +1,6 @@
 """A small model by its declaration: the constructions of the table of known bugs."""
 
+import msgspec
 import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper, shape_inference
 
@@ -49,9 +50,29 @@ def construct(declared: Construction) -> ModelProto:
     return model
 
 
+def draw_feeds(declared: Construction, seed: int) -> list[dict[str, np.ndarray]]:
+    """What the model's inputs are fed, by name: drawn from their ranges, from what of them is negative, from what is positive
+    (of one sign: from either half), and from the whole once more, so that hardly any fault hides behind one draw; once where
+    nothing is drawn."""
+    feeds = [draw_feed(declared, seed)]
+    if any(t.values is None and t.range[0] != t.range[1] for t in declared.inputs.values()):
+        for more, part in enumerate((0, 1, None), 1):
+            inputs = {name: _narrowed(t, part) for name, t in declared.inputs.items()}
+            feeds.append(draw_feed(msgspec.structs.replace(declared, inputs=inputs), seed + 1000 * more))
+    return feeds
+
+
+def _narrowed(tensor: MadeTensor, part: int | None) -> MadeTensor:
+    """The tensor drawn from the lower part of its range, or the upper one; from all of it."""
+    low, high = tensor.range
+    middle = 0.0 if low < 0.0 < high else (low + high) / 2
+    ends = (low, high) if part is None else ((low, middle), (middle, high))[part]
+    return msgspec.structs.replace(tensor, range=ends)
+
+
 def draw_feed(declared: Construction, seed: int) -> dict[str, np.ndarray]:
-    """What the model's inputs are fed, by name. What is drawn reaches both ends of its range, so that a size decides nothing
-    about how large the values are; what holds one value has the end that is further from zero."""
+    """One feed. What is drawn reaches both ends of its range, so that a size decides nothing about how large the values are; what
+    holds one value has the end that is further from zero."""
     return {name: draw_tensor(t, seed + place, ends=True) for place, (name, t) in enumerate(declared.inputs.items())}
 
 

@@ -36,6 +36,7 @@ _NUMBER = 0.12  # more for one number of many
 _UNTRIED = 0.03  # more for a bound that no case that fires has shown
 _OR = 0.6
 # Clauses with an or in one condition: with enough of them anything can be said of what was tried, and nothing of the rest.
+_MOST_CLAUSES = 9
 _MOST_OR = 3
 _LIKE = 12  # pairs that shut out the same, kept so that it is asked which of them it is
 _TELLING = 120  # predicates of which pairs are made: those that shut out most of what is left
@@ -116,9 +117,13 @@ def fit(factors: Sequence[Factor], rows: Iterable[Row]) -> Fit:
     if able != (1 << len(others)) - 1:
         singles += _pairs(factors, fires, others, able)
         able = _union(singles)
-    left = tuple(r for i, r in enumerate(others) if not able >> i & 1)
     covers = _cover(singles, able)
-    return Fit(covers[0] if covers else (), tuple(covers[1:]), left)
+    if covers and len(covers[0]) > _MOST_CLAUSES:
+        # So many clauses say what was tried and nothing of the rest: those that say most, and what is left over.
+        by_count = sorted(covers[0], key=lambda clause: -_shut_out(clause, others).bit_count())[:_MOST_CLAUSES]
+        covers = [tuple(sorted(by_count, key=lambda clause: clause[0].factor))]
+    chosen = covers[0] if covers else ()
+    return Fit(chosen, tuple(covers[1:]), tuple(r for r in others if holds(chosen, r.levels)))
 
 
 def list_predicates(

@@ -66,6 +66,10 @@ class _Table:
             self.outcomes[levels] = yield from self.ask(changed)
         return self.outcomes[levels]
 
+    def note(self, text: str) -> Note:
+        """Progress; what is tried from here on may be left out."""
+        return Note(text, best=0, tried=self.built)
+
     @property
     def built(self) -> int:
         """Settings that were a model."""
@@ -108,7 +112,7 @@ def _try_alone(table: _Table) -> Sub[None]:
     for place in range(most):
         for i, factor in enumerate(table.factors):
             if place < len(factor.levels):
-                yield Note(f"does it fire with {factor.name} = {factor.levels[place]}?")
+                yield table.note(f"does it fire with {factor.name} = {factor.levels[place]}?")
                 yield from table.look(table.alone(i, factor.levels[place]))
     for i, factor in enumerate(table.factors):
         if factor.ordered:
@@ -124,7 +128,7 @@ def _find_bounds(table: _Table, i: int) -> Sub[None]:
             if above - below < 2 or (known[below] == "fires") == (known[above] == "fires"):
                 break
             middle = (below + above) // 2
-            yield Note(f"where between {below} and {above} does {table.factors[i].name} begin to matter?")
+            yield table.note(f"where between {below} and {above} does {table.factors[i].name} begin to matter?")
             outcome = yield from table.look(table.alone(i, middle))
             if outcome not in DECIDED:
                 break
@@ -141,7 +145,7 @@ def _part_rivals(table: _Table) -> Sub[None]:
         found = fit(table.factors, table.rows)
         if (question := _choose(table, found)) is None:
             return
-        yield Note(f"which of several is it? so far: {say_condition(table.factors, found.condition)}")
+        yield table.note(f"which of several is it? so far: {say_condition(table.factors, found.condition)}")
         yield from table.look(question)
 
 
@@ -209,7 +213,7 @@ def _check_at_random(table: _Table) -> Sub[tuple[int, int]]:
         if levels is None and (levels := _draw(table, found.condition, rng, inside=checked % 2 != 0)) is None:
             break
         claimed = holds(found.condition, levels)
-        yield Note(
+        yield table.note(
             f"does it hold elsewhere? {say_condition(table.factors, found.condition) or 'it fires in all that was tried'}"
         )
         outcome = yield from table.look(levels)

@@ -1,7 +1,8 @@
 """trigger: when does the case fire? All of it that can be changed is changed, with the reference computed anew each time, and
 what parts the cases that fire from those that do not is said in one line."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -103,6 +104,7 @@ class _Tried(msgspec.Struct, frozen=True):
     outcome: Outcome
     error: float | None = None
     why: str = ""
+    first: bool = True  # whether the first of its feeds says so alone: the program makes that one
 
 
 def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
@@ -125,14 +127,14 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
     trial.tried.clear()
     found: Found = yield from find_trigger(factors, trial.ask, max(1, params.budget))
     differs = yield from _ask_again(trial, factors, found)
-    outcome = tell(factors, found, differs)
+    outcome = tell(factors, found, differs, stated.facts.get("names", {}))
     return Finish(
         outcome,
         findings,
         tables={
             "cases": list_rows(factors, found, trial.tried),
             "factors": list_factor_rows(factors, found),
-            "generator": [Script(GENERATOR, _generate(ctx, trial.made, factors, found, outcome))],
+            "generator": [Script(GENERATOR, _generate(trial, factors, found, outcome))],
         },
     )
 
@@ -192,17 +194,16 @@ class _Trial:
         for key, value in options_of(setting).items():
             engine = engine.with_option(key, value)
         model, inputs = str(made.facts.get("model", "")), str(made.facts.get("inputs", ""))
+        samples = tuple(map(str, made.facts.get("samples", ())))
         probe = Measure(
-            model=model, inputs=inputs, samples=("real:0",), engine=str(engine), reference=ctx.reference, runs=self.looks,
+            model=model, inputs=inputs, samples=samples, engine=str(engine), reference=ctx.reference, runs=self.looks,
             attempt=attempt,
         )  # fmt: skip
         m = yield from asked(probe)
         if m.status == "reference-failed" or m.assumed:
             return _Tried("cannot tell", why=m.message or "nothing was measured")
         judged = yield from asked(
-            Measure(
-                model=model, inputs=inputs, samples=("real:0",), engine=ctx.reference, reference=JUDGE, nudge="inputs"
-            )
+            Measure(model=model, inputs=inputs, samples=samples, engine=ctx.reference, reference=JUDGE, nudge="inputs")
         )
         if judged.status != "ok" or not any(r.outputs for r in judged.results):
             return _Tried("cannot tell", why=judged.message or "nobody else can compute the reference")
@@ -224,7 +225,8 @@ class _Trial:
         error = worst(results, self.rule)[2]
         told = error if error < HUGE else None
         if exceed(results, self.rule):
-            return _Tried("cannot tell" if self.refusing else "fires", told)
+            first = exceed([r for r in results if r.sample == results[0].sample], self.rule)
+            return _Tried("cannot tell" if self.refusing else "fires", told, first=first)
         if self.refusing:
             return _Tried("passes", told)
         if all(s.absmax == 0.0 for r in results for s in r.outputs):
@@ -281,8 +283,10 @@ def say_level(factor: Factor, level: Level) -> str:
     return f"{factor.name} {level}" if factor.kind in ("values", "special", "role") else f"{factor.name} = {level}"
 
 
-def tell(factors: Sequence[Factor], found: Found, differs: int = 0) -> TriggerOutcome:
-    """The outcome, never more certain than what was tried."""
+def tell(
+    factors: Sequence[Factor], found: Found, differs: int = 0, names: Mapping[str, str] | None = None
+) -> TriggerOutcome:
+    """The outcome, never more certain than what was tried. ``names``: what short names stand for."""
     count = {
         o: sum(r.outcome == o for r in found.rows) for o in ("fires", "passes", "refused", "hidden", "cannot tell")
     }
@@ -310,6 +314,7 @@ def tell(factors: Sequence[Factor], found: Found, differs: int = 0) -> TriggerOu
         f"{count[o]} {said}" for o, said in (("fires", "fire"), ("passes", "pass"), ("refused", "refused")) if count[o]
     )
     after = " The budget ended it there." if found.spent else ""
+    after += _say_names(condition, names or {})
     if differs:
         said = f"Of the settings that it hangs on {differs} came out otherwise when built once more, so no condition is claimed."
         return replace(base, verdict="unsteady", message=said + after)
@@ -327,6 +332,13 @@ def tell(factors: Sequence[Factor], found: Found, differs: int = 0) -> TriggerOu
     if found.surprises:
         said += f" {found.surprises} of {found.checked} settings at random spoke against what was thought before them."
     return replace(base, verdict="found", message=said + after)
+
+
+def _say_names(condition: str, names: Mapping[str, str]) -> str:
+    """What the short names that are said stand for."""
+    words = set(re.findall(r"\w+", condition))
+    said = [f"{now} is '{was}'" for now, was in names.items() if now in words]
+    return f" Here {', '.join(said)}." if said else ""
 
 
 def _say_refused(factors: Sequence[Factor], fit: Fit, decided: Sequence[Row]) -> str:
@@ -383,9 +395,7 @@ def _say_bare(factor: Factor, level: Level) -> str:
     return say_level(factor, level).removeprefix(f"{factor.name} ").removeprefix("= ")
 
 
-def _generate(
-    ctx: StepContext, made: Construction, factors: Sequence[Factor], found: Found, outcome: TriggerOutcome
-) -> str:
+def _generate(trial: _Trial, factors: Sequence[Factor], found: Found, outcome: TriggerOutcome) -> str:
     """The program, with a parameter for each size and for what the condition names."""
     named: set[int] = {i for c in found.fit.condition for p in c for i in (p.factor, p.other)}
     shown = [
@@ -393,22 +403,20 @@ def _generate(
         for i, f in enumerate(factors)
         if f.kind in SHOWN and (f.kind == "size" or i in named) and (f.kind != "values" or f.base == DRAWN)
     ]
-    settings = {
-        kind: [
-            setting_of(factors, r)
-            for r in found.rows
-            if r.outcome == kind and set(setting_of(factors, r)) <= set(shown)
-        ]
-        for kind in ("fires", "passes", "refused")
-    }
-    view = ctx.engine_info
+    settings: dict[str, list[Setting]] = {"fires": [], "passes": [], "refused": []}
+    for row in found.rows:
+        setting = setting_of(factors, row)
+        told = trial.tried.get(say_setting(setting))
+        if row.outcome in settings and set(setting) <= set(shown) and (told is None or told.first):
+            settings[row.outcome].append(setting)
+    view = trial.ctx.engine_info
     return write_generator(
-        made,
+        trial.made,
         shown,
         settings["fires"][:12],
         settings["passes"][:12],
         settings["refused"][:4],
-        title=f"The case on {ctx.engine} {view.version}".rstrip() + ".",
+        title=f"The case on {trial.ctx.engine} {view.version}".rstrip() + ".",
         line=outcome.message,
     )
 

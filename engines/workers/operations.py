@@ -192,9 +192,10 @@ def _import_model(probe: Import, store: Store) -> Measurement:
 
 def _construct_model(probe: Construct, store: Store) -> Measurement:
     declared = msgspec.json.decode(probe.declared, type=Construction)
-    facts = {"model": load.save(store, construct.construct(declared))}
+    facts: dict[str, Any] = {"model": load.save(store, construct.construct(declared))}
     if probe.feed:
-        facts["inputs"] = samples.keep_feed(store, construct.draw_feed(declared, probe.seed), "drawn as declared")
+        feeds = construct.draw_feeds(declared, probe.seed)
+        facts["inputs"], facts["samples"] = samples.keep_feeds(store, feeds, "drawn as declared")
     return Measurement(facts=facts)
 
 

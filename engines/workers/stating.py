@@ -1,6 +1,7 @@
 """State: a part of a stored model as a declaration of a few lines, and which of its sizes go together."""
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ STATED = 1024
 # millisecond, and what passes it is run. Cases have some ten numbers, three of which go together. Chosen, not measured.
 _MOST_TIED = 4
 _MOST_TRIES = 600
+_SHORT = re.compile(r"[A-Za-z_]\w{0,11}")
 _HEAVIEST = 1 << 22  # elements of all that is fed and held: a case is built a hundred times
 
 
@@ -35,10 +37,12 @@ def state_part(probe: State, store: Store, progress: Say) -> Measurement:
     part = Part(store, model, probe.candidate, probe.inputs, probe.reference, progress)
     feed = part.feed(probe.sample)
     piece = part.cut(feed.arrays, feed.constants)
-    made = state_model(piece.model, model.weights_dir, feeds_by_name(piece, feed.arrays))
+    made, names = shorten_names(state_model(piece.model, model.weights_dir, feeds_by_name(piece, feed.arrays)))
     progress("looking which sizes go together")
     sizes = find_sizes(made, probe.reference)
-    return Measurement(facts={"declared": msgspec.to_builtins(made), "sizes": msgspec.to_builtins(sizes)})
+    return Measurement(
+        facts={"declared": msgspec.to_builtins(made), "sizes": msgspec.to_builtins(sizes), "names": names}
+    )
 
 
 def state_model(model: ModelProto, weights_dir: str, feeds: dict[str, Array]) -> Construction:
@@ -66,6 +70,32 @@ def state_model(model: ModelProto, weights_dir: str, feeds: dict[str, Array]) ->
     )
     construct.construct(declared)
     return declared
+
+
+def shorten_names(made: Construction) -> tuple[Construction, dict[str, str]]:
+    """The declaration with names that a sentence can hold, and what they were: exporters' names are paths."""
+    names = [*made.inputs, *made.weights, *(o for n in made.nodes for o in n.outputs if o)]
+    kinds = {**dict.fromkeys(names, "t"), **dict.fromkeys(made.outputs, "y")}
+    kinds |= {**dict.fromkeys(made.weights, "w"), **dict.fromkeys(made.inputs, "x")}
+    new = {name: name for name in names if _SHORT.fullmatch(name)}
+    for name in names:
+        if name not in new:
+            some = (f"{kinds[name]}{n or ''}" for n in itertools.chain((0,), itertools.count(2)))
+            new[name] = next(one for one in some if one not in new.values())
+    nodes = tuple(
+        msgspec.structs.replace(
+            n, inputs=tuple(new.get(i, i) for i in n.inputs), outputs=tuple(new.get(o, o) for o in n.outputs)
+        )
+        for n in made.nodes
+    )
+    short = msgspec.structs.replace(
+        made,
+        inputs={new[n]: t for n, t in made.inputs.items()},
+        weights={new[n]: t for n, t in made.weights.items()},
+        outputs={new[n]: t for n, t in made.outputs.items()},
+        nodes=nodes,
+    )
+    return short, {now: was for was, now in new.items() if now != was}
 
 
 def find_sizes(made: Construction, reference: str) -> list[tuple[Place, ...]]:

@@ -25,7 +25,7 @@ PROGRAMS = (
 )  # fmt: skip
 VERBS = (
     "open", "run", "resume", "edit", "after", "watch", "replay", "report", "export", "sessions", "show", "diff", "engines",
-    "diff-tactics", "flow", "step", "demo", "help", "completion", "ladder",
+    "diff-tactics", "flow", "step", "demo", "help", "completion", "ladder", "trigger",
 )  # fmt: skip
 
 # Scene -> the test that runs every command of it.

@@ -2,6 +2,7 @@
 
 import json
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,17 @@ from engines.known.table import read_table
 from engines.steps.known import with_settings
 from tests.docs.shown import of
 from wizard.cli import main
+from wizard.demo import MODELS
 
 MADE = {bug.id: bug for bug in read_table() if bug.make is not None}
 ENGINES = {"onnxruntime": "onnxruntime:optimization=all", "openvino": "openvino:precision=f32"}
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
+@pytest.fixture(autouse=True, scope="module")
+def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NARROWDOWN_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
 
 
 def trigger(capsys: pytest.CaptureFixture[str], code: int, *words: str) -> dict[str, Any]:
@@ -94,3 +98,56 @@ def test_the_page_does_what_it_says(
         ]
         main([*again, "--json", "--display", "none"])
         assert json.loads(capsys.readouterr().out)["verdict"] == code, rows[-1]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An ended session with a culprit: a Pad and a MaxPool among other nodes."""
+    folder = tmp_path_factory.mktemp("trigger")
+    model, inputs = MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz"
+    words = ["--inputs", str(inputs), "--engine", ENGINES["onnxruntime"], "--session", str(folder / "bug")]
+    assert main(["run", str(model), *words, "--display", "none"]) == 0
+    return folder / "bug"
+
+
+@pytest.mark.slow
+def test_a_session_and_its_bundle_say_the_same(
+    session: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(session.parent)
+    shown = [s.words for s in of("trigger") if "step" not in s.words]
+    assert [words[:3] for words in shown] == [["narrowdown", "trigger", "bug"], ["narrowdown", "trigger", "bug/case"]]
+    for words in shown:
+        capsys.readouterr()
+        assert main([*words[1:], "--json", "--display", "none"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["verdict"] == "found", told["message"]
+        assert "x holds some negative values" in told["condition"]
+        assert "Here" in told["message"]  # what the short names stand for
+    space = runpy.run_path(str(session.parent / "make_case.py"))
+    assert space["FIRES"]
+    after = told["session"]
+    assert main(["show", after, "--canonical"]) == 0
+
+
+@pytest.mark.slow
+def test_it_goes_on_where_it_was_stopped_and_ends_with_its_budget(
+    session: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ["trigger", str(session), "--most", "12", "--json", "--display", "none"]
+    assert main(few) in (0, 6)
+    told = json.loads(capsys.readouterr().out)
+    assert told["spent"]
+    assert told["tried"] + told["cannot_tell"] <= 12
+    assert "budget" in told["message"]
+    assert main(["replay", told["session"], "--dry"]) == 0  # the journal alone leads to the same
+
+
+@pytest.mark.slow
+def test_what_is_no_case_is_refused(session: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trigger", str(MODELS / "shapes_cnn.onnx"), "--display", "none"]) == 2
+    assert "narrowdown step trigger MODEL" in capsys.readouterr().err
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle" / "check.py").write_text("", encoding="utf-8")
+    assert main(["trigger", str(tmp_path / "bundle"), "--display", "none"]) == 2
+    assert "does not say in report.json" in capsys.readouterr().err

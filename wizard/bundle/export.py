@@ -26,7 +26,7 @@ from engines.store.scratch import scratch
 from wizard.bundle.case import others_eyes, write_case
 from wizard.bundle.check_script import Asked, script
 from wizard.bundle.issue import issue, readme
-from wizard.bundle.models import place_worked_around
+from wizard.bundle.models import place_scripts, place_worked_around
 from wizard.bundle.overlay import place_overlays
 from wizard.flow.model import Flow
 from wizard.machine_room import ask
@@ -163,6 +163,7 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
         held = dict(zip(whole, map(int, counts), strict=True))
     if weights == "keep":
         place_worked_around(reading, folder)
+    place_scripts(reading, folder)
     others_eyes(list(dict.fromkeys([*places, folder])))
     report = portable(report, found)
     for place, culprit in places.items():

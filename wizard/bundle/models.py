@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from engines import outside
+from engines.known.generator import NAME as GENERATOR
 from engines.spec import parse
 from engines.steps.registry import step_makes
 from engines.store.content import Store, atomic
@@ -34,6 +35,20 @@ def place_worked_around(reading: Reading, folder: Path) -> str:
     return write_models(reading, makers[-1], str(folder / WORKED_AROUND))[0] or ""
 
 
+def place_scripts(reading: Reading, folder: Path) -> None:
+    """The programs that steps have written, the latest of each name, into ``folder``. Raises OSError."""
+    for visit in reading.state.route:
+        for name, text in _list_scripts(reading, visit).items():
+            (folder / name).write_text(text, encoding="utf-8")
+
+
+def _list_scripts(reading: Reading, visit: Visit) -> dict[str, str]:
+    """The text of each program that a step has written, by the one name that it may have: a session may be a stranger's."""
+    rows = reading.table(visit.tables.get("generator", ""))
+    text = next((str(row["text"]) for row in rows if row.get("name") == GENERATOR and row.get("text")), "")
+    return {GENERATOR: text} if text else {}
+
+
 def _list_files(reading: Reading, visit: Visit) -> dict[str, dict[str, str]]:
     """Role -> the files that a step has left for it, name -> digest."""
     rows = reading.table(visit.tables.get("bundle", ""))
@@ -46,6 +61,11 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
     Raises MachineProblem, OSError."""
     folder, store = reading.folder, Store(reading.folder)
     target = Path(output).expanduser().absolute() if output else folder / f"{visit.step}.onnx"
+    if scripts := _list_scripts(reading, visit):
+        target = target if output else folder / next(iter(scripts))
+        with atomic(target) as temporary:
+            temporary.write_text(next(iter(scripts.values())), encoding="utf-8")
+        return str(target), None
     if step_makes(visit.step, "model"):
         made = next((row.get("model") for row in reading.table(visit.tables.get("sanitized", ""))), None)
         if not made:

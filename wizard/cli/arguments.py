@@ -151,6 +151,13 @@ def parser() -> Parser:
     followed.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
     _running(followed, folder=False)
 
+    asked = command("trigger", "trigger", "trigger", "when does a case fire: which sizes, types, attributes, values?")
+    asked.add_argument("session", metavar="CASE", help=f"{_SESSION}; or the folder of a bundle")
+    asked.add_argument("--most", type=_count, metavar="N", default=0, help="build at most so many cases; default: 150")
+    asked.add_argument("-o", "--output", metavar="FILE.py", help="also write the program that makes the case")
+    asked.add_argument("--json", action="store_true", help="the result as one JSON object on stdout")
+    _running(asked, folder=False)
+
     watched = command("watch", "run", "watch", "look at a session while another program works on it")
     _session(watched)
     _display(watched)

@@ -66,6 +66,11 @@ def one(arguments: argparse.Namespace, params: dict[str, str]) -> int:
             )
     if said := say_usual(arguments):
         print(f"narrowdown: {said}", file=sys.stderr)
+    return follow(arguments, place, problem)
+
+
+def follow(arguments: argparse.Namespace, place: Path, problem: Problem) -> int:
+    """Run the step that the session in ``place`` is about, and say what it found; the exit code."""
     consent = run.agreed(problem)
     flow = run.flow_of(place)
     since = folders.load(place, brief=True).seq
@@ -95,7 +100,10 @@ def one(arguments: argparse.Namespace, params: dict[str, str]) -> int:
     except MachineProblem as problem:
         raise Refusal(MISSING, str(problem)) from None
     if arguments.output and model is None:
-        print(f"narrowdown: the step made no model, so '{arguments.output}' was not written.", file=sys.stderr)
+        print(
+            f"narrowdown: the step made nothing to be written, so '{arguments.output}' was not written.",
+            file=sys.stderr,
+        )
     rows = reading.table(visit.tables.get(TABLE, ""))
     if rows and arguments.artifacts:
         for said in artifacts.sort(
@@ -114,7 +122,7 @@ def one(arguments: argparse.Namespace, params: dict[str, str]) -> int:
         for line in found(visit.step, visit.outcome, outputs, reading.state.findings.criterion):
             print(line)
         if model:
-            print(f"  {'model':30} {model}")
+            print(f"  {'program' if model.endswith('.py') else 'model':30} {model}")
         print(f"  {'session':30} {place}")
     return code
 

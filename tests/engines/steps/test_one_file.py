@@ -27,6 +27,7 @@ HOMONYMS = {
     "score": "a field of the problem and of probes; an option",
     "rewrite": "a kind of workaround; a field of probes",
     "rebuild": "a capability of engines",
+    "trigger": "the command",
     "known": "the command and the folder of the table of known bugs; what was measured before; a part of the last screen",
 }
 # (file, name) -> why it has to say it.

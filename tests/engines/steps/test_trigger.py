@@ -70,7 +70,7 @@ def walk(
             case Construct():
                 name = f"case {len(made)}"
                 made[name] = msgspec.json.decode(probe.declared, type=Construction)
-                answer = Measurement(facts={"model": name, "inputs": "drawn"})
+                answer = Measurement(facts={"model": name, "inputs": "drawn", "samples": ["real:0"]})
             case Measure(engine="onnxruntime:optimization=disabled"):
                 assert (probe.reference, probe.nudge) == ("reference", "inputs")
                 answer = judge(made[probe.model])

@@ -1,0 +1,79 @@
+"""``narrowdown trigger CASE``: when does the case of a session, or of a bundle, fire?"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from engines.store import regular
+from wizard import handed, trust
+from wizard.after import begin_after
+from wizard.cli import run
+from wizard.cli.flow import writable
+from wizard.cli.step import follow, step
+from wizard.exits import BAD_USAGE, Refusal
+from wizard.session import folder as folders
+
+STEP = "trigger"
+_CHECK, _MODEL, _INPUTS, _REPORT = "check.py", "model.onnx", "inputs.npz", "report.json"
+
+
+def trigger(arguments: argparse.Namespace) -> int:
+    """Run the step ``trigger`` on the first case of an ended session, or on a bundle's. Raises Refusal, Untrusted,
+    SessionProblem."""
+    if arguments.output:
+        writable(arguments.output)
+    params = {"budget": str(arguments.most)} if arguments.most else {}
+    bundle = Path(arguments.session).expanduser().absolute()
+    if bundle.is_file():
+        raise Refusal(
+            BAD_USAGE,
+            f"'{arguments.session}' is a file. Of a model: narrowdown step trigger MODEL. Of a bundle: unpack it, and name its "
+            "folder.",
+        )
+    if (bundle / _CHECK).is_file():
+        return step(_of_bundle(arguments, bundle, params))
+    source = folders.find(arguments.session)
+    base = folders.describe(source).problem
+    trust.admit(base, arguments.yes_run_scripts)  # before anything of it becomes the user's own
+    handed.refuse(base, arguments.pass_env, run.executor(arguments))
+    if arguments.detach:
+        raise Refusal(BAD_USAGE, "This cannot be detached; stopped, 'narrowdown resume' goes on with it.")
+    place, _ = begin_after(source, step=STEP, params=params)
+    ours: dict[str, Any] = {"name": STEP, "artifacts": [], "expect": None}
+    return follow(argparse.Namespace(**{**vars(arguments), **ours}), place, folders.describe(place).problem)
+
+
+def _of_bundle(arguments: argparse.Namespace, bundle: Path, params: dict[str, str]) -> argparse.Namespace:
+    """The words of ``narrowdown step trigger`` for a bundle: its model, its inputs, and what its report says of the failure.
+    Raises Refusal."""
+    from wizard.cli.arguments import parse
+
+    told = _read_report(bundle)
+    if not (bundle / _MODEL).is_file() or not (bundle / _INPUTS).is_file():
+        raise Refusal(BAD_USAGE, f"'{bundle}' holds no {_MODEL} with {_INPUTS}, so there is no case to be varied.")
+    words = ["step", STEP, str(bundle / _MODEL), "--inputs", str(bundle / _INPUTS)]
+    words += ["--engine", told["engine"], "--reference", told["reference"]]
+    if told["metric"]:
+        words += ["--metric", told["metric"]]
+        words += ["--tolerance", str(told["tolerance"])] if told["metric"] != "elementwise" else []
+    words += [word for key, value in params.items() for word in ("--with", f"{key}={value}")]
+    ours = vars(parse(words))
+    kept = {
+        name: value for name, value in vars(arguments).items() if name in ours and name not in ("session", "command")
+    }
+    return argparse.Namespace(**{**ours, **kept, "session": None})
+
+
+def _read_report(bundle: Path) -> dict[str, Any]:
+    """Engine, reference, metric and tolerance. Raises Refusal where the bundle does not say them."""
+    try:
+        report = json.loads(regular.read(bundle / _REPORT))
+        environment = report["environment"]
+        specs = {name: str(environment[name]["spec"]) for name in ("engine", "reference")}
+        return {**specs, "metric": str(report["metric"]), "tolerance": float(report["tolerance"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise Refusal(
+            BAD_USAGE,
+            f"'{bundle}' does not say in {_REPORT} which engine it fails on; narrowdown step trigger {_MODEL} takes --engine.",
+        ) from None
