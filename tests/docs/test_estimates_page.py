@@ -44,8 +44,16 @@ def test_what_is_near_is_counted_and_what_nobody_waits_for_is_not(estimates: Any
     assert "| tensorrt | compare | 1 | ? / 4 | ? / 84.0 |  |  |" in rows
     assert "| tensorrt | confirm | 1 | 4 / 4 | 0.2 / 1.1 | 1 of 1 | 0.2 / 1.1 |" in rows  # by less than a second
     said = estimates.summary(told)
-    assert said.startswith("2 of 3 steps (67 %) within a factor of two")
+    assert said.startswith("By probes, which no load changes, 4 of 4 steps")
+    assert "2 of 3 steps (67 %) within a factor of two" in said
     assert "1 of a second or more began with nothing known" in said
+
+
+@pytest.mark.parametrize(
+    ("expected", "came", "right"), [(140, 707, False), (404, 53, False), (24, 20, True), (6, 1, True)]
+)
+def test_probes_are_counted_right_within_a_factor(estimates: Any, expected: int, came: int, right: bool) -> None:
+    assert estimates.counted_right(estimates.Told("s", "e", "workaround", expected, came, 1.0, 1.0)) is right
 
 
 def test_the_table_takes_its_own_place_in_a_page(estimates: Any, tmp_path: Path) -> None:

@@ -232,6 +232,24 @@ def test_what_the_engine_gets_wrong_without_its_if_is_no_workaround(opened: Any)
     assert (said.holds, said.kind) == (False, "none")
 
 
+def test_a_file_that_computes_something_else_by_the_reference_is_no_workaround(opened: Any) -> None:
+    s = opened(RATED, rate(16000, 1, 2, 3, 4), engine=NO_IF)
+    s.step("reduce")
+    ask = s.ask
+
+    def otherwise(probe: Any) -> Any:
+        answer = ask(probe)
+        if not (getattr(probe, "written", "") and probe.engine == s.reference):
+            return answer
+        [result, *others] = answer.results
+        worse = [msgspec.structs.replace(score, rel_l2=1.0, max_abs=1.0, equal=False) for score in result.outputs]
+        return msgspec.structs.replace(answer, results=(msgspec.structs.replace(result, outputs=tuple(worse)), *others))
+
+    s.ask = otherwise
+    said = s.step("workaround").finish.outcome
+    assert (said.holds, said.kind) == (False, "none")
+
+
 def test_where_nothing_can_run_it_the_file_is_held_to_the_model_by_the_reference(opened: Any) -> None:
     s = opened(RATED, rate(16000, 1, 2, 3, 4), engine=NO_IF)
     s.info = {**s.info, "capabilities": {**s.info["capabilities"], "run": {"present": False, "reason": "no GPU"}}}
