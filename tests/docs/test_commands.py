@@ -247,7 +247,7 @@ def test_the_tutorial_does_what_it_says(shell: Shell) -> None:
         if line.endswith("--display json"):
             told = [json.loads(line) for line in done.stdout.splitlines()]
             assert {row["kind"] for row in told} <= {e.__struct_config__.tag for e in get_args(AnyEvent)} | {"progress"}
-            assert set(told[-1]) == {"v", "kind", *Snapshot.__struct_fields__, "watching", "holder", "free"}
+            assert set(told[-1]) == {"v", "kind", *Snapshot.__struct_fields__, "watching", "holder", "taken", "free"}
             assert [said for row in told for said in against("events", row)] == []
         if line == "narrowdown replay bug --json":
             assert against("replay", json.loads(done.stdout)) == []

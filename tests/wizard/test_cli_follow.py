@@ -32,7 +32,7 @@ class Session:
     ) -> None:
         self.script, self.code, self.snapshot, self.ok = list(script), code, snapshot, ok
         self.sent: list[dict[str, Any]] = []
-        self.role, self.holder = "controller", ""
+        self.role, self.holder, self.taken = "controller", "", False
 
     def poll(self) -> tuple[Any, ...]:
         if not self.script:
@@ -188,3 +188,26 @@ def msg(event: Any, seq: int) -> Any:
     import msgspec
 
     return msgspec.structs.replace(event, seq=seq)
+
+
+def test_where_another_window_takes_over_it_says_so_and_goes_on_once_that_has_left() -> None:
+    class Taken(Session):
+        """Taken over at the second look, given back at the fourth."""
+
+        looks = 0
+
+        def progress(self) -> dict[str, Any] | None:
+            self.looks += 1
+            self.taken = self.looks in (2, 3)
+            self.role = "watch" if self.taken else "controller"
+            return None
+
+    said: list[str] = []
+    follower = Follower(
+        Taken([], [], [], [], [], [], code=0), PlainDisplay(FLOW, io.StringIO()), name="bug", say=said.append
+    )
+    follower.run()
+    assert "has taken over" in said[0]
+    assert "'narrowdown resume bug' and T take it back" in said[0]
+    assert "this one goes on" in said[1]
+    assert not follower.watched

@@ -28,6 +28,9 @@ class Followed(Protocol):
     @property
     def holder(self) -> str: ...
 
+    @property
+    def taken(self) -> bool: ...
+
     def poll(self) -> tuple[AnyEvent, ...]: ...
 
     def progress(self) -> Mapping[str, Any] | None: ...
@@ -172,12 +175,18 @@ class Follower:
         another program holds the session, which is said."""
         gone = 0.0
         self.watched = not controls
+        taken = False
         try:
             while True:
                 try:
                     if controls and self._client.role == "watch":
-                        controls = False
+                        controls, taken = False, self._client.taken
                         self._watch_only()
+                    elif (
+                        taken and self._client.role == "controller"
+                    ):  # whoever took over has left, and we have it again
+                        controls, taken, self.watched = True, False, False
+                        self._say("narrowdown: the other window has left, and this one goes on.")
                     if self._look() and self._closed is not None:
                         return self._ended()
                     if not self._client.alive():
@@ -219,6 +228,12 @@ class Follower:
 
     def _watch_only(self) -> None:
         self.watched = True
+        if self._client.taken:
+            self._say(
+                "narrowdown: another window has taken over this session, so this one only looks on; "
+                f"'narrowdown resume {self._name}' and T take it back."
+            )
+            return
         self._say(
             f"narrowdown: '{visible(self._client.holder or 'another program')}' holds this session, so this one only watches; "
             f"once that has ended, 'narrowdown resume {self._name}' takes over."

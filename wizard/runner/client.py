@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +33,7 @@ from wizard.session.problems import SessionProblem, of_system
 _REPLY = 30.0  # seconds that a reply may take; an export takes longest
 _ENDS = 5.0  # seconds that a runner which has closed its session may hold it for
 _START = 20.0  # seconds that a new runner may take to listen
+_TAKE = 10.0  # seconds that a runner may take to hand control over; one at work answers within milliseconds
 
 Role = Literal["controller", "watch"]
 
@@ -40,7 +42,8 @@ class Client:
     """One session, watched and steered.
 
     ``role``: ``controller`` for the one client whose requests change something. ``holder``: the controller's name, when
-    it is, or was, another. ``brief``: the number of an event; probes up to that are not given.
+    it is, or was, another. ``taken``: it has taken over from this one.
+    ``brief``: the number of an event; probes up to that are not given.
     """
 
     def __init__(self, folder: Path, *, name: str = "", brief: int = 0) -> None:
@@ -48,6 +51,8 @@ class Client:
         self.name = name or f"process {os.getpid()}"
         self.role: Role = "watch"
         self.holder = ""
+        self.taken = False
+        self._number = self._runner = 0  # of this client at the runner, and the runner's process
         self._wanted: Role = "controller"
         self._tail = Tail(self.folder / NAME, brief=brief)
         self._lock = threading.Lock()
@@ -127,7 +132,8 @@ class Client:
 
     def progress(self) -> dict[str, Any] | None:
         """The runner's latest snapshot (``wizard.runner.progress.Snapshot``) as plain data, and who else controls it:
-        ``watching``, ``holder``; ``free``: another one did and has gone. Then the next request of a client that asked for control
+        ``watching``, ``holder``; ``taken``: it has taken over from this one;
+        ``free``: another one did and has gone. Then the next request of a client that asked for control
         takes over.
 
         None where there is none.
@@ -140,11 +146,39 @@ class Client:
             found = msgspec.to_builtins(progress.Snapshot(phase="stopped", text=words))
         if found is None:
             return None
+        self._learn_role(found)
         holder = str(found.get("holder", ""))
         self.holder = holder or self.holder if self.role == "watch" else ""
         watching = self.role == "watch" and (bool(holder) or self._wanted == "watch")
         free = self.role == "watch" and bool(self.holder) and not holder
-        return {**found, "watching": watching, "holder": (holder or "its runner") if watching else "", "free": free}
+        said = {"watching": watching, "holder": (holder or "its runner") if watching else "", "free": free}
+        return {**found, **said, "taken": watching and self.taken}
+
+    def take_over(self) -> dict[str, Any]:
+        """Control the session from here, whoever did before; that one watches from then on. The runner stays the same, and with
+        it the lock and the journal. The reply is as of ``send``; where it is no, everything is as it was."""
+        with self._lock:
+            try:
+                if self._socket is None:
+                    self._connect_locked("watch", _ENDS, reply=_TAKE)
+                assert self._socket is not None
+                self._socket.settimeout(_TAKE)
+                self._hello("controller", take=True)
+                self._socket.settimeout(_REPLY)
+            except TimeoutError:
+                self._disconnect()
+                held = lock.holder(self.folder)
+                return {
+                    "ok": False,
+                    "error": f"The session's own process ({held.pid if held else 'unknown'}) has not answered for "
+                    f"{_TAKE:.0f} seconds, so nothing was taken over. Try again; if it hangs for good, end it with "
+                    f"'kill {held.pid if held else 'PID'}' and resume the session: everything measured is kept.",
+                }
+            except (OSError, ValueError, SessionProblem):
+                self._disconnect()
+                return {"ok": False, "error": "Nobody works on this session any more. Resume it to go on."}
+            self._wanted, self.taken = "controller", False
+            return {"ok": True}
 
     def send(self, request: dict[str, Any]) -> dict[str, Any]:
         """One request and its reply: ``{"ok": true}``, or ``{"ok": false, "error": sentence}``. Never raises for a
@@ -250,11 +284,19 @@ class Client:
         with self._lock:
             self._connect_locked(role, patience)
 
-    def _connect_locked(self, role: Role, patience: float) -> None:
+    def _learn_role(self, found: Mapping[str, Any]) -> None:
+        """Who controls, as the runner that we said hello to says now: another one may have taken over, or have given it back."""
+        if self._socket is None or found.get("pid") != self._runner or not found.get("control"):
+            return
+        role: Role = "controller" if found["control"] == self._number else "watch"
+        self.taken = role == "watch" and (self.taken or self.role == "controller")
+        self.role = role
+
+    def _connect_locked(self, role: Role, patience: float, *, reply: float = _REPLY) -> None:
         end = time.monotonic() + patience
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            connection.settimeout(_REPLY)
+            connection.settimeout(reply)
             try:
                 with shortened_path(listening(self.folder)) as name:
                     connection.connect(name)
@@ -268,8 +310,9 @@ class Client:
         self._socket, self._lines = connection, connection.makefile("rb")
         self._hello(role)
 
-    def _hello(self, role: Role) -> None:
-        reply = self._ask({"do": "hello", "role": role, "name": self.name})
+    def _hello(self, role: Role, *, take: bool = False) -> None:
+        reply = self._ask({"do": "hello", "role": role, "take": take, "name": self.name})
+        self._number, self._runner = reply["client"], reply["pid"]
         self.role = reply["role"]
         self.holder = "" if self.role == "controller" else str(reply.get("holder", ""))
 

@@ -53,7 +53,7 @@ class Control:
         self.answer: QuestionAnswered | None = None
         self.asking: Ask | None = None
         self.phase: Phase = "starting"
-        self.controller = ""
+        self.controller, self.control = "", 0  # name and number of the client that controls
         self.alone_since: float | None = None
         self.redraw: Callable[[], None] = lambda: None
         self.tried: Callable[[], int] = lambda: 0  # probes of the search at work, where it can be ended now
@@ -69,8 +69,8 @@ class Control:
         except ValueError as error:
             return _no(str(error))
         if client is not None and client.role != "controller" and not isinstance(request, requests.FOR_ALL):
-            held = f"'{self.controller}' holds it" if self.controller else "say hello as its controller first"
-            return _no(f"This client only watches the session; {held}.")
+            held = f"'{self.controller}' steers it" if self.controller else "say hello as its controller first"
+            return _no(f"Nothing was changed: this one only looks on; {held}.")
         reply = await self._carry_out(request)
         self.changed.set()
         self.redraw()
@@ -192,11 +192,13 @@ class Control:
 
     # -- who is there
 
-    def controlled(self, name: str) -> None:
-        """Who controls now; ``""``: nobody."""
-        self.controller = name
-        self.alone_since = None if name else time.monotonic()
+    def controlled(self, client: Client | None) -> None:
+        """Who controls now; None: nobody. One that does reads it in the snapshot as soon as it has its reply."""
+        self.controller, self.control = (client.name, client.number) if client else ("", 0)
+        self.alone_since = None if client else time.monotonic()
         self.changed.set()
+        if client:
+            self.redraw()
 
     @property
     def abandoned(self) -> bool:

@@ -34,6 +34,7 @@ class Onlooker:
     """What ``wizard.cli.follow.Follower`` follows, without a runner to talk to. ``holder``: its machine."""
 
     role: Literal["watch"] = "watch"
+    taken = False
 
     def __init__(self, folder: Path, host: str, *, quiet: float = QUIET) -> None:
         self.folder, self.holder = folder, f"a runner on {host}"
@@ -71,7 +72,11 @@ class Onlooker:
                 "write any more, or the copy is not made again. What was measured is kept."
             )
             return {**(found or {}), "phase": "stopped", "text": text, "watching": True, "holder": self.holder}
-        return {**found, "watching": True, "holder": self.holder, "free": False} if found is not None else None
+        return (
+            {**found, "watching": True, "holder": self.holder, "taken": False, "free": False}
+            if found is not None
+            else None
+        )
 
     def send(self, request: dict[str, Any]) -> dict[str, Any]:
         """Nothing can be asked from here."""

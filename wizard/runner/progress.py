@@ -22,7 +22,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     can be ended with it now (0: none), ``nodes`` of the working model;
     ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds``, ``builds``, ``runs`` and ``disk`` (bytes, at most) what an
     offered step is expected to take; ``log`` the running probe's log below the session folder; ``workers`` the pool's slots;
-    ``holder`` the controlling client; ``seq`` the journal's last event.
+    ``holder`` the controlling client's name, ``control`` its number at this runner (0: nobody controls); ``seq`` the journal's
+    last event.
     """
 
     phase: str = "starting"
@@ -47,6 +48,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     paused: bool = False
     stopping: bool = False
     holder: str = ""
+    control: int = 0
     log: str = ""
     workers: tuple[dict[str, Any], ...] = ()
     pid: int = 0

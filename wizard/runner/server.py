@@ -1,4 +1,7 @@
-"""The runner's ear: a Unix socket, one JSON object a line, a reply for each. One client controls, the others watch."""
+"""The runner's ear: a Unix socket, one JSON object a line, a reply for each. One client controls, the others watch.
+
+Control passes from client to client; the session's lock and its journal stay with the runner, so nobody else ever writes.
+"""
 
 import asyncio
 import contextlib
@@ -45,11 +48,14 @@ class Client:
 
 
 class Server:
-    """Listens, and hands every request to ``handle(request, client)``. ``controlled`` is told the controller's name
-    whenever it changes, ``""`` when there is none any more."""
+    """Listens, and hands every request to ``handle(request, client)``. ``controlled`` is told the controller whenever it
+    changes, None when there is none any more."""
 
     def __init__(
-        self, path: Path, handle: Callable[[Request, Client], Awaitable[Reply]], controlled: Callable[[str], None]
+        self,
+        path: Path,
+        handle: Callable[[Request, Client], Awaitable[Reply]],
+        controlled: Callable[[Client | None], None],
     ) -> None:
         self.path = path
         self._handle, self._controlled = handle, controlled
@@ -57,6 +63,8 @@ class Server:
         self._clients: set[Client] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._count = 0
+        self._before: list[Client] = []  # who controlled and was relieved, the last one last
+        self._stopping = False
 
     @property
     def controller(self) -> Client | None:
@@ -76,6 +84,7 @@ class Server:
         self._server = await asyncio.start_unix_server(self._serve, sock=ear, limit=LINE_LIMIT)
 
     async def stop(self) -> None:
+        self._stopping = True
         if self._server is not None:
             self._server.close()
             for writer in list(self._writers):
@@ -99,8 +108,10 @@ class Server:
             self._clients.discard(client)
             self._writers.discard(writer)
             writer.close()
+            if client in self._before:
+                self._before.remove(client)
             if client.role == "controller":
-                self._controlled("")
+                self._hand_back()
 
     async def _reply(self, line: bytes, client: Client) -> Reply:
         try:
@@ -112,15 +123,29 @@ class Server:
         return await self._handle(request, client)
 
     def _hello(self, request: Request, client: Client) -> Reply:
-        """``{"do": "hello", "role": "controller"|"watch", "name": ...}``: the controller's place is given to the
-        first who asks."""
+        """``{"do": "hello", "role": "controller"|"watch", "take": bool, "name": ...}``: the controller's place is given to the
+        first who asks, and to one who takes it; whoever had it watches from then on."""
         client.name = str(request.get("name", client.name))[:200]
         holder = self.controller
-        if request.get("role") == "controller" and holder is None:
+        takes = request.get("take") is True and holder is not client
+        if request.get("role") == "controller" and (holder is None or takes):
+            if holder is not None:
+                holder.role = "watch"
+                self._before.append(holder)
+            if client in self._before:
+                self._before.remove(client)
             client.role, holder = "controller", client
-            self._controlled(client.name)
+            self._controlled(client)
         elif request.get("role") == "watch" and holder is client:
             client.role, holder = "watch", None
-            self._controlled("")
+            self._controlled(None)
         name = holder.name if holder else ""
-        return {"ok": True, "role": client.role, "holder": name, "pid": os.getpid()}
+        return {"ok": True, "role": client.role, "holder": name, "client": client.number, "pid": os.getpid()}
+
+    def _hand_back(self) -> None:
+        """The controller has gone: whoever it had relieved and is still there controls again. One that took over and died, or
+        gave up before it was answered, so leaves things as they were."""
+        heir = self._before.pop() if self._before and not self._stopping else None
+        if heir is not None:
+            heir.role = "controller"
+        self._controlled(heir)

@@ -105,6 +105,7 @@ class Artist:
             paused=control.paused,
             stopping=bool(control.stopping),
             holder=control.controller,
+            control=control.control,
             log=log,
             workers=tuple(msgspec.to_builtins(slot) for slot in self._pool.snapshot()),
             pid=os.getpid(),

@@ -17,10 +17,11 @@ from wizard.session.events import VERSION, AnyEvent, Event
 
 class Progress(Snapshot, frozen=True, tag_field="kind", tag="progress"):
     """``progress.json``, and what a look at it tells: ``watching``: somebody else, the ``holder``, controls the session;
-    ``free``: whoever did has gone."""
+    ``taken``: it has taken over from this program; ``free``: whoever controlled it has gone."""
 
     workers: tuple[Slot, ...] = ()  # type: ignore[assignment]  # the snapshot holds them as plain data
     watching: bool = False
+    taken: bool = False
     free: bool = False
 
 

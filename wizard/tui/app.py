@@ -290,6 +290,21 @@ class Narrowdown(InTurn[int]):
             self._stop_watching.set()
             self._open(self.watcher.session.folder, first)
 
+    def take_over(self) -> None:
+        """Steer the open session from here."""
+        if self.watcher is not None:
+            self._take_over(self.watcher.session)
+
+    @work(thread=True, group="requests", exit_on_error=False)
+    def _take_over(self, session: Session) -> None:
+        reply = session.take_over()
+        if reply.get("ok"):
+            # Whoever began it may have bound it to a window; from now on it outlives this one, as whatever is begun here.
+            _refusal(session, requests.Detach())
+            self.call_from_thread(self.say, "Taken over: your keys count now. The other window looks on.")
+        else:
+            self.call_from_thread(self.trouble, "It could not be taken over", str(reply.get("error", "")))
+
     def export(self, target: str) -> None:
         """Write the bundle, in a thread."""
         if self.watcher is not None:

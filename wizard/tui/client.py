@@ -56,6 +56,10 @@ class Session(Protocol):
         """One request to the runner and its reply: ``{"ok": true}``, or ``{"ok": false, "error": sentence}``."""
         ...
 
+    def take_over(self) -> Mapping[str, Any]:
+        """Control the session from here, whoever did before; the reply is as of ``send``."""
+        ...
+
     def alive(self) -> bool:
         """Whether a runner works on the session now."""
         ...

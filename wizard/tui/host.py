@@ -77,6 +77,10 @@ class Host(Protocol):
         """Start a runner for the open session again."""
         ...
 
+    def take_over(self) -> None:
+        """Steer the open session, which another window does now."""
+        ...
+
     def export(self, target: str) -> None:
         """Write the open session's bundle, in a thread."""
         ...

@@ -90,6 +90,12 @@ ACTIONS: tuple[Action, ...] = (
         shown=False,
         everywhere=True,
     ),
+    Action(
+        "take_over",
+        "take over",
+        "T",
+        "Steer a session that is open in another window from here; that window only looks on then, and can take it back.",
+    ),
     Action("retry", "go on", "R", "Start the session's runner again after it died."),
     Action("close", "close", "escape", "Close the card.", shown=False, typing=True),
     Action("follow", "follow", "f", "In the log: go to its end and stay there.", shown=False),

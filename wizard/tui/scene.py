@@ -58,6 +58,7 @@ class Work(msgspec.Struct, frozen=True):
     paused: bool = False
     stopping: bool = False
     holder: str = ""  # who else controls the session; "" when we do
+    taken: bool = False  # they took over from us
     free: bool = False  # whoever controlled it has gone, and the next request takes over
     log: str = ""  # of the probe that runs, below the session folder
     workers: tuple[Slot, ...] = ()

@@ -97,13 +97,25 @@ def troubles(scene: Scene) -> tuple[Trouble, ...]:
     return tuple(found)
 
 
+def window(holder: str) -> str:
+    """Who else controls a session, as people know it: a window, with the command in it where its name tells one."""
+    return "another window" if holder.startswith("process ") else f"another window ({holder})"
+
+
 def _notices(scene: Scene) -> list[Trouble]:
     found = []
     if scene.trouble:
         found.append(Trouble("notice", "The session cannot be read just now", scene.trouble))
     if scene.work.holder:
-        text = f"You are watching: {scene.work.holder} holds this session, so your answers would not count."
-        found.append(Trouble("notice", TITLES["notice"], text))
+        other = window(scene.work.holder)
+        text = (
+            f"{other.capitalize()} has taken over, so this one only looks on. Nothing is lost."
+            if scene.work.taken
+            else f"This session is open in {other}, so this one only looks on."
+        )
+        title = "Taken over" if scene.work.taken else TITLES["notice"]
+        again = " again" if scene.work.taken else ""
+        found.append(Trouble("notice", title, text, next=f"{{take_over}} steers it from here{again}."))
     elif scene.work.free and scene.alive:
         text = "The program that held this session has gone, and the work goes on. Your next answer takes it over."
         found.append(Trouble("notice", TITLES["notice"], text))

@@ -71,8 +71,8 @@ def place(tmp_path) -> Path:
     return folders.create(PROBLEM, load("accuracy").text, folder=tmp_path / "s")
 
 
-def until(client: Client, phase: str, node: str = "") -> None:
-    end = time.monotonic() + 10
+def until(client: Client, phase: str, node: str = "", seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         found = client.progress() or {}
         if found.get("phase") == phase and (not node or found["node"] == node):
@@ -538,3 +538,82 @@ class Beginning:
 
     def poll(self) -> int | None:
         return self.code
+
+
+def test_taking_over_relieves_the_other_which_can_take_it_back(place):
+    with at_work(place, Options(policy="person")) as codes:
+        first, second = attached(place, name="Ada"), Client.attach(place, name="Ada")  # names tell nobody apart
+        until(first, "ask")
+        for mine, other in ((second, first), (first, second), (second, first)):
+            assert mine.progress()["watching"]
+            assert mine.take_over() == {"ok": True}
+            assert not mine.progress()["watching"]
+            told = other.progress()
+            assert (told["watching"], told["taken"], other.role) == (True, True, "watch")
+            assert not other.send({"do": "answer", "answer": "no"})["ok"], "what it sends changes nothing"
+        assert second.take_over() == {"ok": True}, "twice is fine"
+        assert second.send({"do": "answer", "answer": "no"})["ok"]
+        assert second.wait(10) == 10
+        for client in (first, second):
+            client.close()
+    assert codes == [10]
+    assert [event.answer for event in read(place / NAME) if isinstance(event, e.QuestionAnswered)] == ["no"]
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_control_goes_back_where_whoever_took_it_has_gone(place, monkeypatch, detach):
+    monkeypatch.setattr(control, "GRACE", 0.0)  # a runner that thought itself abandoned would end at once
+    with at_work(place, Options(policy="person", detach=detach)) as codes:
+        first, second, third = attached(place, name="Ada"), Client.attach(place), Client.attach(place)
+        until(first, "ask")
+        assert second.take_over()["ok"]
+        assert third.take_over()["ok"]
+        second._disconnect()  # as by a kill: it has nothing to give back any more
+        third._disconnect()
+        end = time.monotonic() + 10
+        while first.progress()["watching"] and time.monotonic() < end:
+            time.sleep(0.01)
+        told = first.progress()
+        assert (first.role, told["watching"], told["taken"], told["free"]) == ("controller", False, False, False)
+        assert first.send({"do": "answer", "answer": "no"})["ok"]
+        assert first.wait(10) == 10
+        first.close()
+    assert codes == [10]
+
+
+@pytest.mark.slow
+def test_a_runner_that_does_not_answer_is_not_taken_over(shapes, monkeypatch):
+    """Real processes: it hangs while control is asked for, then goes on: whoever had control has it still."""
+    first = Client.start(shapes, Options(policy="person", detach=True))
+    until(first, "ask", seconds=120)
+    (opened, *_), pid = first.poll(), first.progress()["pid"]
+    second = Client.attach(shapes)
+    try:
+        os.kill(pid, signal.SIGSTOP)
+        monkeypatch.setattr("wizard.runner.client._TAKE", 0.2)
+        refused = second.take_over()
+        assert not refused["ok"]
+        assert f"kill {pid}" in refused["error"]
+        os.kill(pid, signal.SIGCONT)
+        monkeypatch.undo()
+        assert first.send({"do": "status"})["ok"]  # the wish of the one that gave up has been read by then
+        assert first.send({"do": "note", "text": "mine"})["ok"]
+        end = time.monotonic() + 10
+        while first.progress()["watching"] and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not first.progress()["watching"]
+        assert second.take_over()["ok"]
+        os.kill(pid, signal.SIGKILL)  # in the middle: nobody holds it, and nothing is lost
+        for client in (first, second):
+            client.wait(10)
+            assert not client.alive()
+            assert not client.take_over()["ok"]
+    finally:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+        for client in (first, second):
+            client.close()
+    assert isinstance(opened, e.SessionOpened)
+    events = read(shapes / NAME)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1)), "one writer"
+    assert [type(event) for event in events].count(e.SessionOpened) == 1

@@ -168,6 +168,9 @@ class FakeSession:
         self.sent.append(request)
         return self.react(request) or {"ok": True}
 
+    def take_over(self) -> Mapping[str, Any]:
+        return self.send({"do": "hello", "take": True})
+
     def alive(self) -> bool:
         return self.living
 

@@ -141,7 +141,7 @@ def test_quit_leaves_it_running_and_others_look_on(start: Callable[..., Terminal
     first.until("stop now")
     session = the_session(tmp_path)
     looker = start("watch", session.name, "--display", "tui")
-    looker.until("holds this session")
+    looker.until("only looks on")
     looker.press("x")  # a watcher's keys change nothing
     first.press("q")
     first.until("Leave it running")
@@ -173,3 +173,39 @@ def test_sigterm_gives_the_terminal_back(start: Callable[..., Terminal], gate: G
     assert "\x1b[?1049l" in terminal.raw, "the alternate screen is left"
     assert "resume" in terminal.raw
     assert alive(snapshot(the_session(tmp_path))["pid"])
+
+
+@pytest.mark.slow
+def test_another_window_takes_over_and_the_first_takes_it_back(
+    start: Callable[..., Terminal], gate: Gate, tmp_path: Path
+) -> None:
+    """Two windows and their runner, real ones: control goes there and back and, when its window is killed, back again."""
+    first = start("open", *gate.words)
+    first.until("Enter runs it")
+    first.press("\r")
+    first.until("stop now")
+    session = the_session(tmp_path)
+    runner = snapshot(session)["pid"]
+    second = start("resume", session.name)
+    for mine, other in ((second, first), (first, second), (second, first)):
+        mine.until("so this one only looks on")
+        mine.press("T")
+        mine.until("Steer this session from this window?")
+        mine.press("\x1b[B\r")
+        mine.until("your keys count now")
+        other.until("Another window has taken over")
+        wait(lambda name=f"process {mine.child.pid}": snapshot(session)["holder"] == name)
+    first.press("x")
+    first.until("Nothing was changed")
+    second.child.kill(signal.SIGKILL)
+    wait(lambda: snapshot(session)["holder"] == f"process {first.child.pid}")
+    gate.open()
+    first.until("Yes, it fails here")
+    first.press("\r")
+    first.until("Enter runs it")
+    assert snapshot(session)["pid"] == runner, "one process all the time"
+    first.press("q")
+    assert first.code() == 130
+    numbers = [json.loads(line)["seq"] for line in (session / "journal.jsonl").read_bytes().splitlines()]
+    assert numbers == list(range(1, len(numbers) + 1)), "one writer"
+    assert len(events(session, "session.opened")) == 1

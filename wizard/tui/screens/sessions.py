@@ -366,6 +366,7 @@ class SessionsScreen(Hosted):
     def action_keys_help(self) -> None:
         """The keys that work here."""
         text = self.host.fill_in_keys(
-            f"{{open}} goes on with the highlighted session; where someone else holds it you watch. {NEW}"
+            "{open} goes on with the highlighted session; where it is open in another window you look on, and "
+            "{take_over} takes over. " + NEW
         )
         self.app.push_screen(Reading("Keys", [("", text), ("Keys that work now", self.host.key_table(self))]))

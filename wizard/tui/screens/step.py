@@ -92,7 +92,7 @@ class StepScreen(SessionScreen):
     """Drawn from the scene alone; which parts show follows from its face (a class on the screen)."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(
-        "go", "skip", "stop", "stop_now", "pause", "retry", *COMMON, *HIDDEN
+        "take_over", "go", "skip", "stop", "stop_now", "pause", "retry", *COMMON, *HIDDEN
     )
     HELP_TEXT = (
         "Each step measures something and then asks one question. The answer that the measurement supports is preselected: Enter "
@@ -100,6 +100,7 @@ class StepScreen(SessionScreen):
     )
 
     _drawn: tuple[str, str, int] = ("", "", 0)
+    _only_looks = False
     _pressed: tuple[str, str, float] = ("", "", 0.0)
     route = getters.query_one("#route", Route)
     crumb = getters.query_one("#crumb", Crumb)
@@ -153,6 +154,8 @@ class StepScreen(SessionScreen):
         """Keys that make no sense on this face are neither shown nor obeyed."""
         if action == "rewind" and not (self.scene and any(visit.answer for visit in self.scene.state.route)):
             return False
+        if action == "take_over":
+            return self.scene is not None and self.scene.alive and bool(self.scene.work.holder)
         if action in WHERE:
             face = self.scene.face if self.scene else "starting"
             return face in WHERE[action]
@@ -186,6 +189,9 @@ class StepScreen(SessionScreen):
             self.page.scroll_home(animate=False)
             self.call_after_refresh(self._follow)
             self.refresh_bindings()
+        elif bool(scene.work.holder) != self._only_looks:  # another window took over, or gave it back
+            self.refresh_bindings()
+        self._only_looks = bool(scene.work.holder)
         asking = visit.question.ask if visit and visit.question else (node.ask if node else "")
         self.query_one("#ask", Text).show(scene.short(asking), "bold")
         explain = node.explain if node else ""
@@ -334,6 +340,20 @@ class StepScreen(SessionScreen):
                 requests.GoOn() if paused else requests.Pause(),
                 "Going on." if paused else "Pausing before the next probe.",
             )
+
+    def action_take_over(self) -> None:
+        """Ask once, then steer it from here."""
+
+        def done(wanted: str | None) -> None:
+            if wanted == "take":
+                self.host.take_over()
+
+        options = [
+            ("look", "Go on looking", "the other window keeps it"),
+            ("take", "Take it over", "the other window looks on then, and can take it back"),
+        ]
+        text = "What runs goes on as it is, and nothing is lost. An answer that is being chosen there is not given."
+        self.app.push_screen(Choose("Steer this session from this window?", text, options), done)
 
     def action_retry(self) -> None:
         """Start the runner again."""
