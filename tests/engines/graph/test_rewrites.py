@@ -131,6 +131,13 @@ def test_a_clamp_keeps_what_fp16_could_not_hold() -> None:
     assert float(before[0].max()) > 65_504 > float(after[0].max())
 
 
+def test_a_softmax_that_is_taken_apart_does_not_overflow() -> None:
+    """e^100 is beyond FP32: the maximum goes first."""
+    x = np.linspace(90, 110, 24, dtype=np.float32).reshape(2, 3, 4)
+    before, after, _ = both("unfuse-softmax", GIVEN["unfuse-softmax"][0](), x)
+    np.testing.assert_allclose(after[0], before[0], rtol=1e-6, atol=1e-6)
+
+
 def test_a_sum_is_split_where_it_is_accused_and_long() -> None:
     given = GIVEN["split-sums"][0]()
     assert rewrite_model(given, "", "split-sums", (0,))[1] == (), "not what is not accused"

@@ -107,6 +107,10 @@ def test_each_is_weighed_and_the_best_that_passes_is_named() -> None:
     assert all(not p.score for p in asked if p.runs > 1), "a run that is timed is not scored"
 
 
+def test_a_better_score_goes_before_a_faster_run() -> None:
+    assert walk(world={**WORLD, "0-1": (0.001, 0.95)})[0].outcome.best == "2 nodes in FP32", "slower, and better"
+
+
 def test_without_a_score_costs_alone_are_told() -> None:
     finish, asked = walk(score="")
     assert finish.outcome.verdict == "unscored"
