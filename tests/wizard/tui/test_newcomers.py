@@ -52,3 +52,36 @@ def test_a_wrong_tolerance_is_mended_with_a_key_and_nothing_is_measured_again(tm
         if (event := json.loads(line))["kind"] == "step.finished"
     ]
     assert finished[0]["cached"] > 0, "what was measured is taken over"
+
+
+@pytest.mark.slow
+def test_a_refused_model_is_walked_with_enter_alone_to_the_operator_that_is_refused(tmp_path: Path) -> None:
+    """Every recommended answer is taken; no step is empty, and the last screen names what the engine does not take."""
+    engine = "fake:fault=build-failed,at=build,ops=Add"
+    terminal = Terminal(["open", str(MODELS / "pillars_add.onnx"), "--engine", engine], tmp_path, (80, 24))
+    seen: set[tuple[str, str, int]] = set()
+    try:
+        terminal.until("Enter runs it")
+        (session,) = (tmp_path / "sessions").iterdir()
+        for _ in range(10_000):
+            screen = terminal.look()
+            if "What to do now" in screen:
+                break
+            now = json.loads((session / "progress.json").read_bytes())
+            here = (now["phase"], now["node"], now["visit"])
+            shown = "Enter runs it" in screen if now["phase"] == "offer" else "Your answer" in screen
+            if now["phase"] in ("offer", "ask") and shown and here not in seen:
+                seen.add(here)
+                terminal.press("\r")
+        terminal.until("What to do now")
+        terminal.press("q")
+        terminal.code()
+    finally:
+        terminal.child.close(force=True)
+    events = [json.loads(line) for line in (session / "journal.jsonl").read_text().splitlines()]
+    first = next(event for event in events if event["kind"] == "question.asked")
+    recommended = next(answer["text"] for answer in first["answers"] if answer["id"] == first["recommended"])
+    assert recommended == "The engine refuses the model"
+    assert (events[-1]["kind"], events[-1]["end"]) == ("session.closed", "case-found")
+    (reduced,) = (event for event in events if event["kind"] == "step.finished" and event["node"] == "reduce")
+    assert reduced["outcome"]["ops"] == "Add"
