@@ -325,7 +325,9 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     again = works.part(ctx, params.repeats - min(params.repeats, max(0, verified - 1)) + 1, ahead=False)
     # Where the whole model is cured already, who else is wrong is not asked.
     cured: tuple[Work, ...] = (
-        () if ctx.check or list_cured(ctx.findings) else (works.on_sample(ctx, 2), works.on_all(ctx, real=True), works.on_sample(ctx))
+        ()
+        if ctx.check or list_cured(ctx.findings)
+        else (works.on_sample(ctx, 2), works.on_all(ctx, real=True), works.on_sample(ctx))
     )
     signature = ctx.findings.round_signature or ctx.findings.signature
     overflows = (signature is not None and signature.nonfinite) or any(s.nonfinite for s in ctx.findings.suspects[:1])
