@@ -117,7 +117,7 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
     stated = yield from asked(_state(ctx, findings))
     if stated.status != "ok":
         return Finish(TriggerOutcome(message=f"The case cannot be varied: {stated.message}"), findings)
-    made = msgspec.convert(stated.facts["declared"], Construction)
+    made = read_declared(stated)
     sizes = msgspec.convert(stated.facts["sizes"], list[tuple[Place, ...]])
     trial = _Trial(ctx, findings, made)
     if (yield from trial.prefer_drawn()) != "fires":
@@ -149,6 +149,13 @@ def _state(ctx: StepContext, findings: Findings) -> State:
         reference=ctx.reference,
         candidate=case.candidate if case else Candidate(),
     )
+
+
+def read_declared(stated: Measurement) -> Construction:
+    """The case as it was stated, names in their order in the alphabet: a journal keeps them so, and in another order the search
+    would ask other questions when it is replayed or goes on after a kill."""
+    text = msgspec.json.encode(stated.facts["declared"], order="sorted")
+    return msgspec.json.decode(text, type=Construction)
 
 
 class _Trial:

@@ -13,7 +13,7 @@ from engines.known.table import read_table
 from engines.known.varied import Place
 from engines.probe import HUGE, Construct, Measure, Measurement, SampleInfo, SampleResult, Score, State
 from engines.steps.base import Finish
-from engines.steps.trigger import SPEC, TriggerOutcome
+from engines.steps.trigger import SPEC, TriggerOutcome, read_declared
 from engines.views import EngineView, OptionView
 
 BUG = next(bug for bug in read_table() if bug.id == "ort-gemm-identity-transpose")
@@ -222,3 +222,14 @@ def test_the_same_answers_lead_to_the_same_questions() -> None:
 def test_an_error_beyond_all_bounds_is_none_in_the_table() -> None:
     finish, _ = walk(lambda *_: scored(HUGE), budget=5)
     assert msgspec.to_builtins(finish.tables["cases"])[0]["error"] is None
+
+
+def test_a_case_is_read_in_one_order_however_it_was_written_down() -> None:
+    """A worker's answer has its names in their own order, a journal in that of the alphabet."""
+    declared = msgspec.to_builtins(BUG.construction)
+    turned = {**declared, "weights": dict(reversed(sorted(declared["weights"].items())))}
+    straight = {**declared, "weights": dict(sorted(declared["weights"].items()))}
+    assert len(declared["weights"]) > 1
+    first, second = (read_declared(Measurement(facts={"declared": d})) for d in (turned, straight))
+    assert list(first.weights) == list(second.weights) == sorted(declared["weights"])
+    assert msgspec.json.encode(first) == msgspec.json.encode(second)
