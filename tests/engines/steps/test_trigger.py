@@ -226,8 +226,8 @@ def test_an_error_beyond_all_bounds_is_none_in_the_table() -> None:
 
 def test_a_case_is_read_in_one_order_however_it_was_written_down() -> None:
     """A worker's answer has its names in their own order, a journal in that of the alphabet."""
-    declared = msgspec.to_builtins(BUG.construction)
-    turned = {**declared, "weights": dict(reversed(sorted(declared["weights"].items())))}
+    declared = msgspec.to_builtins(BUG.make)
+    turned = {**declared, "weights": dict(sorted(declared["weights"].items(), reverse=True))}
     straight = {**declared, "weights": dict(sorted(declared["weights"].items()))}
     assert len(declared["weights"]) > 1
     first, second = (read_declared(Measurement(facts={"declared": d})) for d in (turned, straight))
