@@ -58,7 +58,7 @@ KINDS: tuple[CauseKind, ...] = (
     ),
     CauseKind(
         "underflow", "values are so small that this precision keeps few of their digits, or none",
-        "all values of a tensor lie below the smallest normal number of the storage type, and it is off by more than four "
+        "all values of a tensor lie below the smallest normal number of the storage type, and it is wrong by more than four "
         "roundings; or all became 0 although the type holds them",
     ),
     CauseKind(

@@ -4,11 +4,25 @@ from engines.compare.criterion import Criterion
 from engines.probe import HUGE
 
 
-def off_by(error: float | None) -> str:
-    """``off by 0.0123``; what is infinitely bad is infinite or NaN where it should not be, or has another shape."""
+def wrong_by(error: float | None, metric: str = "") -> str:
+    """``wrong by 1.23 %`` where it is a share (rel_l2), ``wrong by 0.0123`` by any other metric, or where that is not known;
+    what is infinitely bad is infinite or NaN where it should not be, or has another shape."""
     if error is None:
         return "not measured"
-    return "infinite, NaN or misshapen" if error >= HUGE else f"off by {error:.3g}"
+    return "infinite, NaN or misshapen" if error >= HUGE else f"wrong by {say_amount(error, metric)}"
+
+
+def say_amount(error: float, metric: str) -> str:
+    """``1.23 %`` of a share, ``0.0123`` of anything else; of what is infinitely bad, "an infinite amount"."""
+    if error >= HUGE:
+        return "an infinite amount"
+    return f"{say_percent(error)}" if metric == "rel_l2" else f"{error:.3g}"
+
+
+def say_percent(share: float) -> str:
+    """A share of 1 as per cent in three digits, without an exponent as long as people read it: ``112 %``, ``0.0003 %``."""
+    value = 100 * share
+    return f"{value:,.0f} %" if value >= 100 else f"{value:.3g} %"
 
 
 def say_limit(criterion: Criterion, output: str) -> str:

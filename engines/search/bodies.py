@@ -9,7 +9,7 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import judge_whole
-from engines.compare.say import off_by
+from engines.compare.say import wrong_by
 from engines.findings import Findings
 from engines.probe import Measurement, Unroll
 from engines.search.control_flow import list_opened, say_while
@@ -116,7 +116,7 @@ def _other(before: Signature, after: Signature | None, m: Measurement) -> str:
     if not set(before.outputs) & set(after.outputs):
         return "other outputs fail"
     if before.error and (after.error or 0.0) < SAME * before.error:
-        return f"it is {off_by(after.error)} where it was {off_by(before.error)}"
+        return f"it is {wrong_by(after.error, after.metric)} where it was {wrong_by(before.error, before.metric)}"
     return ""
 
 

@@ -6,6 +6,8 @@ from types import MappingProxyType
 
 import msgspec
 
+from engines.compare.criterion import Criterion, for_parts
+from engines.compare.say import say_amount
 from engines.findings import Case, Findings, Suspect
 from engines.probe import HUGE, Score
 
@@ -97,6 +99,7 @@ def name_cause(
     """``inner``: every tensor that the case is fed, then every one made inside it, topological; none where watching them cures
     the case, which is then off by ``watched`` only. ``weights``: the largest magnitude of each weight that it reads, where that
     was looked at. The first rule that has numbers to show wins."""
+    whole, own = _metrics(findings)
     if findings.optimizers:
         guilty = ", ".join(findings.optimizers)
         return Cause("optimizer", f"Switching {guilty} off makes the model pass; switching only it on makes it fail.")
@@ -117,14 +120,15 @@ def name_cause(
         seen = findings.signature
         often = f"{seen.failures} of {seen.looks} runs" if seen is not None and seen.looks > 1 else "some runs"
         return Cause("nondeterminism", f"One build gives other results for the same input: {often} fail.")
-    lost = _explain_by_quantization(inner, case)
+    lost = _explain_by_quantization(inner, case, own)
     if lost is not None:
         return lost
     if watched is not None:
         return Cause(
             "fusion",
-            f"With its inner tensors watched the case is off by {_say_error(watched)} instead of {_say_error(case.own)}: what "
-            f"the engine makes of {_list_nodes(case)}, joined, is at fault, and no inner number can say more.",
+            f"With its inner tensors watched the case is wrong by {_say_error(watched, own)} instead of "
+            f"{_say_error(case.own, own)}: what the engine makes of {_list_nodes(case)}, joined, is at fault, and no inner "
+            "number can say more.",
         )
     made = [i for i in inner if i.op]
     scores = {i.score.name: i.score for i in inner}
@@ -142,7 +146,7 @@ def name_cause(
     grown = _explain_by_growth(made, scores)
     if findings.spread:
         return grown or Cause("accumulation", "No single node adds the error; it grows with depth.")
-    amplified = _explain_by_amplifying(case, suspect, storage, made, scores)
+    amplified = _explain_by_amplifying(case, suspect, storage, made, scores, own)
     found = (
         _explain_by_vanishing(made, case, storage)
         or _explain_by_underflow(made, scores, storage)
@@ -161,12 +165,13 @@ def name_cause(
     ):
         return Cause(
             "kernel",
-            f"A faultless engine of this precision would be off by {findings.emulated:.2g}; this one is off by "
-            f"{_say_error(findings.signature.error)}.{_say_beginning(made, scores)}",
+            f"A faultless engine of this precision would be wrong by {_say_error(findings.emulated, whole)}; this one "
+            f"is wrong by {_say_error(findings.signature.error, whole)}.{_say_beginning(made, scores)}",
         )
     return Cause(
         "unknown",
-        f"{' + '.join(case.ops)} is off by {_say_error(case.own)}; nothing measured says why.{_say_beginning(made, scores)}",
+        f"{' + '.join(case.ops)} is wrong by {_say_error(case.own, own)}; nothing measured says why."
+        f"{_say_beginning(made, scores)}",
     )
 
 
@@ -176,12 +181,12 @@ def _say_beginning(made: Sequence[Inner], scores: dict[str, Score]) -> str:
     if first is None or len(made) < 2 or any(not scores[name].equal for name in first.reads if name in scores):
         return ""
     return (
-        f" It begins at {first.node} ({first.op}): from equal inputs it is off by up to {first.score.max_abs:.2g}, where the "
+        f" It begins at {first.node} ({first.op}): from equal inputs it is wrong by up to {first.score.max_abs:.2g}, where the "
         f"largest is {first.score.absmax:.3g}."
     )
 
 
-def _explain_by_quantization(inner: Sequence[Inner], case: Case) -> Cause | None:
+def _explain_by_quantization(inner: Sequence[Inner], case: Case, own: str) -> Cause | None:
     """Codes that are the reference's, and yet are not worth what was quantized: the reference is the float model, and the steps
     of this pair are too wide for its values."""
     other = {i.score.name for i in inner if not i.score.equal}
@@ -192,21 +197,22 @@ def _explain_by_quantization(inner: Sequence[Inner], case: Case) -> Cause | None
     return Cause(
         "quantization",
         f"{worst.node} gives its values back with an SQNR of {worst.score.sqnr_db:.1f} dB (largest {worst.score.absmax:.3g}, "
-        f"off by up to {worst.score.max_abs:.2g}); what reads them is off by {_say_error(case.own)}.",
+        f"wrong by up to {worst.score.max_abs:.2g}); what reads them is wrong by {_say_error(case.own, own)}.",
     )
 
 
 def _explain_by_amplifying(
-    case: Case, suspect: Suspect | None, storage: str, made: Sequence[Inner], scores: dict[str, Score]
+    case: Case, suspect: Suspect | None, storage: str, made: Sequence[Inner], scores: dict[str, Score], own: str
 ) -> Cause | None:
     """Right when fed exactly, wrong when fed what the engine would have stored."""
     exact = suspect.added_exact if suspect is not None else None
     if suspect is not None and exact is not None and suspect.added > FAULTLESS * max(exact, 1e-12):
-        said = f"{suspect.name} fed exact inputs is off by {_say_error(exact)}"
+        said = f"{suspect.name} fed exact inputs is wrong by {_say_error(exact)}"
         said += f", fed inputs rounded to {storage} by {_say_error(suspect.added)}"
         node = next((i for i in made if i.node == suspect.name), None)
     elif case.needs_higher_inputs:
-        said = f"The case passes when fed exactly and is off by {_say_error(case.own)} when its inputs are rounded to {storage}"
+        said = f"The case passes when fed exactly and is wrong by {_say_error(case.own, own)} when its inputs are rounded to "
+        said += storage
         node = made[-1] if made else None
     else:
         return None
@@ -260,7 +266,7 @@ def _explain_by_underflow(made: Sequence[Inner], scores: dict[str, Score], stora
                 return Cause(
                     "underflow",
                     f"{i.node} ({i.op}) {does} values of {s.absmax:.2g} at most; below {normal:.1g} {storage} has steps of "
-                    f"{_smallest_subnormal(storage):.1g}, so that they are off by {_say_error(s.rel_l2)}.",
+                    f"{_smallest_subnormal(storage):.1g}, so that they are wrong by {_say_error(s.rel_l2)}.",
                 )
     return None
 
@@ -292,10 +298,11 @@ def _explain_by_jump(made: Sequence[Inner], scores: dict[str, Score]) -> Cause |
             other = (
                 "a result of another shape" if i.score.problem
                 else f"{100 * i.score.mismatched:.3g} % other results" if i.score.exact
-                else f"results off by {_say_error(i.score.rel_l2)}"
+                else f"results wrong by {_say_error(i.score.rel_l2)}"
             )  # fmt: skip
             return Cause(
-                "rounding", f"{i.node} ({i.op}) makes {other} of values that are off by {small:.1g}: it jumps."
+                "rounding",
+                f"{i.node} ({i.op}) makes {other} of values that are wrong by {_say_error(small)}: it jumps.",
             )
     return None
 
@@ -315,11 +322,11 @@ def _explain_by_cancellation(made: Sequence[Inner], scores: dict[str, Score], st
         explained = i.score.max_abs <= ROUNDINGS * (rounded + max(s.max_abs for s in operands))
         lost = largest.absmax > 2 * i.score.absmax and i.score.rel_l2 > 2 * max(off, unit) and explained
         if alone or lost:
-            errors = f"are off by {off:.1g}" if off > 0 else f"{storage} rounds by up to {rounded:.1g}"
+            errors = f"are wrong by {_say_error(off)}" if off > 0 else f"{storage} rounds by up to {rounded:.1g}"
             return Cause(
                 "cancellation",
                 f"{i.node} ({i.op}) takes the difference of values up to {largest.absmax:.3g}, which {errors}, and leaves at "
-                f"most {i.score.absmax:.3g}, off by {_say_error(i.score.rel_l2)}.",
+                f"most {i.score.absmax:.3g}, wrong by {_say_error(i.score.rel_l2)}.",
             )
     return None
 
@@ -361,13 +368,13 @@ def _explain_integers(made: Sequence[Inner], scores: dict[str, Score]) -> Cause 
     if largest > WHOLE32 and wrong.score.max_abs <= largest * ROUNDING32:
         return Cause(
             "integer-narrowing",
-            f"{wrong.node} ({wrong.op}) computes with integers up to {_say_number(largest)} and is off by up to "
+            f"{wrong.node} ({wrong.op}) computes with integers up to {_say_number(largest)} and is wrong by up to "
             f"{_say_number(wrong.score.max_abs)}, as their rounding to float32 would be, which holds every whole number up to "
             f"{WHOLE32:,} only.",
         )
     return Cause(
         "kernel",
-        f"{wrong.node} ({wrong.op}) gives other integers than the reference from the same inputs: off by up to "
+        f"{wrong.node} ({wrong.op}) gives other integers than the reference from the same inputs: wrong by up to "
         f"{_say_number(wrong.score.max_abs)}, where the largest is {_say_number(wrong.score.absmax)}.",
     )
 
@@ -377,6 +384,7 @@ def _explain_by_summing(
 ) -> Cause | None:
     """One node that adds up many terms, wrong where a sum kept in FP32 is right. A large error is no matter of adding up, unless
     there are so many terms that the sum stops growing."""
+    whole, own = _metrics(findings)
     last = made[-1] if made else None
     if last is None or last.op not in SUMS or storage not in ("float16", "bfloat16"):
         return None
@@ -392,8 +400,8 @@ def _explain_by_summing(
     many = f" of {terms:,} terms each" if stalled else ""
     return Cause(
         "accumulation",
-        f"{last.node} ({last.op}) is off by {_say_error(case.own)} from inputs that are right; with its sums{many} kept in FP32 "
-        f"the model would be off by {findings.emulated:.2g}.",
+        f"{last.node} ({last.op}) is wrong by {_say_error(case.own, own)} from inputs that are right; with its sums{many} kept "
+        f"in FP32 the model would be wrong by {_say_error(findings.emulated, whole)}.",
     )
 
 
@@ -480,7 +488,12 @@ def _say_flush_limit(storage: str) -> str:
     return f"and {storage} makes 0 of what is below {SMALLEST.get(storage, SMALLEST['float32'])[1] / 2:.1g}."
 
 
-def _say_error(value: float | None) -> str:
-    if value is None:
-        return "an amount that was not measured"
-    return "an infinite amount" if value >= HUGE else f"{value:.3g}"
+def _metrics(findings: Findings) -> tuple[str, str]:
+    """What the model's outputs are measured by, and those of a part of it."""
+    rule = findings.criterion or Criterion()
+    return rule.metric, for_parts(rule).metric
+
+
+def _say_error(value: float | None, metric: str = "rel_l2") -> str:
+    """Of a tensor inside, always a share; of outputs, what their metric gives."""
+    return "an amount that was not measured" if value is None else say_amount(value, metric)

@@ -5,6 +5,7 @@ import msgspec
 
 from engines.asking import Note, Sub, asked
 from engines.compare.judge import by_sample, judge_whole, margin, worst
+from engines.compare.say import wrong_by
 from engines.findings import Unseen, Workaround
 from engines.probe import Measure, Measurement, Unroll
 from engines.search.inquiry import Inquiry
@@ -79,7 +80,7 @@ def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
     wrong = set(list_failing(tried, rule))
     if wrong & first:
         error = worst(restrict(tried, first).results, rule)[2]
-        return Fixed(message=f"With If, Loop and Scan fixed it builds, and is off by {error:.3g}.")
+        return Fixed(message=f"With If, Loop and Scan fixed it builds, and is {wrong_by(error, rule.metric)}.")
     given = {s for s in others if s.startswith("real:")}
     right, right_given = len(others - wrong), len(given - wrong)
     unseen = Unseen(

@@ -10,7 +10,7 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
 from engines.compare.judge import badness, judge_check, judge_whole, margin, worst
-from engines.compare.say import say_limit
+from engines.compare.say import say_limit, say_percent, wrong_by
 from engines.findings import Findings
 from engines.options import recorded
 from engines.probe import HUGE, Measurement, SampleResult, Score
@@ -239,7 +239,7 @@ def _say_wide(
     if not wide:
         return ()
     named = f"{', '.join(wide[:4])}{f' and {len(wide) - 4} more' if len(wide) > 4 else ''}"
-    off = "infinite or NaN" if emulated >= HUGE else f"off by {emulated:.3g}"
+    off = "infinite or NaN" if emulated >= HUGE else wrong_by(emulated, rule.metric)
     nodes = "1 node" if len(wide) == 1 else f"{len(wide)} nodes"
     kept = f"It passes as the engine chose to compute {nodes} in FP32 ({named}); all in {rule.precision} it would be {off}."
     return (kept, *filter(None, (str(told.get("why_wide", "")),)))
@@ -400,7 +400,7 @@ def _message(
     if verdict == "fails":
         often = f" in {failures} of {looks} runs" if looks > 1 else ""
         if rule.metric == "rel_l2" and problem not in PROBLEMS and error < HUGE:
-            return f"{output} is wrong by {100 * error:.3g} %{often} {_say_normal(rule, output)}. Worst sample: {sample}.{doubt}"
+            return f"{output} is {_say_amount(error, rule)}{often} {_say_normal(rule, output)}. Worst sample: {sample}.{doubt}"
         return f"{output} is {amount} on {sample}{often}; allowed {allowed}.{doubt}"
     near = margin(rule, error, output)
     times = f"more than {TELLING}" if near > TELLING else f"{near:.3g}"
@@ -562,7 +562,7 @@ def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str
 
 def _say_distance(error: float, rule: Criterion) -> str:
     """A distance of two computations."""
-    return _say_amount(error, rule).removeprefix("off by ").removeprefix("at ")
+    return _say_amount(error, rule).removeprefix("wrong by ").removeprefix("at ")
 
 
 def _say_amount(error: float, rule: Criterion) -> str:
@@ -572,12 +572,16 @@ def _say_amount(error: float, rule: Criterion) -> str:
     if rule.metric in ("sqnr_db", "psnr_db"):
         return f"at {-20 * math.log10(error):.3g} dB ({rule.metric})" if error > 0 else f"exact ({rule.metric})"
     if rule.metric == "elementwise":
-        return f"off by {error:.3g} times what atol and rtol allow"
-    return f"off by {error:.3g} ({rule.metric})"
+        return f"wrong by {error:.3g} times what atol and rtol allow"
+    if rule.metric == "rel_l2":
+        return wrong_by(error, rule.metric)
+    return f"wrong by {error:.3g} ({rule.metric})"
 
 
 def _say_allowed(rule: Criterion, output: str) -> str:
     """What an output may be off by; the metric is named with the error."""
+    if rule.metric == "rel_l2":
+        return say_percent(rule.tolerances.get(output, rule.tolerance))
     return say_limit(rule, output).removeprefix(f"{rule.metric} ")
 
 
@@ -644,7 +648,7 @@ SPEC = StepSpec(
         "nonfinite": "new NaN or infinity",
         "emulated_error": "error that the precision alone explains",
         "explanation": "so the likely origin is",
-        "reference_error": "the reference is off by",
+        "reference_error": "the reference is wrong by",
         "reference_judge": "the reference was judged by",
         "reference_steady": "the reference repeats itself",
         "reference_replaced": "the reference that stands in",

@@ -146,7 +146,7 @@ def _say_stale(output: str, sample: str, error: float) -> str:
 def _say(error: float | None) -> str:
     if error is None or error >= HUGE:
         return "infinite or NaN in one of two answers"
-    return f"off by {error:.3g}"
+    return f"wrong by {error:.3g}"
 
 
 def _plan(ctx: StepContext, _size: Size) -> Plan:

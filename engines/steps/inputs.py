@@ -7,7 +7,7 @@ import msgspec
 from engines.asking import StepContext, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_whole, worst
-from engines.compare.say import off_by
+from engines.compare.say import wrong_by
 from engines.findings import Findings
 from engines.probe import SampleResult
 from engines.search import works
@@ -72,18 +72,20 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
         random_samples=random,
         random_failing=random_failing,
         guesses=" ".join(findings.notes),
-        message=_message(verdict, real_failing, real, random_failing, random, real_error, random_error),
+        message=_message(verdict, real_failing, real, random_failing, random, real_error, random_error, rule.metric),
     )
     return Finish(outcome, findings)
 
 
-def _message(verdict: str, rf: int, r: int, nf: int, n: int, re: float | None, ne: float | None) -> str:
-    random = f"{nf} of {n} (worst: {off_by(ne)})"
+def _message(verdict: str, rf: int, r: int, nf: int, n: int, re: float | None, ne: float | None, metric: str) -> str:
+    random = f"{nf} of {n} (worst: {wrong_by(ne, metric)})"
     if verdict == "none-given":
         return f"No real inputs were given; random ones fail on {random}."
     if not n:
-        return f"Real inputs fail on {rf} of {r} samples (worst: {off_by(re)}); the model takes no random ones."
-    return f"Real inputs fail on {rf} of {r} samples (worst: {off_by(re)}), random ones on {random}."
+        return (
+            f"Real inputs fail on {rf} of {r} samples (worst: {wrong_by(re, metric)}); the model takes no random ones."
+        )
+    return f"Real inputs fail on {rf} of {r} samples (worst: {wrong_by(re, metric)}), random ones on {random}."
 
 
 def _plan(ctx: StepContext, _size: Size) -> Plan:

@@ -16,7 +16,7 @@ from engines.asking import Note, StepContext, Sub, asked
 from engines.compare import judge
 from engines.compare.criterion import Verdict
 from engines.compare.judge import LARGE, SHARE, badness, judge_whole, limit, over
-from engines.compare.say import off_by
+from engines.compare.say import wrong_by
 from engines.findings import Suspect
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
@@ -530,8 +530,8 @@ def _message(
         return f"The model cannot run with its {len(ask.index.nodes)} nodes' tensors marked: {seen.reason}"
     if observer == "improves":
         return (
-            f"With {seen.watched} of its tensors marked, the model no longer fails where it was {off_by(ask.signature.error)}: "
-            "marking changes what the engine does."
+            f"With {seen.watched} of its tensors marked, the model no longer fails where it was "
+            f"{wrong_by(ask.signature.error, ask.signature.metric)}: marking changes what the engine does."
         )
     if largest is not None:
         errors = [r.error for r in table if r.error is not None]

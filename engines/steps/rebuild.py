@@ -8,7 +8,7 @@ import msgspec
 from engines.asking import Note, StepContext, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_whole, worst
-from engines.compare.say import off_by
+from engines.compare.say import wrong_by
 from engines.findings import Findings
 from engines.probe import Measurement
 from engines.search import works
@@ -59,7 +59,7 @@ def _tell(findings: Findings, spec: str, m: Measurement) -> RebuildOutcome:
     failing = sum(judge_whole(msgspec.structs.replace(m, results=(r,)), rule).failed for r in m.results)
     error = worst(m.results, rule)[2]
     known = msgspec.structs.replace(known, error=error, samples=len(m.results), samples_failing=failing)
-    off = off_by(error)
+    off = wrong_by(error, rule.metric)
     if not failing:
         return msgspec.structs.replace(
             known,
@@ -102,8 +102,8 @@ SPEC = StepSpec(
     ),
     labels={
         "spec": "built here as",
-        "error": "off by, built here",
-        "error_before": "off by, as it came",
+        "error": "wrong by, built here",
+        "error_before": "wrong by, as it came",
         "samples_failing": "samples that fail",
     },
 )

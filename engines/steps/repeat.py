@@ -9,6 +9,7 @@ import msgspec
 from engines.asking import Note, StepContext, StepRefused, asked
 from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.compare.judge import judge, judge_check, judge_whole, limit
+from engines.compare.say import say_amount
 from engines.findings import Findings
 from engines.probe import Measure, Measurement
 from engines.search import remedy, works
@@ -111,9 +112,9 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         return Finish(outcome, msgspec.structs.replace(findings, looks=looks))
     if ctx.can("rebuild") and _is_of_the_precision(findings, rule):
         said = (
-            f"It fails in {failures} of {runs} runs of one build, and a faultless engine of this precision is off by "
-            f"{findings.emulated:.3g} too: no choice of kernels is to blame, so nothing was built afresh. The minimal case "
-            "will be."
+            f"It fails in {failures} of {runs} runs of one build, and a faultless engine of this precision is "
+            f"wrong by {say_amount(findings.emulated or 0.0, rule.metric)} too: no choice of kernels is to "
+            "blame, so nothing was built afresh. The minimal case will be."
         )
         return Finish(msgspec.structs.replace(base, behaviour="steady", message=said), findings)
     if ctx.can("rebuild"):
@@ -329,7 +330,7 @@ SPEC = StepSpec(
         "foretold": "nodes beyond the storage type, by the reference",
         "cured": "passes with these in FP32",
         "keep": "nodes in FP32 then",
-        "cured_error": "the worst sample is off by then",
+        "cured_error": "the worst sample is wrong by then",
     },
     json=_json,
 )

@@ -8,7 +8,7 @@ from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import exceed, judge_check, judge_whole, worst
 from engines.compare.refusal import is_same
-from engines.compare.say import off_by
+from engines.compare.say import wrong_by
 from engines.findings import Findings
 from engines.probe import Measurement, Sanitize
 from engines.search import works
@@ -128,7 +128,8 @@ def _say_brought(ctx: StepContext, before: Findings, after: Signature) -> Sub[st
     error = worst(was, rule)[2]
     if after.error <= (1 + SAME) * error:
         return ""  # either side of the tolerance
-    return f"that brings a failure of its own: {after.sample} is {off_by(after.error)}, and passes as given, {off_by(error)}"
+    now, given = wrong_by(after.error, rule.metric), wrong_by(error, rule.metric)
+    return f"that brings a failure of its own: {after.sample} is {now}, and passes as given, {given}"
 
 
 def _classify_change(old: float | None, new: float | None) -> Literal["helps", "hurts", "none"]:
@@ -138,13 +139,14 @@ def _classify_change(old: float | None, new: float | None) -> Literal["helps", "
 
 
 def _say_worse(before: Signature | None, after: Signature) -> str:
-    return f"{off_by(after.error)}, the original {off_by(before.error if before else None)}"
+    return f"{wrong_by(after.error, after.metric)}, the original {wrong_by(before.error if before else None, after.metric)}"
 
 
 def _message(became: str, after: Signature | None, change: str, old: float | None) -> str:
     if after is None:
         return f"{became}; it passes now."
-    less = f", {off_by(after.error)} where it was {off_by(old)}" if change == "helps" else ""
+    now, was = wrong_by(after.error, after.metric), wrong_by(old, after.metric)
+    less = f", {now} where it was {was}" if change == "helps" else ""
     still = "is still refused" if after.kind == "build" else "still fails"
     return f"{became}; it {still}{less}."
 

@@ -217,7 +217,8 @@ class _Trial:
         noise = worst(judged.results, self.rule)[2]
         if exceed(judged.results, self.rule):
             return _Tried(
-                "cannot tell", why=f"the reference is not determined: {noise:.3g} off by rounding, or by its judge"
+                "cannot tell",
+                why=f"the reference is not determined: wrong by {noise:.3g} from rounding, or by its judge",
             )
         return self._judge(m, noise, setting)
 
@@ -242,7 +243,7 @@ class _Trial:
             return _Tried("hidden", told, "zeros would hide it")
         floor = FAINT * works.ROUNDING.get(self.rule.precision, 0.0)
         if error > max(floor, _NOISE * noise):
-            return _Tried("hidden", told, "it is off by more than rounding makes, and within the tolerance")
+            return _Tried("hidden", told, "it is wrong by more than rounding makes, and within the tolerance")
         return _Tried("passes", told)
 
 

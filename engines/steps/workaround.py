@@ -7,6 +7,7 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Verdict
 from engines.compare.judge import by_sample, judge_whole, margin, worst
+from engines.compare.say import wrong_by
 from engines.findings import Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import find_leavable_layers
@@ -268,7 +269,7 @@ def _try_casts(ask: Inquiry) -> Sub[str]:
     if m.status != "ok":
         return f"Casts in the model could not be tried: {m.message}"
     error = worst(m.results, ask.criterion)[2]
-    off = "not finite" if error >= HUGE else f"off by {error:.3g}"
+    off = "not finite" if error >= HUGE else wrong_by(error, ask.criterion.metric)
     if judge_whole(m, ask.criterion).passed:
         return f"Casts in the model cure it too: with {size} kept in FP32 by casts it is {off}."
     return f"Casts in the model do not cure it: with {size} kept in FP32 by casts it is still {off}."

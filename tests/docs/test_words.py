@@ -15,7 +15,8 @@ import wizard
 PRODUCT = Path(wizard.__file__).parent
 # No insides of the program, no numbers that mean "no number", no words where the user has one.
 BARRED = re.compile(
-    r"errno|exit status|1e\+?300|faultless engine would|every tensor is an output|more looks without|Marking did not|"
+    r"(?<!switched )\boff by\b|errno|exit status|1e\+?300|faultless engine would|every tensor is an output|"
+    r"more looks without|Marking did not|"
     r"Nothing works on this session|nothing of the kind was measured",
     re.IGNORECASE,
 )
@@ -25,12 +26,16 @@ ROOMS = (
     PRODUCT / "cli",
     PRODUCT / "flow",
     Path(engines.__file__).parent / "steps",
+    Path(engines.__file__).parent / "compare",
 )
 ENGINES = Path(engines.__file__).parent / "backends"
+SAYING = sorted(
+    [*(Path(engines.__file__).parent / "search").rglob("*.py"), Path(engines.__file__).parent / "causes.py"]
+)
 SCREENS = sorted([*(file for room in ROOMS for file in room.rglob("*.py")), *PRODUCT.glob("*.py")])
 ENDINGS = sorted([*ENGINES.rglob("*.py"), Path(engines.__file__).parent / "workers" / "pool.py"])
 # In pages: what is barred everywhere, and sentences that were found to need reading twice.
-IN_PAGES = re.compile(r"exit status|hides in company|Asked by what|is used up goes on", re.IGNORECASE)
+IN_PAGES = re.compile(r"off by [0-9]|exit status|hides in company|Asked by what|is used up goes on", re.IGNORECASE)
 PAGES = sorted([*Path(__file__).parents[2].glob("docs/*.md"), Path(__file__).parents[2] / "README.md"])
 
 FLOWS = sorted(Path(flows.__file__).parent.glob("*.yaml"))
@@ -82,9 +87,16 @@ def test_what_is_barred_is_noticed() -> None:
         "died with exit status 3",
         "[Errno 2] No such file",
         "an error of 1e+300",
-        "A faultless engine would be off",
+        "A faultless engine would be wrong",
+        "the case is off by 0.5",
+        "the rest is off by ",
     ):
         assert BARRED.search(text), text
+
+
+@pytest.mark.parametrize("path", SAYING, ids=lambda path: path.name)
+def test_evidence_says_wrong_by(path: Path) -> None:
+    assert [text for text in texts(path) if re.search(r"\boff by\b", text)] == []
 
 
 def test_something_is_read() -> None:

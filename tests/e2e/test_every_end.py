@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from engines.compare.say import say_percent, wrong_by
 from wizard.report import to_html, to_json, to_markdown
 from wizard.report.canonical import canonical
 from wizard.report.gather import summary
@@ -74,7 +75,7 @@ def unresolved(folder: Path) -> list[str | Path]:
 ENDS = [
     End(
         "not-reproduced", "not-reproduced", 10, not_reproduced,
-        ("times below what is allowed (0.01 for fp16)", "a fault in fewer than 1 of 100 runs would not have shown", "--inputs"),
+        ("times below what is allowed (1 % for fp16)", "a fault in fewer than 1 of 100 runs would not have shown", "--inputs"),
         "It does not fail here",
     ),
     End(
@@ -265,10 +266,10 @@ def test_a_faultless_model_under_every_engine(walk: Walk, models: Path, engine: 
         assert report.margin == pytest.approx(ALLOWED[precision] / outcome["error"])
         near = "more than 1000" if report.margin > 1000 else f"{report.margin:.3g}"
         nearest = (
-            f"the worst is y on {report.worst_sample}, off by {report.error:.3g} (rel_l2), {near} times below what is"
+            f"the worst is y on {report.worst_sample}, {wrong_by(report.error, 'rel_l2')}, {near} times below what is"
         )
         assert f"{nearest} allowed" in report.explanation
-        assert f"{nearest} allowed ({ALLOWED[precision]:.3g} for {precision})" in walked.ran.out
+        assert f"{nearest} allowed ({say_percent(ALLOWED[precision])} for {precision})" in walked.ran.out
         assert report.worst_sample.partition("/")[0] in ("real:0", "random:0")
     assert "nearest to failing" in to_markdown(report)
     assert "nearest to failing" in to_html(report)
@@ -352,7 +353,7 @@ def test_sanitizing_that_hurts_goes_on_with_the_original(walk: Walk, models: Pat
     visit = walked.visits("sanitize")[0]
     assert (visit.answer, visit.outcome["change"], visit.outcome["goes_on"]) == ("yes", "hurts", "original")
     assert visit.findings.model == visit.findings.original
-    assert "the sanitized model is worse than the original (off by 0.9" in visit.question.because
+    assert "the sanitized model is worse than the original (wrong by 9" in visit.question.because
     report = walked.reading.report()
     assert report.workaround.switched_off == ("DivMulFusion",), (
         "the original's own fault, not the one that folding uncovers"
@@ -401,7 +402,7 @@ def side_by_side(walk: Walk, folder: Path, real: tuple[float, float] | None, ran
             None, "[0,255]", "none", 0, "No real inputs were given; random ones fail on 2 of 2", marks=pytest.mark.slow
         ),
         pytest.param(
-            (0, 1), "[0,255]", "yes", 11, "All 2 real samples pass (worst: off by 0.000", marks=pytest.mark.slow
+            (0, 1), "[0,255]", "yes", 11, "All 2 real samples pass (worst: wrong by 0.0", marks=pytest.mark.slow
         ),
         ((0, 255), "[0,1]", "only-real", 0, "2 of 2 real samples fail"),
         pytest.param((0, 255), "[0,255]", "no", 0, "2 of 2 real samples fail", marks=pytest.mark.slow),

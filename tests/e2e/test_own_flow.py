@@ -40,7 +40,7 @@ nodes:
     terms: [reference]
     evidence: [error, tolerance]
     answers:
-      "yes": {{text: It fails, goto: enough, when: {{verdict: fails}}, because: "off by {{{{ error|number }}}}"}}
+      "yes": {{text: It fails, goto: enough, when: {{verdict: fails}}, because: "{{{{ error|wrong_by }}}}"}}
       "no": {{text: It passes, goto: not-here}}
     max_visits: 3
     limit: handed-over
@@ -147,7 +147,7 @@ def test_on_the_screens(tmp_path: Path, flow: Path, monkeypatch: pytest.MonkeyPa
             await pilot.press("enter")
             await until("Measure once", "Enter runs it")
             await pilot.press("enter")
-            await until("Does it fail?", "It fails  recommended", "off by 0.0237")
+            await until("Does it fail?", "It fails  recommended", "wrong by 2.37 %")
             await pilot.press("enter")
             await until("Once more?", "Measure again")
             await pilot.press("enter")

@@ -51,7 +51,7 @@ def test_the_first_step_says_so_and_the_refused_node_is_found(walk: Walk, models
     assert "Reshape operation with dynamic rank" in culprit.evidence
     assert "The rest builds, with the values of this part fed in its place." in culprit.evidence
     assert walked.visits("reduce")[0].findings.signature.refusal
-    assert "off by" not in walked.ran.out
+    assert "wrong by" not in walked.ran.out
 
 
 @pytest.mark.slow

@@ -171,7 +171,7 @@ def test_an_external_checker_finds_two_nodes(narrowdown, shapes, tmp_path, conft
     # Nothing was measured, so nothing is off by anything.
     whole = ran.out + narrowdown("report", session, "--format", "markdown").out
     assert "Your check fails on" in whole
-    assert "off by" not in whole
+    assert "wrong by" not in whole
     assert narrowdown("export", session, "-o", case).code == 0
     assert sorted(n.op_type for n in onnx.load(case / "model.onnx").graph.node) == ["MaxPool", "Pad"]
     assert conftest.check(case).returncode == 2, "the checker is the user's own, and is not in the case"

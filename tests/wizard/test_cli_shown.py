@@ -42,7 +42,7 @@ def test_an_output_is_a_table_on_its_worst_sample() -> None:
 def test_element_wise_bounds_are_named_as_they_were_given() -> None:
     rule = Criterion(metric="elementwise", atol=1e-3)
     said = "\n".join(found("compare", {}, [row("y", "a", [1.01], [1.0], rule)], rule))
-    assert "off by 10 times what is allowed; allowed: atol 0.001, rtol 1e-05" in said
+    assert "wrong by 10 times what is allowed; allowed: atol 0.001, rtol 1e-05" in said
     assert "tolerance" not in said
 
 

@@ -50,8 +50,9 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
         ),
         "expected": f"The outputs in expected.npz, as {judged} gives them (option text: {report.reference}){allowed}.",
         "actual": (
-            f"The outputs in actual.npz where it is there: the part itself is off by {number(culprit.own)}, and its error moves "
-            f"the outputs of the whole model by {number(culprit.effect)}. It failed in {culprit.verified or '?'} fresh builds."
+            f"The outputs in actual.npz where it is there: the part itself is wrong by {number(culprit.own)}, and its error "
+            f"moves the outputs of the whole model by {number(culprit.effect)}. "
+            f"It failed in {culprit.verified or '?'} fresh builds."
         ),
         "version": asked.version or UNKNOWN,
         "device": str(role.get("device") or UNKNOWN),

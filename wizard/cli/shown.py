@@ -92,7 +92,7 @@ def table(row: Mapping[str, Any], rule: Criterion, samples: int) -> Iterator[str
 def _error(row: Mapping[str, Any], rule: Criterion) -> str:
     bad = float(row["badness"])
     if rule.metric == "elementwise":
-        return f"the worst element is off by {number(bad)} times what is allowed"
+        return f"the worst element is wrong by {number(bad)} times what is allowed"
     value = {**row, **(row.get("answer") or {})}.get(rule.metric)
     return f"{rule.metric} {number(bad if value is None else float(value))}"
 

@@ -10,10 +10,12 @@ from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes
+from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes, pass_context
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from engines.probe import HUGE
+from engines.compare.say import say_amount
+from engines.compare.say import wrong_by as _wrong_by
 from wizard.flow.model import HALF, TOO_LARGE
 from wizard.words import duration as _duration
 from wizard.words import elide
@@ -57,10 +59,17 @@ def number(value: Any) -> str:
     return "?" if value is None else _number(_real(value, "number"))
 
 
-def off_by(value: Any) -> str:
-    """An error after "is" or "are": ``off by 0.0123``, ``infinite, NaN or misshapen``; ``off by ?`` where not measured."""
-    finite = value is None or abs(_real(value, "off_by")) < HUGE
-    return f"off by {number(value)}" if finite else "infinite, NaN or misshapen"
+@pass_context
+def wrong_by(context: Context, value: Any) -> str:
+    """An error after "is" or "are": ``wrong by 1.23 %`` where the field ``metric`` says that it is a share (rel_l2), else
+    ``wrong by 0.0123``; ``infinite, NaN or misshapen``; ``not measured``."""
+    return _wrong_by(None if value is None else abs(_real(value, "wrong_by")), str(context.get("metric", "")))
+
+
+@pass_context
+def amount(context: Context, value: Any) -> str:
+    """An error or a tolerance in the unit of ``wrong_by``: ``1 %`` where the field ``metric`` is rel_l2, else ``0.01``."""
+    return "?" if value is None else say_amount(_real(value, "amount"), str(context.get("metric", "")))
 
 
 def percent(value: Any) -> str:
@@ -109,7 +118,8 @@ def _real(value: Any, name: str) -> float:
 
 
 FILTERS: Final[dict[str, Callable[..., str]]] = {
-    "number": number, "off_by": off_by, "percent": percent, "plural": plural, "duration": duration, "short": short,
+    "number": number, "amount": amount, "wrong_by": wrong_by, "off_by": wrong_by, "percent": percent, "plural": plural,
+    "duration": duration, "short": short,
 }  # fmt: skip
 
 

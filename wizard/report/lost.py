@@ -51,5 +51,5 @@ def say_values_apart(v: Values) -> str:
     if not sum(v.expected):
         return f"Those that the engine has lie {bounds}."
     worst = max((x for row in v.grid for x in row if x < HUGE), default=0.0)
-    off = f"off by up to {number(worst)} of the largest right value" if worst else "right"
+    off = f"wrong by up to {number(worst)} of the largest right value" if worst else "right"
     return f"What is finite lies {bounds} and is {off}."

@@ -86,7 +86,7 @@ def error(report: Report) -> str:
     if report.error is None or report.tolerance is None:
         return "not measured"
     if report.metric == "elementwise":
-        return f"an element is off by {number(report.error)} times what is allowed ({report.allowed})"
+        return f"an element is wrong by {number(report.error)} times what is allowed ({report.allowed})"
     return f"{report.metric} {number(report.error)} where {number(report.tolerance)} is allowed"
 
 

@@ -406,7 +406,7 @@ def heat(values: Values) -> str:
                 tiles.append(f'<rect class="{kind}" {place}><title>{said}</title></rect>')
                 tiles.append(f'<text class="on" {middle} text-anchor="middle">{sign}</text>')
             elif (share := 1 - level(worst) / (HEIGHT - BOTTOM)) > 0:
-                title = f"<title>off by {number(worst)}</title>"
+                title = f"<title>wrong by {number(worst)}</title>"
                 tiles.append(f'<rect class="bad" {place} fill-opacity="{share:.2f}">{title}</rect>')
     bottom = rows * tall
     frame = f'<rect class="frame" x="{LEFT}" y="0" width="{columns * wide:.1f}" height="{bottom:.1f}"/>'

@@ -61,39 +61,46 @@ def decide(flow: Flow, state: State) -> Decision:
         q = here.question
         return Ask(here.node, here.visit, q.ask, q.answers, q.recommended, q.because, asked=True)
     if here.stepped or node.step is None:
-        return question(node, here)
+        return question(node, here, _metric(state))
     return RunStep(here.node, here.visit, node.step.use, dict(node.step.with_))
 
 
-def question(node: FlowNode, here: Visit) -> Ask:
+def question(node: FlowNode, here: Visit, metric: str = "") -> Ask:
     """The node's question after its step: the first answer whose ``when`` holds is recommended. A step that failed is
-    an answer too: the last one, which asks for nothing measured."""
+    an answer too: the last one, which asks for nothing measured. ``metric``: what errors are measured by."""
+    told = {"metric": metric, **here.outcome} if here.outcome is not None else None
     if here.status == "failed":
         chosen, because = next(reversed(node.answers)), here.error
     else:
-        chosen, because = msgspec.structs.astuple(recommend(node, here.outcome))
+        chosen, because = msgspec.structs.astuple(recommend(node, told))
         because = here.error or because or str((here.outcome or {}).get("message", ""))
     offered = tuple(
         Offered(
             id=id_,
-            text=_fill_in(answer.text, here),
+            text=_fill_in(answer.text, told),
             goto=destination(answer, here.outcome),
             recommended=id_ == chosen,
             because=because[:_TEXT_LIMIT] if id_ == chosen else "",
         )
         for id_, answer in node.answers.items()
     )
-    return Ask(here.node, here.visit, _fill_in(node.ask, here), offered, chosen, because[:_TEXT_LIMIT])
+    return Ask(here.node, here.visit, _fill_in(node.ask, told), offered, chosen, because[:_TEXT_LIMIT])
 
 
-def _fill_in(text: str, here: Visit) -> str:
+def _fill_in(text: str, told: dict[str, Any] | None) -> str:
     """A text of the flow with what was measured filled in; as it stands in the flow where that was not measured."""
     if "{{" not in text:
         return text[:_TEXT_LIMIT]
     try:
-        return render(text, here.outcome or {})[:_TEXT_LIMIT]
+        return render(text, told or {})[:_TEXT_LIMIT]
     except TemplateProblem:
         return ""
+
+
+def _metric(state: State) -> str:
+    """What errors on the route are measured by: what the last step that compared says; "" before any did."""
+    said = (visit.outcome.get("metric") for visit in reversed(state.route) if visit.outcome)
+    return next((str(metric) for metric in said if metric), "")
 
 
 def _enter(flow: Flow, state: State, name: str) -> Decision:
@@ -105,7 +112,7 @@ def _enter(flow: Flow, state: State, name: str) -> Decision:
         return _ended(flow, node.limit) if node.limit in flow.ends else Ended("limit", "unresolved", 6)
     if node.step is not None:
         return RunStep(name, visit, node.step.use, dict(node.step.with_))
-    return question(node, Visit(name, visit))
+    return question(node, Visit(name, visit), _metric(state))
 
 
 def _ended(flow: Flow, name: str) -> Ended:

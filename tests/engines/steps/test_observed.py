@@ -43,7 +43,7 @@ def test_what_watching_cures_is_reduced_and_called_a_fusion(
     assert (confirmed.confirmed, confirmed.patched_fails) == (True, False)
     assert (confirmed.cause == "fusion") == (marks == "cure")
     if marks == "cure":
-        assert "With its inner tensors watched the case is off by 0 instead of 0.5" in confirmed.evidence
+        assert "With its inner tensors watched the case is wrong by 0 % instead of 50 %" in confirmed.evidence
 
 
 # -- nobody makes it alone
@@ -133,8 +133,13 @@ def hinted(answers: Any, *, casts: float, hint: float) -> Any:
 @pytest.mark.parametrize(
     ("casts", "hint", "holds", "said"),
     [
-        (0.4, 0.0, True, "do not cure it: with the 2 nodes of the case kept in FP32 by casts it is still off by 0.4."),
-        (0.001, 0.0, True, "cure it too: with the 2 nodes of the case kept in FP32 by casts it is off by 0.001."),
+        (
+            0.4,
+            0.0,
+            True,
+            "do not cure it: with the 2 nodes of the case kept in FP32 by casts it is still wrong by 40 %.",
+        ),
+        (0.001, 0.0, True, "cure it too: with the 2 nodes of the case kept in FP32 by casts it is wrong by 0.1 %."),
         (0.4, 0.3, False, "do not cure it"),
     ],
 )
@@ -246,8 +251,8 @@ def test_an_epsilon_that_a_converter_changed_is_found_before_the_first_bad_tenso
     assert (reduced.names, reduced.minimal, reduced.verified) == ("/safe, /deviation", True, "3/3")
     confirmed = s.step("confirm").finish.outcome
     assert (confirmed.failures, confirmed.cause, confirmed.patched_fails) == (5, "kernel", False)
-    assert "A faultless engine of this precision would be off by" in confirmed.evidence
-    assert "It begins at /safe (Add): from equal inputs it is off by up to 1e-06" in confirmed.evidence
+    assert "A faultless engine of this precision would be wrong by" in confirmed.evidence
+    assert "It begins at /safe (Add): from equal inputs it is wrong by up to 1e-06" in confirmed.evidence
 
 
 def test_a_culprit_that_makes_the_outputs_is_cured_by_patching_them(

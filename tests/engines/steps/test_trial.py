@@ -53,7 +53,7 @@ def test_one_alone_convicts_nobody_and_is_named(answers: Any, walk: Any) -> None
     """A judge that is wrong itself: healthy nodes are accused by nobody, and a true failure is searched all the same."""
     outcome = tried(answers, walk, {TRT: 0.5, F64: -0.9, OV: "not here."}).finish.outcome
     assert outcome.verdict == "fails"
-    assert "ONNX's evaluator in float64 alone differs from the reference (0.9 (rel_l2) apart)" in outcome.message
+    assert "ONNX's evaluator in float64 alone differs from the reference (90 % apart)" in outcome.message
     outcome = tried(answers, walk, {TRT: 0.001, F64: -0.9, OV: "not here."}).finish.outcome
     assert outcome.verdict == "passes"
 
@@ -61,7 +61,7 @@ def test_one_alone_convicts_nobody_and_is_named(answers: Any, walk: Any) -> None
 def test_a_judge_that_two_agree_against_is_left_out(answers: Any, walk: Any) -> None:
     outcome = tried(answers, walk, {TRT: 0.5, F64: -0.9, OV: 0.0001}).finish.outcome
     assert (outcome.verdict, outcome.reference_judge, outcome.reference_error) == ("fails", OV, 0.0001)
-    left_out = "ONNX's evaluator in float64 is off by 0.9 (rel_l2) where the reference and OpenVINO agree: left out."
+    left_out = "ONNX's evaluator in float64 is wrong by 90 % where the reference and OpenVINO agree: left out."
     assert left_out in outcome.message
 
 
@@ -72,9 +72,9 @@ def test_a_tie_is_a_tie(answers: Any, walk: Any) -> None:
     done = tried(answers, walk, {TRT: 0.0626, F64: 0.0313, OV: 0.0939})
     assert done.finish.outcome.verdict == "unresolved"
     assert "no two of them agree: the output is determined no better than that" in done.finish.outcome.message
-    assert "0.0939" in done.finish.outcome.message
+    assert "9.39 %" in done.finish.outcome.message
     assert done.finish.outcome.message.startswith(
-        "y is off by 0.0626 (rel_l2) on real:0, and whose fault that is cannot be told."
+        "y is wrong by 6.26 % on real:0, and whose fault that is cannot be told."
     )
 
 
@@ -180,7 +180,7 @@ def test_what_the_last_place_moves_as_much_is_no_failure(answers: Any, walk: Any
     assert done.finish.outcome.verdict == verdict
     if verdict == "noise":
         assert done.finish.outcome.moved_error == 0.2
-        assert "one unit in the last place of the inputs moves it by 0.2 (rel_l2)" in done.finish.outcome.message
+        assert "one unit in the last place of the inputs moves it by 20 %" in done.finish.outcome.message
         assert "no node is at fault" in done.finish.outcome.message
 
 

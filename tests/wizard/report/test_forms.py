@@ -447,7 +447,7 @@ def test_every_picture_is_there_and_says_what_it_shows() -> None:
     for said in (
         "3 nodes around the suspect, 1 of them suspected",
         "Largest differences of block. On the engine 2 of 4 values are not finite: 1 infinite and 1 NaN; in the reference "
-        "all are finite. What is finite lies from -1 to 2.5 and is off by up to 0.001 of the largest right value.",
+        "all are finite. What is finite lies from -1 to 2.5 and is wrong by up to 0.001 of the largest right value.",
         "Values of block: the reference as an outline",
         "Error of 2 tensors",
         "What arrives at each of 2 nodes and what it adds itself",

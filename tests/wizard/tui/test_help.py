@@ -106,7 +106,7 @@ async def test_every_pane_is_explained_and_no_other(session: FakeSession, make_a
 
 async def test_the_list_says_how_to_come_back(session: FakeSession, make_app: Make) -> None:
     s.asking(session)
-    long = "logits is off by 1.11 (rel_l2) on real:0/11; allowed 0.01 for fp16, and this sentence has no end"
+    long = "logits is wrong by 111 % (up to 1 % is normal for FP16). Worst sample: 11, and this sentence has no end"
     mine = Summary("k7f3", session.folder, "m.onnx", node="layerwise", verdict=long, holder="process 7 on here")
     other = Summary("other", session.folder.parent / "other", "m.onnx", holder="process 8 on there")
     app = make_app(entries=[mine, other])
