@@ -227,13 +227,17 @@ def start(problem: Problem, arguments: argparse.Namespace, *, person: bool, usua
 
 
 def drop_refused(place: Path) -> None:
-    """Remove a new session in which nothing was measured, as what was given does not fit: only the mistake would be resumed."""
-    from engines.probe import Measure
+    """Remove a new session in which nothing was measured, as the files that were given do not fit: only the mistake would be
+    resumed. One that waits for a file, or for what a script needs, stays: it goes on once that is there."""
+    from engines.probe import LoadInputs, Measure
     from wizard.session import removal
     from wizard.session.problems import SessionProblem
 
     state = folders.load(place)
-    if state.closed is None or any(isinstance(asked.probe, Measure) for asked in state.asked.values()):
+    probes = [asked.probe for asked in state.asked.values()]
+    loads = [probe for probe in probes if isinstance(probe, LoadInputs)]
+    scripts = any(source.endswith(".py") for probe in loads for source in probe.sources)
+    if state.closed is None or not loads or scripts or any(isinstance(probe, Measure) for probe in probes):
         return
     with contextlib.suppress(
         SessionProblem, OSError
