@@ -56,6 +56,7 @@ def python(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_metric_is_added_as_its_page_says(copy: Path) -> None:
     (shown,) = of("metric")
     for file in ("shapes_cnn.onnx", "shapes_cnn_in.npz"):

@@ -302,6 +302,7 @@ def test_a_session_is_resumed_in_every_way_that_is_shown(shell: Shell) -> None:
         assert (done.returncode, " taken over." in done.stdout) == (code, True), (line, done.stdout, done.stderr)
 
 
+@pytest.mark.slow
 def test_the_page_about_tolerance_does_what_it_says(shell: Shell) -> None:
     lines = of("tolerance")
     assert len(lines) == 3

@@ -91,6 +91,7 @@ sys.exit(1 if b"Softmax" in model or b"Relu" in model else 0)
 """
 
 
+@pytest.mark.slow
 def test_another_pattern_keeps_another_error_apart(walk: Walk, models: Path) -> None:
     """A checker that fails for two reasons: the pattern says which of them is looked for."""
     checker = models / "two_reasons.py"

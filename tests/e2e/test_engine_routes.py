@@ -199,6 +199,7 @@ def culprits_hold(report: dict[str, Any], folder: Path) -> None:
     assert len({tuple(c["nodes"]) for c in report["culprits"]}) == len(report["culprits"])
 
 
+@pytest.mark.slow
 def test_two_culprits_each_with_its_own_case(walk: Callable, narrowdown: Callable, models: Path) -> None:
     model, inputs = tiny.parts(models, 2)
     walked = walk(model, "--engine", "emulate", "--inputs", inputs)

@@ -113,6 +113,7 @@ def test_by_a_person_at_the_prompts(narrowdown: Narrowdown, tmp_path: Path, flow
     assert walked(session) == ROUTE
 
 
+@pytest.mark.slow
 def test_on_the_screens(tmp_path: Path, flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By keys, at 80x24, with the real runner behind."""
     monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "sessions"))

@@ -107,6 +107,7 @@ def test_every_shown_command_runs(workshop: Path, surroundings: dict[str, str]) 
     assert len(list((workshop / "builds/bad").iterdir())) == 3
 
 
+@pytest.mark.slow
 def test_the_shown_reduction_and_comparison_run(workshop: Path, narrowdown) -> None:
     """The fast part of the above."""
     np.savez(workshop / "in.npz", x=np.full((1, 64), 250, np.float32))

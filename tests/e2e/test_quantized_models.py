@@ -42,6 +42,7 @@ def products(tmp_path: Path) -> tuple[Path, Path, Path]:
     return floats, quantized, tiny.feeds(tmp_path / "in.npz", **feeds)
 
 
+@pytest.mark.slow
 def test_the_flow_ends_with_the_layers_to_leave_in_float(narrowdown, products, tmp_path) -> None:
     floats, quantized, inputs = products
     session = tmp_path / "s"

@@ -118,9 +118,8 @@ def hold_for_polygraphy(case: Path) -> None:
         assert set(outputs) == set(archive.files)
 
 
-@pytest.mark.parametrize(
-    "engine", ["emulate:precision=fp16", pytest.param("reference:precision=fp16", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["emulate:precision=fp16", "reference:precision=fp16"])
 def test_sort_overflows_in_a_layer_norm(narrowdown, sort, tmp_path, conftest, engine: str) -> None:
     model, inputs = sort
     session = tmp_path / "s"

@@ -85,7 +85,7 @@ def test_every_kind_has_a_payload_and_every_command_a_door() -> None:
 
 
 def test_no_door_lets_a_kind_in(victim: Path) -> None:
-    """Each command with each kind, and each of its options with three, in one of the ways each; a compiler is asked for nothing
+    """Each command with each kind, and each of its options with two, in one of the ways each; a compiler is asked for nothing
     here. The campaign tries every pair."""
     base = forge.released(victim / "base")
     chance = random.Random(SEED)
@@ -95,7 +95,7 @@ def test_no_door_lets_a_kind_in(victim: Path) -> None:
         for number, door in enumerate(doors.all_doors()):
             kinds = [*forge.PAYLOADS]
             if door.name.partition(" ")[2]:
-                kinds = [kinds[(3 * number + i) % len(kinds)] for i in range(3)]
+                kinds = [kinds[(2 * number + i) % len(kinds)] for i in range(2)]
             # Where nothing is ever run, one kind stands for all.
             for kind in kinds if door.gated else [chance.choice(kinds)]:
                 tried = None

@@ -107,6 +107,7 @@ def test_a_session_outlives_its_step(
     assert "The flow asks for a step 'headroom'" in stopped.err
 
 
+@pytest.mark.slow
 def test_on_the_screens(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By keys, with the real runner behind; the labels are the step's own."""
     monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "sessions"))

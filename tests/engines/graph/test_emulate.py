@@ -310,6 +310,7 @@ def test_emulate_and_typed_agree_on_kept_sets_of_a_layer_norm(
         assert (one > 1e-2) == (not {3, 4, 5, 6} <= keep)
 
 
+@pytest.mark.slow
 def test_emulate_and_typed_agree_on_kept_sets_of_the_sorter(sort: Subject) -> None:
     norms = layer_norms(sort)
     pows = [x.id for x in sort.index.nodes if x.op == "Pow"]

@@ -100,6 +100,7 @@ def test_killed_anywhere_and_resumed_it_decides_the_same_and_measures_nothing_tw
     assert len(finished(broken)) == len(set(finished(broken)))
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), culprits=st.sets(st.integers(0, 31), min_size=1, max_size=3))
 @SLOW
 def test_any_number_of_jobs_decides_the_same(tmp_path_factory, seed, culprits):

@@ -60,6 +60,7 @@ def by_enter(terminal: Terminal, seconds: float = 150) -> tuple[str, list[tuple[
     return text, pressed
 
 
+@pytest.mark.slow
 def test_from_a_wrong_model_to_its_workaround_by_enter_alone(home: Path, terminals: list[Terminal]) -> None:
     terminal = shapes(home, (80, 24), terminals)
     text, pressed = by_enter(terminal)

@@ -61,6 +61,7 @@ def journal(session: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (session / "journal.jsonl").read_bytes().splitlines()]
 
 
+@pytest.mark.slow
 def test_every_turn_of_a_short_route(tmp_path: Path, terminals: list[Terminal]) -> None:
     flow, gate = tmp_path / "short.yaml", tmp_path / "closed"
     flow.write_text(FLOW)

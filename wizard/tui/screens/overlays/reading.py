@@ -134,6 +134,7 @@ class Map(Lines, can_focus=True):
     def __init__(self, flow: Flow, route: Sequence[Visit], here: str) -> None:
         super().__init__()
         self._flow, self._route, self._here = flow, route, here
+        self._charts: dict[int, flowmap.Chart] = {}
         at = flowmap.draw_flow(flow, route, here, flowmap.WIDEST, UNICODE).at
         self._choices = tuple(sorted(at, key=lambda name: at[name]))  # from top to bottom
         self._chosen = here if here in self._choices else next(iter(self._choices), "")
@@ -144,7 +145,10 @@ class Map(Lines, can_focus=True):
         return [row.stylize("reverse") if n == at else row for n, row in enumerate(chart.rows)]
 
     def _chart(self, width: int) -> flowmap.Chart:
-        return flowmap.draw_flow(self._flow, self._route, self._here, max(1, width), self.glyphs)
+        """Drawn once for each width: nothing of it changes while the card is open, and each key asks for it twice."""
+        if width not in self._charts:
+            self._charts[width] = flowmap.draw_flow(self._flow, self._route, self._here, max(1, width), self.glyphs)
+        return self._charts[width]
 
     def on_mount(self) -> None:
         """Where the route is comes into sight, once it is known how wide the chart is."""
