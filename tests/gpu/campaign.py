@@ -106,8 +106,9 @@ def step(
     return run
 
 
-def killed(model: Path, inputs: Path, engine: str, after: str) -> Callable[[Path], dict[str, Any]]:
-    """Kill the whole process group once the journal tells of ``after``, resume, and count what was asked twice."""
+def killed(model: Path, inputs: Path, engine: str, after: str, probes: int = 1) -> Callable[[Path], dict[str, Any]]:
+    """Kill every process of the session once the step ``after`` has finished so many probes and has not ended, resume, and count
+    what was asked twice."""
 
     def run(folder: Path) -> dict[str, Any]:
         session = folder / "session"
@@ -117,11 +118,8 @@ def killed(model: Path, inputs: Path, engine: str, after: str) -> Callable[[Path
         ]  # fmt: skip
         with (folder / "first.log").open("wb") as log:
             first = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        journal, seen, deadline = session / "journal.jsonl", 0, time.monotonic() + 300
-        while first.poll() is None and time.monotonic() < deadline and seen < 4:
-            text = journal.read_text(errors="replace") if journal.exists() else ""
-            started = text.find(f'"{after}"')
-            seen = text[started:].count('"probe.finished"') if started >= 0 else 0
+        journal, deadline = session / "journal.jsonl", time.monotonic() + 300
+        while first.poll() is None and time.monotonic() < deadline and _finished_in(journal, after) < probes:
             time.sleep(0.02)
         ended = first.poll()
         for pid in _group(session):
@@ -136,6 +134,13 @@ def killed(model: Path, inputs: Path, engine: str, after: str) -> Callable[[Path
         }  # fmt: skip
 
     return run
+
+
+def _finished_in(journal: Path, step: str) -> int:
+    """How many probes the step has finished; 0 before it begins."""
+    events = _events(journal)
+    begins = [i for i, e in enumerate(events) if e["kind"] == "step.started" and e.get("step") == step]
+    return sum(e["kind"] == "probe.finished" for e in events[begins[0] :]) if begins else 0
 
 
 def listener_killed(model: Path, inputs: Path, engine: str) -> Callable[[Path], dict[str, Any]]:
@@ -447,6 +452,7 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
     shapes, shapes_in = MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz"
     norm, norm_in = models.layernorm(folder)
     far, far_in = models.cancelling(folder)
+    rated, rated_in = models.rated(folder)
     convs, convs_in = models.convolutions(folder)
     ways, ways_in = models.two_ways(folder)
     weak, strong = "tensorrt:precision=fp16,typing=weak", "tensorrt:precision=fp16,typing=strong"
@@ -486,6 +492,25 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
             Case(f"{name}-strong", f"{name}, strongly typed FP16", flow(model, inputs, strong, seconds=900)),
             Case(f"peer-{name}", f"polygraphy debug reduce on {name}", peer(model, inputs, "--fp16", regex=DIFFERS)),
         ]
+        if model.exists():
+            overflowing = models.plant_overflow(model, inputs, folder)
+            long += [
+                Case(
+                    f"{name}-planted",
+                    f"{name} with an overflow planted, weakly typed FP16",
+                    flow(overflowing, inputs, weak, seconds=900),
+                ),
+                Case(
+                    f"{name}-planted-strong",
+                    "the same, strongly typed FP16",
+                    flow(overflowing, inputs, strong, seconds=900),
+                ),
+                Case(
+                    f"peer-{name}-planted",
+                    f"polygraphy debug reduce on {name} with an overflow planted",
+                    peer(overflowing, inputs, "--fp16", regex=DIFFERS),
+                ),
+            ]
     return [
         *long,
         Case("decoder", "a decoder of 1.2 billion weights with its cache, strongly typed FP16", large(strong)),
@@ -506,13 +531,19 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
         Case("fp8-strong", "the same, strongly typed", flow(*clipped, "tensorrt:precision=model", *floats)),
         Case("fp8-right", "Q/DQ FP8, right scales, weakly typed", step("compare", *fine, "tensorrt:precision=fp8")),
         Case("fp8-model", "the same, strongly typed", step("compare", *fine, "tensorrt:precision=model")),
+        Case("if-refused", "an If whose other branch TensorRT refuses", flow(rated, rated_in, strong)),
         Case("int8-refused", "INT8 with nothing to go by", refused(shapes, shapes_in, int8)),
         Case("unfused-refused", "unfused debug tensors", refused(norm, norm_in, f"{strong},observe=unfused")),
         Case("cache-refused", "the editable timing cache", refused(norm, norm_in, f"{strong},tactics=cache")),
         Case("precision", "3000 added and taken away, strongly typed FP16", step("precision", far, far_in, strong)),
         Case("precision-weak", "the same, weakly typed FP16", step("precision", far, far_in, weak)),
         Case("norm-weak", "LayerNorm x3000, weakly typed FP16", flow(norm, norm_in, weak)),
-        Case("killed", "kill -9 in the middle of layerwise, resume", killed(norm, norm_in, strong, "layerwise")),
+        Case("killed", "kill -9 in the middle of layerwise, resume", killed(norm, norm_in, strong, "layerwise", 4)),
+        *(
+            Case(f"killed-{name}", f"kill -9 in the middle of {name}, resume", killed(norm, norm_in, strong, name, probes))
+            for name, probes in (("compare", 4), ("sanitize", 1), ("repeat", 3), ("extract", 1), ("reduce", 4), ("confirm", 1),
+                                 ("workaround", 4))
+        ),
     ]  # fmt: skip
 
 

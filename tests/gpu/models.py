@@ -5,6 +5,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx.parser
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -206,3 +207,61 @@ def fp8(folder: Path, width: int = 64, clipped: bool = True, stored: bool = Fals
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), path)
     np.savez(inputs, x=x)
     return path, inputs
+
+
+def plant_overflow(model: Path, inputs: Path, folder: Path, reach: float = 64 * 65504.0) -> Path:
+    """A real CNN in whose middle one depthwise 1x1 convolution scales up by a power of two, so far that its largest value reaches
+    ``reach`` or more on ``inputs``, and a second one scales down again: the same function in FP32, to the bit, and infinities in
+    FP16. No other node is touched, so ``planted/up`` is the truth."""
+    import onnxruntime
+
+    made = onnx.load(model)
+    graph = made.graph
+    convs = [i for i, n in enumerate(graph.node) if n.op_type == "Conv"]
+    at = convs[len(convs) // 2]
+    value = graph.node[at].output[0]
+    watched = onnx.ModelProto()
+    watched.CopyFrom(made)
+    watched.graph.output.append(onnx.ValueInfoProto(name=value))
+    session = onnxruntime.InferenceSession(watched.SerializeToString(), providers=["CPUExecutionProvider"])
+    (seen,) = session.run([value], dict(np.load(inputs)))
+    channels = seen.shape[1]
+    factor = 2.0 ** np.ceil(np.log2(reach / np.abs(seen).max()))
+    for node in graph.node:
+        for k, name in enumerate(node.input):
+            if name == value:
+                node.input[k] = "planted.down"
+    shape = (channels, 1, 1, 1)
+    for name, number in (("planted.w_up", factor), ("planted.w_down", 1 / factor)):
+        graph.initializer.append(numpy_helper.from_array(np.full(shape, number, np.float32), name))
+    up = helper.make_node("Conv", [value, "planted.w_up"], ["planted.up"], name="planted/up", group=channels)
+    down = helper.make_node(
+        "Conv", ["planted.up", "planted.w_down"], ["planted.down"], name="planted/down", group=channels
+    )
+    graph.node.insert(at + 1, up)
+    graph.node.insert(at + 2, down)
+    path = folder / f"{model.stem}_planted.onnx"
+    onnx.save(made, path)
+    return path
+
+
+RATED = """
+<ir_version: 8, opset_import: ["":17]>
+g (float[1,4] x, int64 sr) => (float[1,n] y) {
+  wide = Constant <value: tensor = int64 {16000}> ()
+  [is_wide] w = Equal (sr, wide)
+  [choice] h = If (w) <
+    then_branch = a () => (float[1,n] p) { [double] p = Add (x, x) },
+    else_branch = b () => (float[1,n] q) { [turn] u = Unique <sorted = 1> (x)
+      axis = Constant <value: tensor = int64[1] {0}> ()
+      [row] q = Unsqueeze (u, axis) }>
+  [after] y = Abs (h)
+}
+"""
+
+
+def rated(folder: Path) -> tuple[Path, Path]:
+    """An If of which the branch that is not taken holds an operator that no TensorRT has: the whole model is refused for it."""
+    onnx.save(onnx.parser.parse_model(RATED), folder / "rated.onnx")
+    np.savez(folder / "rated_in.npz", x=np.array([[1, -2, 3, 4]], np.float32), sr=np.int64(16000))
+    return folder / "rated.onnx", folder / "rated_in.npz"
