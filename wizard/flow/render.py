@@ -1,16 +1,21 @@
 """A flow drawn: as text for a terminal of 80 columns, as Mermaid for a web page, as an SVG that stands alone."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Final, NamedTuple
+from typing import Final
 
-from wizard.flow.layout import Box, Edge, arrange
+from wizard.flow.check import targets
+from wizard.flow.layout import Layout, Way, arrange, title
 from wizard.flow.model import Answer, Flow, FlowNode
 
 WIDTH: Final = 80
-_BOX: Final = (232.0, 46.0)  # width and height of a node in the SVG
-_CHARACTERS: Final = 35  # of a node's title that fit in its box
+# Of the SVG, in pixels: the height of a row, the sizes of a node and of an end, and the distance between two lanes.
+_ROW: Final = 24
+_BOX: Final = (420, 52)
+_END: Final = (400, 20)
+_LANE: Final = 14
+_CHARACTERS: Final = 60  # of a title or an answer that fit in a box
 
 _STYLE: Final = """
   .sheet { fill: #ffffff }
@@ -20,7 +25,6 @@ _STYLE: Final = """
   text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: #1b2430 }
   .id { font: 10px ui-monospace, "DejaVu Sans Mono", monospace; fill: #5b6675 }
   .way { fill: none; stroke: #7a8798; stroke-width: 1.2 }
-  .back { stroke-dasharray: 5 3 }
   .tip { fill: #7a8798 }
   .name { font-size: 10.5px; fill: #3d4856; paint-order: stroke; stroke: #ffffff; stroke-width: 4px }
   @media (prefers-color-scheme: dark) {
@@ -34,14 +38,6 @@ _STYLE: Final = """
     .name { fill: #c3ccd8; stroke: #14181f }
   }
 """
-
-
-class _Way(NamedTuple):
-    """One arrow: every answer of a node that leads to the same place."""
-
-    source: str
-    target: str
-    label: str
 
 
 def text(flow: Flow) -> str:
@@ -95,8 +91,14 @@ def mermaid(flow: Flow) -> str:
         lines.append(f'  {ids[name]}["{_entity(flow.nodes[name].title)}"]')
     for name, end in flow.ends.items():
         lines.append(f'  {ids[name]}(["{_entity(end.title)}"])')
-    for way in _ways(flow):
-        lines.append(f'  {ids[way.source]} -->|"{_entity(way.label)}"| {ids[way.target]}')
+    ways: dict[tuple[str, str], list[str]] = {}  # answers that lead to the same place share an arrow
+    for name, node in flow.nodes.items():
+        for id_, answer in node.answers.items():
+            for number, target in enumerate(targets(answer)):
+                if target in ids:
+                    ways.setdefault((name, target), []).append(f"{id_}*" if number else id_)  # *: by rule
+    for (source, target), labels in ways.items():
+        lines.append(f'  {ids[source]} -->|"{_entity(", ".join(labels))}"| {ids[target]}')
     return "\n".join(lines) + "\n"
 
 
@@ -112,77 +114,85 @@ def walked(flow: Flow, route: Sequence[tuple[str, str]], here: str) -> str:
 
 
 def _drawn(flow: Flow, route: Sequence[tuple[str, str]], here: str, style: str = "") -> str:
-    names = [*flow.nodes, *flow.ends]
-    ways = _ways(flow)
-    after = [*(node for node, _ in route), here][1:]
-    lit = {(node, led) for (node, _), led in zip(route, after, strict=True)}
-    seen = {*(node for node, _ in route), here}
-    drawing = arrange(names, [(w.source, w.target) for w in ways], _BOX)
+    placed = arrange(flow, route, here)
+    left = _LANE * (max(placed.lanes.values(), default=0) + 2)
+    width, height = left + _BOX[0] + _END[0] + _LANE, _ROW * (len(placed.names) + 1)
     tip = "tip" if style else "tip-of-flow"
     space = ' xmlns="http://www.w3.org/2000/svg"' if style else ""  # a page of HTML needs none, and names no address
     parts = [
-        f'<svg class="flow"{space} viewBox="0 0 {drawing.width:.0f} {drawing.height:.0f}" '
-        f'width="{drawing.width:.0f}" height="{drawing.height:.0f}" role="img" aria-labelledby="title">',
+        f'<svg class="flow"{space} viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" role="img" aria-labelledby="title">',
         f'<title id="title">{_safe(flow.title)}</title>',
         style,
         f'<defs><marker id="{tip}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" '
         'markerUnits="userSpaceOnUse" orient="auto">'
         '<path class="tip" d="M0 0 L8 4 L0 8 Z"/></marker></defs>',
-        f'<rect class="sheet" width="{drawing.width:.0f}" height="{drawing.height:.0f}"/>',
+        f'<rect class="sheet" width="{width}" height="{height}"/>',
     ]
-    drawn = sorted(zip(ways, drawing.edges, strict=True), key=lambda pair: (pair[0].source, pair[0].target) in lit)
-    parts += [_arrow(edge, tip, lit=(way.source, way.target) in lit) for way, edge in drawn]
-    parts += [_box(flow, name, drawing.boxes[name], lit=name in seen, here=name == here) for name in names]
-    parts += [_label(way, edge) for way, edge in drawn]
+    ways = sorted(placed.ways, key=lambda way: way.walked)  # lit lines over the others
+    parts += [_arrow(flow, way, placed, left, tip) for way in ways]
+    seen = {*(node for node, _ in route), here}
+    for name in flow.nodes:
+        kind = "box" + " first" * (name == flow.start) + (" here" if name == here else " lit" if name in seen else "")
+        parts.append(_box(name, flow.nodes[name].title, flow.nodes[name].ask, kind, left, placed.at[name]))
+    for way in placed.ways:
+        parts.append(_label(flow, way, left))
+        if way.target in flow.ends:
+            parts.append(_end(flow, way.target, left, way.row, " here" * (way.walked and way.target == here)))
+    parts += [_end(flow, name, left, placed.at[name]) for name in placed.loose]
     return "\n".join([*filter(None, parts), "</svg>"])
 
 
-def _box(flow: Flow, name: str, box: Box, *, lit: bool, here: bool) -> str:
-    end = name in flow.ends
-    title = flow.ends[name].title if end else flow.nodes[name].title
-    explain = flow.ends[name].explain if end else flow.nodes[name].ask
-    kind = "box end" if end else "box first" if name == flow.start else "box"
-    kind += " here" if here else " lit" if lit else ""
-    x, y = box.x - _BOX[0] / 2, box.y - _BOX[1] / 2
+def _y(row: int) -> int:
+    """The middle of a row."""
+    return _ROW * (row + 1)
+
+
+def _box(name: str, title: str, explain: str, kind: str, x: int, row: int) -> str:
+    (wide, tall), y, middle = _BOX, _y(row), x + _BOX[0] // 2
     return (
-        f'<g><title>{_safe(explain)}</title><rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{_BOX[0]:.0f}" '
-        f'height="{_BOX[1]:.0f}" rx="{_BOX[1] / 2 if end else 7:.0f}"/>'
-        f'<text x="{box.x:.1f}" y="{box.y - 3:.1f}" text-anchor="middle">{_safe(_cut(title, _CHARACTERS))}</text>'
-        f'<text class="id" x="{box.x:.1f}" y="{box.y + 13:.1f}" text-anchor="middle">{_safe(_cut(name, _CHARACTERS))}</text></g>'
+        f'<g><title>{_safe(explain)}</title><rect class="{kind}" x="{x}" y="{y - tall // 2}" width="{wide}" '
+        f'height="{tall}" rx="7"/><text x="{middle}" y="{y - 3}" text-anchor="middle">{_safe(_cut(title, _CHARACTERS))}</text>'
+        f'<text class="id" x="{middle}" y="{y + 13}" text-anchor="middle">{_safe(_cut(name, _CHARACTERS))}</text></g>'
     )
 
 
-def _arrow(edge: Edge, tip: str, *, lit: bool) -> str:
-    (x, y), *rest = edge.points
-    path = [f"M{x:.1f} {y:.1f}"]
-    for (ax, ay), (bx, by) in zip(edge.points, rest, strict=False):
-        middle = (ay + by) / 2
-        path.append(
-            f"L{bx:.1f} {by:.1f}"
-            if ax == bx or edge.back
-            else f"C{ax:.1f} {middle:.1f} {bx:.1f} {middle:.1f} {bx:.1f} {by:.1f}"
-        )
-    kind = "way" + (" back" if edge.back else "") + (" lit" if lit else "")
-    return f'<path class="{kind}" d="{" ".join(path)}" marker-end="url(#{tip})"/>'
+def _end(flow: Flow, name: str, left: int, row: int, kind: str = "") -> str:
+    end, (wide, tall), x, y = flow.ends[name], _END, left + _BOX[0], _y(row)
+    return (
+        f'<g><title>{_safe(end.explain)}</title><rect class="box end{kind}" x="{x}" y="{y - tall // 2}" '
+        f'width="{wide}" height="{tall}" rx="{tall // 2}"/>'
+        f'<text x="{x + tall // 2}" y="{y + 4}">{_safe(_cut(end.title, 45))}</text>'
+        f'<text class="id" x="{x + wide - tall // 2}" y="{y + 4}" text-anchor="end">{_safe(_cut(name, 20))}</text></g>'
+    )
 
 
-def _label(way: _Way, edge: Edge) -> str:
-    x, y = edge.label
-    anchor = "end" if edge.back else "middle"
-    return f'<text class="name" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{_safe(_cut(way.label, 50))}</text>'
+def _arrow(flow: Flow, way: Way, placed: Layout, left: int, tip: str) -> str:
+    """Down its box's trunk to its row, then right to an end, left into a lane and along it, or straight on."""
+    trunk, y = left + _LANE, _y(way.row)
+    path = f"M{trunk} {_y(placed.at[way.source]) + _BOX[1] // 2} V{y}"
+    if way.target in flow.ends:
+        path += f" H{trunk + _LANE} M{_behind(_say(flow, way), left)} {y} H{left + _BOX[0] - 2}"
+    elif way.target in placed.lanes:
+        path += f" H{left - _LANE * (placed.lanes[way.target] + 1)} V{_y(placed.at[way.target])} H{left - 2}"
+    elif way.straight:
+        path += f" V{_y(placed.at[way.target]) - _BOX[1] // 2 - 2}"
+    return f'<path class="way{" lit" if way.walked else ""}" d="{path}" marker-end="url(#{tip})"/>'
 
 
-def _ways(flow: Flow) -> list[_Way]:
-    """Arrows in file order: answers that lead to the same place share one; a detour is marked with an asterisk."""
-    places: Mapping[str, object] = {**flow.nodes, **flow.ends}
-    found: dict[tuple[str, str], list[str]] = {}
-    for name in flow.nodes:
-        for id_, answer in flow.nodes[name].answers.items():
-            if answer.goto in places:
-                found.setdefault((name, answer.goto), []).append(id_)
-            if answer.detour is not None and answer.detour.goto in places:
-                found.setdefault((name, answer.detour.goto), []).append(f"{id_}*")
-    return [_Way(source, target, ", ".join(labels)) for (source, target), labels in found.items()]
+def _label(flow: Flow, way: Way, left: int) -> str:
+    return f'<text class="name" x="{left + 2 * _LANE}" y="{_y(way.row) + 4}">{_safe(_say(flow, way))}</text>'
+
+
+def _say(flow: Flow, way: Way) -> str:
+    if way.straight or way.target in flow.ends:
+        return _cut(way.text, _CHARACTERS)
+    return _cut(f"{way.text} → {title(flow, way.target)}", 2 * _CHARACTERS)  # nothing stands to its right
+
+
+def _behind(label: str, left: int) -> int:
+    """The x where a label ends: nothing here knows the font, so by six pixels a character, the widest that was seen."""
+    return min(left + _BOX[0] - _LANE, left + 2 * _LANE + 6 * len(label) + 6)
 
 
 def _flat(words: str) -> str:

@@ -1,17 +1,13 @@
-"""The whole flow as a flowchart: a box for each question, an arrow for each answer, the way that was walked in heavy lines.
+"""The whole flow as a flowchart in cells: where things go is ``layout``'s; the way that was walked is in heavy lines. Pure."""
 
-Boxes stand below one another in the order of the flow. An answer that leads to the next box goes straight down, one that leads to
-an end goes to the right, every other one runs along a lane at the left: arrows into the same box share it. Pure.
-"""
-
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 
 import msgspec
 from rich.cells import cell_len
 from textual.content import Content
 
 from wizard.flow.check import targets
+from wizard.flow.layout import Way, arrange, title
 from wizard.flow.model import Flow, FlowNode
 from wizard.session.state import Visit
 from wizard.tui.glyphs import ASCII, Glyphs
@@ -28,23 +24,6 @@ _UP, _RIGHT, _DOWN, _LEFT = 1, 2, 4, 8
 WIDEST = 72  # cells of a box
 
 
-def title(flow: Flow, node: str) -> str:
-    """A node's or an end's title as the flow words it; its id where the flow does not know it."""
-    if node in flow.nodes:
-        return flow.nodes[node].title
-    return flow.ends[node].title if node in flow.ends else node
-
-
-class Way(msgspec.Struct, frozen=True):
-    """One arrow: where it comes from and leads to, how it is worded, and whether it was walked."""
-
-    source: str
-    target: str
-    text: str
-    walked: bool
-    row: int = 0
-
-
 class Chart(msgspec.Struct, frozen=True):
     """``rows`` of text; ``names``: the node or end that each belongs to; ``at``: the row of each by its name."""
 
@@ -55,79 +34,19 @@ class Chart(msgspec.Struct, frozen=True):
 
 def draw_flow(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Glyphs) -> Chart:
     """The flowchart, at most ``width`` cells wide. ``here``: the node or end where the route is."""
-    names: list[str] = []
-    at: dict[str, int] = {}
-    ways: list[Way] = []
-    order = list(flow.nodes)
-    walked = _walked(route, here)
-    for name, following in zip(order, [*order, ""][1:], strict=True):
-        at[name] = len(names) + 1
-        names += [name] * 3
-        for way in _ways(flow, name, following, walked):
-            ways.append(msgspec.structs.replace(way, row=len(names)))
-            at.setdefault(way.target, len(names)) if way.target in flow.ends else None
-            names.append(way.target if way.target in flow.ends else name)
-    ends = [end for end in flow.ends if end not in at]  # that no answer leads to
-    for end in ends:
-        at[end] = len(names)
-        names.append(end)
-    lanes = _lanes(flow, ways, at)
+    placed = arrange(flow, [(visit.node, visit.answer) for visit in route], here)
+    lanes, at = placed.lanes, placed.at
     left = 2 * (max(lanes.values(), default=-1) + 1)
     if width - left < 24:  # too many lanes for so narrow a place: words instead
         lanes, left = {}, 0
     sheet = _Sheet(glyphs, left, max(4, min(WIDEST, width - left)), width)
-    for name in order:
+    for name in flow.nodes:
         _draw_box(sheet, flow, name, route, here, at[name])
-    for way in ways:
+    for way in placed.ways:
         _draw_way(sheet, flow, way, lanes, at, here)
-    for end in ends:
+    for end in placed.loose:
         sheet.write(at[end], left, f"( {elide(flow.ends[end].title, width - left - 4, glyphs.ellipsis)} )", "$quiet")
-    return Chart(sheet.rows(len(names)), names, at)
-
-
-def _walked(route: Sequence[Visit], here: str) -> set[tuple[str, str, str]]:
-    """(node, answer, where that led) of every answer."""
-    after = [*(visit.node for visit in route), here][1:]
-    return {(v.node, v.answer, led) for v, led in zip(route, after, strict=True) if v.answer}
-
-
-def _ways(flow: Flow, name: str, following: str, walked: set[tuple[str, str, str]]) -> list[Way]:
-    """The arrows of a node, those to ends first, those straight down last."""
-    node = flow.nodes[name]
-    found = []
-    for id_, answer in node.answers.items():
-        for number, target in enumerate(dict.fromkeys(targets(answer))):
-            text = answer.text if not number else f"{answer.text} (by rule)"
-            found.append(Way(name, target, text, (name, id_, target) in walked))
-    if node.limit:
-        times = "once" if node.max_visits == 1 else f"{node.max_visits} times"
-        led = any(a == name and to == node.limit for a, _, to in walked)
-        found.append(Way(name, node.limit, f"asked {times} already", led and not any(w.walked for w in found)))
-    return sorted(
-        found, key=lambda w: ((w.target == following) - (w.target in flow.ends), w.target == following and w.walked)
-    )
-
-
-def _lanes(flow: Flow, ways: Iterable[Way], at: dict[str, int]) -> dict[str, int]:
-    """The lane of each node that arrows jump to, 0 the one nearest to the boxes: short ones lie within long ones."""
-    spans: dict[str, list[int]] = {}
-    for way in ways:
-        if way.target in flow.nodes and not _straight(flow, way):
-            spans.setdefault(way.target, [at[way.target]]).append(way.row)
-    taken: list[list[tuple[int, int]]] = []
-    lanes = {}
-    for target, rows in sorted(spans.items(), key=lambda item: max(item[1]) - min(item[1])):
-        span = min(rows), max(rows)
-        free = (i for i, others in enumerate(taken) if all(span[1] < a or b < span[0] for a, b in others))
-        lane = next(free, len(taken))
-        taken += [[]] * (lane == len(taken))
-        taken[lane] = [*taken[lane], span]
-        lanes[target] = lane
-    return lanes
-
-
-def _straight(flow: Flow, way: Way) -> bool:
-    return (way.source, way.target) in pairwise(flow.nodes)
+    return Chart(sheet.rows(len(placed.names)), placed.names, at)
 
 
 class _Sheet:
@@ -223,7 +142,7 @@ def _draw_way(sheet: _Sheet, flow: Flow, way: Way, lanes: dict[str, int], at: di
         sheet.write(way.row, trunk + 5 + cell_len(text) + cell_len(line), rest, style)
         return
     text = mark + way.text
-    if _straight(flow, way):
+    if way.straight:
         if way.row + 2 == at[way.target]:
             sheet.write(way.row, trunk, "v" if g is ASCII else "▼", style)
     else:

@@ -6,10 +6,10 @@ import msgspec
 
 from engines import causes
 from wizard.flow import terms
+from wizard.flow.layout import title
 from wizard.report.probe_words import WORDS
 from wizard.session.state import Visit
 from wizard.tui.board import Row
-from wizard.tui.flowmap import title
 from wizard.tui.scene import Scene, answer_text, chosen_freely, offered
 from wizard.words import count, duration
 

@@ -113,34 +113,47 @@ def test_svg_of_the_accuracy_flow_stands_alone() -> None:
     assert (root.get("role"), root.get("aria-labelledby")) == ("img", "title")
 
 
-def test_boxes_never_overlap_and_stay_inside() -> None:
-    names = [*ACCURACY.nodes, *ACCURACY.ends]
-    edges = list(dict.fromkeys((n, a.goto) for n, node in ACCURACY.nodes.items() for a in node.answers.values()))
-    check_drawing(names, edges)
+def test_every_arrow_has_a_row_of_its_own_and_lanes_of_jumps_that_meet_are_apart() -> None:
+    check_layout(ACCURACY)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=25, unique=True))
 @settings(max_examples=60)
-def test_any_graph_can_be_drawn(pairs: list[tuple[int, int]]) -> None:
-    check_drawing([str(i) for i in range(10)], [(str(a), str(b)) for a, b in pairs])
+def test_any_graph_can_be_placed(pairs: list[tuple[int, int]]) -> None:
+    nodes = {
+        str(i): FlowNode(
+            title=f"{i}",
+            explain="",
+            ask="",
+            answers={f"to-{b}": Answer(text="", goto=str(b)) for a, b in pairs if a == i},
+        )
+        for i in range(8)
+    }
+    ends = {str(i): End(title=f"{i}", explain="", verdict="unresolved") for i in (8, 9)}
+    flow = Flow(schema=1, id="any", title="", start="0", nodes=nodes, ends=ends)
+    check_layout(flow)
+    assert ET.fromstring(render.svg(flow)).tag == SVG + "svg"
 
 
-def check_drawing(names: list[str], edges: list[tuple[str, str]]) -> None:
-    width, height = 100.0, 40.0
-    drawing = arrange(names, edges, (width, height))
-    assert set(drawing.boxes) == set(names)
-    places = list(drawing.boxes.values())
-    for i, a in enumerate(places):
-        assert width / 2 <= a.x <= drawing.width - width / 2
-        assert height / 2 <= a.y <= drawing.height - height / 2
-        for b in places[:i]:
-            assert abs(a.y - b.y) >= height or abs(a.x - b.x) >= width
-    assert len(drawing.edges) == len(edges)
-    forward = [e for e, drawn in zip(edges, drawing.edges, strict=True) if not drawn.back]
-    for source, target in forward:
-        assert drawing.boxes[source].y < drawing.boxes[target].y
-    for drawn in drawing.edges:
-        assert all(0 <= x <= drawing.width and 0 <= y <= drawing.height for x, y in drawn.points)
+def check_layout(flow: Flow) -> None:
+    placed = arrange(flow, (), "")
+    assert set(placed.at) == {*flow.nodes, *flow.ends}
+    boxes = {row for name in flow.nodes for row in range(placed.at[name] - 1, placed.at[name] + 2)}
+    rows = [way.row for way in placed.ways]
+    assert len(boxes) == 3 * len(flow.nodes)
+    assert len({*rows, *boxes}) == len(rows) + len(boxes) == len(placed.names) - len(placed.loose)
+    assert {(n, t) for n, node in flow.nodes.items() for a in node.answers.values() for t in targets(a)} <= {
+        (way.source, way.target) for way in placed.ways
+    }
+    jumps: dict[str, list[int]] = {}
+    for way in placed.ways:
+        if way.target in placed.lanes and not way.straight:
+            jumps.setdefault(way.target, [placed.at[way.target]]).append(way.row)
+    assert jumps.keys() == placed.lanes.keys()
+    spans = [(min(rows), max(rows), placed.lanes[target]) for target, rows in jumps.items()]
+    assert not [
+        1 for i, (a, b, lane) in enumerate(spans) for c, d, other in spans[:i] if lane == other and a <= d and c <= b
+    ]
 
 
 def test_an_empty_flow_can_be_drawn() -> None:

@@ -8,11 +8,11 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
 from wizard.bundle.check_script import can_check
+from wizard.flow.layout import title
 from wizard.report.stage import stage
 from wizard.session.following import offer
 from wizard.tui import keys
 from wizard.tui.ending import Todo, effect, found, handed, report, shorten_path, todo
-from wizard.tui.flowmap import title
 from wizard.tui.scene import Scene
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
 from wizard.tui.widgets.evidence import Evidence, Seen

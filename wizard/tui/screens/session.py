@@ -7,12 +7,12 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
 
+from wizard.flow.layout import title
 from wizard.report.gather import confirmed, journalled
 from wizard.runner import requests
 from wizard.tui import guide, narrative
 from wizard.tui.client import log_of, tail
 from wizard.tui.ending import REPORT
-from wizard.tui.flowmap import title
 from wizard.tui.host import Hosted
 from wizard.tui.literal import elide
 from wizard.tui.scene import Scene, commands

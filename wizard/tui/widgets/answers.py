@@ -11,10 +11,10 @@ from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from wizard.flow.layout import title
 from wizard.flow.model import Flow
 from wizard.session.events import Offered
 from wizard.tui import keys
-from wizard.tui.flowmap import title
 from wizard.tui.glyphs import UNICODE, Glyphs
 from wizard.tui.literal import elide
 from wizard.tui.widgets.lines import row

@@ -8,11 +8,11 @@ from engines import causes
 from engines.findings import Case, Culprit, Findings, Workaround
 from engines.graph import ranges
 from engines.search.known import Fact, list_facts
+from wizard.flow.layout import title
 from wizard.flow.model import Flow
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.session.state import Visit
 from wizard.tui.ending import Todo, remedy
-from wizard.tui.flowmap import title
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide, fit, literal
 from wizard.tui.scene import answer_text, chosen_freely

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from textual.content import Content
 
+from wizard.flow.layout import title
 from wizard.flow.model import Flow
 from wizard.report.stage import UNMEASURED, stage
 from wizard.session.state import Visit
-from wizard.tui.flowmap import title
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide, literal
 from wizard.tui.scene import answer_text, chosen_freely

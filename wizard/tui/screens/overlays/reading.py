@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.geometry import Region
 from textual.widgets import Static
 
+from wizard.flow.layout import title
 from wizard.flow.model import Flow
 from wizard.session.state import Visit
 from wizard.tui import flowmap
@@ -173,7 +174,7 @@ class Map(Lines, can_focus=True):
         """What the chosen node is for."""
         if self._chosen:
             self.app.push_screen(
-                Reading(flowmap.title(self._flow, self._chosen), flowmap.describe_place(self._flow, self._chosen))
+                Reading(title(self._flow, self._chosen), flowmap.describe_place(self._flow, self._chosen))
             )
 
     def on_click(self, event: events.Click) -> None:
