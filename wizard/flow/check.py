@@ -18,7 +18,7 @@ from engines.nearest import suggestion
 from wizard.exits import BY_VERDICT
 from wizard.flow import commands, terms
 from wizard.flow.load import Loaded
-from wizard.flow.model import Answer, FlowNode, When
+from wizard.flow.model import Answer, FlowNode, When, targets
 from wizard.flow.template import FILTERS, TemplateProblem, fields, render
 
 # What an answer may set beside parameters of steps: fields of the PROBLEM, the sample to search on, the model to go on with.
@@ -90,11 +90,6 @@ def destination(answer: Answer, outcome: Outcome | None) -> str:
     if answer.detour is not None and holds(answer.detour.when, outcome):
         return answer.detour.goto
     return answer.goto
-
-
-def targets(answer: Answer) -> tuple[str, ...]:
-    """Every node or end that an answer may lead to."""
-    return (answer.goto,) if answer.detour is None else (answer.goto, answer.detour.goto)
 
 
 def check(loaded: Loaded, steps: Mapping[str, StepFacts] | None = None) -> list[Problem]:

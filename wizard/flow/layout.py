@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from wizard.flow.check import targets
-from wizard.flow.model import Flow
+from wizard.flow.model import Flow, targets
 
 
 class Way(msgspec.Struct, frozen=True):

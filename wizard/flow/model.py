@@ -48,6 +48,11 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sets: dict[str, Any] = {}  # name -> value
 
 
+def targets(answer: Answer) -> tuple[str, ...]:
+    """Every node or end that an answer may lead to."""
+    return (answer.goto,) if answer.detour is None else (answer.goto, answer.detour.goto)
+
+
 class FlowNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Explains, may run one step, asks one question; its answers lead on.
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from wizard.flow.check import targets
 from wizard.flow.layout import Layout, Way, arrange, title
-from wizard.flow.model import Answer, Flow, FlowNode
+from wizard.flow.model import Answer, Flow, FlowNode, targets
 
 WIDTH: Final = 80
 # Of the SVG, in pixels: the height of a row, the sizes of a node and of an end, and the distance between two lanes.

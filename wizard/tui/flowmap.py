@@ -6,9 +6,8 @@ import msgspec
 from rich.cells import cell_len
 from textual.content import Content
 
-from wizard.flow.check import targets
 from wizard.flow.layout import Way, arrange, title
-from wizard.flow.model import Flow, FlowNode
+from wizard.flow.model import Flow, FlowNode, targets
 from wizard.session.state import Visit
 from wizard.tui.glyphs import ASCII, Glyphs
 from wizard.tui.literal import elide, fit, joined

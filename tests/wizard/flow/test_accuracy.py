@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from engines.steps.compare import CompareOutcome
 from engines.steps.registry import STEPS
 from wizard.exits import BY_VERDICT
-from wizard.flow.check import check, destination, holds, outcome_fields, recommend, targets
+from wizard.flow.check import check, destination, holds, outcome_fields, recommend
 from wizard.flow.load import load
-from wizard.flow.model import FlowNode
+from wizard.flow.model import FlowNode, targets
 from wizard.flow.template import render
 
 LOADED = load("accuracy")

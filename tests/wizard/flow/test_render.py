@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wizard.flow import render
-from wizard.flow.check import targets
 from wizard.flow.layout import arrange
 from wizard.flow.load import load
-from wizard.flow.model import Answer, Detour, End, Flow, FlowNode
+from wizard.flow.model import Answer, Detour, End, Flow, FlowNode, targets
 
 ACCURACY = load("accuracy").flow
 SVG = "{http://www.w3.org/2000/svg}"

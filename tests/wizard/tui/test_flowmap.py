@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wizard.flow.check import targets
 from wizard.flow.layout import title
 from wizard.flow.load import load
+from wizard.flow.model import targets
 from wizard.session.state import Visit
 from wizard.tui.flowmap import Chart, draw_flow
 from wizard.tui.glyphs import ASCII, UNICODE, Glyphs
