@@ -78,7 +78,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         chosen: Parser = getattr(arguments, "parser", tops)
         chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
     for name, value in vars(arguments).items():
-        if value == "" or (isinstance(value, list) and "" in value):
+        if value == "" or (isinstance(value, list) and "" in value and name != "typed"):
             option = f"--{name.replace('_', '-')}" if name not in ("model", "session", "file") else name.upper()
             raise Refusal(BAD_USAGE, f"{option} is empty: give it a value, or leave it out.")
     return arguments
@@ -361,6 +361,9 @@ def parser() -> Parser:
 
     completed = command("completion", "completion", "completion", "a script that lets the shell complete these words")
     completed.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="bash|zsh|fish", help="for which shell")
+    completed.add_argument(
+        "typed", metavar="-- WORD", nargs=argparse.REMAINDER, help="say what the last of these words may become"
+    )
     return top
 
 
