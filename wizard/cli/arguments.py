@@ -1,9 +1,10 @@
 """The grammar of the command line. Standard library only: ``narrowdown --help`` must answer at once."""
 
 import argparse
+import contextlib
 import importlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -113,84 +114,75 @@ def parser() -> Parser:
     _problem(ran)
     _running(ran)
     _expect(ran)
-    ran.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
+    _answers(ran)
 
     resumed = command("resume", "run", "resume", "go on with a session")
-    resumed.add_argument("session", metavar="SESSION", nargs="?", help=f"{_SESSION}; default: the last one")
+    _one(resumed, "session", "SESSION", f"{_SESSION}; default: the last one", nargs="?")
     _running(resumed, folder=False)
-    resumed.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
-    resumed.add_argument("--retry-unresolved", action="store_true", help="ask again every probe that ended unresolved")
-    resumed.add_argument("--repair", action="store_true", help="work on a copy of a session whose journal is damaged")
+    _answers(resumed)
+    _flag(resumed, "--retry-unresolved", "ask again every probe that ended unresolved")
+    _flag(resumed, "--repair", "work on a copy of a session whose journal is damaged")
 
-    resumed.add_argument(
+    _one(
+        resumed,
         "--rewind",
-        metavar="NODE",
-        help="go back to this question (NODE#2: its second visit) first; nothing measured is lost",
+        "NODE",
+        "go back to this question (NODE#2: its second visit) first; nothing measured is lost",
     )
 
     edited = command(
         "edit", "edit", "edit", "a session with another set-up; what was measured and still holds is taken over"
     )
     _session(edited)
-    edited.add_argument("--model", metavar="MODEL", help="another ONNX file in place of the session's")
+    _one(edited, "--model", "MODEL", "another ONNX file in place of the session's")
     _problem(edited, anew=True)
-    edited.add_argument(
+    _each(
+        edited,
         "--default",
-        metavar="OPTION",
+        "OPTION",
+        "leave this option of the session out, such as --default tolerance (repeatable)",
         choices=_CHANGED,
-        action="append",
-        default=[],
-        help="leave this option of the session out, such as --default tolerance (repeatable)",
     )
-    edited.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
+    _answers(edited)
     _running(edited, folder=False)
 
     followed = command("after", "after", "after", "what follows a failing case: is it known, and what else cures it?")
     _session(followed)
     _score(followed)
-    followed.add_argument("--answers", metavar="FILE", help="YAML: node: answer id, or a list, one for each visit")
+    _answers(followed)
     _running(followed, folder=False)
 
     asked = command("trigger", "trigger", "trigger", "when does a case fire: which sizes, types, attributes, values?")
-    asked.add_argument("session", metavar="CASE", help=f"{_SESSION}; or the folder of a bundle")
-    asked.add_argument("--most", type=_count, metavar="N", default=0, help="build at most so many cases; default: 150")
+    _one(asked, "session", "CASE", f"{_SESSION}; or the folder of a bundle")
+    _one(asked, "--most", "N", "build at most so many cases; default: 150", type=_count, default=0)
     asked.add_argument("-o", "--output", metavar="FILE.py", help="also write the program that makes the case")
-    asked.add_argument("--json", action="store_true", help="the result as one JSON object on stdout")
+    _flag(asked, "--json", "the result as one JSON object on stdout")
     _running(asked, folder=False)
 
     watched = command("watch", "run", "watch", "look at a session while another program works on it")
     _session(watched)
     _display(watched)
-    watched.add_argument("--metrics", metavar="FILE.prom", help="also keep figures for Prometheus in this file")
+    _one(watched, "--metrics", "FILE.prom", "also keep figures for Prometheus in this file")
 
     replayed = command("replay", "replay", "replay", "measure the decisive probes of a session again and compare")
-    replayed.add_argument("sessions", metavar="SESSION", nargs="+", help=_SESSION)
-    replayed.add_argument(
-        "--dry", action="store_true", help="no engine: the journal alone must lead to the same decisions"
-    )
-    replayed.add_argument("--search", action="store_true", help="also search again")
-    replayed.add_argument(
-        "--engine",
-        metavar="ENGINE",
-        action="append",
-        default=[],
-        help="use this engine in place of the recorded one; several make a matrix",
-    )
-    replayed.add_argument(
+    _one(replayed, "sessions", "SESSION", _SESSION, nargs="+")
+    _flag(replayed, "--dry", "no engine: the journal alone must lead to the same decisions")
+    _flag(replayed, "--search", "also search again")
+    _each(replayed, "--engine", "ENGINE", "use this engine in place of the recorded one; several make a matrix")
+    _each(
+        replayed,
         "--python",
-        metavar="VENV",
-        action="append",
-        default=[],
-        help="replay with the engines of this environment, such as one with another version (repeatable)",
+        "VENV",
+        "replay with the engines of this environment, such as one with another version (repeatable)",
     )
-    replayed.add_argument("--junit", metavar="FILE", help="also write a matrix as JUnit's XML")
-    replayed.add_argument("--summary", metavar="md|FILE.md", help="also write it as a Markdown table; md: on stdout")
+    _one(replayed, "--junit", "FILE", "also write a matrix as JUnit's XML")
+    _one(replayed, "--summary", "md|FILE.md", "also write it as a Markdown table; md: on stdout")
     replayed.add_argument(
         "--expect", choices=("same", "fixed", "fails"), default="same", help="what is right now; default: same"
     )
-    replayed.add_argument("--keep-going", action="store_true", help="do not stop at the first difference")
-    replayed.add_argument("--json", action="store_true", help="the table as JSON on stdout")
-    replayed.add_argument("--jobs", type=_count, metavar="N", default=0, help="probes at a time")
+    _flag(replayed, "--keep-going", "do not stop at the first difference")
+    _flag(replayed, "--json", "the table as JSON on stdout")
+    _one(replayed, "--jobs", "N", "probes at a time", type=_count, default=0)
     _where(replayed)
     _handed(replayed)
     _add_consent(replayed)
@@ -198,35 +190,20 @@ def parser() -> Parser:
     climbed = command(
         "ladder", "ladder", "ladder", "which releases of an engine fail a case: since when, and where it is mended"
     )
-    climbed.add_argument("cases", metavar="CASE", nargs="+", help=f"{_SESSION}; or the folder of a bundle")
-    climbed.add_argument(
-        "--python",
-        metavar="VENV",
-        action="append",
-        default=[],
-        help="an environment with a release, or its python; oldest first (repeatable)",
-    )
-    climbed.add_argument(
-        "--site",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="a folder of packages with a release, for this python; oldest first (repeatable)",
-    )
-    climbed.add_argument(
+    _one(climbed, "cases", "CASE", f"{_SESSION}; or the folder of a bundle", nargs="+")
+    _each(climbed, "--python", "VENV", "an environment with a release, or its python; oldest first (repeatable)")
+    _each(climbed, "--site", "DIR", "a folder of packages with a release, for this python; oldest first (repeatable)")
+    _one(
+        climbed,
         "--install",
-        metavar="RELEASES",
-        help="install these from the package index: onnxruntime==1.22.1,1.23.2 or onnxruntime:1.20..1.23",
+        "RELEASES",
+        "install these from the package index: onnxruntime==1.22.1,1.23.2 or onnxruntime:1.20..1.23",
     )
-    climbed.add_argument("--every", action="store_true", help="try every release, and infer none")
-    climbed.add_argument(
-        "--most", type=_count, metavar="N", default=0, help="try at most so many releases of each case; default: any"
-    )
-    climbed.add_argument(
-        "--timeout", type=_duration, metavar="DURATION", default=600.0, help="of one check; default: 10m"
-    )
+    _flag(climbed, "--every", "try every release, and infer none")
+    _one(climbed, "--most", "N", "try at most so many releases of each case; default: any", type=_count, default=0)
+    _one(climbed, "--timeout", "DURATION", "of one check; default: 10m", type=_duration, default=600.0)
     climbed.add_argument("-o", "--output", metavar="FILE.html|FILE.md", help="also write the table as a page")
-    climbed.add_argument("--json", action="store_true", help="the table as JSON on stdout")
+    _flag(climbed, "--json", "the table as JSON on stdout")
     _add_consent(climbed)
 
     reported = command("report", "sessions", "report", "the report of a session")
@@ -237,10 +214,11 @@ def parser() -> Parser:
     exported = command("export", "sessions", "export", "write the case bundle")
     _session(exported)
     exported.add_argument("-o", "--output", metavar="DIR|FILE.zip", help="a folder, or a zip archive")
-    exported.add_argument(
+    _one(
+        exported,
         "--overlay",
-        metavar="FILE.json|FILE.onnx|FILE.svg",
-        help="write the numbers of each node for a graph viewer: node data for Model Explorer, the model with notes on its nodes "
+        "FILE.json|FILE.onnx|FILE.svg",
+        "write the numbers of each node for a graph viewer: node data for Model Explorer, the model with notes on its nodes "
         "for Netron, or the surroundings of the culprit as a picture",
     )
     exported.add_argument(
@@ -252,7 +230,7 @@ def parser() -> Parser:
     _add_consent(exported)
 
     listed = command("sessions", "sessions", "sessions", "list the sessions")
-    listed.add_argument("--json", action="store_true", help="one JSON list on stdout")
+    _flag(listed, "--json", "one JSON list on stdout")
     tidied = listed.add_subparsers(metavar="rm|prune|rename", parser_class=Parser)
 
     def tidy(name: str, text: str) -> Parser:
@@ -261,81 +239,60 @@ def parser() -> Parser:
         return made
 
     removed = tidy("rm", "remove sessions; never one that is being worked on")
-    removed.add_argument("sessions", metavar="SESSION", nargs="+", help=_SESSION)
+    _one(removed, "sessions", "SESSION", _SESSION, nargs="+")
     pruned = tidy("prune", "remove the sessions in which nothing has happened for long")
-    pruned.add_argument(
-        "--older-than", type=_duration, default=_MONTH, metavar="DURATION", help="such as 12h or 7d; default: 30d"
-    )
-    pruned.add_argument("--keep", type=_count, default=0, metavar="N", help="the latest N stay, however old they are")
+    _one(pruned, "--older-than", "DURATION", "such as 12h or 7d; default: 30d", type=_duration, default=_MONTH)
+    _one(pruned, "--keep", "N", "the latest N stay, however old they are", type=_count, default=0)
     for made in (removed, pruned):
-        made.add_argument("--yes", action="store_true", help="do not ask")
+        _flag(made, "--yes", "do not ask")
     renamed = tidy("rename", "give a session another name")
     _session(renamed)
-    renamed.add_argument("new", metavar="NAME", help="letters, digits, '-', '_' and '.'")
+    _one(renamed, "new", "NAME", "letters, digits, '-', '_' and '.'")
 
     shown = command("show", "sessions", "show", "the route of a session as text")
     _session(shown)
-    shown.add_argument(
-        "--canonical", action="store_true", help="decisions and verdicts only: equal routes print equally"
-    )
-    shown.add_argument("--json", action="store_true", help="the same as JSON")
+    _flag(shown, "--canonical", "decisions and verdicts only: equal routes print equally")
+    _flag(shown, "--json", "the same as JSON")
 
     compared = command("diff", "diff", "diff", "what differs between two sessions, or a session and this machine")
     _session(compared)
-    compared.add_argument("other", metavar="OTHER", nargs="?", help=f"{_SESSION}; default: this machine as it is now")
-    compared.add_argument("--json", action="store_true", help="the same as JSON")
+    _one(compared, "other", "OTHER", f"{_SESSION}; default: this machine as it is now", nargs="?")
+    _flag(compared, "--json", "the same as JSON")
 
     engines = command("engines", "engines", "engines", "each engine: version, device, capabilities, options")
-    engines.add_argument("--json", action="store_true", help="the same as JSON")
+    _flag(engines, "--json", "the same as JSON")
 
     knows = command("known", "known", "known", "the table of known bugs, and which of them a failure looks like")
-    knows.add_argument(
-        "target", metavar="SESSION|MODEL", nargs="?", help="a session, or a model to be run; default: list the table"
-    )
-    knows.add_argument("--json", action="store_true", help="the same as JSON")
+    _one(knows, "target", "SESSION|MODEL", "a session, or a model to be run; default: list the table", nargs="?")
+    _flag(knows, "--json", "the same as JSON")
     _problem(knows)
     _running(knows)
 
     differing = command(
         "diff-tactics", "diff_tactics", "diff_tactics", "which tactics did only the failing builds choose?"
     )
-    differing.add_argument(
-        "--dir", metavar="DIR", default=".", help="a folder with good/ and bad/; default: the one you are in"
-    )
-    differing.add_argument("--good", metavar="PLACE", help="a folder of good replays, or one file")
-    differing.add_argument("--bad", metavar="PLACE", help="a folder of bad replays, or one file")
-    differing.add_argument("--json", action="store_true", help="the same as JSON")
+    _one(differing, "--dir", "DIR", "a folder with good/ and bad/; default: the one you are in", default=".")
+    _one(differing, "--good", "PLACE", "a folder of good replays, or one file")
+    _one(differing, "--bad", "PLACE", "a folder of bad replays, or one file")
+    _flag(differing, "--json", "the same as JSON")
 
     flows = command("flow", "flow", "flow", "list the shipped flows, check or draw one")
     flows.add_argument("action", choices=("list", "check", "show"), help="list, check or show")
-    flows.add_argument("file", metavar="FILE", nargs="?", help="a flow file, or the name of a shipped flow")
+    _one(flows, "file", "FILE", "a flow file, or the name of a shipped flow", nargs="?")
     flows.add_argument("--format", choices=("text", "mermaid", "svg"), default="text", help="for show; default: text")
     flows.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
 
     stepped = command("step", "step", "step", "one step alone")
-    stepped.add_argument("name", metavar="NAME", choices=_Steps(), help="%(choices)s")
+    _one(stepped, "name", "NAME", "%(choices)s", choices=_Steps())
     _model(stepped)
     _problem(stepped)
     _running(stepped)
     _expect(stepped)
-    stepped.add_argument("--json", action="store_true", help="the result as one JSON object on stdout")
-    stepped.add_argument(
-        "--anew",
-        action="store_true",
-        help="take over nothing that another step has measured of this model on this engine",
-    )
+    _flag(stepped, "--json", "the result as one JSON object on stdout")
+    _flag(stepped, "--anew", "take over nothing that another step has measured of this model on this engine")
     stepped.add_argument("-o", "--output", metavar="OUT.onnx", help="also write the model that the step made")
-    stepped.add_argument(
-        "--with",
-        dest="params",
-        metavar="key=value",
-        action="append",
-        default=[],
-        help="a parameter of the step (repeatable)",
-    )
-    stepped.add_argument(
-        "--until", metavar="good|bad|N", help="repeat: until the first one that passes or fails, or N times"
-    )
+    _each(stepped, "--with", "key=value", "a parameter of the step (repeatable)", dest="params")
+    _one(stepped, "--until", "good|bad|N", "repeat: until the first one that passes or fails, or N times")
     stepped.add_argument(
         "--artifacts",
         metavar="FILE",
@@ -353,18 +310,31 @@ def parser() -> Parser:
     )
 
     shows = command("demo", "demo", "demo", "a real model with a real failure on this machine, no GPU")
-    shows.add_argument("name", nargs="?", default=DEMOS[0], choices=DEMOS, metavar="NAME", help=", ".join(DEMOS))
+    _one(shows, "name", "NAME", ", ".join(DEMOS), nargs="?", default=DEMOS[0], choices=DEMOS)
     _running(shows)
 
     helped = command("help", "help", "help_", "what a command takes and does, as --help says it")
-    helped.add_argument("words", metavar="COMMAND", nargs="*", help="a command; none: all of them")
+    _one(helped, "words", "COMMAND", "a command; none: all of them", nargs="*")
 
     completed = command("completion", "completion", "completion", "a script that lets the shell complete these words")
-    completed.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="bash|zsh|fish", help="for which shell")
-    completed.add_argument(
-        "typed", metavar="-- WORD", nargs=argparse.REMAINDER, help="say what the last of these words may become"
-    )
+    _one(completed, "shell", "bash|zsh|fish", "for which shell", choices=("bash", "zsh", "fish"))
+    _one(completed, "typed", "-- WORD", "say what the last of these words may become", nargs=argparse.REMAINDER)
     return top
+
+
+def _one(made: argparse._ActionsContainer, name: str, metavar: str, text: str, **more: Any) -> None:
+    """A place of a command, or an option with a value."""
+    made.add_argument(name, metavar=metavar, help=text, **more)
+
+
+def _each(made: argparse._ActionsContainer, name: str, metavar: str, text: str, **more: Any) -> None:
+    """An option that can be given several times."""
+    _one(made, name, metavar, text, action="append", default=[], **more)
+
+
+def _flag(made: argparse._ActionsContainer, name: str, text: str) -> None:
+    """An option without a value."""
+    made.add_argument(name, action="store_true", help=text)
 
 
 def inner(made: Parser) -> dict[str, Parser]:
@@ -448,14 +418,19 @@ class _Version(str):
             return "narrowdown (not installed)"
 
 
-def _count(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if not 1 <= value <= _MOST:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 to {_MOST}")
-    return value
+def _whole(least: int, most: int, what: str = "a whole number") -> Callable[[str], int]:
+    """A reader of whole numbers within bounds, both included."""
+
+    def read(text: str) -> int:
+        with contextlib.suppress(ValueError):
+            if least <= int(text) <= most:
+                return int(text)
+        raise argparse.ArgumentTypeError(f"'{text}' is not {what} from {least} to {most}")
+
+    return read
+
+
+_count = _whole(1, _MOST)
 
 
 def _executor(text: str) -> str:
@@ -464,26 +439,6 @@ def _executor(text: str) -> str:
             f"'{text}' is neither 'local' nor the address of a cluster's scheduler, such as tcp://host:8786"
         )
     return text.rstrip("/")
-
-
-def _status(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value <= 255:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an exit code from 0 to 255")
-    return value
-
-
-def _seed(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value < 2**32:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 0 to {2**32 - 1}")
-    return value
 
 
 def _seconds(text: str) -> float:
@@ -521,76 +476,67 @@ def _size(text: str) -> int:
 
 
 def _model(made: Parser) -> None:
-    made.add_argument("model", metavar="MODEL", help="an ONNX file")
+    _one(made, "model", "MODEL", "an ONNX file")
 
 
 def _session(made: Parser) -> None:
-    made.add_argument("session", metavar="SESSION", help=_SESSION)
+    _one(made, "session", "SESSION", _SESSION)
+
+
+def _answers(made: Parser) -> None:
+    _one(made, "--answers", "FILE", "YAML: node: answer id, or a list, one for each visit")
 
 
 def _display(made: argparse._ActionsContainer) -> None:
-    made.add_argument(
+    _one(
+        made,
         "--display",
+        "tui|rich|plain|json|none",
+        "default: tui in a terminal, else plain",
         choices=DISPLAYS,
         default="auto",
-        metavar="tui|rich|plain|json|none",
-        help="default: tui in a terminal, else plain",
     )
 
 
 def _where(made: argparse._ActionsContainer) -> None:
-    made.add_argument(
+    _one(
+        made,
         "--executor",
+        "URL|local",
+        "where probes run: the scheduler of a Dask cluster (tcp://host:8786); default: this machine",
         type=_executor,
         default="local",
-        metavar="URL|local",
-        help="where probes run: the scheduler of a Dask cluster (tcp://host:8786); default: this machine",
     )
 
 
 def _handed(made: Any) -> None:
-    made.add_argument(
-        "--pass-env",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a variable of your environment that the checker of --check gets, too (repeatable)",
+    _each(
+        made, "--pass-env", "NAME", "a variable of your environment that the checker of --check gets, too (repeatable)"
     )
 
 
 def _add_consent(made: argparse._ActionsContainer) -> None:
-    made.add_argument(
-        "--yes-run-scripts",
-        metavar="SHA256|all",
-        action="append",
-        default=[],
-        help="run scripts of a session that is not yours",
-    )
+    _each(made, "--yes-run-scripts", "SHA256|all", "run scripts of a session that is not yours")
 
 
 def _running(made: Parser, *, folder: bool = True) -> None:
     group = made.add_argument_group("session")
     _display(group)
     if folder:
-        group.add_argument(
-            "--session", metavar="DIR", help="where the session lives; goes on with it if it is the same one"
-        )
-    group.add_argument(
-        "--jobs", type=_count, default=0, metavar="N", help="probes at a time; default: what the device allows"
-    )
+        _one(group, "--session", "DIR", "where the session lives; goes on with it if it is the same one")
+    _one(group, "--jobs", "N", "probes at a time; default: what the device allows", type=_count, default=0)
     _where(group)
     _handed(group)
-    group.add_argument(
+    _one(
+        group,
         "--budget",
+        "DURATION",
+        "such as 10m: after that long, searches end with the smallest part so far, which is not shown to be minimal",
         type=_duration,
         default=0.0,
-        metavar="DURATION",
-        help="such as 10m: after that long, searches end with the smallest part so far, which is not shown to be minimal",
     )
-    group.add_argument("--detach", action="store_true", help="leave the runner at work when this program ends")
-    group.add_argument(
-        "--no-disk-check", action="store_true", help="start a step also where the disk may be too small for it"
-    )
+    _flag(group, "--detach", "leave the runner at work when this program ends")
+    _flag(group, "--no-disk-check", "start a step also where the disk may be too small for it")
     _add_consent(group)
 
 
@@ -603,96 +549,61 @@ def _expect(made: Parser) -> None:
 
 
 def _score(made: Any) -> None:
-    made.add_argument(
+    _one(
+        made,
         "--score",
-        metavar="SCRIPT.py[:func]|LABELS",
-        help="how good outputs are, for you: a function of the outputs and the sample that gives a number, or a file of labels",
+        "SCRIPT.py[:func]|LABELS",
+        "how good outputs are, for you: a function of the outputs and the sample that gives a number, or a file of labels",
     )
 
 
 def _problem(made: Parser, *, anew: bool = False) -> None:
     """``anew``: what is not given is None, and stays as the session has it."""
     problem = made.add_argument_group("problem")
-    problem.add_argument(
-        "--engine", metavar="ENGINE", help="engine under test: NAME[:key=value,...], lists joined with +"
-    )
-    problem.add_argument(
+    _one(problem, "--engine", "ENGINE", "engine under test: NAME[:key=value,...], lists joined with +")
+    _one(
+        problem,
         "--reference",
-        metavar="ENGINE",
-        help="or golden:FILE, what it gave where it is right; default: onnxruntime, FP32, no optimizations, one thread",
+        "ENGINE",
+        "or golden:FILE, what it gave where it is right; default: onnxruntime, FP32, no optimizations, one thread",
     )
-    problem.add_argument(
+    _each(
+        problem,
         "--inputs",
-        metavar="FILE|SCRIPT.py[:func]",
-        action="append",
-        default=[],
-        help=".npz, .npy, .pb, [NAME:]raw.bin, images or a folder of them, Polygraphy's JSON, ONNX's test data, or a loader "
+        "FILE|SCRIPT.py[:func]",
+        ".npz, .npy, .pb, [NAME:]raw.bin, images or a folder of them, Polygraphy's JSON, ONNX's test data, or a loader "
         "script (repeatable); default: random",
     )
-    problem.add_argument("--seed", type=_seed, default=1, metavar="N", help="of the random inputs; default: 1")
-    problem.add_argument(
-        "--input-shapes", metavar="name:[d,d]", action="append", default=[], help="what open dimensions of an input are"
-    )
-    problem.add_argument(
-        "--val-range", metavar="name:[lo,hi]", action="append", default=[], help="random values of an input lie in here"
-    )
-    problem.add_argument("--metric", metavar="NAME", help="what an output is judged by; default: rel_l2")
-    problem.add_argument(
-        "--atol", metavar="[output:]X", action="append", default=[], help="an absolute tolerance for each element"
-    )
-    problem.add_argument("--rtol", metavar="[output:]X", action="append", default=[], help="a relative one, beside it")
-    problem.add_argument(
-        "--tolerance",
-        metavar="[output:]X",
-        action="append",
-        default=[],
-        help="of the metric, for a whole output; default: by the precision",
-    )
-    problem.add_argument(
+    _one(problem, "--seed", "N", "of the random inputs; default: 1", type=_whole(0, 2**32 - 1), default=1)
+    _each(problem, "--input-shapes", "name:[d,d]", "what open dimensions of an input are")
+    _each(problem, "--val-range", "name:[lo,hi]", "random values of an input lie in here")
+    _one(problem, "--metric", "NAME", "what an output is judged by; default: rel_l2")
+    _each(problem, "--atol", "[output:]X", "an absolute tolerance for each element")
+    _each(problem, "--rtol", "[output:]X", "a relative one, beside it")
+    _each(problem, "--tolerance", "[output:]X", "of the metric, for a whole output; default: by the precision")
+    _each(
+        problem,
         "--postprocess",
-        metavar="SCRIPT.py[:func]|[output:]top-K[,axis=A]",
-        action="append",
-        default=[],
-        help="done to outputs before they are compared: a script, or the indices of the K largest values (repeatable)",
+        "SCRIPT.py[:func]|[output:]top-K[,axis=A]",
+        "done to outputs before they are compared: a script, or the indices of the K largest values (repeatable)",
     )
     _score(problem)
-    problem.add_argument("--check", metavar='"CMD"', help="an external checker in place of the comparison")
-    problem.add_argument(
-        "--fail-regex",
-        metavar="REGEX",
-        action="append",
-        default=[],
-        help="with --check: it fails where this is in what it prints",
+    _one(problem, "--check", '"CMD"', "an external checker in place of the comparison")
+    _each(problem, "--fail-regex", "REGEX", "with --check: it fails where this is in what it prints")
+    _each(problem, "--fail-code", "N", "with --check: only these exit codes fail", type=_whole(0, 255, "an exit code"))
+    _each(
+        problem, "--ignore-fail-code", "N", "with --check: these exit codes pass", type=_whole(0, 255, "an exit code")
     )
-    problem.add_argument(
-        "--fail-code",
-        metavar="N",
-        type=_status,
-        action="append",
-        default=[],
-        help="with --check: only these exit codes fail",
-    )
-    problem.add_argument(
-        "--ignore-fail-code",
-        metavar="N",
-        type=_status,
-        action="append",
-        default=[],
-        help="with --check: these exit codes pass",
-    )
-    problem.add_argument("--timeout", type=_seconds, default=0.0, metavar="SECONDS", help="of one probe")
-    problem.add_argument(
-        "--capture-bytes", type=_size, default=0, metavar="SIZE", help="disk for captures; default: 4GiB"
-    )
-    problem.add_argument(
+    _one(problem, "--timeout", "SECONDS", "of one probe", type=_seconds, default=0.0)
+    _one(problem, "--capture-bytes", "SIZE", "disk for captures; default: 4GiB", type=_size, default=0)
+    _one(
+        problem,
         "--artifact-bytes",
+        "SIZE",
+        "disk for saved models and logs, beyond which what is not needed any more goes; default: 8GiB",
         type=_size,
         default=0,
-        metavar="SIZE",
-        help="disk for saved models and logs, beyond which what is not needed any more goes; default: 8GiB",
     )
-    problem.add_argument(
-        "--flow", metavar="FILE|NAME", default="accuracy", help="the questions to walk; default: accuracy"
-    )
+    _one(problem, "--flow", "FILE|NAME", "the questions to walk; default: accuracy", default="accuracy")
     for action in problem._group_actions if anew else ():
         action.default = None
