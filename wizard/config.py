@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from engines.nearest import suggestion
-from wizard.exits import BAD_USAGE, Refusal
+from wizard.exits import BadUsage
 
 NAME: Final = "config.yaml"
 SETTINGS: Final[Mapping[str, str]] = {
@@ -60,24 +60,20 @@ def _load(place: Path, changed: int, size: int) -> Config:  # noqa: ARG001 - ano
     try:
         data, lines = load_texts(str(place), "settings file", "settings to values")
     except FlowProblem as problem:
-        raise Refusal(BAD_USAGE, f"{problem} Mend the file, or move it away.") from None
+        raise BadUsage(f"{problem} Mend the file, or move it away.") from None
     for name, value in data.items():
         at = f"{place}:{lines.key(name)[0]}"
         if name not in SETTINGS:
             known = ", ".join(SETTINGS)
-            raise Refusal(
-                BAD_USAGE, f"{at}: there is no setting '{name}'.{suggestion(name, SETTINGS, ' ')} Known: {known}."
-            )
+            raise BadUsage(f"{at}: there is no setting '{name}'.{suggestion(name, SETTINGS, ' ')} Known: {known}.")
         if name == "keys" and not isinstance(value, dict):
-            raise Refusal(BAD_USAGE, f"{at}: 'keys' holds lines of action: key, one below the other.")
+            raise BadUsage(f"{at}: 'keys' holds lines of action: key, one below the other.")
         if name != "keys" and (not isinstance(value, str) or not value):
-            raise Refusal(BAD_USAGE, f"{at}: '{name}' is one plain value: {SETTINGS[name]}.")
+            raise BadUsage(f"{at}: '{name}' is one plain value: {SETTINGS[name]}.")
     if (theme := data.get("theme", "dark")) not in THEMES:
         said = suggestion(theme, THEMES, " ")
-        raise Refusal(
-            BAD_USAGE, f"{place}:{lines.key('theme')[0]}: '{theme}' is no theme.{said} Known: {', '.join(THEMES)}."
-        )
+        raise BadUsage(f"{place}:{lines.key('theme')[0]}: '{theme}' is no theme.{said} Known: {', '.join(THEMES)}.")
     if (home := Path(data.get("home", "~")).expanduser()) and not home.is_absolute():
-        raise Refusal(BAD_USAGE, f"{place}:{lines.key('home')[0]}: 'home' is a whole path, such as ~/sessions.")
+        raise BadUsage(f"{place}:{lines.key('home')[0]}: 'home' is a whole path, such as ~/sessions.")
     keys = data.pop("keys", {})
     return Config(place, **data, keys=keys, lines={action: lines.key("keys", action)[0] for action in keys})

@@ -40,3 +40,17 @@ class Refusal(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class BadUsage(Refusal):
+    """Refused for what was typed (exit 2)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(BAD_USAGE, message)
+
+
+class Missing(Refusal):
+    """Refused for what is not here (exit 4)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(MISSING, message)

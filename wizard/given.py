@@ -22,7 +22,7 @@ from engines.store import regular
 from engines.store.content import digest_file
 from engines.workers import gpus
 from wizard import config
-from wizard.exits import BAD_USAGE, MISSING, Refusal
+from wizard.exits import BadUsage, Missing
 from wizard.problem import Problem
 
 Value = TypeVar("Value")
@@ -50,13 +50,9 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     }
     for option, values in reading.items():
         if values and not check:
-            raise Refusal(
-                BAD_USAGE, f"{option} says how to read an external checker: give its command with --check too."
-            )
+            raise BadUsage(f"{option} says how to read an external checker: give its command with --check too.")
     if arguments.fail_code and arguments.ignore_fail_code:
-        raise Refusal(
-            BAD_USAGE, "--fail-code lists all failures already: give either that or --ignore-fail-code, not both."
-        )
+        raise BadUsage("--fail-code lists all failures already: give either that or --ignore-fail-code, not both.")
     _exclusive(arguments)
     digests = {str(model): digest_file(model)}
     for source in sources:
@@ -105,16 +101,14 @@ def _exclusive(arguments: argparse.Namespace) -> None:
     given = {f"--{name}": bool(getattr(arguments, name)) for name in _COMPARED}
     for option, here in given.items():
         if here and arguments.check:
-            raise Refusal(
-                BAD_USAGE,
-                f"--check takes the place of the comparison, so {option} would say nothing: leave one of the two out.",
+            raise BadUsage(
+                f"--check takes the place of the comparison, so {option} would say nothing: leave one of the two out."
             )
     if arguments.metric and arguments.metric != "elementwise":
         for option in ("--atol", "--rtol"):
             if given[option]:
-                raise Refusal(
-                    BAD_USAGE,
-                    f"{option} belongs to the metric elementwise, not to {arguments.metric}: bound that one with --tolerance.",
+                raise BadUsage(
+                    f"{option} belongs to the metric elementwise, not to {arguments.metric}: bound that one with --tolerance."
                 )
 
 
@@ -124,7 +118,7 @@ def _take_once(option: str, pairs: Iterable[tuple[str, Value]]) -> dict[str, Val
     for name, value in pairs:
         if name in found:
             what = f"for '{name}'" if name else "for all"
-            raise Refusal(BAD_USAGE, f"{option} is given twice {what}; leave one out.")
+            raise BadUsage(f"{option} is given twice {what}; leave one out.")
         found[name] = value
     return found
 
@@ -136,22 +130,22 @@ def model_file(text: str) -> Path:
     refuse_strange(path)
     if path.is_file():
         if complaint := filekind.explain_no_model(path):
-            raise Refusal(BAD_USAGE, complaint)
+            raise BadUsage(complaint)
         return path.absolute()
     if path.is_dir():
         inside = _names(path, "*.onnx")
         named = f", '{Path(text) / inside[0]}' for example" if inside else ""
-        raise Refusal(BAD_USAGE, f"'{text}' is a folder; name the ONNX file inside it{named}.")
-    raise Refusal(BAD_USAGE, f"There is no model '{text}'.{_near(path, '*.onnx')}")
+        raise BadUsage(f"'{text}' is a folder; name the ONNX file inside it{named}.")
+    raise BadUsage(f"There is no model '{text}'.{_near(path, '*.onnx')}")
 
 
 def refuse_strange(path: Path, said: str = "") -> None:
     """Raise Refusal (exit 2) for what is no file (a pipe, a device) or an endless one, before anybody waits for it, and for a
     name that means something else in the worker that would read it. ``said`` comes before the sentence."""
     if fault := regular.fault(path):
-        raise Refusal(BAD_USAGE, f"{said}'{path}' {fault}.")
+        raise BadUsage(f"{said}'{path}' {fault}.")
     if str(path).startswith(_EACH_ITS_OWN):
-        raise Refusal(BAD_USAGE, f"{said}'{path}' is another file in every process; name the file itself.")
+        raise BadUsage(f"{said}'{path}' is another file in every process; name the file itself.")
 
 
 def input_source(text: str) -> str:
@@ -166,10 +160,10 @@ def input_source(text: str) -> str:
     path = Path(name).expanduser()
     refuse_strange(path)
     if not path.exists():
-        raise Refusal(BAD_USAGE, f"There is no inputs file '{name}'.{_near(path, '*')}")
+        raise BadUsage(f"There is no inputs file '{name}'.{_near(path, '*')}")
     if path.is_file() and path.suffix.lower() not in INPUT_KINDS:
         kinds = ", ".join(INPUT_KINDS)
-        raise Refusal(BAD_USAGE, f"'{name}' is not a kind of inputs file that can be read; give one of {kinds}.")
+        raise BadUsage(f"'{name}' is not a kind of inputs file that can be read; give one of {kinds}.")
     # What runs is named by where it really lies: a session's path must not be able to mean another file later.
     whole = path.resolve() if path.suffix.lower() == ".py" else path.absolute()
     return f"{whole}:{function}" if function else str(whole)
@@ -184,19 +178,16 @@ def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
     if len(largest) == len(given):
         return given
     if len(given) > 1:
-        raise Refusal(
-            BAD_USAGE, "--postprocess takes one script, or top-K of one output or several: leave the rest out."
-        )
+        raise BadUsage("--postprocess takes one script, or top-K of one output or several: leave the rest out.")
     name, function = split_function(given[0])
     path = Path(name).expanduser()
     if path.suffix != ".py":
-        raise Refusal(
-            BAD_USAGE,
-            f"--postprocess: '{given[0]}' is neither SCRIPT.py[:function] nor [output:]top-K[,axis=A], for example top-5.",
+        raise BadUsage(
+            f"--postprocess: '{given[0]}' is neither SCRIPT.py[:function] nor [output:]top-K[,axis=A], for example top-5."
         )
     refuse_strange(path, "--postprocess: ")
     if not path.is_file():
-        raise Refusal(BAD_USAGE, f"There is no postprocess script '{name}'.{_near(path, '*.py')}")
+        raise BadUsage(f"There is no postprocess script '{name}'.{_near(path, '*.py')}")
     return (f"{path.resolve()}:{function}" if function else str(path.resolve()),)
 
 
@@ -205,13 +196,12 @@ def score(text: str) -> str:
     name, function = split_function(text)
     path = Path(name).expanduser()
     if path.suffix not in (".py", *LABEL_KINDS):
-        raise Refusal(
-            BAD_USAGE,
-            f"--score: '{text}' is neither SCRIPT.py[:function] nor labels ({', '.join(LABEL_KINDS)}: whole numbers).",
+        raise BadUsage(
+            f"--score: '{text}' is neither SCRIPT.py[:function] nor labels ({', '.join(LABEL_KINDS)}: whole numbers)."
         )
     refuse_strange(path, "--score: ")
     if not path.is_file():
-        raise Refusal(BAD_USAGE, f"--score: there is no file '{name}'.{_near(path, f'*{path.suffix}')}")
+        raise BadUsage(f"--score: there is no file '{name}'.{_near(path, f'*{path.suffix}')}")
     return f"{path.resolve()}:{function}" if function else str(path.resolve())
 
 
@@ -260,9 +250,8 @@ def engine_under_test(text: str, option: str = "--engine") -> str:
     """The spec of ``option``, with what its declaration says of an engine under test unless told otherwise. Raises Refusal."""
     spec = parse(engine_spec(text, option))
     if options.declared_as(spec.name).recorded:
-        raise Refusal(
-            BAD_USAGE,
-            f"{option}: {spec.name} computes nothing; it is a reference: --reference {text}, with an engine here.",
+        raise BadUsage(
+            f"{option}: {spec.name} computes nothing; it is a reference: --reference {text}, with an engine here."
         )
     for option, value in options.declared_as(spec.name).under_test:
         if not spec.get(option):
@@ -275,25 +264,21 @@ def engine_spec(text: str, option: str) -> str:
     try:
         spec = options.check(text)
     except options.BrokenEngine as problem:
-        raise Refusal(MISSING, f"{option}: {problem}") from None
+        raise Missing(f"{option}: {problem}") from None
     except ValueError as problem:
-        raise Refusal(BAD_USAGE, f"{option}: {problem}") from None
+        raise BadUsage(f"{option}: {problem}") from None
     declared = options.declared_as(spec.name)
     if not installed.importable(declared.package):
-        raise Refusal(
-            MISSING, f"{option}: {spec.name} is not installed here; {installed.command(declared.install)} brings it."
-        )
+        raise Missing(f"{option}: {spec.name} is not installed here; {installed.command(declared.install)} brings it.")
     for name in spec_files(spec):
         path = Path(spec.get(name)).expanduser()
         refuse_strange(path, f"{option}: ")
         if not path.is_file():
             near = suggestion(path.name, _names(path.parent, "*.onnx"), " ")
-            raise Refusal(
-                BAD_USAGE, f"{option}: {name}={spec.get(name)}: there is no such file.{near or ' Check the path.'}"
-            )
+            raise BadUsage(f"{option}: {name}={spec.get(name)}: there is no such file.{near or ' Check the path.'}")
         spec = spec.with_option(name, str(path.resolve()))
     if lacking := next((name for name in declared.required if not spec.get(name)), ""):
-        raise Refusal(BAD_USAGE, f"{option}: {spec.name} needs {lacking}=. {declared.needs}")
+        raise BadUsage(f"{option}: {spec.name} needs {lacking}=. {declared.needs}")
     for chosen in options.command_options(spec.name):
         if words := spec.get(chosen.name):
             spec = spec.with_option(chosen.name, program(words, f"{option}: {chosen.name}=", chosen.holes))
@@ -312,16 +297,14 @@ def recorded_files(path: Path, option: str) -> list[Path]:
     """The files of golden outputs that a path stands for. Raises Refusal (exit 2)."""
     refuse_strange(path, f"{option}: ")
     if not path.exists():
-        raise Refusal(BAD_USAGE, f"{option}: there is no file '{path}'.{_near(path, '*')}")
+        raise BadUsage(f"{option}: there is no file '{path}'.{_near(path, '*')}")
     try:
         found = golden_files.list_golden_files(path)
     except (InputProblem, OSError) as problem:
-        raise Refusal(BAD_USAGE, f"{option}: {problem}") from None
+        raise BadUsage(f"{option}: {problem}") from None
     if wrong := next((file for file in found if file.suffix.lower() not in golden_files.KINDS), None):
         kinds = ", ".join(golden_files.KINDS)
-        raise Refusal(
-            BAD_USAGE, f"{option}: '{wrong.name}' is no file of outputs that can be read; give one of {kinds}."
-        )
+        raise BadUsage(f"{option}: '{wrong.name}' is no file of outputs that can be read; give one of {kinds}.")
     return [file.resolve() for file in found]
 
 
@@ -341,7 +324,7 @@ def checker(command: str) -> str:
 def program(command: str, option: str, holes: Iterable[str]) -> str:
     """The same of a program that an engine starts, in which each of ``holes`` must stand. Raises Refusal."""
     if missing := [hole for hole in holes if f"{{{hole}}}" not in command]:
-        raise Refusal(BAD_USAGE, f"{option}'{command}' does not say where {{{missing[0]}}} goes.")
+        raise BadUsage(f"{option}'{command}' does not say where {{{missing[0]}}} goes.")
     return join(shlex.split(_startable(command, option.rstrip("="), "program")))
 
 
@@ -349,18 +332,18 @@ def _startable(command: str, option: str, who: str) -> str:
     try:
         words = shlex.split(command)
     except ValueError as problem:
-        raise Refusal(BAD_USAGE, f"{option}: '{command}' cannot be split into words: {problem}.") from None
+        raise BadUsage(f"{option}: '{command}' cannot be split into words: {problem}.") from None
     if not words:
-        raise Refusal(BAD_USAGE, f"{option} needs a command.")
+        raise BadUsage(f"{option} needs a command.")
     found = shutil.which(words[0])
     if found is None:
-        raise Refusal(MISSING, f"The {who} '{words[0]}' {_not_startable(Path(words[0]))}")
+        raise Missing(f"The {who} '{words[0]}' {_not_startable(Path(words[0]))}")
     if fault := _not_a_program(Path(found), who):
-        raise Refusal(MISSING, f"The {who} '{words[0]}' {fault}")
+        raise Missing(f"The {who} '{words[0]}' {fault}")
     script = words[1] if len(words) > 1 and Path(found).name.startswith(_INTERPRETERS) else ""
     if script.endswith((".py", ".sh")) and not Path(script).exists():
         near = _near(Path(script), f"*{Path(script).suffix}")
-        raise Refusal(MISSING, f"The {who}'s script '{script}' was not found.{near}")
+        raise Missing(f"The {who}'s script '{script}' was not found.{near}")
     return shlex.join(
         str(Path(w).absolute()) if Path(w).is_file() and (i or "/" in w) and Path(w).name != DEBUG_MODEL else w
         for i, w in enumerate(words)
@@ -405,9 +388,8 @@ def artifact(name: str) -> str:
     """A file that a checker writes into the folder that it runs in, or that a build leaves. Raises Refusal (exit 2)."""
     path = PurePath(name)
     if not path.name or path.is_absolute() or ".." in path.parts:
-        raise Refusal(
-            BAD_USAGE,
-            f"--artifacts: '{name}' is not a file below the folder that the check runs in; name it from there.",
+        raise BadUsage(
+            f"--artifacts: '{name}' is not a file below the folder that the check runs in; name it from there."
         )
     return str(path)
 
@@ -416,7 +398,7 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
     """``name:[1,3,224,224]``; the name may hold colons."""
     match = re.fullmatch(r"(?P<name>.+):\[(?P<dims>[\d\s,]*)\]", text)
     if not match:
-        raise Refusal(BAD_USAGE, f"--input-shapes: '{text}' is not name:[d,d], for example image:[1,3,224,224].")
+        raise BadUsage(f"--input-shapes: '{text}' is not name:[d,d], for example image:[1,3,224,224].")
     return match["name"], tuple(int(part) for part in match["dims"].split(",") if part.strip())
 
 
@@ -429,9 +411,7 @@ def value_range(text: str) -> tuple[str, tuple[int | float, int | float]]:
         low, high = 1, 0
     # NaN fails each comparison.
     if match is None or not (low <= high and abs(low) < math.inf and abs(high) < math.inf):
-        raise Refusal(
-            BAD_USAGE, f"--val-range: '{text}' is not name:[low,high] with two finite numbers, low at most high."
-        )
+        raise BadUsage(f"--val-range: '{text}' is not name:[low,high] with two finite numbers, low at most high.")
     return match["name"] or "", (low, high)
 
 
@@ -455,15 +435,13 @@ def _bound(option: str, text: str) -> tuple[str, float]:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise Refusal(BAD_USAGE, f"{option}: '{text}' is not a number of 0 or more, alone or as output:number.")
+        raise BadUsage(f"{option}: '{text}' is not a number of 0 or more, alone or as output:number.")
     return name, value
 
 
 def metric(name: str | None) -> str:
     if name and name not in METRICS:
-        raise Refusal(
-            BAD_USAGE, f"'{name}' is not a metric.{suggestion(name, METRICS, ' ')} Known: {', '.join(METRICS)}."
-        )
+        raise BadUsage(f"'{name}' is not a metric.{suggestion(name, METRICS, ' ')} Known: {', '.join(METRICS)}.")
     return name or ""
 
 
@@ -471,7 +449,7 @@ def regex(text: str) -> str:
     try:
         re.compile(text)
     except re.error as problem:
-        raise Refusal(BAD_USAGE, f"--fail-regex: '{text}' is not a regular expression: {problem}.") from None
+        raise BadUsage(f"--fail-regex: '{text}' is not a regular expression: {problem}.") from None
     return text
 
 
@@ -482,8 +460,8 @@ def flow_name(text: str) -> str:
         refuse_strange(path)
         if not path.is_file():
             if path.is_dir():
-                raise Refusal(BAD_USAGE, f"'{text}' is a folder; name the flow file inside it.")
-            raise Refusal(BAD_USAGE, f"There is no flow file '{text}'.{_near(path, '*.y*ml')}")
+                raise BadUsage(f"'{text}' is a folder; name the flow file inside it.")
+            raise BadUsage(f"There is no flow file '{text}'.{_near(path, '*.y*ml')}")
         return str(path.absolute())
     return text
 

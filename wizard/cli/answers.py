@@ -7,7 +7,7 @@ import sys
 from typing import Any, NamedTuple
 
 from engines.nearest import suggestion
-from wizard.exits import BAD_USAGE, Refusal
+from wizard.exits import BadUsage
 from wizard.flow.load import FlowProblem, load_texts
 from wizard.flow.model import Flow
 
@@ -26,13 +26,13 @@ def read_answers(path: str, flow: Flow) -> Script:
     try:
         data, lines = load_texts(path)
     except FlowProblem as problem:
-        raise Refusal(BAD_USAGE, str(problem)) from None
+        raise BadUsage(str(problem)) from None
     script = Script({}, {})
     for node, value in data.items():
         _known_node(_at(path, lines.key(node)), node, flow)
         if value == []:
             at = _at(path, lines.value(node))
-            raise Refusal(BAD_USAGE, f"{at}: '{node}' has an empty list of answers; give one a visit, or leave it out.")
+            raise BadUsage(f"{at}: '{node}' has an empty list of answers; give one a visit, or leave it out.")
         several = isinstance(value, list)
         given = [
             _answer(_at(path, lines.value(node, i) if several else lines.value(node)), node, item, flow)
@@ -52,7 +52,7 @@ def _at(path: str, place: tuple[int, int]) -> str:
 def _known_node(path: str, node: str, flow: Flow) -> None:
     if node not in flow.nodes:
         hint = suggestion(node, flow.nodes, " ")
-        raise Refusal(BAD_USAGE, f"{path}: the flow '{flow.id}' has no question '{node}'.{hint}")
+        raise BadUsage(f"{path}: the flow '{flow.id}' has no question '{node}'.{hint}")
 
 
 def _answer(path: str, node: str, item: Any, flow: Flow) -> tuple[str, dict[str, Any]]:
@@ -60,23 +60,22 @@ def _answer(path: str, node: str, item: Any, flow: Flow) -> tuple[str, dict[str,
     answer = item.get("answer") if isinstance(item, dict) else item
     known = [*flow.nodes[node].answers, ASK]
     if isinstance(item, dict) and answer is None:
-        raise Refusal(
-            BAD_USAGE,
-            f"{path}: an answer with values is written {{answer: ID, NAME: VALUE}}; '{node}' has no 'answer'.",
+        raise BadUsage(
+            f"{path}: an answer with values is written {{answer: ID, NAME: VALUE}}; '{node}' has no 'answer'."
         )
     if not isinstance(answer, str):
-        raise Refusal(BAD_USAGE, f"{path}: an answer of '{node}' is one word: {', '.join(known)}.")
+        raise BadUsage(f"{path}: an answer of '{node}' is one word: {', '.join(known)}.")
     if answer not in known:
         said = f"has no answer '{answer}'" if answer else "has no answer here"
-        raise Refusal(BAD_USAGE, f"{path}: '{node}' {said}.{suggestion(answer, known, ' ')} Known: {', '.join(known)}.")
+        raise BadUsage(f"{path}: '{node}' {said}.{suggestion(answer, known, ' ')} Known: {', '.join(known)}.")
     wanted = flow.nodes[node].answers[answer].settings if answer != ASK else {}
     values = {name: value for name, value in item.items() if name != "answer"} if isinstance(item, dict) else {}
     for name, value in values.items():
         if name not in wanted:
             takes = f"it takes {', '.join(wanted)}" if wanted else "it takes no values"
-            raise Refusal(BAD_USAGE, f"{path}: the answer '{answer}' of '{node}' has no value '{name}': {takes}.")
+            raise BadUsage(f"{path}: the answer '{answer}' of '{node}' has no value '{name}': {takes}.")
         if not isinstance(value, str):
-            raise Refusal(BAD_USAGE, f"{path}: '{name}' of the answer '{answer}' of '{node}' is not one plain value.")
+            raise BadUsage(f"{path}: '{name}' of the answer '{answer}' of '{node}' is not one plain value.")
     if missing := [name for name in wanted if not values.get(name)]:
         print(
             f"narrowdown: {path}: the answer '{answer}' of '{node}' says no '{missing[0]}', so it changes nothing; "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from engines.nearest import suggestion
-from wizard.exits import BAD_USAGE, Refusal
+from wizard.exits import BadUsage
 
 DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
 _SESSION = "a session's folder, its id, or the beginning of its id"
@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def error(self, message: str) -> NoReturn:
-        raise Refusal(BAD_USAGE, f"{self._sentence(message)} ({self.prog} --help shows what is possible.)")
+        raise BadUsage(f"{self._sentence(message)} ({self.prog} --help shows what is possible.)")
 
     def _sentence(self, message: str) -> str:
         if message.startswith("unrecognized arguments: "):
@@ -45,12 +45,10 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             if isinstance(action.choices, _Steps) and (why := action.choices.why_not(str(value))):
-                raise Refusal(BAD_USAGE, why)
+                raise BadUsage(why)
             known = [str(choice) for choice in action.choices]
             what = "command" if isinstance(action, argparse._SubParsersAction) else _called(action, self.prog)
-            raise Refusal(
-                BAD_USAGE, f"'{value}' is not a {what}.{suggestion(str(value), known, ' ')} Known: {', '.join(known)}."
-            )
+            raise BadUsage(f"'{value}' is not a {what}.{suggestion(str(value), known, ' ')} Known: {', '.join(known)}.")
 
 
 def _called(action: argparse.Action, prog: str) -> str:
@@ -81,7 +79,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     for name, value in vars(arguments).items():
         if value == "" or (isinstance(value, list) and "" in value and name != "typed"):
             option = f"--{name.replace('_', '-')}" if name not in ("model", "session", "file") else name.upper()
-            raise Refusal(BAD_USAGE, f"{option} is empty: give it a value, or leave it out.")
+            raise BadUsage(f"{option} is empty: give it a value, or leave it out.")
     return arguments
 
 

@@ -3,7 +3,7 @@
 import argparse
 
 from wizard import demo as demos
-from wizard.exits import MISSING, Refusal
+from wizard.exits import Missing
 
 
 def demo(arguments: argparse.Namespace) -> int:
@@ -16,7 +16,7 @@ def demo(arguments: argparse.Namespace) -> int:
     try:
         problem = demos.problem(arguments.name, folder.home().parent / "demo")
     except (demos.DemoMissing, MachineProblem) as missing:
-        raise Refusal(MISSING, str(missing)) from None
+        raise Missing(str(missing)) from None
     interactive = terminal.person_present() and arguments.display in ("auto", "tui")
     if not (interactive and terminal.draws_screens()) and arguments.display in ("auto", "plain", "rich"):
         print(demos.DEMOS[arguments.name].about, flush=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from engines.data.tactic_replay import Replay, Suspect, describe_algorithm, gather_replays, rank_suspects
-from wizard.exits import BAD_USAGE, FOUND, UNRESOLVED, Refusal
+from wizard.exits import FOUND, UNRESOLVED, BadUsage
 from wizard.given import refuse_strange
 from wizard.words import visible
 
@@ -53,7 +53,5 @@ def replays(place: str | None, folder: str, kind: str) -> list[Replay]:
     if not place and not path.exists() and other.exists():
         return []
     if not path.exists():
-        raise Refusal(
-            BAD_USAGE, f"There is no '{path}' with {kind} tactic replays; name the place with --dir or --{kind}."
-        )
+        raise BadUsage(f"There is no '{path}' with {kind} tactic replays; name the place with --dir or --{kind}.")
     return [replay for _, replay in gather_replays(path)]

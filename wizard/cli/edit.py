@@ -7,7 +7,7 @@ from typing import Any
 from wizard import handed, trust
 from wizard.cli import run
 from wizard.edited import OPTIONS, begin, change_problem, changes
-from wizard.exits import BAD_USAGE, Refusal
+from wizard.exits import BadUsage
 from wizard.session import folder as folders
 from wizard.words import count, listing
 
@@ -18,10 +18,9 @@ def edit(arguments: argparse.Namespace) -> int:
     base = folders.describe(source).problem
     given = options_given(arguments)
     if not given:
-        raise Refusal(
-            BAD_USAGE,
+        raise BadUsage(
             "What is to be another? Give at least one option, such as --tolerance 0.01; "
-            f"'narrowdown resume {folders.name_for_command(source)}' goes on with the session as it is.",
+            f"'narrowdown resume {folders.name_for_command(source)}' goes on with the session as it is."
         )
     name = run.display_name(arguments, person=True)
     trust.admit(
@@ -29,7 +28,7 @@ def edit(arguments: argparse.Namespace) -> int:
     )  # what the session would run, before anything of it becomes the user's own
     problem = change_problem(base, given)
     if not (changed := changes(base, problem)):
-        raise Refusal(BAD_USAGE, "The session has this set-up already: nothing would be another.")
+        raise BadUsage("The session has this set-up already: nothing would be another.")
     if problem.check and not arguments.pass_env:
         arguments.pass_env = list(handed.remembered(source, base) or ())
     handed.refuse(problem, arguments.pass_env, run.executor(arguments))
@@ -50,9 +49,7 @@ def options_given(arguments: argparse.Namespace) -> dict[str, Any]:
     dropped = [name.replace("-", "_") for name in arguments.default]
     if both := next((name for name in dropped if name in given), ""):
         option = both.replace("_", "-")
-        raise Refusal(
-            BAD_USAGE, f"--{option} is given, and --default {option} leaves it out: leave one of the two out."
-        )
+        raise BadUsage(f"--{option} is given, and --default {option} leaves it out: leave one of the two out.")
     return {**given, **{name: OPTIONS[name] for name in dropped}}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from wizard.exits import FOUND, MISSING, Refusal
+from wizard.exits import FOUND, Missing
 
 _WIDTH = 100
 # Capabilities as they are listed -> what they mean.
@@ -40,7 +40,7 @@ def engines(arguments: argparse.Namespace) -> int:
         text = ask("engines.backends")
         found: list[dict[str, Any]] = msgspec.json.decode(text)
     except (MachineProblem, ValueError) as problem:
-        raise Refusal(MISSING, f"The engines could not be asked: {problem}") from None
+        raise Missing(f"The engines could not be asked: {problem}") from None
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(found)).decode())
         return FOUND

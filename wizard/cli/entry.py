@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from wizard.cli import streams
-from wizard.exits import BAD_USAGE, MISSING, OUR_FAULT, STOPPED, Refusal
+from wizard.exits import BAD_USAGE, MISSING, OUR_FAULT, STOPPED, BadUsage, Missing, Refusal
 
 CLOSED = "Standard output is closed, and this command writes to it. Send it to /dev/null if nobody is to read it."
 NOT_UTF8 = "{} is not UTF-8 text, and a session writes no other. Rename that file or folder, or name a link to it."
@@ -59,11 +59,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         last_resort(type(problem), problem, problem.__traceback__)
         return OUR_FAULT
     except Exception as problem:
+        from wizard.flow.load import FlowProblem
         from wizard.session.problems import SessionProblem
 
         if isinstance(problem, SessionProblem):
             say(str(problem))
             return problem.code
+        if isinstance(problem, FlowProblem):  # of a flow that was named the command has spoken itself
+            say(
+                f"The session's own flow cannot be read: {problem} Take the file from a backup, or begin a new session."
+            )
+            return MISSING
         last_resort(type(problem), problem, problem.__traceback__)
         return OUR_FAULT
     return code
@@ -97,7 +103,7 @@ def plain_words(words: Sequence[str]) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise Refusal(BAD_USAGE, NOT_UTF8.format(repr(text)[:300])) from None
+            raise BadUsage(NOT_UTF8.format(repr(text)[:300])) from None
 
 
 def same_installation() -> None:
@@ -110,10 +116,9 @@ def same_installation() -> None:
         places = list(spec.submodule_search_locations or ()) if spec else []
         if [Path(place).resolve().parent for place in places[:1]] != [here]:
             found = places[0] if places else "nowhere"
-            raise Refusal(
-                MISSING,
+            raise Missing(
                 f"The package '{name}' was found in {found}, but this narrowdown lives in {here}: another project's "
-                f"'{name}' hides ours. Install narrowdown in an environment of its own.",
+                f"'{name}' hides ours. Install narrowdown in an environment of its own."
             )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engines.store.content import atomic
-from wizard.exits import BAD_USAGE, FOUND, MISSING, Refusal
+from wizard.exits import BAD_USAGE, FOUND, BadUsage, Missing
 from wizard.given import flow_name
 from wizard.words import visible
 
@@ -30,11 +30,11 @@ def flow(arguments: argparse.Namespace) -> int:
             print(visible(f"{name:{max(map(len, names))}}  {title}"))
         return FOUND
     if arguments.file is None:
-        raise Refusal(BAD_USAGE, f"flow {arguments.action} needs a file, or a name that 'narrowdown flow list' shows.")
+        raise BadUsage(f"flow {arguments.action} needs a file, or a name that 'narrowdown flow list' shows.")
     try:
         loaded = load(flow_name(arguments.file))
     except FlowProblem as problem:
-        raise Refusal(BAD_USAGE, str(problem)) from None
+        raise BadUsage(str(problem)) from None
     if arguments.action == "check":
         problems = check(loaded)
         for p in problems:
@@ -51,7 +51,7 @@ def flow(arguments: argparse.Namespace) -> int:
     drawn = {"text": render.text, "mermaid": render.mermaid, "svg": render.svg}[arguments.format](loaded.flow)
     write(drawn, arguments.output)
     if fault := faults(loaded):  # a drawing helps to see what is wrong, but must not pass for a flow that works
-        raise Refusal(BAD_USAGE, fault)
+        raise BadUsage(fault)
     return FOUND
 
 
@@ -83,10 +83,10 @@ def writable(output: str) -> str:
     if output == "-":
         return output
     if path.is_dir():
-        raise Refusal(BAD_USAGE, f"-o: '{output}' is a folder; name a file in it.")
+        raise BadUsage(f"-o: '{output}' is a folder; name a file in it.")
     parent = next(p for p in path.absolute().parents if os.path.lexists(p))
     if not parent.is_dir():
-        raise Refusal(BAD_USAGE, f"-o: '{output}' cannot be written, as '{parent}' is a file and no folder.")
+        raise BadUsage(f"-o: '{output}' cannot be written, as '{parent}' is a file and no folder.")
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise Refusal(MISSING, f"-o: there is no permission to write into '{parent}'; name a file elsewhere.")
+        raise Missing(f"-o: there is no permission to write into '{parent}'; name a file elsewhere.")
     return output

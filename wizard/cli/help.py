@@ -4,7 +4,7 @@ import argparse
 
 from engines.nearest import suggestion
 from wizard.cli.arguments import Parser, inner, parser
-from wizard.exits import BAD_USAGE, FOUND, Refusal
+from wizard.exits import FOUND, BadUsage
 
 
 def help_(arguments: argparse.Namespace) -> int:
@@ -14,7 +14,7 @@ def help_(arguments: argparse.Namespace) -> int:
         known = inner(chosen)
         if word not in known:
             among = f" Known: {', '.join(known)}." if known else f" '{chosen.prog}' has no commands of its own."
-            raise Refusal(BAD_USAGE, f"'{word}' is not a command.{suggestion(word, known, ' ')}{among}")
+            raise BadUsage(f"'{word}' is not a command.{suggestion(word, known, ' ')}{among}")
         chosen = known[word]
     print(chosen.format_help(), end="")
     return FOUND

@@ -11,7 +11,7 @@ from engines.known.entry import Bug
 from engines.known.table import TableProblem, read_table
 from engines.search.lookalike import say_lookalike
 from engines.spec import name_of_engine
-from wizard.exits import FOUND, MISSING, UNRESOLVED, Refusal
+from wizard.exits import FOUND, UNRESOLVED, Missing
 from wizard.words import visible
 
 
@@ -50,7 +50,7 @@ def table() -> tuple[Bug, ...]:
     try:
         return read_table()
     except TableProblem as problem:
-        raise Refusal(MISSING, str(problem)) from None
+        raise Missing(str(problem)) from None
 
 
 def list_bugs(bugs: Iterable[Bug], engine: str, *, as_json: bool) -> int:

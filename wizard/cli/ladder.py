@@ -14,7 +14,7 @@ from engines.store.scratch import scratch
 from wizard import trust
 from wizard.cli.flow import writable, write
 from wizard.cli.sessions import read
-from wizard.exits import BAD_USAGE, FOUND, MISSING, UNRESOLVED, Refusal
+from wizard.exits import FOUND, UNRESOLVED, BadUsage, Missing
 from wizard.ladder import table
 from wizard.ladder.checks import Answer, Case, ask, case_key
 from wizard.ladder.environments import Place, interpreter, releases, root, site, size
@@ -36,7 +36,7 @@ def ladder(arguments: argparse.Namespace) -> int:
         admit(name, arguments.yes_run_scripts)
     places = asked_places(arguments)
     if arguments.output and Path(arguments.output).suffix.lower() not in (".html", ".md"):
-        raise Refusal(BAD_USAGE, f"'{arguments.output}' does not say which form; name it FILE.html or FILE.md.")
+        raise BadUsage(f"'{arguments.output}' does not say which form; name it FILE.html or FILE.md.")
     output = writable(arguments.output) if arguments.output else ""
     with ExitStack() as stack:
         cases = [prepared(name, Path(stack.enter_context(scratch("narrowdown-ladder-")))) for name in arguments.cases]
@@ -56,9 +56,7 @@ def asked_places(arguments: argparse.Namespace) -> list[Place]:
     """The releases in the order in which they are compared. Raises Refusal."""
     kinds = [bool(arguments.python), bool(arguments.site), bool(arguments.install)]
     if sum(kinds) != 1:
-        raise Refusal(
-            BAD_USAGE, "Say where the releases are, in one way: --python VENV..., --site DIR... or --install RELEASES."
-        )
+        raise BadUsage("Say where the releases are, in one way: --python VENV..., --site DIR... or --install RELEASES.")
     if arguments.install:
         return releases(arguments.install)
     return [interpreter(name) for name in arguments.python] + [site(name) for name in arguments.site]
@@ -70,7 +68,7 @@ def admit(name: str, yes: Iterable[str]) -> None:
     bundle, allowed = Path(name).expanduser().absolute(), frozenset(yes)
     if not (bundle / CHECK).is_file():
         if bundle.is_file():
-            raise Refusal(BAD_USAGE, f"'{name}' is a file; unpack the bundle, and name the folder with its check.py.")
+            raise BadUsage(f"'{name}' is a file; unpack the bundle, and name the folder with its check.py.")
         trust.admit(folders.describe(folders.find(name)).problem, allowed)
         return
     path = str(bundle / CHECK)
@@ -95,7 +93,7 @@ def prepared(name: str, scratched: Path) -> Case:
     try:
         made = write_bundle(read(name), scratched / FIRST)
     except MachineProblem as trouble:
-        raise Refusal(MISSING, str(trouble)) from None
+        raise Missing(str(trouble)) from None
     return Case(place.name, made, ("--folder", problem.folder) if problem.check else (), case_key(made))
 
 
@@ -116,7 +114,7 @@ def announce(places: list[Place], cases: list[Case], arguments: argparse.Namespa
             "they stay there for the next time, until you remove that folder."
         )
         if free < each * min(least, len(new)) + _SPARE:
-            raise Refusal(MISSING, f"Only {bytes_(free)} are free in {root()}: name fewer releases, or make room.")
+            raise Missing(f"Only {bytes_(free)} are free in {root()}: name fewer releases, or make room.")
 
 
 def climb(case: Case, places: list[Place], arguments: argparse.Namespace) -> table.Climbed:

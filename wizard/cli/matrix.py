@@ -17,8 +17,9 @@ import wizard
 from engines.store.content import atomic
 from wizard import trust
 from wizard.cli.flow import write
-from wizard.exits import BAD_USAGE, DIFFERS, FOUND, NEEDS_PERSON, UNRESOLVED, Refusal
+from wizard.exits import DIFFERS, FOUND, NEEDS_PERSON, UNRESOLVED
 from wizard.given import engine_under_test
+from wizard.ladder.environments import interpreter
 from wizard.session import folder as folders
 from wizard.words import visible
 
@@ -43,7 +44,7 @@ def matrix(arguments: argparse.Namespace) -> int:
     ):  # before any cell is begun, which asks again
         named = engine_under_test(engine) if engine else ""
         trust.admit(folders.describe(place).problem, arguments.yes_run_scripts, named)
-    pythons = [interpreter(name) for name in arguments.python] or [sys.executable]
+    pythons = [interpreter(name).words[0] for name in arguments.python] or [sys.executable]
     columns = list(itertools.product(arguments.engine or [""], pythons))
     cells = []
     for place in places:
@@ -61,17 +62,6 @@ def matrix(arguments: argparse.Namespace) -> int:
     if NEEDS_PERSON in codes:  # nobody has agreed to what that session runs, so that nothing was measured there
         return NEEDS_PERSON
     return DIFFERS if DIFFERS in codes else FOUND if codes <= {FOUND} else UNRESOLVED
-
-
-def interpreter(name: str) -> str:
-    """The interpreter of an environment's folder, or the one that is named itself. Raises Refusal (exit 2)."""
-    path = Path(name).expanduser().absolute()
-    found = path / "bin" / "python" if path.is_dir() else path
-    if not os.access(found, os.X_OK) or found.is_dir():
-        raise Refusal(
-            BAD_USAGE, f"--python: there is no interpreter in '{name}'; name an environment's folder, or its python."
-        )
-    return str(found)
 
 
 def replayed(place: Path, engine: str, python: str, arguments: argparse.Namespace) -> Cell:

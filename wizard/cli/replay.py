@@ -8,8 +8,7 @@ import msgspec
 from engines.workers.executor import LOCAL
 from wizard import handed, trust
 from wizard.cli.run import executor
-from wizard.exits import BAD_USAGE, DIFFERS, FOUND, MISSING, Refusal
-from wizard.flow.load import FlowProblem
+from wizard.exits import DIFFERS, FOUND, BadUsage
 from wizard.given import engine_under_test
 from wizard.runner import replay as replays
 from wizard.runner.table import Compared, Result, Row
@@ -27,56 +26,47 @@ def replay(arguments: argparse.Namespace) -> int:
         or arguments.summary
     ):
         if arguments.dry or arguments.search or arguments.json:
-            raise Refusal(
-                BAD_USAGE,
-                "Several replays go with none of --dry, --search and --json: replay one session.",
-            )
+            raise BadUsage("Several replays go with none of --dry, --search and --json: replay one session.")
         from wizard.cli.matrix import matrix
 
         return matrix(arguments)
     place, asked = folders.find(arguments.sessions[0]), next(iter(arguments.engine), "")
     if arguments.dry and (asked or arguments.search or arguments.executor != LOCAL):
-        raise Refusal(BAD_USAGE, "--dry runs no engine, so it goes with none of --engine, --search and --executor.")
+        raise BadUsage("--dry runs no engine, so it goes with none of --engine, --search and --executor.")
     if arguments.search and arguments.expect != "same":
-        raise Refusal(BAD_USAGE, "--search compares routes, which are the same or not: leave --expect out.")
+        raise BadUsage("--search compares routes, which are the same or not: leave --expect out.")
     engine = engine_under_test(asked) if asked else ""
     where = executor(arguments)
     teller = _Noting() if arguments.json else _Printing()
-    try:
-        if arguments.dry:
-            found = replays.dry(place, keep_going=arguments.keep_going)
-            teller.engines(found.engines)
-            for row in found.rows:
-                teller.row(row)
+    if arguments.dry:
+        found = replays.dry(place, keep_going=arguments.keep_going)
+        teller.engines(found.engines)
+        for row in found.rows:
+            teller.row(row)
+    else:
+        consent = trust.admit(folders.describe(place).problem, arguments.yes_run_scripts, engine)
+        passed = handed.chosen(place, arguments.pass_env, where)
+        if arguments.search:
+            found = replays.search(
+                place,
+                engine=engine,
+                jobs=arguments.jobs,
+                executor=where,
+                handed=passed,
+                keep_going=arguments.keep_going,
+                teller=teller,
+                consent=consent,
+            )
         else:
-            consent = trust.admit(folders.describe(place).problem, arguments.yes_run_scripts, engine)
-            passed = handed.chosen(place, arguments.pass_env, where)
-            if arguments.search:
-                found = replays.search(
-                    place,
-                    engine=engine,
-                    jobs=arguments.jobs,
-                    executor=where,
-                    handed=passed,
-                    keep_going=arguments.keep_going,
-                    teller=teller,
-                    consent=consent,
-                )
-            else:
-                found = replays.real(
-                    place,
-                    engine=engine,
-                    expect=arguments.expect,
-                    keep_going=arguments.keep_going,
-                    teller=teller,
-                    make_pool=lambda folder: replays.executor(folder, place, where, teller.note, passed, consent),
-                    consent=consent,
-                )
-    except FlowProblem as problem:
-        raise Refusal(
-            MISSING,
-            f"The session's own flow cannot be read: {problem} Take the file from a backup, or begin a new session.",
-        ) from None
+            found = replays.real(
+                place,
+                engine=engine,
+                expect=arguments.expect,
+                keep_going=arguments.keep_going,
+                teller=teller,
+                make_pool=lambda folder: replays.executor(folder, place, where, teller.note, passed, consent),
+                consent=consent,
+            )
     code = found.exit_code(arguments.expect)
     if arguments.json:
         whole = Result(found.verdict, arguments.expect, code, found.engines, found.rows)

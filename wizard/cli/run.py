@@ -23,13 +23,13 @@ from wizard.exits import (
     DIFFERS,
     FAILURE_SEEN,
     FOUND,
-    MISSING,
     NEEDS_PERSON,
     NOT_REPRODUCED,
     STOPPED,
     UNRESOLVED,
     UNTOLD,
-    Refusal,
+    BadUsage,
+    Missing,
 )
 from wizard.flow import terms
 from wizard.flow.load import FlowProblem, Loaded, shipped
@@ -148,7 +148,7 @@ def last_session() -> Path:
     """The session in which something has happened last, which is said. Raises Refusal (exit 2) where there is none."""
     found = next(iter(Listing().sessions()), None)
     if found is None:
-        raise Refusal(BAD_USAGE, f"There is no session in {folders.home()} yet; 'narrowdown open MODEL' begins one.")
+        raise BadUsage(f"There is no session in {folders.home()} yet; 'narrowdown open MODEL' begins one.")
     state = found.problem or found.verdict or (f"at {found.node}" if found.node else "begun")
     named = visible(Path(found.model).name)
     print(
@@ -194,9 +194,7 @@ def metered(shown: Display, file: str | None, session: str) -> Display:
     if not file:
         return shown
     if find_spec("prometheus_client") is None:
-        raise Refusal(
-            MISSING, "--metrics needs the Prometheus client: " + installed.command("pip install prometheus-client")
-        )
+        raise Missing("--metrics needs the Prometheus client: " + installed.command("pip install prometheus-client"))
     from wizard.monitoring import Metered
 
     return Metered(shown, Path(file).expanduser().absolute(), session)
@@ -333,7 +331,7 @@ def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
     try:
         return (requests.encode(requests.Rewind(find_anchor(folders.load(place, brief=True), to))),)
     except LookupError as error:
-        raise Refusal(BAD_USAGE, f"--rewind: {error.args[0]}") from None
+        raise BadUsage(f"--rewind: {error.args[0]}") from None
 
 
 def finish(place: Path, code: int, *, text: bool) -> None:
@@ -423,33 +421,25 @@ def checked_flow(name: str) -> Loaded:
     try:
         loaded = load_flow(name)
     except FlowProblem as problem:
-        raise Refusal(BAD_USAGE, str(problem)) from None
+        raise BadUsage(str(problem)) from None
     if name in shipped():
         return loaded
     if fault := faults(loaded):
-        raise Refusal(BAD_USAGE, fault)
+        raise BadUsage(fault)
     return loaded
 
 
 def flow_of(place: Path) -> Flow:
-    """The session's own flow. Raises Refusal (exit 4)."""
-    try:
-        return load_flow(place / folders.FLOW).flow
-    except FlowProblem as problem:
-        raise Refusal(
-            MISSING,
-            f"The session's own flow cannot be read: {problem} Take the file from a backup, or begin a new session.",
-        ) from None
+    """The session's own flow. Raises FlowProblem."""
+    return load_flow(place / folders.FLOW).flow
 
 
 def executor(arguments: argparse.Namespace) -> str:
     """Where probes are to run. Raises Refusal (exit 4) where what a cluster needs is not installed."""
     chosen = str(getattr(arguments, "executor", LOCAL))
     if chosen != LOCAL and find_spec("distributed") is None:
-        raise Refusal(
-            MISSING,
-            "--executor needs Dask distributed, here and on every host: "
-            + installed.command("pip install distributed"),
+        raise Missing(
+            "--executor needs Dask distributed, here and on every host: " + installed.command("pip install distributed")
         )
     return chosen
 
@@ -458,7 +448,7 @@ def display_name(arguments: argparse.Namespace, *, person: bool) -> str:
     """``auto``: the terminal UI for a person at a terminal, else plain text."""
     chosen = str(arguments.display)
     if chosen == "tui" and not terminal.person_present():
-        raise Refusal(BAD_USAGE, "--display tui needs a terminal; --display plain asks the same questions as text.")
+        raise BadUsage("--display tui needs a terminal; --display plain asks the same questions as text.")
     if chosen != "auto":
         return chosen
     return "tui" if person and terminal.person_present() and terminal.draws_screens() else "plain"

@@ -11,7 +11,7 @@ import msgspec
 
 from wizard import terminal
 from wizard.cli.flow import write
-from wizard.exits import BAD_USAGE, FOUND, MISSING, UNRESOLVED, Refusal
+from wizard.exits import FOUND, UNRESOLVED, BadUsage, Missing, Refusal
 
 if TYPE_CHECKING:
     from wizard.report.read import Reading
@@ -36,7 +36,7 @@ def sessions(arguments: argparse.Namespace) -> int:
     from wizard.words import duration, elide, visible
 
     if sentence := folder.home_fault():
-        raise Refusal(MISSING, sentence)
+        raise Missing(sentence)
     found = Listing().sessions()
     if arguments.json:
         rows = [
@@ -106,7 +106,7 @@ def report(arguments: argparse.Namespace) -> int:
     suffix = Path(arguments.output).suffix.lower().lstrip(".") if arguments.output else ""
     form = arguments.format or {"htm": "html", "markdown": "md"}.get(suffix, suffix)
     if form and form not in forms:
-        raise Refusal(BAD_USAGE, f"'{arguments.output}' does not say which form; add --format html, md or json.")
+        raise BadUsage(f"'{arguments.output}' does not say which form; add --format html, md or json.")
     reading = read(arguments.session)
     # A page is handed on, to an issue or a colleague; JSON is for programs on this machine.
     told = reading.report() if form == "json" else handed_on(reading)
@@ -123,9 +123,7 @@ def export(arguments: argparse.Namespace) -> int:
     from wizard.machine_room import MachineProblem
 
     if not arguments.output and not arguments.overlay:
-        raise Refusal(
-            BAD_USAGE, "What is to be written? -o DIR writes the bundle, --overlay FILE numbers for a graph viewer."
-        )
+        raise BadUsage("What is to be written? -o DIR writes the bundle, --overlay FILE numbers for a graph viewer.")
     reading, consent = read(arguments.session), NOTHING
     if arguments.overlay:
         write_overlay(reading, Path(arguments.overlay).expanduser())
@@ -136,7 +134,7 @@ def export(arguments: argparse.Namespace) -> int:
     try:
         made = write_bundle(reading, Path(arguments.output).expanduser(), arguments.weights, consent)
     except MachineProblem as problem:
-        raise Refusal(MISSING, str(problem)) from None
+        raise Missing(str(problem)) from None
     print(made)
     for sentence in (*said_of_weights(made), *said_of_traces(made)):
         print(f"  {sentence}")
@@ -151,11 +149,11 @@ def write_overlay(reading: "Reading", target: Path) -> None:
     try:
         said = write_overlay_file(reading, target)
     except ValueError as problem:
-        raise Refusal(BAD_USAGE, f"--overlay: {problem}") from None
+        raise BadUsage(f"--overlay: {problem}") from None
     except NothingMeasured as problem:
         raise Refusal(UNRESOLVED, f"--overlay: {problem}") from None
     except MachineProblem as problem:
-        raise Refusal(MISSING, f"--overlay: {problem}") from None
+        raise Missing(f"--overlay: {problem}") from None
     print(f"{target}  ({said})")
 
 
@@ -193,15 +191,8 @@ def said_of_weights(made: Path) -> list[str]:
 
 
 def read(name: str) -> "Reading":
-    """The session's Reading. Raises SessionProblem, Refusal."""
-    from wizard.flow.load import FlowProblem
+    """The session's Reading. Raises SessionProblem, FlowProblem."""
     from wizard.report.read import read as read_folder
     from wizard.session import folder
 
-    try:
-        return read_folder(folder.find(name))
-    except FlowProblem as problem:
-        raise Refusal(
-            MISSING,
-            f"The session's own flow cannot be read: {problem} Take the file from a backup, or begin a new session.",
-        ) from None
+    return read_folder(folder.find(name))

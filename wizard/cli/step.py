@@ -18,7 +18,7 @@ from wizard.cli.flow import writable
 from wizard.cli.follow import Follower
 from wizard.cli.results import result
 from wizard.cli.shown import found
-from wizard.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, Refusal
+from wizard.exits import NOT_REPRODUCED, STOPPED, BadUsage, Missing
 from wizard.flow.load import in_words
 from wizard.flow.model import Flow
 from wizard.given import problem_from, say_usual
@@ -39,11 +39,11 @@ from wizard.words import count
 def step(arguments: argparse.Namespace) -> int:
     """Run it, say what it found; ``--json``: the object alone on stdout, all else on stderr."""
     if arguments.detach:
-        raise Refusal(BAD_USAGE, "A step alone cannot be detached; 'narrowdown run --detach' can.")
+        raise BadUsage("A step alone cannot be detached; 'narrowdown run --detach' can.")
     params = parameters(arguments.name, wanted(arguments))
     if arguments.expect and not STEPS[arguments.name].judges:
         steps = " and ".join(sorted(name for name, spec in STEPS.items() if spec.judges))
-        raise Refusal(BAD_USAGE, f"--expect is for the steps {steps}, which say whether the model fails.")
+        raise BadUsage(f"--expect is for the steps {steps}, which say whether the model fails.")
     return run.expected(arguments.expect, one(arguments, params))
 
 
@@ -98,7 +98,7 @@ def follow(arguments: argparse.Namespace, place: Path, problem: Problem) -> int:
     try:
         model, good = write_models(reading, visit, arguments.output)
     except MachineProblem as problem:
-        raise Refusal(MISSING, str(problem)) from None
+        raise Missing(str(problem)) from None
     if arguments.output and model is None:
         print(
             f"narrowdown: the step made nothing to be written, so '{arguments.output}' was not written.",
@@ -131,19 +131,16 @@ def wanted(arguments: argparse.Namespace) -> list[str]:
     """``--with``, and the options that are parameters of some steps. Raises Refusal (exit 2) where they do not go together."""
     takers = [name for name, spec in STEPS.items() if "until" in spec.params.__struct_fields__]
     if arguments.until and arguments.name not in takers:
-        raise Refusal(
-            BAD_USAGE, f"--until is for the step {' or '.join(takers)}; {arguments.name} knows itself when it is done."
-        )
+        raise BadUsage(f"--until is for the step {' or '.join(takers)}; {arguments.name} knows itself when it is done.")
     if arguments.artifacts and not arguments.check and not arguments.until:
-        raise Refusal(
-            BAD_USAGE,
+        raise BadUsage(
             "--artifacts sorts what each check leaves, so it needs --check; without one, only "
-            f"'step {' or '.join(takers)} --until' has builds to sort.",
+            f"'step {' or '.join(takers)} --until' has builds to sort."
         )
     if not arguments.until:
         return list(arguments.params)
     if arguments.until not in ("good", "bad") and not re.fullmatch("0*[1-9][0-9]*", arguments.until):
-        raise Refusal(BAD_USAGE, f"--until: '{arguments.until}' is neither good nor bad nor a number of 1 or more.")
+        raise BadUsage(f"--until: '{arguments.until}' is neither good nor bad nor a number of 1 or more.")
     return [*arguments.params, f"until={arguments.until}"]
 
 
@@ -152,7 +149,7 @@ def not_onto_itself(output: str, problem: Problem) -> None:
     target = Path(output).expanduser()
     for path in problem.digests:
         if target.exists() and Path(path).exists() and target.samefile(path):
-            raise Refusal(BAD_USAGE, f"-o: '{output}' is what the step reads; name another file for its result.")
+            raise BadUsage(f"-o: '{output}' is what the step reads; name another file for its result.")
 
 
 def parameters(name: str, given: list[str]) -> dict[str, str]:
@@ -164,9 +161,7 @@ def parameters(name: str, given: list[str]) -> dict[str, str]:
         if not equals or key not in declared.__struct_fields__:
             known = list(declared.__struct_fields__)
             takes = f" It takes {', '.join(known)}." if known else " It takes none."
-            raise Refusal(
-                BAD_USAGE, f"--with: the step {name} has no parameter '{key}'.{suggestion(key, known, ' ')}{takes}"
-            )
+            raise BadUsage(f"--with: the step {name} has no parameter '{key}'.{suggestion(key, known, ' ')}{takes}")
         params[key] = value
     try:
         msgspec.convert(params, declared, strict=False)
@@ -174,7 +169,7 @@ def parameters(name: str, given: list[str]) -> dict[str, str]:
         said, _, where = str(problem).partition(" - at `$.")
         key = where.rstrip("`")
         wants = in_words(said, key) if key in params else f"{said}."
-        raise Refusal(BAD_USAGE, f"--with {key}={params.get(key, '')}: {wants}") from None
+        raise BadUsage(f"--with {key}={params.get(key, '')}: {wants}") from None
     return params
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from wizard import handed, terminal
-from wizard.exits import FOUND, MISSING, NEEDS_PERSON, Refusal
+from wizard.exits import FOUND, NEEDS_PERSON, Missing, Refusal
 from wizard.session import folder as folders
 from wizard.session import lock, removal
 from wizard.session.folder import Summary
@@ -19,9 +19,7 @@ def rm(arguments: argparse.Namespace) -> int:
     places = list(dict.fromkeys(folders.find(name) for name in arguments.sessions))
     for place in places:
         if holder := lock.holder(place):
-            raise Refusal(
-                MISSING, f"{_called(place)} is being worked on by {holder}; stop it first. Nothing was removed."
-            )
+            raise Missing(f"{_called(place)} is being worked on by {holder}; stop it first. Nothing was removed.")
     return _remove([folders.summary(place) for place in places], yes=arguments.yes)
 
 
@@ -49,7 +47,7 @@ def rename(arguments: argparse.Namespace) -> int:
     try:
         renamed = removal.rename(place, arguments.new)
     except OSError as problem:
-        raise Refusal(MISSING, of_system(problem, place)) from None
+        raise Missing(of_system(problem, place)) from None
     if passed:
         handed.chosen(renamed, passed)
     print(f"{place.name} is now {folders.name_for_command(renamed)}: {renamed}")
@@ -77,8 +75,8 @@ def _remove(found: list[Summary], *, yes: bool) -> int:
             removal.remove(s.path)
         except (SessionProblem, OSError) as problem:
             why = of_system(problem, s.path) if isinstance(problem, OSError) else problem
-            raise Refusal(
-                MISSING, f"{_called(s.path)} could not be removed: {why} {done} of {len(found)} went before it."
+            raise Missing(
+                f"{_called(s.path)} could not be removed: {why} {done} of {len(found)} went before it."
             ) from None
     print(f"{count(len(found), 'session')} removed, {size(whole)}.")
     return FOUND

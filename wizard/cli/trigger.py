@@ -11,7 +11,7 @@ from wizard.after import begin_after
 from wizard.cli import run
 from wizard.cli.flow import writable
 from wizard.cli.step import follow, step
-from wizard.exits import BAD_USAGE, Refusal
+from wizard.exits import BadUsage
 from wizard.session import folder as folders
 
 STEP = "trigger"
@@ -26,10 +26,9 @@ def trigger(arguments: argparse.Namespace) -> int:
     params = {"budget": str(arguments.most)} if arguments.most else {}
     bundle = Path(arguments.session).expanduser().absolute()
     if bundle.is_file():
-        raise Refusal(
-            BAD_USAGE,
+        raise BadUsage(
             f"'{arguments.session}' is a file. Of a model: narrowdown step trigger MODEL. Of a bundle: unpack it, and name its "
-            "folder.",
+            "folder."
         )
     if (bundle / _CHECK).is_file():
         return step(_of_bundle(arguments, bundle, params))
@@ -38,7 +37,7 @@ def trigger(arguments: argparse.Namespace) -> int:
     trust.admit(base, arguments.yes_run_scripts)  # before anything of it becomes the user's own
     handed.refuse(base, arguments.pass_env, run.executor(arguments))
     if arguments.detach:
-        raise Refusal(BAD_USAGE, "This cannot be detached; stopped, 'narrowdown resume' goes on with it.")
+        raise BadUsage("This cannot be detached; stopped, 'narrowdown resume' goes on with it.")
     place, _ = begin_after(source, step=STEP, params=params)
     ours: dict[str, Any] = {"name": STEP, "artifacts": [], "expect": None}
     return follow(argparse.Namespace(**{**vars(arguments), **ours}), place, folders.describe(place).problem)
@@ -51,7 +50,7 @@ def _of_bundle(arguments: argparse.Namespace, bundle: Path, params: dict[str, st
 
     told = _read_report(bundle)
     if not (bundle / _MODEL).is_file() or not (bundle / _INPUTS).is_file():
-        raise Refusal(BAD_USAGE, f"'{bundle}' holds no {_MODEL} with {_INPUTS}, so there is no case to be varied.")
+        raise BadUsage(f"'{bundle}' holds no {_MODEL} with {_INPUTS}, so there is no case to be varied.")
     words = ["step", STEP, str(bundle / _MODEL), "--inputs", str(bundle / _INPUTS)]
     words += ["--engine", told["engine"], "--reference", told["reference"]]
     if told["metric"]:
@@ -73,7 +72,6 @@ def _read_report(bundle: Path) -> dict[str, Any]:
         specs = {name: str(environment[name]["spec"]) for name in ("engine", "reference")}
         return {**specs, "metric": str(report["metric"]), "tolerance": float(report["tolerance"])}
     except (OSError, ValueError, KeyError, TypeError):
-        raise Refusal(
-            BAD_USAGE,
-            f"'{bundle}' does not say in {_REPORT} which engine it fails on; narrowdown step trigger {_MODEL} takes --engine.",
+        raise BadUsage(
+            f"'{bundle}' does not say in {_REPORT} which engine it fails on; narrowdown step trigger {_MODEL} takes --engine."
         ) from None

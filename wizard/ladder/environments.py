@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engines.store.scratch import scratch
-from wizard.exits import BAD_USAGE, MISSING, Refusal
+from wizard.exits import BadUsage, Missing
 from wizard.problem import USUAL_ENGINE
 
 _RELEASE = re.compile(r"[0-9][0-9A-Za-z.+!_-]*")
@@ -43,9 +43,7 @@ def interpreter(name: str) -> Place:
     path = Path(name).expanduser().absolute()
     found = path / "bin" / "python" if path.is_dir() else path
     if not os.access(found, os.X_OK) or found.is_dir():
-        raise Refusal(
-            BAD_USAGE, f"--python: there is no interpreter in '{name}'; name an environment's folder, or its python."
-        )
+        raise BadUsage(f"--python: there is no interpreter in '{name}'; name an environment's folder, or its python.")
     return Place(name, (str(found), "-P"), {})
 
 
@@ -53,7 +51,7 @@ def site(name: str) -> Place:
     """A folder of packages, in front of those of this interpreter. Raises Refusal (exit 2)."""
     path = Path(name).expanduser().absolute()
     if not path.is_dir():
-        raise Refusal(BAD_USAGE, f"--site: '{name}' is no folder; name one that pip install --target has filled.")
+        raise BadUsage(f"--site: '{name}' is no folder; name one that pip install --target has filled.")
     return Place(name, (sys.executable, "-P"), {"PYTHONPATH": str(path)})
 
 
@@ -62,19 +60,18 @@ def releases(asked: str) -> list[Place]:
     releases there are. Raises Refusal."""
     package, mark, rest = (asked.partition("==") if "==" in asked else asked.partition(":"))  # fmt: skip
     if not mark or not _PACKAGE.fullmatch(package) or not rest:
-        raise Refusal(
-            BAD_USAGE,
-            f"--install: '{asked}' names no releases; write {USUAL_ENGINE}==1.22.1,1.23.2 or {USUAL_ENGINE}:1.20..1.23.2.",
+        raise BadUsage(
+            f"--install: '{asked}' names no releases; write {USUAL_ENGINE}==1.22.1,1.23.2 or {USUAL_ENGINE}:1.20..1.23.2."
         )
     if ".." in rest:
         low, _, high = rest.partition("..")
         versions = [v for v in published(package) if in_range(v, low, high)]
         if not versions:
-            raise Refusal(BAD_USAGE, f"--install: the package index has no release of {package} in {rest}.")
+            raise BadUsage(f"--install: the package index has no release of {package} in {rest}.")
     else:
         versions = rest.split(",")
     if bad := next((v for v in versions if not _RELEASE.fullmatch(v)), None):
-        raise Refusal(BAD_USAGE, f"--install: '{bad}' is no version; write numbers with points, such as 1.23.2.")
+        raise BadUsage(f"--install: '{bad}' is no version; write numbers with points, such as 1.23.2.")
     tag = f"py{sys.version_info.major}{sys.version_info.minor}"
     made = []
     for version in sorted(set(versions), key=order):
@@ -111,8 +108,8 @@ def published(package: str) -> list[str]:
     done = _pip("index", "versions", package)
     found = re.search(r"Available versions: (.*)", done.stdout)
     if done.returncode or not found:
-        raise Refusal(
-            MISSING, f"The package index did not tell which releases of {package} there are: {_last_line(done.stderr)}"
+        raise Missing(
+            f"The package index did not tell which releases of {package} there are: {_last_line(done.stderr)}"
         )
     return [version.strip() for version in found[1].split(",")]
 

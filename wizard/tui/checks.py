@@ -9,7 +9,7 @@ import msgspec
 
 from wizard import given as words
 from wizard.edited import OPTIONS, change_problem, tell_options
-from wizard.exits import BAD_USAGE, Refusal
+from wizard.exits import BadUsage, Refusal
 from wizard.flow.check import check as check_flow
 from wizard.flow.check import errors
 from wizard.flow.load import FlowProblem, load, shipped
@@ -55,7 +55,7 @@ def as_path(text: str) -> str:
 def model(text: str) -> str:
     """The absolute path. Raises Refusal."""
     if not text.strip():
-        raise Refusal(2, "Which model? Type the path of an .onnx file.")
+        raise BadUsage("Which model? Type the path of an .onnx file.")
     return str(words.model_file(as_path(text)))
 
 
@@ -89,13 +89,13 @@ def flow(text: str) -> str:
         loaded = load(name)
     except FlowProblem as problem:
         where = f"Line {problem.line}: " if problem.line else ""
-        raise Refusal(BAD_USAGE, f"{where}{problem.message} {problem.suggestion}".strip()) from None
+        raise BadUsage(f"{where}{problem.message} {problem.suggestion}".strip()) from None
     faults = [] if name in shipped() else errors(check_flow(loaded))
     if faults:
         lines = [f"Line {fault.line}: {fault.message} {fault.suggestion}".rstrip() for fault in faults[:MOST_FAULTS]]
         more = len(faults) - len(lines)
         lines += [f"And {more} more: narrowdown flow check {loaded.path}"] if more else []
-        raise Refusal(BAD_USAGE, "\n".join(lines))
+        raise BadUsage("\n".join(lines))
     return name
 
 
@@ -164,13 +164,13 @@ def timeout(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise Refusal(BAD_USAGE, f"'{text.strip()}' is not a number of seconds above 0.")
+        raise BadUsage(f"'{text.strip()}' is not a number of seconds above 0.")
     return value
 
 
 def _whole(text: str, least: int, most: int) -> int:
     if not text.strip().isdecimal() or not least <= int(text) <= most:
-        raise Refusal(BAD_USAGE, f"'{text.strip()}' is not a whole number from {least} to {most}.")
+        raise BadUsage(f"'{text.strip()}' is not a whole number from {least} to {most}.")
     return int(text)
 
 
@@ -179,7 +179,7 @@ def _several(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as problem:
-        raise Refusal(BAD_USAGE, f"'{text}' cannot be split into values: {problem}.") from None
+        raise BadUsage(f"'{text}' cannot be split into values: {problem}.") from None
 
 
 FIELDS: Mapping[str, Callable[[str], object]] = {

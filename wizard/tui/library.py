@@ -12,7 +12,7 @@ from wizard import demo as demos
 from wizard import handed, trust
 from wizard.after import begin_after
 from wizard.edited import begin, changes
-from wizard.exits import BAD_USAGE, MISSING, Refusal
+from wizard.exits import BAD_USAGE, BadUsage, Missing, Refusal
 from wizard.flow import terms
 from wizard.flow.load import FlowProblem
 from wizard.flow.load import load as load_flow
@@ -145,7 +145,7 @@ class Sessions:
         try:
             before = folders.describe(folder).problem
             if not changes(before, problem):
-                raise Refusal(BAD_USAGE, "Nothing is another than it was: change a field, or go back.")
+                raise BadUsage("Nothing is another than it was: change a field, or go back.")
             trust.admit(before, self._yes)
             made, _ = begin(folder, problem)
             handed.chosen(made, handed.remembered(folder, before) or () if problem.check else ())
@@ -175,7 +175,7 @@ class Sessions:
         try:
             return self.create(demos.problem(name, folders.home().parent / "demo"))
         except (demos.DemoMissing, MachineProblem) as error:
-            raise Refusal(MISSING, str(error)) from None
+            raise Missing(str(error)) from None
 
     def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Session:
         """Scripts that nobody here agreed to are not run: then it is refused with what would run."""
