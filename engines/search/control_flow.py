@@ -9,7 +9,7 @@ from engines.compare.say import wrong_by
 from engines.findings import Unseen, Workaround
 from engines.probe import Measure, Measurement, Unroll
 from engines.search.inquiry import Inquiry
-from engines.search.unseen import Near, count_wanted, find_undetermined, list_failing, make_near, restrict
+from engines.search.unseen import Near, add_made, count_determined, count_wanted, list_failing, make_near, restrict
 from engines.search.whole import list_feeds
 
 UNSEEN = "It builds, and the reference is right with it; whether this engine then is cannot be seen on this machine."
@@ -121,18 +121,8 @@ def _try_near(ask: Inquiry, model: str, fixed: str, given: Measurement, unseen: 
     m = yield from asked(_probe(ask, model, fixed, alike, inputs=near.inputs, engine=engine))
     if m.status != "ok":
         return unseen
-    over = list_failing(m, ask.criterion)
-    loose: frozenset[str] = yield from find_undetermined(ask, near, m, over)
-    counted = restrict(m, set(by_sample(m)) - loose)
-    n, missed = len(by_sample(counted)), len(set(over) - loose)
-    return msgspec.structs.replace(
-        unseen,
-        ok=unseen.ok + n - missed,
-        n=unseen.n + n,
-        plain=unseen.plain + n,
-        undetermined=len(loose),
-        error=max(unseen.error, _error(ask, counted)),
-    )
+    made = yield from count_determined(ask, near, m)
+    return add_made(unseen, made, ask.criterion, plain=len(by_sample(made.counted)))
 
 
 def _unroll(ask: Inquiry, model: str, inputs: str, samples: tuple[str, ...], base: str = "") -> Unroll:

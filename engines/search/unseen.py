@@ -32,6 +32,15 @@ class Near(msgspec.Struct, frozen=True):
     feeds: tuple[str, ...] = ()
 
 
+class Determined(msgspec.Struct, frozen=True):
+    """Of samples that were made: the measurement of those that are ``counted``, which of these fail (the worst first), and those
+    that are not determined (``loose``)."""
+
+    counted: Measurement
+    missed: tuple[str, ...] = ()
+    loose: frozenset[str] = frozenset()
+
+
 class Tried(msgspec.Struct, frozen=True):
     """``failing``: the samples that it is not right on, the worst first; those of ``near`` among them are its own. ``loose``: of
     ``near`` those that are not determined."""
@@ -144,19 +153,30 @@ def try_unseen(
     without = yield from asked(_plain(ask, near))
     if m.status != "ok" or without.status != "ok":
         return Tried(unseen, tuple(over))
-    made = list_failing(m, rule)
-    loose: frozenset[str] = yield from find_undetermined(ask, near, m, made)
-    counted = restrict(m, set(by_sample(m)) - loose)
-    missed = [s for s in made if s not in loose]
-    unseen = msgspec.structs.replace(
+    made = yield from count_determined(ask, near, m)
+    failing = list_failing(restrict(without, by_sample(made.counted)), rule)
+    unseen = add_made(unseen, made, rule, plain=len(failing))
+    return Tried(unseen, (*over, *made.missed), near, made.loose)
+
+
+def count_determined(ask: Inquiry, near: Near, m: Measurement) -> Sub[Determined]:
+    """What the measurement of the made samples says of the determined ones among them."""
+    over = list_failing(m, ask.criterion)
+    loose: frozenset[str] = yield from find_undetermined(ask, near, m, over)
+    return Determined(restrict(m, set(by_sample(m)) - loose), tuple(s for s in over if s not in loose), loose)
+
+
+def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -> Unseen:
+    """The figures with those of made samples, of which ``plain`` fail without the workaround."""
+    n = len(by_sample(made.counted))
+    return msgspec.structs.replace(
         unseen,
-        ok=unseen.ok + len(by_sample(counted)) - len(missed),
-        n=unseen.n + len(by_sample(counted)),
-        plain=unseen.plain + len(list_failing(restrict(without, by_sample(counted)), rule)),
-        undetermined=len(loose),
-        error=max(unseen.error, _error(counted, rule)),
+        ok=unseen.ok + n - len(made.missed),
+        n=unseen.n + n,
+        plain=unseen.plain + plain,
+        undetermined=len(made.loose),
+        error=max(unseen.error, _error(made.counted, rule)),
     )
-    return Tried(unseen, (*over, *missed), near, loose)
 
 
 def _plain(ask: Inquiry, near: Near) -> Measure:

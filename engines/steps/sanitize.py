@@ -1,18 +1,31 @@
 """sanitize: fold constants, clean up, infer shapes, and see whether the failure is still there."""
 
+import math
 from typing import Literal
 
 import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import exceed, judge_check, judge_whole, worst
+from engines.compare.judge import by_sample, exceed, judge_check, judge_whole, worst
 from engines.compare.refusal import is_same
 from engines.compare.say import wrong_by
-from engines.findings import Findings
+from engines.findings import Findings, Unseen
 from engines.probe import Measurement, Sanitize
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
+from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.unseen import (
+    GIVEN,
+    Determined,
+    Near,
+    add_made,
+    count_determined,
+    count_wanted,
+    list_failing,
+    make_near,
+    restrict,
+)
 from engines.search.whole import lock_failure, probe_whole
 from engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec
 from engines.steps.prepare import measure_whole, prepare_findings
@@ -31,6 +44,9 @@ class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     error: float | None = None  # of the cleaned model
     error_before: float | None = None  # of the original
     change: Literal["helps", "hurts", "none"] = "none"  # whether the cleaned model is further off or less
+    unseen_ok: int = 0  # right once it is cleaned, of samples that were made near the given ones
+    unseen: int = 0  # made samples, where the given ones pass
+    unseen_failing: int = 0  # of these fail as it was given
     goes_on: Literal["original", "sanitized"] = "original"  # which model the search goes on with
     failure: Literal["accuracy", "crash", "build", "check", "none"] = "none"  # how the model that goes on fails
     reason: str = ""
@@ -109,13 +125,66 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
         # The rate was measured over more looks than these.
         counted = msgspec.structs.replace(after, failures=before.signature.failures, looks=before.signature.looks)
         locked = msgspec.structs.replace(locked, signature=counted, sample=counted.sample.partition("/")[0])
-    outcome = msgspec.structs.replace(
-        base,
-        verdict="passes" if after is None else "fails",
-        goes_on="original" if after is None else "sanitized",
-        message=_message(became, after, change, old),
-    )
-    return Finish(outcome, before if after is None else locked, decisive={"whole": (probe_whole(ctx, clean),)})
+    decisive = {"whole": (probe_whole(ctx, clean),)}
+    if after is not None:
+        message = f"{became}; {_say_still(after, change, old)}."
+        outcome = msgspec.structs.replace(base, verdict="fails", goes_on="sanitized", message=message)
+        return Finish(outcome, locked, decisive=decisive)
+    return Finish((yield from _hold_cure(ctx, before, clean, m, base, became)), before, decisive=decisive)
+
+
+def _hold_cure(
+    ctx: StepContext, before: Findings, clean: Findings, m: Measurement, base: SanitizeOutcome, became: str
+) -> Sub[SanitizeOutcome]:
+    """That the cleaned model, which passes on every sample by ``m``, cures: claimed where something of the user's failed, and
+    where it passes on samples made near these as well, as of any workaround."""
+    real = any(s.id.startswith("real:") for s in before.samples)
+    if before.signature is None:
+        return msgspec.structs.replace(base, verdict="passes", message=f"{became}; it passes.")
+    if real and before.signature.sample.startswith("random:"):
+        reason = "every sample that you gave passes as it is, so there was nothing to cure; made-up ones failed, and pass now"
+        return _claim_nothing(base, became, reason)
+    if ctx.check or not m.results:  # what the check runs on is its own; what only has to build has no outputs
+        return msgspec.structs.replace(base, verdict="passes", message=f"{became}; it passes now.")
+    given = len(by_sample(m))
+    unseen: Unseen = yield from _try_near(ctx, before, clean, m)
+    tried = msgspec.structs.replace(base, unseen_ok=unseen.ok, unseen=unseen.n, unseen_failing=unseen.plain)
+    samples = "the only sample" if given == 1 else f"all {given} samples"
+    if not unseen.n and given < GIVEN:
+        return _claim_nothing(tried, became, f"it passes on {samples}, and no others could be made to try it on")
+    if unseen.ok < unseen.n:
+        worst_of = f"the worst {wrong_by(unseen.error, (before.criterion or Criterion()).metric)}"
+        reason = (
+            f"it passes on {samples}, and fails on {unseen.n - unseen.ok} of {unseen.n} made near them ({worst_of})"
+        )
+        return _claim_nothing(tried, became, reason)
+    near = f", and on {unseen.ok} made near {'it' if given == 1 else 'them'}, of which {unseen.plain} fail as given"
+    message = f"{became}; it passes now, on {samples}{near if unseen.n else ''}."
+    return msgspec.structs.replace(tried, verdict="passes", message=message)
+
+
+def _claim_nothing(base: SanitizeOutcome, became: str, reason: str) -> SanitizeOutcome:
+    return msgspec.structs.replace(base, reason=reason, message=f"{became}: {reason}; going on with the original.")
+
+
+def _try_near(ctx: StepContext, before: Findings, clean: Findings, m: Measurement) -> Sub[Unseen]:
+    """The cleaned model on samples made near those of ``m``, the original beside it; nothing where none can be made or run."""
+    ask: Inquiry = yield from open_inquiry(ctx, before)
+    each = math.ceil(len(m.results) / max(1, len({s.partition("/")[0] for s in by_sample(m)})))
+    near: Near = yield from make_near(ask, count_wanted(m, 0), 0, each)
+    if not near.feeds:
+        return Unseen()
+    yield Note(f"does it hold on {len(near.feeds) * each} samples that are made near these?")
+    probe = probe_whole(ctx, clean, samples=near.feeds, runs=before.looks, exclusive=before.looks > 1)
+    held = yield from asked(msgspec.structs.replace(probe, inputs=near.inputs))
+    if held.status != "ok" or held.assumed:
+        return Unseen()
+    made: Determined = yield from count_determined(ask, near, held)
+    plain = len(by_sample(made.counted))  # of a crash or a refusal
+    if ask.signature.kind == "accuracy":
+        without = yield from asked(ask.plain(near.feeds, inputs=near.inputs))
+        plain = len(list_failing(restrict(without, by_sample(made.counted)), ask.criterion))
+    return add_made(Unseen(), made, ask.criterion, plain=plain)
 
 
 def _say_brought(ctx: StepContext, before: Findings, after: Signature) -> Sub[str]:
@@ -142,13 +211,11 @@ def _say_worse(before: Signature | None, after: Signature) -> str:
     return f"{wrong_by(after.error, after.metric)}, the original {wrong_by(before.error if before else None, after.metric)}"
 
 
-def _message(became: str, after: Signature | None, change: str, old: float | None) -> str:
-    if after is None:
-        return f"{became}; it passes now."
+def _say_still(after: Signature, change: str, old: float | None) -> str:
     now, was = wrong_by(after.error, after.metric), wrong_by(old, after.metric)
     less = f", {now} where it was {was}" if change == "helps" else ""
     still = "is still refused" if after.kind == "build" else "still fails"
-    return f"{became}; it {still}{less}."
+    return f"it {still}{less}"
 
 
 def _fails_again(ctx: StepContext, findings: Findings, signature: Signature) -> Sub[bool]:
@@ -163,7 +230,8 @@ def _fails_again(ctx: StepContext, findings: Findings, signature: Signature) -> 
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Clean up, all samples of the new model, the worst row alone; its reference values are captured anew."""
+    """Clean up, all samples of the new model, the worst row alone; its reference values are captured anew. What a cure is held to
+    is not counted: most models are not cured."""
     looks = ctx.findings.looks
     row = (works.fresh(works.on_sample(ctx)),) if "/" in ctx.findings.sample else ()
     disk = size.captured + min(2 * size.weights, FOLDED)
@@ -172,7 +240,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="sanitize",
-    version=2,
+    version=3,
     summary="Fold constants and clean the model up, then compare again.",
     run=sanitize,
     outcome=SanitizeOutcome,

@@ -194,7 +194,7 @@ def verify(
             checks["alike"] = truth.refusals([], given[0])
         return checks
     workaround = said.get("workaround")
-    if said.get("verdict") in ("input-sensitive", "not-determined", "fixed-by-sanitizing"):
+    if said.get("verdict") in ("input-sensitive", "not-determined"):
         made_up = random_feeds(case / "session")
         checks["made_up"] = truth.whole(made_up) if made_up else None
     if original is not None:

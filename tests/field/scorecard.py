@@ -53,7 +53,7 @@ def score(truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
 
 def _judged(state: str, verdict: str, truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
     found = verdict in FOUND
-    if state == "passes" and verdict in ("input-sensitive", "not-determined", "fixed-by-sanitizing"):
+    if state == "passes" and verdict in ("input-sensitive", "not-determined"):
         return _made_up(verdict, checks)
     if state == "passes":
         return (
@@ -93,8 +93,7 @@ def _made_up(verdict: str, checks: Facts) -> tuple[str, str]:
         return "wrong", f"it does not fail, on made-up data neither, and {verdict} was said"
     if verdict == "input-sensitive":
         return "right", "every given sample passes, as it said; made-up data fail"
-    what = "not determined" if verdict == "not-determined" else "cured by cleaning"
-    return "partly", f"{what} on data that it made up; that every given sample passes is not said"
+    return "partly", "not determined on data that it made up; that every given sample passes is not said"
 
 
 def _refused_whole(state: str, alike: Facts) -> tuple[str, str]:

@@ -10,8 +10,10 @@ from engines.compare.criterion import Signature
 from engines.findings import Case
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.ranges import decode
-from engines.probe import Candidate, Check, Describe, Measure, Measurement, SampleResult, Sanitize, Score
+from engines.probe import Candidate, Check, Describe, LoadInputs, Measure, Measurement, SampleResult, Sanitize, Score
 from engines.spec import parse
+
+from .simulated import graph
 
 LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01)
 
@@ -27,11 +29,32 @@ def often(locked_at: int = 20) -> dict[str, Any]:
 # -- sanitize
 
 
-def sanitized(answers: Any, clean: Measurement, original: Measurement | None = None) -> Any:
-    def answer(probe: Any) -> Measurement:
+def still(answers: Any) -> Measurement:
+    """The original, a second time."""
+    return answers.measured(("real:0", 0.5))
+
+
+def sanitized(
+    answers: Any, clean: Measurement, original: Measurement | None = None, near: tuple[float, ...] | None = (0.0, 0.0),
+    moved: float = 0.0,
+) -> Any:  # fmt: skip
+    """``near``: errors of the cleaned model on samples that are made near the given ones; None: none can be made. The original is
+    wrong on all of them, and rounding moves them so far."""
+
+    def answer(probe: Any) -> Any:
         if isinstance(probe, Sanitize):
             return Measurement(facts={"model": "clean", "nodes_before": 9, "nodes_after": 7, "notes": []})
+        if isinstance(probe, Describe):
+            return Described(graph([()]), Measurement())
+        if isinstance(probe, LoadInputs):
+            made = [{"id": f"near:{i}", "source": "near"} for i in range(len(near or ()))]
+            refused = Measurement(status="refused", message="a model of sequences")
+            return refused if near is None else Measurement(facts={"inputs": "made", "samples": made})
         assert isinstance(probe, Measure)
+        if probe.inputs == "made":
+            assert near is not None
+            errors = near if probe.model == "clean" else (moved if probe.nudge else 0.5,) * len(near)
+            return answers.measured(*((s, e) for s, e in zip(probe.samples, errors, strict=False)))
         if probe.model == "clean":
             return clean
         assert original is not None
@@ -51,8 +74,7 @@ def sanitized(answers: Any, clean: Measurement, original: Measurement | None = N
 )
 def test_sanitizing(answers: Any, walk: Any, error: float, verdict: str, change: str, model: str) -> None:
     clean = answers.measured(("real:0", error), ("random:0", 0.0))
-    still = answers.measured(("real:0", 0.5))
-    done = walk("sanitize", answers.context(locked(answers)), sanitized(answers, clean, still))
+    done = walk("sanitize", answers.context(locked(answers)), sanitized(answers, clean, still(answers)))
     outcome, found = done.finish.outcome, done.finish.findings
     assert (outcome.verdict, outcome.change, outcome.nodes_before, outcome.nodes_after) == (verdict, change, 9, 7)
     assert found.model == model
@@ -69,11 +91,62 @@ def test_a_sample_that_only_cleaning_makes_fail_is_not_searched(
     assert limit == 0.01
     signature = Signature("accuracy", sample="random:0", outputs=("y",), errors={"y": 0.5})
     clean = answers.measured(("real:0", 0.0105), ("random:0", 0.5))
-    still = answers.measured(("real:0", given), ("random:0", 0.5))
+    original = answers.measured(("real:0", given), ("random:0", 0.5))
     before = locked(answers, signature=signature, sample="random:0")
-    done = walk("sanitize", answers.context(before), sanitized(answers, clean, still))
+    done = walk("sanitize", answers.context(before), sanitized(answers, clean, original))
     assert done.finish.findings.model == model
     assert ("that brings a failure of its own: real:0" in done.finish.outcome.message) == (model == "m")
+
+
+@pytest.mark.parametrize(
+    ("given", "near", "claimed", "words"),
+    [
+        (1, (0.0, 0.001), True, "it passes now, on the only sample, and on 2 made near it, of which 2 fail as given"),
+        (3, (0.0, 0.0, 0.0), True, "on all 3 samples, and on 3 made near them, of which 3 fail as given"),
+        (3, (0.0, 0.5, 0.02), False, "it passes on all 3 samples, and fails on 2 of 3 made near them (the worst wrong by 50 %)"),
+        (3, None, False, "it passes on all 3 samples, and no others could be made to try it on"),
+        (8, None, True, "it passes now, on all 8 samples."),
+    ],
+)  # fmt: skip
+def test_a_cure_by_cleaning_is_held_to_samples_made_near_the_given(
+    answers: Any, walk: Any, given: int, near: tuple[float, ...] | None, claimed: bool, words: str
+) -> None:
+    right = answers.measured(*((f"real:0/{i}", 0.0) for i in range(given)))
+    done = walk("sanitize", answers.context(locked(answers)), sanitized(answers, right, still(answers), near))
+    outcome = done.finish.outcome
+    assert outcome.verdict == ("passes" if claimed else "could-not")
+    assert words in outcome.message
+    assert (outcome.unseen_ok, outcome.unseen) == (sum(e <= 0.01 for e in near or ()), len(near or ()))
+    assert done.finish.findings.model == "m"
+
+
+def test_what_passes_as_given_was_not_cured_by_cleaning(answers: Any, walk: Any) -> None:
+    """swift-f0 by the reference in FP16: a made-up sample fails and is right once cleaned; every given one passes as it is."""
+    signature = Signature("accuracy", sample="random:0", outputs=("y",), errors={"y": 0.5})
+    clean = answers.measured(("real:0", 0.0), ("random:0", 0.0))
+    wrong = answers.measured(("real:0", 0.0), ("random:0", 0.5))
+    for samples, verdict in ((answers.READY.samples, "could-not"), (answers.READY.samples[1:], "passes")):
+        before = locked(answers, signature=signature, sample="random:0", samples=samples)
+        done = walk("sanitize", answers.context(before), sanitized(answers, clean, wrong))
+        assert done.finish.outcome.verdict == verdict
+        nothing = "every sample that you gave passes as it is, so there was nothing to cure"
+        assert (nothing in done.finish.outcome.message) == (verdict == "could-not")
+
+
+def test_made_samples_that_rounding_moves_as_far_say_nothing_of_a_cure(answers: Any, walk: Any) -> None:
+    right = answers.measured(("real:0", 0.0))
+    oracle = sanitized(answers, right, still(answers), near=(0.0, 0.5), moved=0.4)
+    outcome = walk("sanitize", answers.context(locked(answers)), oracle).finish.outcome
+    assert (outcome.verdict, outcome.unseen_ok, outcome.unseen) == ("passes", 1, 1)
+
+
+def test_a_cure_of_what_comes_and_goes_is_run_as_often_on_made_samples(answers: Any, walk: Any) -> None:
+    quiet = answers.measured(("real:0", 0.0), facts={"runs": 40})
+    loud = answers.measured(("real:0", 0.0), runs=((answers.result("real:0", 0.5),),), facts={"runs": 40})
+    done = walk("sanitize", answers.context(locked(answers, **often())), sanitized(answers, quiet, loud))
+    made = [p for p in done.probes if isinstance(p, Measure) and p.inputs == "made"]
+    assert made
+    assert all(p.runs == 40 and p.exclusive for p in made)
 
 
 def test_what_could_not_be_sanitized_goes_on_with_the_original(answers: Any, walk: Any) -> None:
