@@ -40,6 +40,10 @@ class Finish(msgspec.Struct, Generic[OutcomeT], frozen=True):
 Steps: TypeAlias = Sub[Finish[OutcomeT]]
 
 
+class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a step that a flow's ``with`` can set nothing of."""
+
+
 class Need(msgspec.Struct, frozen=True):
     """What must hold before a step starts. ``what``: for the pages; ``why``: the sentence that refuses it, and ``code`` the exit
     code where it is the session's only step: 4 the engine cannot do this, 2 it was asked for wrongly."""

@@ -13,7 +13,7 @@ from engines.search import works
 from engines.search.batch import NO_BATCH
 from engines.search.cost import Plan, Size
 from engines.search.whole import list_feeds, probe_whole
-from engines.steps.base import End, Finish, Steps, StepSpec, comparison
+from engines.steps.base import End, Finish, NoParams, Steps, StepSpec, comparison
 from engines.steps.prepare import load_findings
 
 # Two answers further apart than this many times the tolerance cannot both be within the tolerance of what is right.
@@ -52,12 +52,7 @@ class WayRow(msgspec.Struct, frozen=True):
     error: float
 
 
-class ConsistencyParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
 def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
-    msgspec.convert(dict(ctx.params), ConsistencyParams)
     findings: Findings = yield from load_findings(ctx)
     rule = findings.criterion or Criterion()
     base = ConsistencyOutcome(tolerance=rule.tolerance, metric=rule.metric)
@@ -160,7 +155,7 @@ SPEC = StepSpec(
     summary="Ask the engine the same question in two ways; no reference is needed to see it contradict itself.",
     run=consistency,
     outcome=ConsistencyOutcome,
-    params=ConsistencyParams,
+    params=NoParams,
     plan=_plan,
     needs=(
         comparison("An external check chooses its own inputs, so it cannot be asked the same question in two ways."),

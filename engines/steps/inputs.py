@@ -13,7 +13,7 @@ from engines.probe import SampleResult
 from engines.search import works
 from engines.search.cost import Plan, Size
 from engines.search.whole import probe_whole
-from engines.steps.base import Finish, Steps, StepSpec
+from engines.steps.base import Finish, NoParams, Steps, StepSpec
 from engines.steps.prepare import prepare_findings
 
 
@@ -28,10 +28,6 @@ class InputsOutcome(msgspec.Struct, frozen=True, kw_only=True):
     random_failing: int = 0  # of them
     guesses: str = ""  # what each input was taken to be for
     message: str = ""
-
-
-class InputsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
 
 
 def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
@@ -99,7 +95,7 @@ SPEC = StepSpec(
     summary="Compare on real and on random inputs, side by side.",
     run=inputs,
     outcome=InputsOutcome,
-    params=InputsParams,
+    params=NoParams,
     plan=_plan,
     labels={
         "real_error": "error on your inputs",

@@ -21,7 +21,7 @@ from engines.search.lookalike import list_lookalikes, say_lookalike
 from engines.search.switches import list_switches
 from engines.search.whole import probe_whole
 from engines.spec import parse
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, comparison
+from engines.steps.base import BUILDS_MODELS, End, Finish, NoParams, Steps, StepSpec, comparison
 from engines.steps.prepare import prepare_findings
 
 # Who says what a construction should give: ONNX's own evaluator, which shares no code with any engine of the table.
@@ -46,10 +46,6 @@ class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class KnownParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
 class KnownRow(msgspec.Struct, frozen=True):
     """A row of the table ``bugs``. ``shown``: what the bug's own construction did here; ``cured``: whether its switch cures the
     model, None where that was not asked."""
@@ -67,7 +63,6 @@ class KnownRow(msgspec.Struct, frozen=True):
 
 
 def known(ctx: StepContext) -> Steps[KnownOutcome]:
-    msgspec.convert(dict(ctx.params), KnownParams)
     findings = yield from prepare_findings(ctx)
     if findings.signature is None:
         return Finish(
@@ -207,7 +202,7 @@ SPEC = StepSpec(
     summary="Hold the failure against a table of known bugs, and see whether the bug shows on this engine.",
     run=known,
     outcome=KnownOutcome,
-    params=KnownParams,
+    params=NoParams,
     plan=_plan,
     needs=(
         BUILDS_MODELS,

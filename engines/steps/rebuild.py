@@ -15,7 +15,7 @@ from engines.search import works
 from engines.search.cost import Plan, Size
 from engines.search.twin import fails_alike
 from engines.search.whole import probe_whole
-from engines.steps.base import Finish, Need, Steps, StepSpec, comparison
+from engines.steps.base import Finish, Need, NoParams, Steps, StepSpec, comparison
 from engines.steps.prepare import prepare_findings
 
 
@@ -31,12 +31,7 @@ class RebuildOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class RebuildParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
 def rebuild(ctx: StepContext) -> Steps[RebuildOutcome]:
-    msgspec.convert(dict(ctx.params), RebuildParams)
     findings: Findings = yield from prepare_findings(ctx)
     spec = ctx.engine_info.rebuilt
     yield Note(f"building {spec} from the model")
@@ -87,7 +82,7 @@ SPEC = StepSpec(
     summary="Build the like of an engine that was built elsewhere from the model, and see whether it fails alike.",
     run=rebuild,
     outcome=RebuildOutcome,
-    params=RebuildParams,
+    params=NoParams,
     plan=_plan,
     needs=(
         Need(

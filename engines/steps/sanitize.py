@@ -27,7 +27,7 @@ from engines.search.unseen import (
     restrict,
 )
 from engines.search.whole import lock_failure, probe_whole
-from engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec
+from engines.steps.base import BUILDS_MODELS, Finish, NoParams, Steps, StepSpec
 from engines.steps.prepare import measure_whole, prepare_findings
 
 # Errors within a fifth of each other are called the same: folding changes the order of sums, and so the last digits, which a
@@ -53,12 +53,7 @@ class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class SanitizeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
 def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
-    msgspec.convert(dict(ctx.params), SanitizeParams)
     before: Findings = yield from prepare_findings(ctx)
     yield Note("folding constants")
     done = yield from asked(Sanitize(model=before.model))
@@ -244,7 +239,7 @@ SPEC = StepSpec(
     summary="Fold constants and clean the model up, then compare again.",
     run=sanitize,
     outcome=SanitizeOutcome,
-    params=SanitizeParams,
+    params=NoParams,
     plan=_plan,
     needs=(BUILDS_MODELS,),
     makes=("model",),

@@ -108,7 +108,7 @@ def test_a_session_that_names_what_lies_elsewhere(tmp_path: Path, every: bool) -
             with strays.watch((session, out.parent)) as touched, contextlib.suppress(SessionProblem, FlowProblem):
                 looked_at(session, out, handed_on=place in files or not every)
             started = [
-                line for line in touched if line.startswith("subprocess.Popen") and "engines.workers.casefiles" in line
+                line for line in touched if line.startswith("subprocess.Popen") and "engines.workers.modelfiles" in line
             ]
             assert [line for line in touched if line not in started] == [], (place, text)
             tried += 1

@@ -70,7 +70,7 @@ def others_eyes(folders: Sequence[Path]) -> None:
     """These cases as others read them, in one process for all: ``inputs.json`` and ``expected.json`` beside the archives, models
     without what exporters write into them for whoever wrote the model. Raises MachineProblem."""
     if folders:
-        ask("engines.workers.casefiles", *map(str, folders))
+        ask("engines.workers.modelfiles", "ready", *map(str, folders))
 
 
 def checker(command: str) -> list[str]:

@@ -70,7 +70,7 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
         made = next((row.get("model") for row in reading.table(visit.tables.get("sanitized", ""))), None)
         if not made:
             return None, None
-        ask("engines.workers.standalone", str(store.models / f"{made}.onnx"), str(target))
+        ask("engines.workers.modelfiles", "whole", str(store.models / f"{made}.onnx"), str(target))
         return str(target), None
     rows = _list_files(reading, visit)
     case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround", {})

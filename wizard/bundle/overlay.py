@@ -53,7 +53,7 @@ def write_overlay_file(reading: Reading, target: Path) -> str:
         told = Path(folder, "notes.json")
         told.write_bytes(msgspec.json.encode(notes))
         stored = Store(reading.folder).models / f"{reading.state.findings.model}.onnx"
-        written = ask("engines.workers.overlay", str(stored), str(told), str(target.absolute()))
+        written = ask("engines.workers.modelfiles", "noted", str(stored), str(told), str(target.absolute()))
     return f"the model as the session has it, with notes on {count(int(written or 0), 'node')}"
 
 

@@ -1,0 +1,123 @@
+"""Model files for others' eyes, made in a process of its own: ``python -P -m engines.workers.modelfiles``
+
+whole STORED.onnx OUT.onnx             a stored model, its weights in it or beside it, so that it can be moved
+noted STORED.onnx NOTES.json OUT.onnx  the same with a note on each node
+ready DIR...                           cases to be handed on
+
+What is handed on has its arrays once more in Polygraphy's JSON, and models without doc strings and metadata: exporters write
+there in which file of whose folder a node was made.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+
+from engines.data import polygraphy
+from engines.graph.emulate import NOTE
+from engines.store.content import atomic
+
+INLINE = 1_800 << 20  # bytes of weights that go into the file itself; protobuf holds no more than 2 GiB
+DOC = "doc"  # under which a note has its line for people; the rest are metadata properties
+MODELS = ("model.onnx", "engine.onnx", "good.onnx", "worked-around.onnx")
+
+
+def write_model(model: onnx.ModelProto, target: Path) -> None:
+    """Write a model that holds its weights, with a file of weights beside it where they are many. Raises OSError, ValueError."""
+    size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+    if size < INLINE:
+        onnx.save(model, str(target))
+    else:
+        onnx.save(model, str(target), save_as_external_data=True, location=f"{target.name}.weights")
+
+
+def annotate_model(model: ModelProto, notes: Mapping[str, Mapping[str, str]]) -> int:
+    """Write the notes into the model, in place: a line at the end of each node's doc string, and metadata properties. ``notes``:
+    by the node's name, or by a tensor that it makes. Returns how many nodes have one."""
+    count = 0
+    for node in model.graph.node:
+        note = next((notes[key] for key in (node.name, *node.output) if key and key in notes), None)
+        if note is None:
+            continue
+        count += 1
+        node.doc_string = "\n".join(filter(None, (node.doc_string, note[DOC])))
+        for key, value in note.items():
+            if key != DOC:
+                prop = node.metadata_props.add()
+                prop.key, prop.value = key, value
+    return count
+
+
+def convert_archives(folder: Path) -> None:
+    """Write ``inputs.json`` and ``expected.json`` beside the archives, where these are. Raises OSError, ValueError."""
+    if not ((folder / "inputs.npz").is_file() and (folder / "expected.npz").is_file()):
+        return
+    with np.load(folder / "inputs.npz", allow_pickle=False) as archive:
+        polygraphy.write_inputs(folder / "inputs.json", [dict(archive)])
+    with np.load(folder / "expected.npz", allow_pickle=False) as archive:
+        polygraphy.write_outputs(folder / "expected.json", [dict(archive)], "reference")
+
+
+def strip_metadata(path: Path) -> bool:
+    """Take doc strings and metadata but our own out of a model and of all in it. A model without any stays as it is, byte by
+    byte, and so do weights beside one. Raises OSError, and what protobuf raises."""
+    model = onnx.load(path, load_external_data=False)
+    stripped = False
+    for part in _iterate_messages(model):
+        if getattr(part, "doc_string", ""):
+            part.ClearField("doc_string")
+            stripped = True
+        props: Any = getattr(part, "metadata_props", ())
+        if others := [entry for entry in props if entry.key != NOTE]:
+            for entry in others:
+                props.remove(entry)
+            stripped = True
+    if stripped:
+        with atomic(path) as temporary:
+            temporary.write_bytes(model.SerializeToString())
+    return stripped
+
+
+def _iterate_messages(message: Any) -> Iterator[Any]:
+    """The message and all messages in it."""
+    todo = [message]
+    while todo:
+        part = todo.pop()
+        yield part
+        for field, value in part.ListFields():
+            if field.message_type is not None:
+                todo.extend([value] if hasattr(value, "ListFields") else value)
+
+
+def main(words: list[str]) -> int:
+    """One sentence on stderr where it cannot be done."""
+    try:
+        match words:
+            case ["whole", stored, target]:
+                write_model(onnx.load(stored), Path(target))
+            case ["noted", stored, notes, target]:
+                model = onnx.load(stored)
+                print(annotate_model(model, json.loads(Path(notes).read_text(encoding="utf-8"))))
+                write_model(model, Path(target))
+            case ["ready", *folders]:
+                for folder in map(Path, folders):
+                    convert_archives(folder)
+                    for path in (folder / name for name in MODELS):
+                        if path.is_file():
+                            strip_metadata(path)
+            case _:
+                print(__doc__, file=sys.stderr)
+                return 2
+    except Exception as problem:  # whatever onnx and protobuf raise of a damaged file
+        print(f"{' '.join(words[1:])} cannot be made ready: {problem}", file=sys.stderr)
+        return 4
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
