@@ -88,7 +88,8 @@ class Point(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     """What makes the model right here. ``kind``: precision (nodes kept in FP32), optimizer, threads, option, tactic,
-    rewrite, control-flow (``switched_off``: If, Loop and Scan nodes with plain ones in their place)."""
+    rewrite, barrier (``switched_off``: tensors that are outputs of the model, too, so that the engine does not join layers across
+    them), control-flow (the same: If, Loop and Scan nodes with plain ones in their place)."""
 
     kind: str
     engine: str  # the engine spec that applies it (the same spec where only ``keep`` changes)
@@ -156,6 +157,7 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     builds: int = 1  # fresh builds (or external checks) per verdict where these differ
     suspects: tuple[Suspect, ...] = ()
     spread: bool = False
+    hidden: bool = False  # with its inner tensors watched the model is right: what the engine joins is at fault
     optimizers: tuple[str, ...] = ()  # guilty, necessary and sufficient
     options: tuple[str, ...] = ()  # guilty, as ``engines.search.switches`` names them
     enablers: tuple[str, ...] = ()

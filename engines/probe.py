@@ -20,6 +20,7 @@ FORMAT = 1
 # JSON holds no infinity: a ratio without bound is written HUGE, the SQNR of equal tensors SILENT_DB.
 HUGE = 1e300
 SILENT_DB = 999.0
+BARRIER = "barrier"  # the rewrite that changes no node: inner tensors become outputs
 
 
 class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -164,7 +165,8 @@ class Measure(Probe, frozen=True, tag="measure"):
                 ``worked-around.onnx``.
     ``rewrite`` a name of ``engines.graph.rewrites``: the whole model with that done runs in place of the candidate, its outputs
                 held against the model as it is. ``rewrite_at``: node ids that it is about. facts["rewritten"]: names of the nodes
-                that it changed; with ``save`` the model is the artifact ``worked-around.onnx``.
+                that it changed; of ``BARRIER`` both are about tensors, which become outputs, too. With ``save`` the model as it
+                was built is the artifact ``engine.onnx``.
     ``save``    keep what was built (model.onnx, engine.onnx, inputs, expected, actual) under this name: artifacts.
     ``postprocess`` what is done to the model's own outputs before they are scored (the whole model, and ``effect``): one
                 ``SCRIPT.py[:FUNCTION]``, whose digest is ``postprocess_digest`` and which runs in ``folder``, or several

@@ -27,14 +27,26 @@ Apply = Callable[["_Graph", frozenset[int]], list[str]]
 def rewrite_model(
     model: ModelProto, weights_dir: str, name: str, nodes: Collection[int]
 ) -> tuple[ModelProto, tuple[str, ...]]:
-    """(a copy of the model with the rewrite done, names of the nodes that it changed). ``nodes``: where it may be done, and for
-    a barrier what is kept apart. Raises ``KeyError`` for a rewrite that there is not."""
+    """(a copy of the model with the rewrite done, names of the nodes that it changed). ``nodes``: where it may be done. Raises
+    ``KeyError`` for a rewrite that there is not."""
     changed = ModelProto()
     changed.CopyFrom(model)
     graph = _Graph(changed, weights_dir)
     done = REWRITES[name](graph, frozenset(nodes))
     graph.finish()
     return changed, tuple(done)
+
+
+def raise_barriers(model: ModelProto, tensors: Collection[str]) -> tuple[ModelProto, tuple[str, ...]]:
+    """(a copy of the model in which these tensors are outputs, too, names of those that became one): what the engine may not lose
+    it does not join across. A tensor whose type nothing tells stays as it is."""
+    changed = ModelProto()
+    changed.CopyFrom(model)
+    types = schema.element_types(changed)
+    present = {o.name for o in changed.graph.output}
+    added = tuple(name for name in dict.fromkeys(tensors) if name not in present and types.get(name, 0) > 0)
+    changed.graph.output.extend(helper.make_tensor_value_info(name, types[name], None) for name in added)
+    return changed, added
 
 
 class _Graph:
@@ -123,20 +135,6 @@ def _hands_on(graph: _Graph, node: NodeProto) -> bool:
             pads = graph.value(node.input[1]) if len(node.input) > 1 else np.asarray(_attribute(node, "pads", [1]))
             return pads is not None and not bool(pads.any())
     return False
-
-
-def _barrier(graph: _Graph, accused: frozenset[int]) -> list[str]:
-    """Make every tensor between accused nodes an output too: what the engine may not lose it does not join."""
-    inside = [graph.nodes[n] for n in sorted(accused)]
-    read = {tensor for node in inside for tensor in node.input}
-    done = []
-    for node in inside:
-        for tensor in node.output:
-            if tensor in read and tensor not in graph.outputs and graph.types.get(tensor, 0) > 0:
-                graph.graph.output.append(helper.make_tensor_value_info(tensor, graph.types[tensor], None))
-                graph.outputs.add(tensor)
-                done.append(node.name)
-    return done
 
 
 def _scale_norm(graph: _Graph, _accused: frozenset[int]) -> list[str]:
@@ -373,7 +371,6 @@ def _clamp_powers(graph: _Graph, _accused: frozenset[int]) -> list[str]:
 
 REWRITES: dict[str, Apply] = {
     "drop-identity": _drop_identity,
-    "barrier": _barrier,
     "unfuse-reductions": _unfuse_reductions,
     "scale-norm": _scale_norm,
     "fit-mask": _fit_mask,

@@ -8,6 +8,7 @@ import msgspec
 from engines.findings import Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
+from engines.probe import BARRIER
 
 NEAR = 2  # steps along the graph: what a culprit's nodes feed and read is cured with them
 SHOWN = 3  # names in a sentence
@@ -140,8 +141,9 @@ def _file(cure: Workaround) -> tuple[Fact, ...]:
 
 
 def _size(cure: Workaround) -> tuple[Fact, ...]:
-    if cure.kind != "precision":
+    if cure.kind not in ("precision", BARRIER):
         return ()
+    things = "tensors" if cure.kind == BARRIER else "nodes"
     if cure.minimal:
-        return (Fact("Not one of its nodes can be left out: the set was tried without each of them."),)
-    return (Fact("A smaller set may do: it was not tried without each of its nodes."),)
+        return (Fact(f"Not one of its {things} can be left out: the set was tried without each of them."),)
+    return (Fact(f"A smaller set may do: it was not tried without each of its {things}."),)

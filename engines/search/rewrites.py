@@ -6,7 +6,8 @@ from collections.abc import Iterable
 import msgspec
 
 from engines.graph import ranges
-from engines.probe import Measure
+from engines.probe import BARRIER, Measure
+from engines.search.barriers import list_rings
 from engines.search.inquiry import Inquiry
 
 # What a rewrite may move the reference's own answer by: other nodes round otherwise, each by some units in the last place of FP32
@@ -86,8 +87,8 @@ REWRITES = (
         low=True,
     ),
     Rewrite(
-        "barrier",
-        "the tensors between the accused nodes are outputs too, so that the engine does not join these",
+        BARRIER,
+        "the fewest inner tensors that cure it are outputs too, so that the engine does not join layers across them",
         (),
         "exact: no node changes",
     ),
@@ -101,8 +102,17 @@ def list_rewrites(ops: Iterable[str], storage: str) -> tuple[Rewrite, ...]:
     return tuple(r for r in REWRITES if (not r.ops or held.intersection(r.ops)) and (half or not r.low))
 
 
-def rewrite_probe(ask: Inquiry, name: str, samples: tuple[str, ...], *, engine: str = "", **more: object) -> Measure:
-    """The whole model with this rewrite done, on these samples. It is about the nodes of the culprits, or all of the model's."""
+def place_rewrite(ask: Inquiry, name: str) -> str:
+    """What the rewrite is about: the nodes of the culprits, or all of the model's; of a barrier the tensors that are tried
+    first."""
+    if name == BARRIER:
+        return ranges.encode(next(iter(list_rings(ask)), ()))
     accused = {n for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)}
-    at = ranges.encode(accused) if accused else ranges.ALL
+    return ranges.encode(accused) if accused else ranges.ALL
+
+
+def rewrite_probe(
+    ask: Inquiry, name: str, at: str, samples: tuple[str, ...], *, engine: str = "", **more: object
+) -> Measure:
+    """The whole model with this rewrite done there (``place_rewrite``), on these samples."""
     return ask.plain(samples, engine=engine, rewrite=name, rewrite_at=at, **more)

@@ -57,6 +57,7 @@ class DoubleCheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
     # what to change next
     suggestion: Literal["tolerance", "metric", "regex", "sample", "linear", "seed", "stop"] = "stop"
     culprits: int | None = None  # found in earlier rounds
+    hidden: bool = False  # right while its inner tensors are watched: a workaround needs no case
     message: str = ""
 
 
@@ -78,6 +79,7 @@ def double_check(ctx: StepContext) -> Steps[DoubleCheckOutcome]:
         DoubleCheckOutcome(
             visits_left=left,
             culprits=len(findings.culprits),
+            hidden=findings.hidden,
             unresolved=sum(counts.values()),
             causes=", ".join(f"{reason} {n}" for reason, n in _rank_reasons(counts)),
             suggestion="stop" if tried or passes else "linear",
@@ -118,6 +120,11 @@ SPEC = StepSpec(
     params=DoubleCheckParams,
     plan=_plan,
     sets=("case",),
-    labels={"visits_left": "tries left", "causes": "why it could not tell", "suggestion": "suggested change"},
+    labels={
+        "visits_left": "tries left",
+        "causes": "why it could not tell",
+        "hidden": "right when watched",
+        "suggestion": "suggested change",
+    },
     alone=False,
 )

@@ -201,7 +201,7 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     )
     return Finish(
         outcome,
-        msgspec.structs.replace(findings, suspects=suspects, spread=spread, case=None),
+        msgspec.structs.replace(findings, suspects=suspects, spread=spread, hidden=observer == "improves", case=None),
         tables={"tensors": table, "groups": groups} if groups else {"tensors": table},
     )
 
@@ -630,7 +630,7 @@ SPEC = StepSpec(
         capability("mark"),
         comparison("An external check judges whole candidates and cannot watch single tensors; go on to reduce."),
     ),
-    sets=("suspects", "spread", "case"),
+    sets=("suspects", "spread", "hidden", "case"),
     labels={
         "observer": "with every tensor watched",
         "tensors": "tensors compared",

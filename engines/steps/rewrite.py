@@ -8,12 +8,14 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.judge import by_sample, judge_whole, margin, worst
 from engines.findings import Unseen, Workaround
-from engines.probe import HUGE, Measurement
+from engines.graph import ranges
+from engines.probe import BARRIER, HUGE, Measurement
 from engines.search import works
+from engines.search.barriers import Barriers, find_barriers, list_rings
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.latency import TIMED
-from engines.search.rewrites import EXACT, REWRITES, Rewrite, list_rewrites, rewrite_probe
+from engines.search.rewrites import EXACT, REWRITES, Rewrite, list_rewrites, place_rewrite, rewrite_probe
 from engines.search.settle import Saved
 from engines.search.switches import list_switches
 from engines.search.unseen import Tried, set_apart, try_unseen
@@ -76,16 +78,16 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     plain = yield from asked(ask.plain(list_feeds(findings)))
     rows: list[RewriteRow] = []
-    cures: list[tuple[RewriteRow, Workaround, dict[str, str]]] = []
+    cures: list[tuple[TriedRewrite, Workaround]] = []
     listed = list_rewrites((n.op for n in ask.index.nodes), ctx.storage)
     chosen = listed[: params.budget or len(listed)]
     for one in chosen:
         yield Note(f"written otherwise: {one.says}", best=0, tried=len(rows))
-        row, cure, files = yield from _try_rewrite(ask, one, plain)
-        rows.append(row)
-        if cure is not None:
-            cures.append((row, cure, files))
-    cures.sort(key=lambda found: (found[0].seconds or 0.0, len(found[0].changed)))
+        tried: TriedRewrite = yield from try_rewrite(ask, one, plain)
+        rows.append(tried.row)
+        if tried.cure is not None:
+            cures.append((tried, tried.cure))
+    cures.sort(key=lambda found: (found[0].row.seconds or 0.0, len(found[0].row.changed)))
     undone = next((r for r in rows if r.verdict == "undone"), None)
     base = RewriteOutcome(
         tried=sum(r.verdict != "nothing to do" for r in rows),
@@ -95,13 +97,14 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
     )
     if not cures:
         return Finish(_tell_none(base, undone), findings, tables={"rewrites": rows})
-    row, cure, files = cures[0]
+    best, cure = cures[0]
+    row = best.row
     known = findings.workaround
     outcome = msgspec.structs.replace(
         base,
         verdict="cures",
         rewrite=row.rewrite,
-        what=_named(row.rewrite).says,
+        what=find_rewrite(row.rewrite).says,
         changed=len(row.changed),
         samples_ok=row.samples_ok,
         samples=row.samples_n,
@@ -110,55 +113,80 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
         error=row.error,
         exact=row.exact,
         cost=cure.cost,
-        message=_say_cure(row, cure, known),
+        message=say_cure(row, cure, known),
     )
     after = findings if known is not None and known.holds else msgspec.structs.replace(findings, workaround=cure)
     return Finish(
         outcome,
         after,
-        tables={"rewrites": rows, "bundle": [Saved("workaround", files)] if files else []},
-        decisive={"workaround": (rewrite_probe(ask, row.rewrite, list_feeds(findings)),)},
+        tables={"rewrites": rows, "bundle": [Saved("workaround", best.files)] if best.files else []},
+        decisive={"workaround": (rewrite_probe(ask, row.rewrite, best.at, list_feeds(findings)),)},
     )
 
 
-def _try_rewrite(
-    ask: Inquiry, one: Rewrite, plain: Measurement
-) -> Sub[tuple[RewriteRow, Workaround | None, dict[str, str]]]:
-    """How it does: on the reference (is it exact?), on the engine in fresh builds, on samples that it was not tried on."""
-    findings, rule = ask.findings, ask.criterion
-    feeds = list_feeds(findings)
-    same = yield from asked(rewrite_probe(ask, one.name, feeds, engine=ask.ctx.reference))
+class TriedRewrite(msgspec.Struct, frozen=True):
+    """How a rewrite did. ``at``: where it was done (``place_rewrite``); ``cure``: the workaround that it is, its ``files``."""
+
+    row: RewriteRow
+    at: str = ""
+    cure: Workaround | None = None
+    files: dict[str, str] = {}
+
+
+def try_rewrite(ask: Inquiry, one: Rewrite, plain: Measurement) -> Sub[TriedRewrite]:
+    """How it does: on the reference (is it exact?), on the engine in fresh builds, on samples that it was not tried on.
+    ``plain``: the model's answer without it."""
+    at = place_rewrite(ask, one.name)
+    if not at:
+        return TriedRewrite(RewriteRow(one.name, "nothing to do"))
+    feeds = list_feeds(ask.findings)
+    same = yield from asked(rewrite_probe(ask, one.name, at, feeds, engine=ask.ctx.reference))
     changed = tuple(same.facts.get("rewritten", ()))
     if same.status != "ok":
-        return RewriteRow(one.name, "not run", why=same.message), None, {}
+        return TriedRewrite(RewriteRow(one.name, "not run", why=same.message))
     if not changed:
-        return RewriteRow(one.name, "nothing to do"), None, {}
-    exact = worst(same.results, rule)[2]
+        return TriedRewrite(RewriteRow(one.name, "nothing to do"))
+    exact = worst(same.results, ask.criterion)[2]
     row = RewriteRow(one.name, "inexact", changed, exact if exact < HUGE else None)
-    if not judge_whole(same, rule).passed:
+    if not judge_whole(same, ask.criterion).passed:
         why = "the reference gives another answer with it, so it does not compute the same here"
-        return msgspec.structs.replace(row, why=why), None, {}
+        return TriedRewrite(msgspec.structs.replace(row, why=why), at)
+    if one.name != BARRIER:
+        return (yield from _build_rewritten(ask, one, at, row, plain))
+    fewest: Barriers = yield from find_barriers(ask, list_rings(ask), plain)
+    tried: TriedRewrite = yield from _build_rewritten(ask, one, ranges.encode(fewest.tensors) or at, row, plain)
+    if tried.cure is None:
+        return tried
+    return msgspec.structs.replace(tried, cure=msgspec.structs.replace(tried.cure, minimal=fewest.minimal))
+
+
+def _build_rewritten(ask: Inquiry, one: Rewrite, at: str, row: RewriteRow, plain: Measurement) -> Sub[TriedRewrite]:
+    """How it does on the engine; ``row``: what is known of it, without a verdict."""
+    findings, rule = ask.findings, ask.criterion
+    feeds = list_feeds(findings)
     measured: list[Measurement] = []
-    for attempt in range(BUILDS):
-        m = yield from asked(rewrite_probe(ask, one.name, feeds, attempt=attempt, save="" if attempt else "rewritten"))
+    for attempt in range(max(BUILDS, findings.builds)):
+        save = "" if attempt else "rewritten"
+        m = yield from asked(rewrite_probe(ask, one.name, at, feeds, attempt=attempt, save=save))
         if m.status != "ok":
-            return msgspec.structs.replace(row, verdict="not run", why=m.message), None, {}
+            return TriedRewrite(msgspec.structs.replace(row, verdict="not run", why=m.message), at)
         measured.append(m)
         if not judge_whole(m, rule).passed:
             break
     error = max(worst(m.results, rule)[2] for m in measured)
     results = by_sample(measured[0])
-    row = msgspec.structs.replace(row, error=error if error < HUGE else None, samples_n=len(results))
+    changed = tuple(measured[0].facts.get("rewritten", row.changed))
+    row = msgspec.structs.replace(row, changed=changed, error=error if error < HUGE else None, samples_n=len(results))
     if not all(judge_whole(m, rule).passed for m in measured):
-        undone = yield from _is_undone(ask, one, feeds)
-        return msgspec.structs.replace(row, verdict="undone" if undone else "fails", why=undone), None, {}
+        undone = yield from _is_undone(ask, one, at, feeds)
+        return TriedRewrite(msgspec.structs.replace(row, verdict="undone" if undone else "fails", why=undone), at)
 
     def elsewhere(inputs: str, samples: tuple[str, ...]) -> Sub[Measurement]:
-        return (yield from asked(rewrite_probe(ask, one.name, samples, inputs=inputs)))
+        return (yield from asked(rewrite_probe(ask, one.name, at, samples, inputs=inputs)))
 
     held = set_apart(findings, results)
     tried: Tried = yield from try_unseen(ask, elsewhere, measured[0], held, plain, 0)
-    seconds, before = yield from _price(ask, one)
+    seconds, before = yield from _price(ask, one, at)
     unseen = tried.unseen
     holds = unseen.ok == unseen.n
     row = msgspec.structs.replace(
@@ -172,17 +200,18 @@ def _try_rewrite(
         before=before,
         why="" if holds else "it fails on samples that it was not tried on",
     )
-    cure = _as_workaround(ask, row, unseen) if holds else None
-    return row, cure, dict(measured[0].artifacts) if holds else {}
+    if not holds:
+        return TriedRewrite(row, at)
+    return TriedRewrite(row, at, _as_workaround(ask, row, unseen), dict(measured[0].artifacts))
 
 
-def _is_undone(ask: Inquiry, one: Rewrite, feeds: tuple[str, ...]) -> Sub[str]:
+def _is_undone(ask: Inquiry, one: Rewrite, at: str, feeds: tuple[str, ...]) -> Sub[str]:
     """A sentence where it cures with the engine's optimizers off, and the model as it is fails so: they take it back. "" else."""
     can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
     if not can.optimizers:
         return ""
     off = can.without(can.optimizers)
-    with_it = yield from asked(rewrite_probe(ask, one.name, feeds, engine=off))
+    with_it = yield from asked(rewrite_probe(ask, one.name, at, feeds, engine=off))
     if not judge_whole(with_it, ask.criterion).passed:
         return ""
     without = yield from asked(ask.plain(feeds, engine=off))
@@ -191,14 +220,14 @@ def _is_undone(ask: Inquiry, one: Rewrite, feeds: tuple[str, ...]) -> Sub[str]:
     return "with the engine's optimizers off it cures, with them on it does not: they take it back"
 
 
-def _price(ask: Inquiry, one: Rewrite) -> Sub[tuple[float | None, float | None]]:
+def _price(ask: Inquiry, one: Rewrite, at: str) -> Sub[tuple[float | None, float | None]]:
     """Seconds of a run with it and without it; None where times say nothing."""
     if not ask.ctx.can("latency", untold=True):
         return None, None
     sample = (ask.findings.sample,)
     yield Note("how long does a run take, with it and without it?")
     before = yield from asked(ask.plain(sample, runs=TIMED, exclusive=True))
-    after = yield from asked(rewrite_probe(ask, one.name, sample, runs=TIMED, exclusive=True))
+    after = yield from asked(rewrite_probe(ask, one.name, at, sample, runs=TIMED, exclusive=True))
     if before.run_seconds <= 0 or after.run_seconds <= 0:
         return None, None
     return after.run_seconds / TIMED, before.run_seconds / TIMED
@@ -206,17 +235,19 @@ def _price(ask: Inquiry, one: Rewrite) -> Sub[tuple[float | None, float | None]]
 
 def _as_workaround(ask: Inquiry, row: RewriteRow, unseen: Unseen) -> Workaround:
     error = row.error or 0.0
+    barred = row.rewrite == BARRIER
+    many = f"{len(row.changed)} {'tensor' if barred else 'node'}{'' if len(row.changed) == 1 else 's'}"
     return Workaround(
-        kind="rewrite",
+        kind=BARRIER if barred else "rewrite",
         engine=ask.ctx.engine,
-        switched_off=(row.rewrite,),
+        switched_off=row.changed if barred else (row.rewrite,),
         samples_ok=row.samples_ok,
         samples_n=row.samples_n,
         error=error,
         margin=margin(ask.criterion, error),
         cost=_say_times(row),
         unseen=unseen,
-        written=f"{len(row.changed)} {'node' if len(row.changed) == 1 else 'nodes'} changed; {_named(row.rewrite).proof}.",
+        written=f"{many} {'made an output' if barred else 'changed'}; {find_rewrite(row.rewrite).proof}.",
     )
 
 
@@ -226,13 +257,18 @@ def _say_times(row: RewriteRow) -> str:
     return f"a run takes about {1000 * row.seconds:.2g} ms, before {1000 * row.before:.2g} ms"
 
 
-def _say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None) -> str:
-    one = _named(row.rewrite)
+def say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None) -> str:
+    """What cures it and how it did, in sentences; ``known``: the workaround that there was before."""
+    one = find_rewrite(row.rewrite)
     others = f" and {row.held_out_ok} of {row.held_out_n} others" if row.held_out_n else ""
+    changed = f"{', '.join(row.changed[:3])}{', ...' if len(row.changed) > 3 else ''}"
+    what = f"{one.says} ({changed})"
+    if row.rewrite == BARRIER:
+        are = "is an output" if len(row.changed) == 1 else "are outputs"
+        what = f"{changed} {are}, too, so that the engine joins no layers there"
     said = (
-        f"It comes right where {one.says} ({', '.join(row.changed[:3])}{', ...' if len(row.changed) > 3 else ''}): "
-        f"right on {row.samples_ok} of {row.samples_n} samples{others}, error {row.error or 0.0:.3g}. "
-        f"{one.proof[:1].upper()}{one.proof[1:]}."
+        f"It comes right where {what}: right on {row.samples_ok} of {row.samples_n} samples{others}, "
+        f"error {row.error or 0.0:.3g}. {one.proof[:1].upper()}{one.proof[1:]}."
     )
     if row.exact is not None and row.exact > EXACT:
         said += f" The reference's own answer moves by {row.exact:.2g}."
@@ -245,7 +281,7 @@ def _say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None) -> st
 
 def _tell_none(base: RewriteOutcome, undone: RewriteRow | None) -> RewriteOutcome:
     if undone is not None:
-        message = f"{_named(undone.rewrite).says}: {undone.why}. Switch these off, too."
+        message = f"{find_rewrite(undone.rewrite).says}: {undone.why}. Switch these off, too."
         return msgspec.structs.replace(base, verdict="undone", rewrite=undone.rewrite, message=message)
     message = f"None of {base.tried} rewrites that found something to do makes it right." if base.tried else ""
     message = message or "No rewrite found anything to do in this model."
@@ -254,7 +290,8 @@ def _tell_none(base: RewriteOutcome, undone: RewriteRow | None) -> RewriteOutcom
     return msgspec.structs.replace(base, verdict="none", message=message)
 
 
-def _named(name: str) -> Rewrite:
+def find_rewrite(name: str) -> Rewrite:
+    """The rewrite of this name."""
     return next(r for r in REWRITES if r.name == name)
 
 
@@ -275,7 +312,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="rewrite",
-    version=3,
+    version=4,
     summary="Write the model otherwise, where that computes the same, and see whether the engine then gets it right.",
     run=rewrite,
     outcome=RewriteOutcome,

@@ -8,12 +8,12 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.judge import judge_whole, worst
 from engines.graph import ranges
-from engines.probe import HUGE, Measure, Measurement
+from engines.probe import BARRIER, HUGE, Measure, Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.latency import TIMED
-from engines.search.rewrites import list_rewrites, rewrite_probe
+from engines.search.rewrites import list_rewrites, place_rewrite, rewrite_probe
 from engines.search.whole import list_feeds
 from engines.sources import split_function
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, comparison
@@ -96,7 +96,7 @@ def _list_ways(ask: Inquiry) -> Sub[list[_Way]]:
     """What was found as a workaround, the sets of its curve, and each rewrite that finds something to do and is exact here."""
     feeds, cure = list_feeds(ask.findings), ask.findings.workaround
     found: list[_Way] = []
-    if cure is not None and cure.kind != "rewrite":
+    if cure is not None and cure.kind not in ("rewrite", BARRIER):
         sets = {p.keep: p.chosen for p in cure.curve if p.keep}
         if cure.keep:
             sets = {**sets, cure.keep: True}
@@ -109,10 +109,14 @@ def _list_ways(ask: Inquiry) -> Sub[list[_Way]]:
             probe = ask.plain(feeds, engine=cure.engine, forbid=cure.forbid)
             found.append(_Way(f"{', '.join(cure.switched_off) or cure.engine} ({cure.kind})", "switch", probe, True))
     for one in list_rewrites((n.op for n in ask.index.nodes), ask.ctx.storage):
-        same = yield from asked(rewrite_probe(ask, one.name, feeds, engine=ask.ctx.reference))
+        at = place_rewrite(ask, one.name)
+        same = yield from asked(rewrite_probe(ask, one.name, at, feeds, engine=ask.ctx.reference))
         if same.status == "ok" and same.facts.get("rewritten") and judge_whole(same, ask.criterion).passed:
-            chosen = cure is not None and cure.kind == "rewrite" and one.name in cure.switched_off
-            found.append(_Way(f"rewrite {one.name}", "rewrite", rewrite_probe(ask, one.name, feeds), chosen))
+            chosen = cure is not None and one.name in (
+                cure.kind,
+                *(cure.switched_off if cure.kind == "rewrite" else ()),
+            )
+            found.append(_Way(f"rewrite {one.name}", "rewrite", rewrite_probe(ask, one.name, at, feeds), chosen))
     return found
 
 

@@ -11,8 +11,9 @@ from engines.compare.say import wrong_by
 from engines.findings import Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import find_leavable_layers
-from engines.probe import HUGE, Measure, Measurement
+from engines.probe import BARRIER, HUGE, Measure, Measurement
 from engines.search import works
+from engines.search.barriers import BUDGET, hides_when_watched
 from engines.search.beyond import Left, look_beyond
 from engines.search.control_flow import Fixed, fix_control_flow
 from engines.search.cost import Plan, Size, Work
@@ -38,6 +39,7 @@ from engines.steps.precision import (
     say_kept,
 )
 from engines.steps.prepare import prepare_findings
+from engines.steps.rewrite import TriedRewrite, find_rewrite, say_cure, try_rewrite
 from engines.steps.tactics import tactics
 
 # Builds of a search where no layer is to blame more than another: the stretches that are tried first take 14, and what delta
@@ -52,8 +54,8 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool = False  # every sample passes with it, those among them that it was not made on
     mostly: bool = False  # all that it was made on, and nearly all of the others
     # what is done; precision: nodes kept in FP32
-    kind: Literal["precision", "optimizer", "threads", "option", "tactic", "control-flow", "none"] = "none"
-    what: str = ""  # what is switched off, or fixed, comma separated
+    kind: Literal["precision", "optimizer", "threads", "option", "tactic", "barrier", "control-flow", "none"] = "none"
+    what: str = ""  # what is switched off, fixed, or made an output, comma separated
     condition: str = ""  # it is right only while this is so
     elsewhere: int = 0  # given samples of which that is not so
     keep: int = 0
@@ -117,6 +119,11 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
                 f"error {chosen.error:.3g}."
             )
             break
+    if chosen is None and hides_when_watched(findings) and not ctx.check:
+        plain = yield from asked(ask.plain(list_feeds(findings)))
+        barred: TriedRewrite = yield from try_rewrite(ask, find_rewrite(BARRIER), plain)
+        chosen, files = barred.cure, barred.files
+        message = say_cure(barred.row, chosen, None) if chosen else message
     if chosen is None and (ctx.can("keep") or find_leavable_layers(ask.index)) and not ctx.check:
         kept: Kept = yield from _search_kept(ask, params)
         message, files = say_kept(ask, kept), kept.files
@@ -343,6 +350,9 @@ def holds_mostly(chosen: Workaround) -> bool:
 
 
 def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
+    if chosen.kind == BARRIER:
+        tensors = {ask.index.by_name[name] for name in chosen.switched_off if name in ask.index.by_name}
+        return ask.plain(list_feeds(ask.findings), rewrite=BARRIER, rewrite_at=ranges.encode(tensors))
     return ask.whole(
         list_feeds(ask.findings),
         engine=chosen.engine,
@@ -368,6 +378,21 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
             size.captured,
             size.captured,
         )
+    if hides_when_watched(findings) and not ctx.check:
+        # Two bisections at most, as one tensor or a pair cures as a rule; then as any rewrite that cures.
+        builds = min(BUDGET, 2 * works.halvings(size.nodes)) + 3
+        searched = works.fresh(works.on_all(ctx, findings.looks, builds, real=True))
+        return Plan(
+            (
+                *works.before(ctx, size),
+                Work("read", 2),
+                searched,
+                works.fresh(Work("whole", 1, WANTED)),
+                *works.timed(ctx),
+            ),
+            size.captured,
+            size.captured,
+        )
     if not ctx.can("keep"):
         return Plan(works.before(ctx, size), size.captured, size.captured)
     return plan_of_keeping(ctx, size, SPREAD_BUDGET if findings.spread and not findings.culprits else params.budget)
@@ -375,7 +400,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="workaround",
-    version=6,
+    version=7,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,

@@ -19,7 +19,7 @@ from engines.graph import load, rewrites
 from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import ALL, decode, encode
-from engines.probe import HUGE, Candidate, Measure, Measurement, SampleResult, Score
+from engines.probe import BARRIER, HUGE, Candidate, Measure, Measurement, SampleResult, Score
 from engines.sources import POSTPROCESSING, SCORING
 from engines.store.content import Store
 from engines.workers import artifact_files, captures, variation, workaround_model
@@ -299,8 +299,13 @@ class _Measuring:
 
     def _rewrite(self, feed: Feed, part: Cut, begun: float) -> _Ready:
         """The build of the rewritten model; inputs and outputs by name."""
-        at = range(len(part.model.graph.node)) if self.probe.rewrite_at == ALL else decode(self.probe.rewrite_at)
-        model, changed = rewrites.rewrite_model(part.model, self.model.weights_dir, self.probe.rewrite, at)
+        probe = self.probe
+        if probe.rewrite == BARRIER:
+            tensors = [self.index.tensors[t].name for t in decode(probe.rewrite_at)]
+            model, changed = rewrites.raise_barriers(part.model, tensors)
+        else:
+            at = range(len(part.model.graph.node)) if probe.rewrite_at == ALL else decode(probe.rewrite_at)
+            model, changed = rewrites.rewrite_model(part.model, self.model.weights_dir, probe.rewrite, at)
         rewritten = replace(part, model=model, node_ids=tuple(range(len(model.graph.node))))
         built = self.part.build(
             self.probe.engine, rewritten, feed.arrays, attempt=self.probe.attempt, say=self.progress

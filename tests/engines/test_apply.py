@@ -68,6 +68,37 @@ def test_cpp_says_what_python_says() -> None:
     assert 'ORT_TSTR("worked-around.onnx")' in cpp
 
 
+@pytest.mark.parametrize("typing", ["weak", "strong"])
+def test_what_shall_be_outputs_too_is_told_to_each_tool(typing: str) -> None:
+    """trtexec marks nothing by itself, so it gets the file; Polygraphy is told of all outputs, as it has those alone."""
+    engine = f"tensorrt:precision=fp16,typing={typing}"
+    told = recipes(
+        engine, Cure(switched_off=("a/b out",), file="worked-around.onnx", outputs=("y", "a/b out")), "10.3.0"
+    )
+    assert shlex.split(told["trtexec"].text)[:2] == ["trtexec", "--onnx=worked-around.onnx"]
+    assert "worked-around.onnx" in shlex.split(told["Polygraphy"].text)
+    marked = "Polygraphy, with the model as it was"
+    if typing == "weak":
+        words = shlex.split(told[marked].text)
+        assert "model.onnx" in words
+        assert words[words.index("--trt-outputs") + 1 :] == ["y", "a/b out"]
+    else:
+        assert marked not in told, "the types are in the file alone"
+    assert marked not in recipes(engine, Cure(file="worked-around.onnx"), "10.3.0")
+
+
+def test_a_program_is_given_the_file_that_is_right() -> None:
+    run = "command:run=python run.py {model} {inputs} {outputs}"
+    assert recipes(run, Cure(file="worked-around.onnx"))["your program"].text == (
+        "python run.py worked-around.onnx inputs.npz outputs.npz"
+    )
+    built = f"{run.replace('{model}', '{engine}')},build=compile {{model}} {{engine}}"
+    assert recipes(built, Cure(file="w.onnx"))["your program"].text == (
+        "compile w.onnx model.engine\npython run.py model.engine inputs.npz outputs.npz"
+    )
+    assert not recipes(run, Cure())
+
+
 def test_openvino_compiles_what_is_pasted(tmp_path: Path) -> None:
     pytest.importorskip("openvino")
     shutil.copy(MODELS / "shapes_cnn.onnx", tmp_path / "model.onnx")

@@ -252,7 +252,12 @@ def _workaround(findings: base.Findings, engine: str, index: GraphIndex | None, 
         kind=w.kind,
         holds=w.holds,
         engine=w.engine or parse(engine).name,
-        apply=tuple(outside.apply(outside.found(parse(w.engine or engine), version), _cure(w, index))),
+        apply=tuple(
+            outside.apply(
+                outside.found(parse(w.engine or engine), version),
+                _cure(w, index, as_given=findings.model == findings.original),
+            )
+        ),
         keep_higher=w.in_model or w.keep_names,
         switched_off=w.switched_off,
         samples_ok=w.samples_ok,
@@ -284,11 +289,15 @@ def say_workaround_source(w: Workaround) -> str:
     return f"In your program: {listing(w.source)}, compute this in float32." if w.source else ""
 
 
-def _cure(w: base.Workaround, index: GraphIndex | None) -> Cure:
+def _cure(w: base.Workaround, index: GraphIndex | None, *, as_given: bool) -> Cure:
+    """``as_given``: the index is that of the user's own file."""
     named = {node.name for node in index.nodes} - {""} if index else set(w.keep_names)
     nameless = sum(name not in named for name in w.keep_names)
-    written = w.in_model or w.kind == "control-flow"
-    return Cure(w.in_model or w.keep_names, nameless, w.switched_off, FILE if written else "")
+    written = w.in_model or w.kind in ("rewrite", "barrier", "control-flow")
+    # Polygraphy is told of all that shall be outputs; of a cleaned model the names may be others than the file's.
+    final = [index.tensors[t].name for t in index.outputs] if index and w.kind == "barrier" and as_given else []
+    outputs = (*final, *w.switched_off) if final else ()
+    return Cure(w.in_model or w.keep_names, nameless, w.switched_off, FILE if written else "", outputs)
 
 
 def stop(visit: Visit, flow: Flow) -> Stop:
@@ -366,6 +375,7 @@ def _say_cure(workaround: Workaround | None) -> str:
             "optimizer": "switching off",
             "tactic": "switching off",
             "rewrite": "writing it otherwise:",
+            "barrier": "making outputs of",
             "control-flow": "fixing",
         }.get(workaround.kind, "setting")
         cure = f"{verb} {listing(workaround.switched_off)}"
@@ -549,7 +559,7 @@ def summary(report: Report) -> list[str]:
         if w.keep_higher:
             what = f"keep {count(len(names), 'node')} in higher precision: {what}"
         elif w.switched_off:
-            what = f"{switch(w.kind)} {what}{'' if w.kind == 'control-flow' else f'; the engine is {w.engine}'}"
+            what = f"{switch(w.kind)} {what}{'' if w.kind in ('barrier', 'control-flow') else f'; the engine is {w.engine}'}"
         lines.append(f"  workaround ({w.kind}): {what}")
         lines += [f"    {said}" for said in (say_workaround_source(w),) if said]
         lines.append(f"    right on {right(w).rstrip(',')}, error {number(w.error)}, {margin(w.margin)}")

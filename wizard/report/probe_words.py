@@ -8,6 +8,7 @@ from engines.compare.judge import judge, judge_check, judge_whole
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import (
+    BARRIER,
     AnyProbe,
     Candidate,
     Check,
@@ -114,6 +115,12 @@ def _say_changes(probe: Measure) -> list[str]:
         said.append(f"{count(_many(candidate.severed), 'tensor')} patched")
     if probe.keep:
         said.append(f"keeping {_many(probe.keep)} in FP32")
+    if probe.rewrite == BARRIER:
+        said.append(
+            f"{count(_many(probe.rewrite_at), 'tensor')} made {'an output' if _many(probe.rewrite_at) == 1 else 'outputs'}"
+        )
+    elif probe.rewrite:
+        said.append(f"written otherwise ({probe.rewrite})")
     if probe.force or probe.forbid:
         said.append("tactics forced" if probe.force else "tactics kept out")
     if probe.marks:

@@ -149,6 +149,9 @@ def remedy(cure: Workaround) -> str:
     if cure.kind == "control-flow":
         condition = f" It is right only while {cure.condition}." if cure.condition else ""
         return f"In it {listing(cure.switched_off)} {'is' if len(cure.switched_off) == 1 else 'are'} fixed to one way.{condition}"
+    if cure.kind == "barrier":
+        are = "is an output" if len(cure.switched_off) == 1 else "are outputs"
+        return f"In it {listing(cure.switched_off)} {are}, too, so that the engine joins no layers there; ask only for yours."
     if cure.switched_off:
         return f"{switch(cure.kind).capitalize()} {listing(cure.switched_off)}; the engine is then {cure.engine}"
     return f"Use the engine {cure.engine}"

@@ -6,7 +6,7 @@ between the program and us, ``engine`` starts it.
 
 from pathlib import Path
 
-from engines.declaration import CheckPart, Declaration, Found, Option
+from engines.declaration import ByHand, CheckPart, Cure, Declaration, Found, Option, Recipe
 
 FORMS = ("npz", "json", "npy")
 # Element type -> those that may carry it to and from a program that does not take it, the first one that it takes. All hold every
@@ -47,6 +47,18 @@ def check_part(found: Found) -> CheckPart:
     return CheckPart(_SOURCE.read_text(encoding="utf-8"), settings)
 
 
+def apply(found: Found, cure: Cure) -> list[Recipe]:
+    """The program with the model that has the workaround in it."""
+    if not cure.file:
+        return []
+    named = {"{model}": cure.file, "{inputs}": "inputs.npz", "{outputs}": "outputs.npz", "{engine}": "model.engine"}
+    lines = [found.chosen["build"], found.chosen["run"]] if found.chosen["build"] else [found.chosen["run"]]
+    text = "\n".join(lines)
+    for hole, file in named.items():
+        text = text.replace(hole, file)
+    return [Recipe("your program", "sh", text, text.partition("\n")[0])]
+
+
 DECLARATION = Declaration(
     "command",
     "A program of your own: it is given a model and inputs in files, and writes outputs.",
@@ -83,4 +95,5 @@ DECLARATION = Declaration(
     lists={"dtypes": _dtypes},
     title="a program of your own",
     check_part=check_part,
+    by_hand=ByHand(apply=apply),
 )  # fmt: skip

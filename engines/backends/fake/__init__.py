@@ -25,7 +25,11 @@ DECLARATION = Declaration(
         Option("rate", "float", 1.0, "How often, 0 to 1: drawn by seed and attempt, with per=run by run.", least=0, most=1),
         Option("per", "str", "build", "Whether a build or each run of it is drawn.", ("build", "run")),
         Option("seed", "int", 1, "Of the draws.", least=0),
-        Option("marks", "str", "keep", "Whether observing a tensor cures the fault.", ("keep", "cure")),
+        Option(
+            "marks", "str", "keep",
+            "What cures the fault: nothing; any observed tensor; split: an output of the model between its nodes.",
+            ("keep", "cure", "split"),
+        ),
         Option("seconds", "float", 3600.0, "hang: for how long.", least=0),
         Option("mib", "int", 1024, "memory: how much is taken before giving up.", least=1),
         Option("tactics", "int", 0, "Kernels to choose from for each node, drawn by seed and attempt; 0: no choice.", least=0),

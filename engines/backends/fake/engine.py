@@ -59,6 +59,12 @@ class Fault(msgspec.Struct, frozen=True):
         placed += [max((i for i, n in enumerate(graph.node) if n.name == name), default=-1) for name in self.nodes]
         return -1 if -1 in placed else max(placed, default=len(graph.node) - 1)
 
+    def splits(self, graph: onnx.GraphProto) -> bool:
+        """Whether what one of its nodes makes and another reads is an output of the model, so that they are not joined there."""
+        ours = [n for n in graph.node if n.op_type in self.ops or n.name in self.nodes]
+        between = {t for n in ours for t in n.output} & {t for n in ours for t in n.input}
+        return bool(between & {o.name for o in graph.output})
+
     def drawn(self, attempt: int, run: int) -> bool:
         """Whether it happens this time: the same for the same seed, attempt and (``per=run``) run."""
         text = f"{self.seed}/{attempt}/{run if self.per == 'run' else 0}"
@@ -97,7 +103,10 @@ class Faulty:
         self._fault, self._attempt, self._runs = fault, request.attempt, 0
         self._left: dict[str, Array] = {}  # what the last run computed
         place = fault.place(self.model.graph)
-        self._armed = fault.fault != "none" and place >= 0 and not (fault.marks == "cure" and request.marks)
+        watched = (fault.marks == "cure" and request.marks) or (
+            fault.marks == "split" and fault.splits(self.model.graph)
+        )
+        self._armed = fault.fault != "none" and place >= 0 and not watched
         if fault.tactics:
             choices, refused = fault.choices(self.model.graph, request)
             self._armed = self._armed and fault.chosen_badly(self.model.graph, choices)

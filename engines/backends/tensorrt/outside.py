@@ -132,11 +132,15 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
     settings = check_part(found).settings
     ours, theirs = typed_as(settings, found.spec.get("calibration"))
     if cure.file and (settings["strong"] or not cure.keep):
+        # Strongly typed the file holds the types, too, and the model as it was does not.
+        named = ["polygraphy", "convert", "model.onnx", *ours, "-o", "model.engine", "--trt-outputs", *cure.outputs]
+        marked = Recipe("Polygraphy, with the model as it was", "sh", shlex.join(named))
         return [
             Recipe(
                 "trtexec", "sh", shlex.join(["trtexec", f"--onnx={cure.file}", *theirs, "--saveEngine=model.engine"])
             ),
             Recipe("Polygraphy", "sh", shlex.join(["polygraphy", "convert", cure.file, *ours, "-o", "model.engine"])),
+            *([marked] if cure.outputs and not settings["strong"] else []),
         ]
     if settings["strong"]:
         return []

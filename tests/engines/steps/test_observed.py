@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -44,6 +45,58 @@ def test_what_watching_cures_is_reduced_and_called_a_fusion(
     assert (confirmed.cause == "fusion") == (marks == "cure")
     if marks == "cure":
         assert "With its inner tensors watched the case is wrong by 0 % instead of 50 %" in confirmed.evidence
+
+
+def joined(open_model: Open, tiny: Any, folder: Path, more: str = "") -> Any:
+    """A session whose engine joins two neighbours wrongly, unless what is between them is an output of the model."""
+    model, inputs = tiny.parts(folder, 3)
+    return open_model(model, f"fake:fault=wrong,size=0.5,nodes=/scaled1+/gate1,marks=split{more}", (inputs,))
+
+
+def test_what_watching_cures_is_cured_by_the_one_output_between(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+    s = joined(open_model, tiny, tmp_path)
+    for step in ("layerwise", "reduce", "confirm"):
+        s.step(step)
+    done = s.step("workaround").finish
+    told, cure = done.outcome, done.findings.workaround
+    assert (told.holds, told.kind, told.what, told.minimal) == (True, "barrier", "scaled1", True)
+    assert (told.samples_ok, told.unseen_ok, told.unseen_failing) == (told.samples, WANTED, WANTED)
+    assert cure.switched_off == ("scaled1",)
+    assert "scaled1 is an output, too" in told.message
+    assert "before" in told.cost
+    (row,) = done.tables["bundle"]
+    written = onnx.load_model_from_string(s.store.get(row["files"]["engine.onnx"]))
+    assert [o.name for o in written.graph.output] == ["y", "scaled1"]
+
+
+def test_without_a_case_the_output_that_cures_is_found_among_all(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+    """Nothing smaller fails, as a part that is cut out is not joined: what watching has shown is enough."""
+    s = joined(open_model, tiny, tmp_path)
+    assert s.step("layerwise").finish.outcome.observer == "improves"
+    stop = s.step("double-check").finish.outcome
+    assert (stop.hidden, stop.culprits) == (True, 0)
+    told = s.step("workaround").finish.outcome
+    assert (told.holds, told.kind, told.what, told.known) == (True, "barrier", "scaled1", False)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_comes_and_goes_and_hides_is_looked_at_again(
+    open_model: Open, tiny: Any, tmp_path: Path, seed: int
+) -> None:
+    s = joined(open_model, tiny, tmp_path, f",rate=0.5,per=run,seed={seed}")
+    s.findings = msgspec.structs.replace(s.findings, looks=12)
+    for step in ("repeat", "layerwise", "workaround"):
+        told = s.step(step).finish.outcome
+    assert (told.holds, told.kind, told.what) == (True, "barrier", "scaled1")
+
+
+def test_a_listener_that_cures_is_no_barrier(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+    """Where watching cures and outputs do not, nothing is claimed."""
+    model, inputs = tiny.parts(tmp_path, 3)
+    s = open_model(model, "fake:fault=wrong,size=0.5,nodes=/scaled1+/gate1,marks=cure", (inputs,))
+    s.step("layerwise")
+    told = s.step("workaround").finish.outcome
+    assert (told.holds, told.kind) == (False, "none")
 
 
 # -- nobody makes it alone
