@@ -703,7 +703,7 @@ def _reported(session: Path, folder: Path) -> dict[str, Any]:
     return {
         "verdict": report.get("verdict"),
         "route": " ".join(f"{r['node']}={r['answer']}" for r in report.get("route", ())),
-        "culprits": [f"{'+'.join(c['nodes'][:4])} ({c['cause']}, own {c['own']:.3g})" for c in report.get("culprits", ())],
+        "culprits": [f"{'+'.join(c['nodes'][:4])} ({c['cause']}, own {c['own']})" for c in report.get("culprits", ())],
         "nodes": f"{report.get('nodes_after')}/{report.get('nodes_before')}",
         "workaround": _workaround(report.get("workaround") or {}),
         "probes": len(builds),
