@@ -4,7 +4,14 @@ import os
 import sys
 from collections.abc import Mapping
 
+from wizard.words import visible
+
 LINES_ALONE = ("", "dumb", "unknown")  # values of TERM: no cursor to move
+
+
+def say(sentence: str) -> None:
+    """Tell whoever runs the program something, on stderr: stdout is for results."""
+    print(f"narrowdown: {visible(sentence)}", file=sys.stderr, flush=True)
 
 
 def person_present() -> bool:

@@ -3,10 +3,10 @@
 An answer that carries values is a mapping: ``double-check: [{answer: tolerance, tolerance: 0.05}, stop]``.
 """
 
-import sys
 from typing import Any, NamedTuple
 
 from engines.nearest import suggestion
+from wizard import terminal
 from wizard.exits import BadUsage
 from wizard.flow.load import FlowProblem, load_texts
 from wizard.flow.model import Flow
@@ -77,9 +77,8 @@ def _answer(path: str, node: str, item: Any, flow: Flow) -> tuple[str, dict[str,
         if not isinstance(value, str):
             raise BadUsage(f"{path}: '{name}' of the answer '{answer}' of '{node}' is not one plain value.")
     if missing := [name for name in wanted if not values.get(name)]:
-        print(
-            f"narrowdown: {path}: the answer '{answer}' of '{node}' says no '{missing[0]}', so it changes nothing; "
-            f"write {{answer: {answer}, {missing[0]}: VALUE}}.",
-            file=sys.stderr,
+        terminal.say(
+            f"{path}: the answer '{answer}' of '{node}' says no '{missing[0]}', so it changes nothing; "
+            f"write {{answer: {answer}, {missing[0]}: VALUE}}."
         )
     return answer, values

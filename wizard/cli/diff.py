@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from engines.store.content import digest_file
+from wizard import terminal
 from wizard.exits import FOUND, UNRESOLVED
 from wizard.problem import Problem
 from wizard.report.differences import Side, compare_sides, machine_side, say_differences, session_side
@@ -48,6 +49,6 @@ def survey_machine(problem: Problem) -> Side:
     try:
         found = msgspec.json.decode(ask("engines.backends"))
     except (MachineProblem, ValueError) as fault:
-        print(f"narrowdown: the engines here could not be asked, so they are not compared: {fault}", file=sys.stderr)
+        terminal.say(f"the engines here could not be asked, so they are not compared: {fault}")
     infos = {str(engine["name"]): engine for engine in found if engine.get("present")}
     return machine_side("this machine", problem, digests, folders.versions(), folders.machine(), infos)

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TextIO
 import msgspec
 
 from engines.store import decoding
+from wizard import terminal
 from wizard.exits import NEEDS_PERSON, OUR_FAULT, STOPPED
 from wizard.flow.model import Flow
 from wizard.plain import Display, Refused, json_line
@@ -127,7 +128,7 @@ class Prompt:
         return requests.encode(requests.Answer(chosen, question.node, question.visit, settings=settings))
 
     def refused(self, sentence: str) -> None:
-        print(f"narrowdown: {visible(sentence)}", file=sys.stderr, flush=True)
+        terminal.say(sentence)
 
     def _line(self, text: str) -> str | None:
         self._out.write(text)

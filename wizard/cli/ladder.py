@@ -11,7 +11,7 @@ import msgspec
 
 from engines import discovery
 from engines.store.scratch import scratch
-from wizard import trust
+from wizard import terminal, trust
 from wizard.cli.flow import writable, write
 from wizard.cli.sessions import read
 from wizard.exits import FOUND, UNRESOLVED, BadUsage, Missing
@@ -103,13 +103,13 @@ def announce(places: list[Place], cases: list[Case], arguments: argparse.Namespa
     least = n if arguments.every else min(n, 2 + max(0, (n - 1).bit_length()))
     most = min(n, arguments.most or n)
     expected = f"about {min(least, most)} of them for each case, at most {most}"
-    say(f"{count(n, 'release')}, {count(len(cases), 'case')}: {expected}; a check takes seconds.")
+    terminal.say(f"{count(n, 'release')}, {count(len(cases), 'case')}: {expected}; a check takes seconds.")
     new = [place for place in places if place.folder is not None and not place.folder.is_dir()]
     if new:
         declared = (d for d in discovery.engines().values() if d.package == new[0].package)
         each = next((d.weighs for d in declared), UNKNOWN)
         free = shutil.disk_usage(next(p for p in (root(), *root().parents) if p.is_dir())).free
-        say(
+        terminal.say(
             f"{count(len(new), 'release')} would be installed when needed, some {bytes_(each)} each, into {root()}; "
             "they stay there for the next time, until you remove that folder."
         )
@@ -134,7 +134,7 @@ def climb(case: Case, places: list[Place], arguments: argparse.Namespace) -> tab
         answers[rung] = ask(case, place, arguments.timeout, root() / "answers")
         said = f"{case.name}: {answers[rung].outcome} in {names[rung]}: {answers[rung].said}"
         on_disk = f" ({bytes_(size(place.folder))} installed)" if new and place.folder and place.folder.is_dir() else ""
-        say(said + on_disk)
+        terminal.say(said + on_disk)
     return table.climbed(case.name, names, answers)
 
 
@@ -142,7 +142,3 @@ def found_at(places: list[Place], answers: dict[int, Answer]) -> int | None:
     """Which of the releases the case was found with, as its check says; None where it is none of them."""
     found = next((answer.found for answer in answers.values() if answer.found), "")
     return next((i for i, place in enumerate(places) if place.version and f" {place.version} " in f"{found} "), None)
-
-
-def say(text: str) -> None:
-    print(f"narrowdown: {visible(text)}", file=sys.stderr, flush=True)

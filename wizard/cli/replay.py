@@ -6,7 +6,7 @@ import sys
 import msgspec
 
 from engines.workers.executor import LOCAL
-from wizard import handed, trust
+from wizard import handed, terminal, trust
 from wizard.cli.run import executor
 from wizard.exits import DIFFERS, FOUND, BadUsage
 from wizard.given import engine_under_test
@@ -81,7 +81,7 @@ class _Noting(replays.Teller):
     """Sentences on stderr; the table is for whoever reads JSON."""
 
     def note(self, said: str) -> None:
-        print(f"narrowdown: {visible(said)}", file=sys.stderr, flush=True)
+        terminal.say(said)
 
 
 class _Printing(_Noting):

@@ -104,7 +104,7 @@ def choose_engine(said: str) -> str | None:
         if not (e.hidden or e.refusal or e.recorded) and e.module and (not e.package or installed.importable(e.package))
     ]
     if not terminal.person_present() or len(here) < 2:
-        print(f"narrowdown: {said}", file=sys.stderr)
+        terminal.say(said)
         return None
     print(said)
     for number, declared in enumerate(here, 1):
@@ -129,17 +129,16 @@ def resume(arguments: argparse.Namespace) -> int:
         whole = place
         place, damaged = folders.repair(place)
         arguments.pass_env = arguments.pass_env or handed.remembered(whole, folders.describe(place).problem) or []
-        print(f"narrowdown: working on a repaired copy in {place}", file=sys.stderr)
-        print(f"narrowdown: damaged: {listing(damaged)}", file=sys.stderr)
+        terminal.say(f"working on a repaired copy in {place}")
+        terminal.say(f"damaged: {listing(damaged)}")
     about = folders.describe(place)
     consent = trust.admit(about.problem, arguments.yes_run_scripts)
     before = folders.load(place, brief=True)
     person = not arguments.answers and guided(before, display_name(arguments, person=True))
     flow = flow_of(place)
     if not before.seq and any((place / "models").glob("*.onnx")):
-        print(
-            f"narrowdown: the journal of '{place}' is gone or empty, so the session begins anew; its models are still there.",
-            file=sys.stderr,
+        terminal.say(
+            f"the journal of '{place}' is gone or empty, so the session begins anew; its models are still there."
         )
     return walk(place, flow, arguments, scripted(arguments, flow), consent, person=person, before=before)
 
@@ -151,10 +150,7 @@ def last_session() -> Path:
         raise BadUsage(f"There is no session in {folders.home()} yet; 'narrowdown open MODEL' begins one.")
     state = found.problem or found.verdict or (f"at {found.node}" if found.node else "begun")
     named = visible(Path(found.model).name)
-    print(
-        f"narrowdown: the last session, {visible(found.id)} ({named}, {duration(found.age)} ago: {visible(state)})",
-        file=sys.stderr,
-    )
+    terminal.say(f"the last session, {visible(found.id)} ({named}, {duration(found.age)} ago: {visible(state)})")
     return found.path
 
 
@@ -216,7 +212,7 @@ def start(problem: Problem, arguments: argparse.Namespace, *, person: bool, usua
     place = session_folder(problem, loaded.text, arguments.session)
     fresh = not folders.load(place, brief=True).seq
     if usual:
-        print(f"narrowdown: {usual}", file=sys.stderr)
+        terminal.say(usual)
     terms.pin(loaded.flow, loaded.folder, place)
     code = walk(place, loaded.flow, arguments, script, agreed(problem), person=person)
     if fresh and code == BAD_USAGE:
@@ -241,7 +237,7 @@ def drop_refused(place: Path) -> None:
         SessionProblem, OSError
     ):  # whatever keeps it: it is in the list, and says what was refused
         removal.remove(place)
-        print("narrowdown: nothing was measured, so no session is kept.", file=sys.stderr)
+        terminal.say("nothing was measured, so no session is kept.")
 
 
 def agreed(problem: Problem) -> Consent:
@@ -251,9 +247,8 @@ def agreed(problem: Problem) -> Consent:
         return trust.agree(problem)
     except OSError as error:
         said = of_system(error, trust.trust_file())
-        print(
-            f"narrowdown: what may run could not be remembered, so resume and replay will ask for --yes-run-scripts. {said}",
-            file=sys.stderr,
+        terminal.say(
+            f"what may run could not be remembered, so resume and replay will ask for --yes-run-scripts. {said}"
         )
         return trust.agree(problem, remembered=False)
 
@@ -302,7 +297,7 @@ def walk(
         Client.start(place, msgspec.structs.replace(options, detach=True), name="narrowdown run").close()
         return screens(place, arguments)
     if person and terminal.person_present() and arguments.display == "auto" and (excuse := terminal.why_text()):
-        print(f"narrowdown: {excuse}", file=sys.stderr)
+        terminal.say(excuse)
     since = (before or folders.load(place, brief=True)).seq
     client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}", brief=since)
     try:
@@ -349,18 +344,14 @@ def finish(place: Path, code: int, *, text: bool) -> None:
 
     reading = read(place)
     if code in (STOPPED, NEEDS_PERSON):
-        print(
-            f"narrowdown: the session is safe: 'narrowdown resume {folders.name_for_command(place)}' goes on ({place}).",
-            file=sys.stderr,
-        )
+        terminal.say(f"the session is safe: 'narrowdown resume {folders.name_for_command(place)}' goes on ({place}).")
         return
     if not reading.state.end:
         # A runner that has closed the session holds it for a moment still, and goes on with nothing.
         if reading.state.closed is None and lock.holder(place) is not None:
             name = folders.name_for_command(place)
-            print(
-                f"narrowdown: the work goes on: 'narrowdown resume {name}' comes back to it, 'narrowdown watch {name}' looks on.",
-                file=sys.stderr,
+            terminal.say(
+                f"the work goes on: 'narrowdown resume {name}' comes back to it, 'narrowdown watch {name}' looks on."
             )
         return
     report = handed_on(reading)
@@ -373,13 +364,13 @@ def finish(place: Path, code: int, *, text: bool) -> None:
         pass
     except (SessionProblem, MachineProblem, OSError) as problem:
         why = of_system(problem) if isinstance(problem, OSError) else problem
-        print(f"narrowdown: the report or the bundle could not be written: {why}", file=sys.stderr)
+        terminal.say(f"the report or the bundle could not be written: {why}")
     mixed = ""
     try:
         mixed = write_worked_around(reading)
     except (MachineProblem, OSError) as problem:
         why = of_system(problem) if isinstance(problem, OSError) else problem
-        print(f"narrowdown: the model with the workaround could not be written: {why}", file=sys.stderr)
+        terminal.say(f"the model with the workaround could not be written: {why}")
     if text:
         end = reading.flow.ends.get(report.end)
         said = end is not None and report.headline == end.title  # by the display, already

@@ -24,7 +24,7 @@ def home(arguments: argparse.Namespace) -> int:
 
         return screens(None, arguments)
     if terminal.person_present():
-        print(f"narrowdown: {terminal.why_text()}", file=sys.stderr)
+        terminal.say(terminal.why_text())
     arguments.json = False
     return sessions(arguments)
 

@@ -11,7 +11,7 @@ from engines.nearest import suggestion
 from engines.steps.registry import STEPS
 from engines.steps.surroundings import TABLE
 from engines.store.content import Store
-from wizard import handed
+from wizard import handed, terminal
 from wizard.bundle.models import write_models
 from wizard.cli import artifacts, run
 from wizard.cli.flow import writable
@@ -60,12 +60,9 @@ def one(arguments: argparse.Namespace, params: dict[str, str]) -> int:
         source, known = take_earlier(place, problem)
         if known:
             whose = f"session {folders.name_for_command(source)}"
-            print(
-                f"narrowdown: {count(known, 'measurement')} of {whose} taken over; --anew measures again.",
-                file=sys.stderr,
-            )
+            terminal.say(f"{count(known, 'measurement')} of {whose} taken over; --anew measures again.")
     if said := say_usual(arguments):
-        print(f"narrowdown: {said}", file=sys.stderr)
+        terminal.say(said)
     return follow(arguments, place, problem)
 
 
@@ -89,7 +86,7 @@ def follow(arguments: argparse.Namespace, place: Path, problem: Problem) -> int:
     finally:
         client.close()
     if code == STOPPED:
-        print(f"narrowdown: the session is safe: 'narrowdown resume {place}' goes on.", file=sys.stderr)
+        terminal.say(f"the session is safe: 'narrowdown resume {place}' goes on.")
         return code
     reading = read(place)
     visit = reading.state.route[-1] if reading.state.route else Visit(arguments.name)
@@ -100,16 +97,13 @@ def follow(arguments: argparse.Namespace, place: Path, problem: Problem) -> int:
     except MachineProblem as problem:
         raise Missing(str(problem)) from None
     if arguments.output and model is None:
-        print(
-            f"narrowdown: the step made nothing to be written, so '{arguments.output}' was not written.",
-            file=sys.stderr,
-        )
+        terminal.say(f"the step made nothing to be written, so '{arguments.output}' was not written.")
     rows = reading.table(visit.tables.get(TABLE, ""))
     if rows and arguments.artifacts:
         for said in artifacts.sort(
             rows, arguments.artifacts, Store(place), Path(arguments.art_dir).expanduser(), reading.description.created
         ):
-            print(f"narrowdown: {said}", file=sys.stderr)
+            terminal.say(said)
     if rows and arguments.display != "none":
         print(artifacts.tally(rows), file=sys.stderr if arguments.json or arguments.display == "json" else sys.stdout)
     if arguments.json:

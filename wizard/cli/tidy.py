@@ -1,7 +1,6 @@
 """``narrowdown sessions rm|prune|rename``: sessions that are not needed any more, and a name that says more than five letters."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from wizard import handed, terminal
@@ -33,7 +32,7 @@ def prune(arguments: argparse.Namespace) -> int:
         (kept if found.holder or found.problem else old).append(found)
     for found in kept:
         why = f"is being worked on by {found.holder}" if found.holder else "cannot be read ('sessions rm' removes it)"
-        print(f"narrowdown: {visible(found.id)} {why}, so it stays.", file=sys.stderr)
+        terminal.say(f"{visible(found.id)} {why}, so it stays.")
     if not old:
         print(f"No session in {folders.home()} is older than {duration(arguments.older_than)}; nothing was removed.")
         return FOUND
