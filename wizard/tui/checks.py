@@ -59,26 +59,6 @@ def model(text: str) -> str:
     return str(words.model_file(as_path(text)))
 
 
-def engine(text: str) -> str:
-    """The canonical spec of the engine under test; empty takes the default. Raises Refusal."""
-    return words.asked_engine(text.strip())
-
-
-def reference(text: str) -> str:
-    """The canonical spec of the reference; empty takes the default. Raises Refusal."""
-    return words.engine_spec(text.strip(), "--reference") if text.strip() else Problem(model="").reference
-
-
-def inputs(text: str) -> tuple[str, ...]:
-    """Absolute sources. Raises Refusal for the first that cannot be used."""
-    return tuple(words.input_source(as_path(part)) for part in text.split(",") if part.strip())
-
-
-def tolerance(text: str) -> dict[str, float]:
-    """By output name, "" for all; empty leaves it to the engine's precision. Raises Refusal."""
-    return words.bounds("--tolerance", [part.strip() for part in text.split(",") if part.strip()])
-
-
 def flow(text: str) -> str:
     """The name of a shipped flow, or a file's absolute path; empty takes the default. Raises Refusal with what is wrong in the
     file and where, one fault a line."""
@@ -97,62 +77,6 @@ def flow(text: str) -> str:
         lines += [f"And {more} more: narrowdown flow check {loaded.path}"] if more else []
         raise BadUsage("\n".join(lines))
     return name
-
-
-def seed(text: str) -> int:
-    """Of the random inputs; empty takes the default. Raises Refusal."""
-    return _whole(text, 0, 2**32 - 1) if text.strip() else int(OPTIONS["seed"])
-
-
-def input_shapes(text: str) -> list[str]:
-    """``name:[1,3]``, blanks between. Raises Refusal."""
-    return [each for each in _several(text) if words.shape(each)]
-
-
-def val_range(text: str) -> list[str]:
-    """``name:[lo,hi]`` or ``[lo,hi]``, blanks between. Raises Refusal."""
-    return [each for each in _several(text) if words.value_range(each)]
-
-
-def metric(text: str) -> str | None:
-    """Empty takes the default. Raises Refusal."""
-    return words.metric(text.strip()) or None
-
-
-def atol(text: str) -> list[str]:
-    """Numbers, or output:number. Raises Refusal."""
-    return [each for each in _several(text) if words.bounds("--atol", [each])]
-
-
-def rtol(text: str) -> list[str]:
-    """Numbers, or output:number. Raises Refusal."""
-    return [each for each in _several(text) if words.bounds("--rtol", [each])]
-
-
-def postprocess(text: str) -> list[str]:
-    """A script, or top-K of outputs. Raises Refusal."""
-    texts = _several(text)
-    return list(words.postprocess(texts)) if texts else []
-
-
-def score(text: str) -> str | None:
-    """A script, or a file of labels. Raises Refusal."""
-    return words.score(as_path(text)) if text.strip() else None
-
-
-def check(text: str) -> str | None:
-    """A command that judges in place of the comparison. Raises Refusal."""
-    return words.checker(text.strip()) if text.strip() else None
-
-
-def fail_regex(text: str) -> list[str]:
-    """One pattern. Raises Refusal."""
-    return [words.regex(text.strip())] if text.strip() else []
-
-
-def codes(text: str) -> list[int]:
-    """Whole numbers from 0 to 255. Raises Refusal."""
-    return [_whole(each, 0, 255) for each in text.replace(",", " ").split()]
 
 
 def timeout(text: str) -> float:
@@ -182,25 +106,45 @@ def _several(text: str) -> list[str]:
         raise BadUsage(f"'{text}' cannot be split into values: {problem}.") from None
 
 
+def _each(check: Callable[[str], object]) -> Callable[[str], list[str]]:
+    """A field of several values with blanks between, each checked by itself."""
+
+    def read(text: str) -> list[str]:
+        values = _several(text)
+        for value in values:
+            check(value)
+        return values
+
+    return read
+
+
+def _parts(text: str) -> list[str]:
+    """Values with commas between."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+# What each field's text comes to, as the command line would have parsed it; an empty one takes the default. All raise Refusal.
 FIELDS: Mapping[str, Callable[[str], object]] = {
     "model": model,
-    "engine": engine,
-    "reference": reference,
-    "inputs": inputs,
-    "tolerance": tolerance,
+    "engine": lambda text: words.asked_engine(text.strip()),
+    "reference": lambda text: (
+        words.engine_spec(text.strip(), "--reference") if text.strip() else Problem(model="").reference
+    ),
+    "inputs": lambda text: tuple(words.input_source(as_path(part)) for part in _parts(text)),
+    "tolerance": lambda text: words.bounds("--tolerance", _parts(text)),
     "flow": flow,
-    "seed": seed,
-    "input_shapes": input_shapes,
-    "val_range": val_range,
-    "metric": metric,
-    "atol": atol,
-    "rtol": rtol,
-    "postprocess": postprocess,
-    "score": score,
-    "check": check,
-    "fail_regex": fail_regex,
-    "fail_code": codes,
-    "ignore_fail_code": codes,
+    "seed": lambda text: _whole(text, 0, 2**32 - 1) if text.strip() else OPTIONS["seed"],
+    "input_shapes": _each(words.shape),
+    "val_range": _each(words.value_range),
+    "metric": lambda text: words.metric(text.strip()) or None,
+    "atol": _each(lambda value: words.bounds("--atol", [value])),
+    "rtol": _each(lambda value: words.bounds("--rtol", [value])),
+    "postprocess": lambda text: list(words.postprocess(_several(text))),
+    "score": lambda text: words.score(as_path(text)) if text.strip() else None,
+    "check": lambda text: words.checker(text.strip()) if text.strip() else None,
+    "fail_regex": lambda text: [words.regex(text.strip())] if text.strip() else [],
+    "fail_code": lambda text: [_whole(each, 0, 255) for each in text.replace(",", " ").split()],
+    "ignore_fail_code": lambda text: [_whole(each, 0, 255) for each in text.replace(",", " ").split()],
     "timeout": timeout,
 }
 
@@ -220,11 +164,9 @@ def build(answers: Answers, base: Problem | None = None) -> Problem:
     """The PROBLEM of these answers, with files digested; ``base`` keeps what Setup does not ask. Raises Refusal, ``OSError``."""
     path = model(answers.model)
     given: dict[str, Any] = {name: FIELDS[name](getattr(answers, name)) for name in FIELDS}
-    listed = {"tolerance": [part.strip() for part in answers.tolerance.split(",") if part.strip()]}
+    given["tolerance"] = _parts(answers.tolerance)
     before = base or Problem(model=path)
-    typed = {
-        name: value for name, value in {**given, **listed}.items() if getattr(answers, name) != shown(before, name)
-    }
+    typed = {name: value for name, value in given.items() if getattr(answers, name) != shown(before, name)}
     return change_problem(before, {**typed, "model": path})
 
 
