@@ -15,6 +15,8 @@ _NO_MEMORY = re.compile(
 )
 _NOTHING_SAID = re.compile(r"no further information|it gave no reason", re.IGNORECASE)
 _CRAMPED = 2 << 30  # bytes free on the GPU, below which a failure without a reason is laid to memory
+# 10.15 and 11.2 where libnvinfer_builder_resource for the GPU at hand is not the one that they came with.
+_NO_KERNELS = re.compile(r"validateCaskKLib|Klib \d+ failed", re.IGNORECASE)
 _NO_TACTIC = re.compile(r"could not find any implementation for node (.*?)(?:\.|$)", re.IGNORECASE)
 
 
@@ -93,6 +95,12 @@ def make_fault(found: Library, hint: str = "") -> EngineFault:
     errors = found.log.errors()
     said = next((e for e in errors if _NO_TACTIC.search(e)), errors[0] if errors else "it gave no reason")
     text = _strip_source_place(said)
+    if _NO_KERNELS.search(said):
+        return EngineFault(
+            "build-failed",
+            f"{found.title} has no kernels for this GPU: its library libnvinfer_builder_resource is missing here, or another "
+            f"version's. Install {found.title} again, whole ({text}).",
+        )
     # That memory is short is often said in a warning, and the error says nothing. Beside another reason such a warning only
     # means that some kernels were not tried.
     lines = (*errors, *found.log.warnings()) if _NOTHING_SAID.search(said) else errors

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import onnx
 import onnx.parser
@@ -216,10 +217,18 @@ def ask_parse(name: str, what: str, *, strong: bool = True) -> Any:
     """The parser's answer to a model: layers, or the refusal as the user reads it."""
     found = _library(name)
     model, positions = network.name_nodes(_models()[what])
+    builder = found.trt.Builder(found.log.logger)
     try:
-        parsed = network.parse_network(found, found.trt.Builder(found.log.logger), model, "", (), strong)
+        parsed = network.parse_network(found, builder, model, "", (), strong)
     except EngineFault as fault:
-        return {"refused": fault.status, "said": f"{fault}{quantization.say_untaken(model)}"}
+        empty = builder.create_network(
+            1 << int(found.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+        )  # outlives the parser
+        parser = found.trt.OnnxParser(empty, found.log.logger)
+        parser.parse(model.SerializeToString())
+        errors = [parser.get_error(i) for i in range(parser.num_errors)]
+        raw = [[str(e.code()), e.desc(), e.node_name(), e.node_operator()] for e in errors]
+        return {"refused": fault.status, "said": f"{fault}", "then": quantization.say_untaken(model), "errors": raw}
     made = parsed.network
     layers = [made.get_layer(i) for i in range(made.num_layers)]
     named = {node for layer in layers for node in network.node_names(layer.metadata) or (layer.name,)}
@@ -269,18 +278,12 @@ def ask_configuration(name: str) -> Any:
         "profiles": config.num_optimization_profiles,
         "watched": configure.watch_build(found, config, lambda _: None) is not None,
     }
-    wrong = msgspec_replace(chosen, largest={ends[0]: (4, *ends[1][1:])})
+    wrong = msgspec.structs.replace(chosen, largest={ends[0]: (4, *ends[1][1:])})
     try:
         configure.configure_build(found, builder, parsed.network, wrong, (), shapes, least)
     except EngineFault as fault:
         said["shapes outside of the profile"] = str(fault)
     return said
-
-
-def msgspec_replace(settings: Settings, **changed: Any) -> Settings:
-    import msgspec
-
-    return msgspec.structs.replace(settings, **changed)
 
 
 def ask_build(name: str, text: str, what: str) -> Any:
@@ -294,7 +297,8 @@ def ask_build(name: str, text: str, what: str) -> Any:
     try:
         built = engine.build(BuildRequest(model, "", feed_shapes=shapes, say=heard.append))
     except EngineFault as fault:
-        return {"refused": fault.status, "said": str(fault), "phases": len(heard)}
+        log = library.load(name).log
+        return {"refused": fault.status, "said": str(fault), "phases": len(heard), "errors": log.errors()}
     return {"bytes": built.facts.get("bytes", 0) > 0, "phases": len(heard)}
 
 

@@ -200,11 +200,11 @@ NARROW = {
     "INT8": (weighed(P.INT8, 21), "sm89", ""),
     "INT4": (weighed(P.INT4, 21), "sm89", ""),
     "INT4 in blocks of 32": (weighed(P.INT4, 21, block=32), "sm89", ""),
-    "UINT4 in blocks of 32": (weighed(P.UINT4, 21, block=32), "sm89", "Failed to import initializer: w"),
+    "UINT4 in blocks of 32": (weighed(P.UINT4, 21, block=32), "sm89", "it does not take the type of the weight 'w'"),
     "FP8": (weighed(P.FLOAT8E4M3FN, 21), "sm89", ""),
     "FP8 in blocks of 32": (weighed(P.FLOAT8E4M3FN, 23, block=32), "sm89", ""),
     "FP8 in blocks of 32, scales of E8M0": (
-        weighed(P.FLOAT8E4M3FN, 23, block=32, scale=P.FLOAT8E8M0), "sm120", "Failed to import initializer: s",
+        weighed(P.FLOAT8E4M3FN, 23, block=32, scale=P.FLOAT8E8M0), "sm120", "it does not take the type of the weight 's'",
     ),
     "FP4 in blocks of 16": (weighed(P.FLOAT4E2M1, 23, block=16), "sm120", ""),
     "FP4 in blocks of 16, on an older GPU": (weighed(P.FLOAT4E2M1, 23, block=16), "sm89", "sm89.*fp4_e2m1"),
