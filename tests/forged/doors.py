@@ -15,7 +15,7 @@ import msgspec
 from engines.workers.executor import LOCAL
 from wizard.cli import arguments, entry
 from wizard.exits import Refusal
-from wizard.tui.library import Library, Sessions
+from wizard.tui.library import Sessions
 
 # Options whose values do not choose what is done with a session, and what stands for the others.
 _ASIDE = ("--help", "--yes-run-scripts", "--display", "--jobs", "--output", "--metrics", "--pass-env")
@@ -155,5 +155,5 @@ def all_doors() -> list[Door]:
 def forgotten() -> set[str]:
     """Commands and calls that have no door, and no reason to have none."""
     lines = {name for name, parser in commands().items() if not any(a.dest in _SESSIONS for a in parser._actions)}
-    calls = {name for name in vars(Library) if not name.startswith("_")}
+    calls = {name for name in vars(Sessions) if not name.startswith("_")}
     return (lines - _NAMED.keys()) | (calls - _ASKED.keys() - set(_OWN))

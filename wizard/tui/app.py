@@ -28,11 +28,12 @@ from engines.store.content import atomic
 from wizard.exits import FOUND, STOPPED, Refusal
 from wizard.problem import Problem
 from wizard.runner import requests
+from wizard.runner.client import Client
 from wizard.runner.requests import Request
 from wizard.tui import garbage, glyphs, keys, themes
-from wizard.tui.client import SceneChanged, Session, Watcher
+from wizard.tui.client import SceneChanged, Watcher
 from wizard.tui.host import Hosted
-from wizard.tui.library import Library, Sessions
+from wizard.tui.library import Sessions
 from wizard.tui.literal import clean
 from wizard.tui.scene import Scene
 from wizard.tui.screens.finish import FinishScreen
@@ -88,7 +89,7 @@ class Narrowdown(InTurn[int]):
 
     def __init__(
         self,
-        library: Library,
+        library: Sessions,
         *,
         folder: Path | None = None,
         setup: Problem | None = None,
@@ -266,7 +267,7 @@ class Narrowdown(InTurn[int]):
             self._send(self.watcher.session, request, said)
 
     @work(thread=True, group="requests", exit_on_error=False)
-    def _send(self, session: Session, request: Request, said: str) -> None:
+    def _send(self, session: Client, request: Request, said: str) -> None:
         problem = _refusal(session, request)
         if problem and isinstance(request, requests.AddNote):  # what was typed is never thrown away
             self.call_from_thread(self.trouble, "The note was not written", f"{problem}\n\n{request.text}")
@@ -296,7 +297,7 @@ class Narrowdown(InTurn[int]):
             self._take_over(self.watcher.session)
 
     @work(thread=True, group="requests", exit_on_error=False)
-    def _take_over(self, session: Session) -> None:
+    def _take_over(self, session: Client) -> None:
         reply = session.take_over()
         if reply.get("ok"):
             # Whoever began it may have bound it to a window; from now on it outlives this one, as whatever is begun here.
@@ -481,7 +482,7 @@ def actions_at_once() -> dict[str, list[str]]:
     return {**faces, **{screen.__name__: ids(screen) for screen in others}}
 
 
-def _refusal(session: Session, request: Request) -> str:
+def _refusal(session: Client, request: Request) -> str:
     """Send a request; the sentence that says why it was not taken, "" where it was."""
     try:
         reply = session.send(requests.encode(request))
@@ -491,7 +492,7 @@ def _refusal(session: Session, request: Request) -> str:
 
 
 def run(
-    folder: Path | None = None, setup: Problem | None = None, *, library: Library | None = None, welcome: str = ""
+    folder: Path | None = None, setup: Problem | None = None, *, library: Sessions | None = None, welcome: str = ""
 ) -> tuple[int, Path | None]:
     """The terminal UI: a session's folder opens it, a PROBLEM fills the form, neither shows the sessions.
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from textual.message import Message
@@ -19,9 +19,8 @@ from textual.message import Message
 from engines.store import regular
 from engines.store.content import Store
 from wizard.exits import OUR_FAULT
-from wizard.flow.model import Flow
 from wizard.problem import Problem
-from wizard.session.events import AnyEvent
+from wizard.runner.client import Client
 from wizard.session.problems import SessionProblem
 from wizard.session.state import State
 from wizard.tui.board import Board
@@ -32,41 +31,6 @@ from wizard.tui.sight import Eye
 INTERVAL = 0.25  # seconds between two looks at the session: less than five repaints a second, late ones included
 LOG_BYTES = 64 << 10
 RESCAN = 1.0  # seconds between two looks for a log that was written later
-
-
-class Session(Protocol):
-    """One session, watched and steered. The real one speaks to the runner's socket; tests script one."""
-
-    folder: Path
-
-    @property
-    def flow(self) -> Flow:
-        """The session's own flow."""
-        ...
-
-    def poll(self) -> tuple[AnyEvent, ...]:
-        """Events journalled since the last call. Raises ``OSError`` or ``ValueError`` (a sentence) when it cannot read them."""
-        ...
-
-    def progress(self) -> Mapping[str, Any] | None:
-        """The runner's latest progress snapshot as plain data, None where there is none."""
-        ...
-
-    def send(self, request: dict[str, Any]) -> Mapping[str, Any]:
-        """One request to the runner and its reply: ``{"ok": true}``, or ``{"ok": false, "error": sentence}``."""
-        ...
-
-    def take_over(self) -> Mapping[str, Any]:
-        """Control the session from here, whoever did before; the reply is as of ``send``."""
-        ...
-
-    def alive(self) -> bool:
-        """Whether a runner works on the session now."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the session; a runner that was started detached goes on."""
-        ...
 
 
 class SceneChanged(Message):
@@ -124,7 +88,7 @@ def newest(folder: Path) -> Path | None:
 class Watcher:
     """One open session and what is known of it. One thread at a time looks, and goes on where the last one ended."""
 
-    def __init__(self, session: Session, problem: Problem) -> None:
+    def __init__(self, session: Client, problem: Problem) -> None:
         self.session = session
         self.scene = Scene(session.flow, session.folder, problem=problem, now=time.time())
         self._board = Board(session.folder)

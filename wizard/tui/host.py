@@ -8,7 +8,7 @@ from textual.signal import Signal
 
 from wizard.runner.requests import Request
 from wizard.tui.glyphs import Glyphs
-from wizard.tui.library import Library
+from wizard.tui.library import Sessions
 from wizard.tui.paint import Sparing
 from wizard.tui.scene import Scene
 
@@ -19,7 +19,7 @@ class Host(Protocol):
     glyphs: Glyphs
     scene: Scene | None
     scene_changed: Signal[Scene]
-    library: Library
+    library: Sessions
 
     def request(self, request: Request, said: str = "") -> None:
         """Send a request to the runner, in a thread; then say so, or why not."""

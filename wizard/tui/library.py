@@ -1,9 +1,9 @@
-"""Where sessions come from: listed, created, opened. A Protocol, so that tests bring their own; ``Sessions`` is the real one."""
+"""Where the terminal UI's sessions come from: listed, created, opened, removed."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -16,6 +16,7 @@ from wizard.exits import BAD_USAGE, BadUsage, Missing, Refusal
 from wizard.flow import terms
 from wizard.flow.load import FlowProblem
 from wizard.flow.load import load as load_flow
+from wizard.machine_room import MachineProblem
 from wizard.problem import Problem
 from wizard.runner.client import Client
 from wizard.runner.options import Options
@@ -24,74 +25,20 @@ from wizard.session import removal
 from wizard.session.folder import Summary
 from wizard.session.listing import Listing
 from wizard.session.problems import SessionProblem
-from wizard.tui.client import Session
 
 
-class Library(Protocol):
-    """All methods may block and are called in threads. They raise ``Refusal`` or ``OSError`` with a sentence."""
-
-    def entries(self) -> Sequence[Summary]:
-        """The sessions of this user, the latest first."""
-        ...
-
-    def create(self, problem: Problem) -> Path:
-        """A new session's folder."""
-        ...
-
-    def edit(self, folder: Path, problem: Problem) -> Path:
-        """A new session's folder, of another set-up than the session in ``folder``, whose measurements it takes over where they
-        still hold."""
-        ...
-
-    def after(self, folder: Path) -> Path:
-        """A new session's folder, which goes on from the ended session in ``folder`` with what follows a failing case."""
-        ...
-
-    def demos(self) -> Mapping[str, str]:
-        """What can be tried without a model of one's own: name -> what it is about."""
-        ...
-
-    def demo(self, name: str) -> Path:
-        """A new session's folder for a demo."""
-        ...
-
-    def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Session:
-        """Attach to the session's runner, or start one, which carries out ``first`` before anything else. A session that has
-        ended is only looked at, unless there is something to do first."""
-        ...
-
-    def weight(self, folder: Path) -> str:
-        """What a session takes on the disk, and of what most of it consists, in one sentence."""
-        ...
-
-    def remove(self, folder: Path) -> None:
-        """Delete a session; one that is being worked on stays."""
-        ...
-
-    def rename(self, folder: Path, name: str) -> Path:
-        """Give a session another name; its new folder."""
-        ...
-
-    def problem(self, folder: Path) -> Problem:
-        """What the session is about."""
-        ...
-
-    def summary(self, step: str) -> str:
-        """What a step does, in one sentence."""
-        ...
-
-    def export(self, folder: Path, target: str) -> str:
-        """Write the case bundle; returns where it lies."""
-        ...
-
-    def finish(self, folder: Path) -> None:
-        """At an end: write the report into the session's folder, the bundle where there is a case, the model with the workaround
-        where one can be written."""
-        ...
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """What is wrong with a session, its flow or the process that was asked, as the exception that screens know."""
+    try:
+        yield
+    except (SessionProblem, FlowProblem, MachineProblem) as error:
+        raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
 
 
 class Sessions:
-    """The sessions on this machine. ``jobs``, ``budget``, ``executor``, ``any_room`` (``--no-disk-check``), ``yes`` (digests of
+    """The sessions on this machine. All methods may block and are called in threads; they raise ``Refusal`` or ``OSError`` with a
+    sentence. ``jobs``, ``budget``, ``executor``, ``any_room`` (``--no-disk-check``), ``yes`` (digests of
     scripts that may run) as on the command line; ``watch``: only look, start and steer nothing.
 
     Runners are started detached: whatever becomes of the screen, a running step ends, and its question waits a while for
@@ -124,128 +71,111 @@ class Sessions:
         self._listing = Listing()
 
     def entries(self) -> Sequence[Summary]:
-        """Below the folder where sessions live."""
+        """The sessions of this user, the latest first."""
         return self._listing.sessions()
 
+    @_refusing()
     def create(self, problem: Problem) -> Path:
-        """Pins the flow, and remembers the scripts that the user has just typed as theirs."""
-        try:
-            loaded = load_flow(problem.flow)
-            if loaded.flow.reference and problem.reference == Problem(model="").reference:
-                problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
-            made = folders.create(problem, loaded.text)
-            terms.pin(loaded.flow, loaded.folder, made)
-        except (SessionProblem, FlowProblem) as error:
-            raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
+        """A new session's folder. Pins the flow, and remembers the scripts that the user has just typed as theirs."""
+        loaded = load_flow(problem.flow)
+        if loaded.flow.reference and problem.reference == Problem(model="").reference:
+            problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
+        made = folders.create(problem, loaded.text)
+        terms.pin(loaded.flow, loaded.folder, made)
         trust.agree(problem)
         return made
 
+    @_refusing()
     def edit(self, folder: Path, problem: Problem) -> Path:
-        """Refused where the session would run what nobody here agreed to: nothing of it becomes the user's own unseen."""
-        try:
-            before = folders.describe(folder).problem
-            if not changes(before, problem):
-                raise BadUsage("Nothing is another than it was: change a field, or go back.")
-            trust.admit(before, self._yes)
-            made, _ = begin(folder, problem)
-            handed.chosen(made, handed.remembered(folder, before) or () if problem.check else ())
-        except (SessionProblem, FlowProblem) as error:
-            raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
+        """A new session's folder, of another set-up than the session in ``folder``, whose measurements it takes over where they
+        still hold. Refused where that one would run what nobody here agreed to: nothing of it becomes the user's own unseen."""
+        before = folders.describe(folder).problem
+        if not changes(before, problem):
+            raise BadUsage("Nothing is another than it was: change a field, or go back.")
+        trust.admit(before, self._yes)
+        made, _ = begin(folder, problem)
+        handed.chosen(made, handed.remembered(folder, before) or () if problem.check else ())
         trust.agree(problem)
         return made
 
+    @_refusing()
     def after(self, folder: Path) -> Path:
-        """Refused as ``edit`` is, and where nothing follows."""
-        try:
-            trust.admit(folders.describe(folder).problem, self._yes)
-            made, _ = begin_after(folder)
-            trust.agree(folders.describe(made).problem)
-        except (SessionProblem, FlowProblem) as error:
-            raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
+        """A new session's folder, which goes on from the ended session in ``folder`` with what follows a failing case. Refused as
+        ``edit`` is, and where nothing follows."""
+        trust.admit(folders.describe(folder).problem, self._yes)
+        made, _ = begin_after(folder)
+        trust.agree(folders.describe(made).problem)
         return made
 
     def demos(self) -> Mapping[str, str]:
-        """Those that come with narrowdown."""
+        """What can be tried without a model of one's own: name -> what it is about."""
         return {name: demo.about for name, demo in demos.DEMOS.items()}
 
     def demo(self, name: str) -> Path:
-        """Makes inputs on this machine where the demo needs some."""
-        from wizard.machine_room import MachineProblem
-
+        """A new session's folder for a demo; makes inputs on this machine where it needs some."""
         try:
             return self.create(demos.problem(name, folders.home().parent / "demo"))
         except (demos.DemoMissing, MachineProblem) as error:
             raise Missing(str(error)) from None
 
-    def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Session:
-        """Scripts that nobody here agreed to are not run: then it is refused with what would run."""
+    @_refusing()
+    def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Client:
+        """Attach to the session's runner, or start one, which carries out ``first`` before anything else. A session that has
+        ended is only looked at, unless there is something to do first. Refused where scripts would run that nobody here agreed
+        to, with what they are."""
         first, self._first = first or self._first, ()
-        try:
-            about = folders.describe(folder)
-            if self._watch or (not first and folders.load(folder, brief=True).end):
-                return Client.attach(folder, "watch" if self._watch else "controller")
-            consent = trust.admit(about.problem, self._yes)
-            passed = handed.chosen(folder, executor=self._options.executor)
-            options = msgspec.structs.replace(
-                self._options, first=tuple(map(dict, first)), handed=passed, consent=consent
-            )
-            return Client.open(folder, options)
-        except (SessionProblem, FlowProblem) as error:
-            raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
+        about = folders.describe(folder)
+        if self._watch or (not first and folders.load(folder, brief=True).end):
+            return Client.attach(folder, "watch" if self._watch else "controller")
+        consent = trust.admit(about.problem, self._yes)
+        passed = handed.chosen(folder, executor=self._options.executor)
+        options = msgspec.structs.replace(self._options, first=tuple(map(dict, first)), handed=passed, consent=consent)
+        return Client.open(folder, options)
 
     def weight(self, folder: Path) -> str:
-        """By kind of what lies there."""
+        """What a session takes on the disk, and of what most of it consists, in one sentence."""
         return removal.tell_weight(folder)
 
+    @_refusing()
     def remove(self, folder: Path) -> None:
-        """As ``narrowdown sessions rm``."""
-        try:
-            removal.remove(folder)
-        except SessionProblem as error:
-            raise Refusal(error.code, str(error)) from None
+        """Delete a session; one that is being worked on stays."""
+        removal.remove(folder)
 
+    @_refusing()
     def rename(self, folder: Path, name: str) -> Path:
-        """As ``narrowdown sessions rename``: what is handed to its checker stays so."""
-        try:
-            passed = handed.remembered(folder, folders.describe(folder).problem)
-            renamed = removal.rename(folder, name)
-            if passed:
-                handed.chosen(renamed, passed)
-        except SessionProblem as error:
-            raise Refusal(error.code, str(error)) from None
+        """Give a session another name; its new folder. What is handed to its checker stays so."""
+        passed = handed.remembered(folder, folders.describe(folder).problem)
+        renamed = removal.rename(folder, name)
+        if passed:
+            handed.chosen(renamed, passed)
         return renamed
 
+    @_refusing()
     def problem(self, folder: Path) -> Problem:
-        """From the session's description."""
-        try:
-            return folders.describe(folder).problem
-        except SessionProblem as error:
-            raise Refusal(error.code, str(error)) from None
+        """What the session is about."""
+        return folders.describe(folder).problem
 
     def summary(self, step: str) -> str:
-        """From the registry of steps."""
+        """What a step does, in one sentence."""
         from engines.steps.registry import STEPS
 
         return STEPS[step].summary if step in STEPS else ""
 
+    @_refusing()
     def export(self, folder: Path, target: str) -> str:
-        """By the bundle's writer, loaded when it is first wanted."""
+        """Write the case bundle; returns where it lies."""
         from wizard.bundle.export import export
-        from wizard.machine_room import MachineProblem
         from wizard.report.read import read
 
-        try:
-            return str(export(read(folder), Path(target).expanduser()))
-        except (SessionProblem, FlowProblem, MachineProblem) as error:
-            raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
+        return str(export(read(folder), Path(target).expanduser()))
 
     def finish(self, folder: Path) -> None:
-        """What the command line writes at the end of a run. Who only watches leaves it to whoever holds the session."""
+        """At an end: write the report into the session's folder, the bundle where there is a case, the model with the workaround
+        where one can be written. Who only watches leaves it to whoever holds the session."""
         if self._watch:
             return
         from wizard.bundle.export import NothingToExport, export
         from wizard.bundle.models import write_worked_around
-        from wizard.machine_room import MachineProblem
         from wizard.report import to_html
         from wizard.report.portable import handed_on
         from wizard.report.read import read
