@@ -130,7 +130,8 @@ class Replaced(msgspec.Struct, frozen=True, rename={"origin": "from"}):
 
 
 class Lookalike(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A known bug (``engines.known``) that a culprit looks like. ``confirmed``: its own construction fails on this engine."""
+    """A known bug (``engines.known``) that a culprit looks like. ``confirmed``: its own construction fails on this engine, where
+    its trigger says so and not beside it."""
 
     bug: str  # id in the table
     thread: str  # owner/repository#number
@@ -139,6 +140,7 @@ class Lookalike(msgspec.Struct, frozen=True, omit_defaults=True):
     mended: str = ""  # the first release without it
     cure: str = ""  # what helps
     nodes: tuple[str, ...] = ()  # of the model that look like it
+    trigger: str = ""  # how often it fired where the table says that it does, and beside it
 
 
 class Findings(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -63,7 +63,9 @@ class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     ``right_in``: releases of which the thread says so; ``ran``: release to what our own run of the construction gave.
     ``since``, ``mended``: the first release that has it and the first that has it no more; "" where nobody said.
     ``precision``: what the engine must compute in; none: whatever. ``fails``: wrong values, or the engine refuses the model.
-    ``switch_off``: switches of the engine that cure it. ``settings``: options that the construction is run with."""
+    ``switch_off``: switches of the engine that cure it. ``settings``: options that the construction is run with. ``fires``,
+    ``beside``: its trigger, as changes of the construction (``engines.known.variant``) with which it still fails, and with which
+    it does not."""
 
     schema: Literal[1]
     id: str
@@ -83,6 +85,8 @@ class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     fails: Literal["wrong", "refused"] = "wrong"
     switch_off: tuple[str, ...] = ()
     make: Construction | None = None
+    fires: tuple[dict[str, Stated], ...] = ()
+    beside: tuple[dict[str, Stated], ...] = ()
     settings: dict[str, str] = {}
     ran: dict[str, Literal["wrong", "right", "refused"]] = {}
     unverified: str = ""  # what nobody here could see, one sentence

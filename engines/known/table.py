@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from engines.known.entry import Bug
+from engines.known.variant import vary_declared
 
 DIGESTS = "DIGESTS"
 
@@ -67,6 +68,13 @@ def parse_bug(name: str, content: bytes) -> Bug:
     for place, node in enumerate(bug.looks):
         if any(not 0 <= r < place for r in node.reads):
             raise TableProblem(f"{name}: node {place} of the pattern reads one that does not come before it.")
+    for variant in (*bug.fires, *bug.beside):
+        try:
+            same = bug.make is None or vary_declared(bug.make, variant) == bug.make
+        except ValueError as problem:
+            raise TableProblem(f"{name}: of its trigger {problem}.") from None
+        if same:
+            raise TableProblem(f"{name}: {variant} of its trigger changes nothing of its construction.")
     return bug
 
 

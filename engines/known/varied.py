@@ -123,7 +123,7 @@ def _change(made: Construction, factor: Factor, level: Level) -> Construction:
         case "opset":
             return replace(made, opset=int(level))
         case "type":
-            return _retyped(made, str(factor.base), str(level))
+            return retype(made, str(factor.base), str(level))
         case "attribute":
             nodes = list(made.nodes)
             node = nodes[int(of)]
@@ -238,12 +238,14 @@ def _with_rank(made: Construction) -> Construction:
     return msgspec.structs.replace(made, inputs=inputs, nodes=tuple(nodes))
 
 
-def _retyped(made: Construction, old: str, new: str) -> Construction:
-    def retype(tensors: Mapping[str, MadeTensor]) -> dict[str, MadeTensor]:
+def retype(made: Construction, old: str, new: str) -> Construction:
+    """Every tensor of one element type with another."""
+
+    def retyped(tensors: Mapping[str, MadeTensor]) -> dict[str, MadeTensor]:
         return {n: msgspec.structs.replace(t, dtype=new) if t.dtype == old else t for n, t in tensors.items()}
 
     outputs = {n: new if d == old else d for n, d in made.outputs.items()}
-    return msgspec.structs.replace(made, inputs=retype(made.inputs), weights=retype(made.weights), outputs=outputs)
+    return msgspec.structs.replace(made, inputs=retyped(made.inputs), weights=retyped(made.weights), outputs=outputs)
 
 
 def _moved(made: Construction, name: str, role: str) -> Construction:

@@ -40,7 +40,8 @@ def say_lookalike(like: Lookalike) -> str:
     """One bug as a sentence or three."""
     head = "It is a known bug" if like.confirmed else "It looks like a known bug"
     mended = f" Mended in {like.mended}." if like.mended else ""
-    return f"{head}, {like.thread}: {like.says} {like.cure}{mended}"
+    fires = f" Its small model {like.trigger}." if like.confirmed and like.trigger else ""
+    return f"{head}, {like.thread}: {like.says} {like.cure}{mended}{fires}"
 
 
 def find_lookalike(index: GraphIndex, nodes: Collection[int], looks: tuple[Pattern, ...]) -> tuple[int, ...]:

@@ -1,10 +1,10 @@
 """known: does the failure look like a bug that is known already, and does that bug show on this engine?
 
-Looking alike is no proof. A bug is called known only where its own construction, a small model that it shows in, fails here, and,
-where it has a switch, switching that off cures the model."""
+Looking alike is no proof. A bug is called known only where its own construction, a small model that it shows in, fails here, and
+does so when its trigger says so and not beside it, and, where it has a switch, switching that off cures the model."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -13,7 +13,8 @@ from engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
 from engines.compare.judge import exceed, judge_whole, worst
 from engines.findings import Findings, Lookalike
 from engines.graph.index import GraphIndex
-from engines.known.entry import Bug
+from engines.known.entry import Bug, Construction
+from engines.known.variant import Variant, say_variant, vary_declared
 from engines.probe import HUGE, Construct, Describe, LoadInputs, Measure, Measurement, Recall
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
@@ -28,12 +29,18 @@ from engines.steps.prepare import prepare_findings
 JUDGE = "reference"
 # Lookalikes that are asked about: each costs a build and a run of a few nodes, and one that looks like more looks like none.
 ASKED = 6
+# Variants of a construction that a trigger has, about: five that fire, four beside it.
+VARIANTS = 9
+NODES = 4  # of a construction, about
 # Statuses of a model that an engine does not run: which of them it is depends on where it notices.
 _REFUSED = ("build-failed", "unsupported", "invalid-model", "refused", "error", "crash")
 
 
+Shown: TypeAlias = Literal["fails", "passes", "not run"]
+
+
 class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # known: the bug's own construction fails here; looks-like: that was not shown; none: nothing looks like it
+    # known: the bug's own construction fails here, and when its trigger says so; looks-like: not shown; none: looks like nothing
     verdict: Literal["known", "looks-like", "none", "passes", "unresolved"] = "unresolved"
     bug: str = ""  # the first: its id in the table
     thread: str = ""  # owner/repository#number
@@ -43,23 +50,36 @@ class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
     nodes: str = ""  # of the model that look like it
     alike: int = 0  # bugs that it looks like
     confirmed: int = 0  # of these those that show here
+    trigger: str = ""  # how often it fired where the table says that it does, and beside it
     message: str = ""
 
 
 class KnownRow(msgspec.Struct, frozen=True):
     """A row of the table ``bugs``. ``shown``: what the bug's own construction did here; ``cured``: whether its switch cures the
-    model, None where that was not asked."""
+    model, None where that was not asked. ``fires``: of ``fires_n`` variants of the construction that should fail and were
+    answered, those that did; ``passes``: of ``beside_n`` that should not, those that did not; ``against``: the first that did
+    otherwise, in words."""
 
     bug: str
     thread: str
     verdict: Literal["known", "looks-like"]
-    shown: Literal["fails", "passes", "not run"]
+    shown: Shown
     cured: bool | None
     error: float | None
     nodes: tuple[str, ...]
     mended: str
     cure: str
     says: str
+    fires: int = 0
+    fires_n: int = 0
+    passes: int = 0
+    beside_n: int = 0
+    against: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the trigger held: something of either side was answered, and nothing spoke against it."""
+        return self.fires == self.fires_n > 0 and self.passes == self.beside_n > 0
 
 
 def known(ctx: StepContext) -> Steps[KnownOutcome]:
@@ -103,6 +123,7 @@ def known(ctx: StepContext) -> Steps[KnownOutcome]:
 def _ask(ctx: StepContext, findings: Findings, index: GraphIndex, bug: Bug, nodes: tuple[int, ...]) -> Sub[KnownRow]:
     """Whether the bug shows here, and whether its switch cures the model."""
     shown, error = yield from show_bug(ctx, bug)
+    held = (yield from hold_trigger(ctx, bug)) if shown == "fails" else Held()
     cured: bool | None = None
     off = set(bug.switch_off) & set(list_switches(ctx.engine, ctx.engine_info).optimizers)
     if shown == "fails" and off and not ctx.check:
@@ -111,24 +132,63 @@ def _ask(ctx: StepContext, findings: Findings, index: GraphIndex, bug: Bug, node
         m = yield from asked(probe_whole(ctx, findings, samples=(findings.sample,), engine=engine))
         cured = judge_whole(m, findings.criterion or Criterion()).passed
     names = tuple(index.nodes[n].name or f"{index.nodes[n].op}:{n}" for n in nodes)
-    is_known = shown == "fails" and cured is not False
-    verdict: Literal["known", "looks-like"] = "known" if is_known else "looks-like"
-    return KnownRow(
-        bug.id, bug.thread, verdict, shown, cured, error if error is None or error < HUGE else None, names, bug.mended, bug.cure,
-        bug.says,
+    row = KnownRow(
+        bug.id, bug.thread, "looks-like", shown, cured, error if error is None or error < HUGE else None, names, bug.mended,
+        bug.cure, bug.says, *held,
     )  # fmt: skip
+    is_known = shown == "fails" and row.holds and cured is not False
+    return msgspec.structs.replace(row, verdict="known") if is_known else row
 
 
-def show_bug(ctx: StepContext, bug: Bug) -> Sub[tuple[Literal["fails", "passes", "not run"], float | None]]:
+class Held(NamedTuple):
+    """How the trigger did; the fields of a row."""
+
+    fires: int = 0
+    fires_n: int = 0
+    passes: int = 0
+    beside_n: int = 0
+    against: str = ""
+
+
+def hold_trigger(ctx: StepContext, bug: Bug) -> Sub[Held]:
+    """Whether the construction fails where the bug's trigger says so, and not beside it. What the engine does not run is no
+    answer: releases refuse this type or that opset for reasons of their own."""
+    held = Held()
+    if bug.make is None:
+        return held
+    for variant in bug.fires:
+        shown = yield from _show_variant(ctx, bug, bug.make, variant)
+        fires = held.fires + (shown == "fails")
+        against = held.against or (f"with {say_variant(bug.make, variant)} it passes" if shown == "passes" else "")
+        held = held._replace(fires=fires, fires_n=held.fires_n + (shown != "not run"), against=against)
+    for variant in bug.beside:
+        shown = yield from _show_variant(ctx, bug, bug.make, variant)
+        passes = held.passes + (shown == "passes")
+        against = held.against or (f"with {say_variant(bug.make, variant)} it fails, too" if shown == "fails" else "")
+        held = held._replace(passes=passes, beside_n=held.beside_n + (shown != "not run"), against=against)
+    return held
+
+
+def _show_variant(ctx: StepContext, bug: Bug, made: Construction, variant: Variant) -> Sub[Shown]:
+    yield Note(f"does {bug.thread} show with {say_variant(made, variant)}?")
+    shown, _ = yield from _run_construction(ctx, bug, vary_declared(made, variant))
+    return shown
+
+
+def show_bug(ctx: StepContext, bug: Bug) -> Sub[tuple[Shown, float | None]]:
     """What the bug's construction does on this engine, and its error, against ONNX's evaluator."""
     if bug.make is None:
         return "not run", None
     yield Note(f"does {bug.thread} show here?")
-    made = yield from asked(Construct(declared=msgspec.json.encode(bug.make).decode()))
+    return (yield from _run_construction(ctx, bug, bug.make))
+
+
+def _run_construction(ctx: StepContext, bug: Bug, declared: Construction) -> Sub[tuple[Shown, float | None]]:
+    made = yield from asked(Construct(declared=msgspec.json.encode(declared).decode()))
     if made.status != "ok":
         return "not run", None
     model = str(made.facts["model"])
-    drawn = {name: t.range for name, t in bug.make.inputs.items()}
+    drawn = {name: t.range for name, t in declared.inputs.items()}
     fed = yield from asked(LoadInputs(model=model, seed=ctx.seed, ranges=drawn, batch=False))
     if fed.status != "ok":
         return "not run", None
@@ -139,9 +199,7 @@ def show_bug(ctx: StepContext, bug: Bug) -> Sub[tuple[Literal["fails", "passes",
     return judge_shown(ctx, bug, m)
 
 
-def judge_shown(
-    ctx: StepContext, bug: Bug, m: Measurement
-) -> tuple[Literal["fails", "passes", "not run"], float | None]:
+def judge_shown(ctx: StepContext, bug: Bug, m: Measurement) -> tuple[Shown, float | None]:
     """Whether the construction failed as the bug says."""
     if m.status != "ok":
         refused = m.status in _REFUSED and bug.fails == "refused"
@@ -161,7 +219,17 @@ def with_settings(engine: str, settings: Mapping[str, str]) -> str:
 
 
 def _as_lookalike(row: KnownRow) -> Lookalike:
-    return Lookalike(row.bug, row.thread, row.says, row.verdict == "known", row.mended, row.cure, row.nodes)
+    return Lookalike(
+        row.bug, row.thread, row.says, row.verdict == "known", row.mended, row.cure, row.nodes, _say_held(row)
+    )
+
+
+def _say_held(row: KnownRow) -> str:
+    """How the trigger did, as the end of a sentence; "" where nothing of it was answered."""
+    if not row.fires_n + row.beside_n:
+        return ""
+    of = f"in {row.fires} of {row.fires_n} {'variant' if row.fires_n == 1 else 'variants'}"
+    return f"fires {of}, not in {row.passes} of {row.beside_n} beside it"
 
 
 def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
@@ -171,7 +239,13 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
     first = rows[0]
     confirmed = sum(r.verdict == "known" for r in rows)
     message = say_lookalike(_as_lookalike(first))
-    if first.verdict == "looks-like" and first.shown == "fails":
+    if first.verdict == "looks-like" and first.shown == "fails" and not first.holds:
+        message += (
+            f" Its small model fails here, but not when the table says so: {first.against}, so it may be another one."
+            if first.against
+            else " Its small model fails here; when it does and when not is not in the table, or could not be tried."
+        )
+    elif first.verdict == "looks-like" and first.shown == "fails":
         message += " That bug shows here, and switching off what breaks it there does not cure this model."
     elif first.shown == "passes":
         message += " The small model that it shows in passes here, so it may be mended, or be another one."
@@ -187,18 +261,29 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
         nodes=", ".join(first.nodes),
         alike=len(rows),
         confirmed=confirmed,
+        trigger=_say_held(first),
         message=message,
     )
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """The graph, the table, and for one lookalike its construction, its inputs, a run of it and one of the model."""
-    return Plan((*works.before(ctx, size), Work("read", 4), Work("other", 1, 1), works.on_sample(ctx)))
+    """The graph, the table, and for one lookalike its construction and those of its trigger, inputs and a run of each, and a
+    run of the model."""
+    builds = 1 + VARIANTS
+    small = min(1.0, NODES / max(1, size.nodes))
+    return Plan(
+        (
+            *works.before(ctx, size),
+            Work("read", 2 + 2 * builds),
+            Work("other", builds, 1, share=small),
+            works.on_sample(ctx),
+        )
+    )
 
 
 SPEC = StepSpec(
     name="known",
-    version=1,
+    version=2,
     summary="Hold the failure against a table of known bugs, and see whether the bug shows on this engine.",
     run=known,
     outcome=KnownOutcome,
@@ -214,5 +299,10 @@ SPEC = StepSpec(
         End("verdict", "none", "unresolved"),
         End("verdict", "unresolved", "unresolved"),
     ),
-    labels={"says": "what is known of it", "alike": "bugs that it looks like", "confirmed": "of these show here"},
+    labels={
+        "says": "what is known of it",
+        "alike": "bugs that it looks like",
+        "confirmed": "of these show here",
+        "trigger": "when it fires",
+    },
 )

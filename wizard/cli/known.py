@@ -24,7 +24,15 @@ def known(arguments: argparse.Namespace) -> int:
     if Path(target).expanduser().is_file():
         from wizard.cli.step import step
 
-        ours = {"name": "known", "model": target, "params": [], "until": None, "artifacts": [], "output": None}
+        ours = {
+            "name": "known",
+            "model": target,
+            "params": [],
+            "until": None,
+            "anew": False,
+            "artifacts": [],
+            "output": None,
+        }
         return step(argparse.Namespace(**{**vars(arguments), **ours, "art_dir": ".", "expect": None}))
     from wizard.cli.sessions import read
     from wizard.report.lookalike import recognise

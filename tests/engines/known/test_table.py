@@ -14,6 +14,7 @@ from engines.graph.load import build_index
 from engines.known import table
 from engines.known.entry import Bug
 from engines.known.table import TableProblem, read_table
+from engines.known.variant import vary_declared
 from engines.search.lookalike import find_lookalike, list_lookalikes
 
 MODELS = sorted(p for p in Path(wizard.__file__).parent.rglob("*.onnx"))
@@ -52,6 +53,19 @@ def test_a_construction_is_a_valid_model_that_looks_like_its_own_bug_and_no_othe
     found = lookalikes(build_index(construct(bug.make), "m"), bug.engine)
     assert bug.id in found
     assert found <= {bug.id, *ALSO.get(bug.id, ())}
+
+
+@pytest.mark.parametrize("bug", [bug for bug in MADE if bug.ran], ids=lambda bug: bug.id)
+def test_a_trigger_names_valid_models_on_both_sides(bug: Bug) -> None:
+    assert bug.make is not None
+    assert bug.fires
+    assert bug.beside
+    made = [vary_declared(bug.make, variant) for variant in (*bug.fires, *bug.beside)]
+    assert all(construct(one).graph.node for one in made)
+    assert all(one not in made[:n] for n, one in enumerate(made))
+    drawn = [t.range for one in made for t in one.inputs.values()]
+    assert all(low <= high for low, high in drawn)
+    assert len(bug.fires) <= 5 >= len(bug.beside)  # each is a build in front of a person who waits
 
 
 def test_a_release_of_ours_that_was_right_is_not_called_wrong() -> None:
@@ -102,3 +116,12 @@ def test_a_file_that_was_changed_is_not_used(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_entry_that_is_wrong_says_where() -> None:
     with pytest.raises(TableProblem, match=r"x\.yaml: .*schema"):
         table.parse_bug("x.yaml", b"id: x")
+    name, content = next(f for f in table.list_files() if f[0] == "ort-pad-maxpool-fusion.yaml")
+    for wrong, why in (
+        ("q.shape: [1]", "no input or weight 'q'"),
+        ("opset: 17", "changes nothing"),
+        ("x.shape: a", "Expected"),
+    ):
+        variant = f"beside:\n- {{{wrong}}}\n".encode()
+        with pytest.raises(TableProblem, match=why):
+            table.parse_bug(name, content.replace(b"beside:\n", variant))

@@ -9,7 +9,9 @@ from engines.compare.criterion import Criterion, Signature
 from engines.findings import Findings
 from engines.graph.construct import construct
 from engines.graph.load import build_index
+from engines.known.entry import Bug, Construction
 from engines.known.table import read_table
+from engines.known.variant import vary_declared
 from engines.probe import (
     Construct,
     Describe,
@@ -35,16 +37,28 @@ def last(end: StopIteration) -> KnownOutcome:
     return outcome
 
 
-def walk(*, shown: float, cured: float, version: str = "1.31.1", like: bool = True) -> KnownOutcome:
-    """What the step ends with where the construction is off by ``shown``, and the model without the switch by ``cured``."""
-    assert BUG.make is not None
+def walk(
+    *, shown: float, cured: float, fires: float = 1.0, beside: float = 0.0, version: str = "1.31.1", like: bool = True,
+    bug: Bug = BUG,
+) -> KnownOutcome:  # fmt: skip
+    """What the step ends with where the construction is off by ``shown``, with what fires by ``fires``, ``beside`` it so, and the
+    model without the switch by ``cured``."""
+    made = bug.make
+    assert made is not None
+    of = [(made, "made")]
+    errors = {"made": shown}
+    for wanted, variants in ((fires, bug.fires), (beside, bug.beside)):
+        for n, variant in enumerate(variants):
+            name = f"{'fires' if variants is bug.fires else 'beside'}-{n}"
+            of.append((vary_declared(made, variant), name))
+            errors[name] = wanted
     plain = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"])],
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
     )
-    index = build_index(construct(BUG.make) if like else helper.make_model(plain), "m")
+    index = build_index(construct(made) if like else helper.make_model(plain), "m")
     findings = Findings(
         model="m",
         inputs="i",
@@ -70,17 +84,21 @@ def walk(*, shown: float, cured: float, version: str = "1.31.1", like: bool = Tr
                 answer = Described(index, Measurement())
             case Recall():
                 ops = {n.op for n in index.nodes}
-                fit = [BUG] if ops.issuperset({"Pad", "MaxPool"}) else []
+                fit = [bug] if ops.issuperset({"Pad", "MaxPool"}) else []
                 answer = Measurement(facts={"bugs": msgspec.to_builtins(fit)})
             case Construct():
-                answer = Measurement(facts={"model": "made"})
+                declared = msgspec.json.decode(asked.declared, type=Construction)
+                answer = Measurement(facts={"model": next(name for made, name in of if made == declared)})
             case LoadInputs():
-                assert asked.model == "made"
+                assert asked.model in errors
                 answer = Measurement(facts={"inputs": "drawn"})
             case Measure():
-                error = shown if asked.model == "made" else cured
-                assert (asked.model == "made") == (asked.reference == "reference")
-                assert asked.model == "made" or asked.engine == "onnxruntime:disabled_optimizers=Pad_Fusion"
+                assert (asked.model in errors) == (asked.reference == "reference")
+                assert asked.model in errors or asked.engine == "onnxruntime:disabled_optimizers=Pad_Fusion"
+                error = errors.get(asked.model, cured)
+                if error < 0:
+                    answer = Measurement(status="crash")
+                    continue
                 answer = Measurement(results=(SampleResult("real:0", (Score("y", rel_l2=error),)),))
             case _:
                 raise AssertionError(asked)
@@ -102,6 +120,35 @@ def test_it_is_called_known_where_it_shows_here_and_its_switch_cures(
     assert said in outcome.message
     assert outcome.bug == BUG.id
     assert outcome.confirmed == (verdict == "known")
+
+
+@pytest.mark.parametrize(
+    ("fires", "beside", "verdict", "said"),
+    [
+        (1.0, 0.0, "known", "Its small model fires in 5 of 5 variants, not in 4 of 4 beside it."),
+        (0.0, 0.0, "looks-like", "not when the table says so: with x.shape = [2, 1, 4, 4] it passes"),
+        (1.0, 1.0, "looks-like", "with Pad mode = edge it fails, too"),
+        (
+            -1.0,
+            0.0,
+            "looks-like",
+            "when it does and when not is not in the table",
+        ),  # the engine dies on each: no answer
+        (1.0, -1.0, "looks-like", "when it does and when not is not in the table"),
+    ],
+)
+def test_it_is_called_known_only_where_its_own_trigger_holds(
+    fires: float, beside: float, verdict: str, said: str
+) -> None:
+    outcome = walk(shown=1.0, cured=0.0, fires=fires, beside=beside)
+    assert outcome.verdict == verdict
+    assert said in outcome.message
+    assert outcome.confirmed == (verdict == "known")
+
+
+def test_without_a_trigger_in_the_table_it_only_looks_like_it() -> None:
+    bare = msgspec.structs.replace(BUG, fires=(), beside=())
+    assert walk(shown=1.0, cured=0.0, bug=bare).verdict == "looks-like"
 
 
 def test_what_looks_like_nothing_is_told_so_and_nothing_is_run() -> None:
