@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TextIO
+from collections.abc import Callable
+from typing import Any, TextIO
 
 import msgspec
 
@@ -13,46 +13,13 @@ from wizard.exits import NEEDS_PERSON, OUR_FAULT, STOPPED
 from wizard.flow.model import Flow
 from wizard.plain import Display, Refused, json_line
 from wizard.runner import requests
+from wizard.runner.client import Client
+from wizard.runner.onlooker import Onlooker
 from wizard.session.events import AnyEvent, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened
 from wizard.words import visible
 
 INTERVAL = 0.1  # seconds between two looks
 PATIENCE = 2.0  # seconds that a runner which is gone may take to have its last words read
-
-
-class Followed(Protocol):
-    """The session's client, as far as it is needed here. ``role``: whether its requests count; ``holder``: whose do."""
-
-    @property
-    def role(self) -> str: ...
-
-    @property
-    def holder(self) -> str: ...
-
-    @property
-    def taken(self) -> bool: ...
-
-    def poll(self) -> tuple[AnyEvent, ...]: ...
-
-    def progress(self) -> Mapping[str, Any] | None: ...
-
-    def send(self, request: dict[str, Any]) -> Mapping[str, Any]: ...
-
-    def alive(self) -> bool: ...
-
-    def exit_code(self) -> int | None: ...
-
-
-class Asker(Protocol):
-    """Who is asked the questions of a session."""
-
-    def answer(self, question: QuestionAsked) -> dict[str, Any] | None:
-        """The request to send to the runner; None when there is nobody any more."""
-        ...
-
-    def refused(self, sentence: str) -> None:
-        """The runner did not take the last request, and says why."""
-        ...
 
 
 class JsonPrompt:
@@ -150,10 +117,10 @@ class Follower:
 
     def __init__(
         self,
-        client: Followed,
+        client: Client | Onlooker,
         display: Display,
         *,
-        prompt: Asker | None = None,
+        prompt: "Prompt | JsonPrompt | None" = None,
         since: int = 0,
         name: str = "SESSION",
         say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),

@@ -9,12 +9,13 @@ import textwrap
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from engines import options
 from engines.nearest import suggestion
+from engines.steps.base import StepSpec
 from wizard.exits import BY_VERDICT
 from wizard.flow import commands, terms
 from wizard.flow.load import Loaded
@@ -55,16 +56,6 @@ class Recommendation(msgspec.Struct, frozen=True):
     because: str = ""
 
 
-class StepFacts(Protocol):
-    """What a flow needs to know of a step; ``engines.steps.base.StepSpec`` is one."""
-
-    @property
-    def outcome(self) -> type[Any]: ...
-
-    @property
-    def params(self) -> type[Any]: ...
-
-
 def holds(when: When | None, outcome: Outcome | None) -> bool:
     """Whether a rule holds on a step's outcome. No rule always holds; what was not measured (None, or no such field) equals only
     null, and is neither greater, nor less, nor different from anything else."""
@@ -92,7 +83,7 @@ def destination(answer: Answer, outcome: Outcome | None) -> str:
     return answer.goto
 
 
-def check(loaded: Loaded, steps: Mapping[str, StepFacts] | None = None) -> list[Problem]:
+def check(loaded: Loaded, steps: Mapping[str, StepSpec[Any]] | None = None) -> list[Problem]:
     """Everything that is wrong with the flow, in file order; empty when it holds together. ``steps``: default the registry."""
     return sorted(set(_Checker(loaded, _registry() if steps is None else steps).problems()))
 
@@ -102,7 +93,7 @@ def errors(problems: Iterable[Problem]) -> list[Problem]:
     return [p for p in problems if p.severity == "error"]
 
 
-def _registry() -> Mapping[str, StepFacts]:
+def _registry() -> Mapping[str, StepSpec[Any]]:
     from engines.steps.registry import STEPS
 
     return STEPS
@@ -148,7 +139,7 @@ def _number(value: Any) -> bool:
 
 
 class _Checker:
-    def __init__(self, loaded: Loaded, steps: Mapping[str, StepFacts]) -> None:
+    def __init__(self, loaded: Loaded, steps: Mapping[str, StepSpec[Any]]) -> None:
         self.flow, self.lines, self.steps = loaded.flow, loaded.lines, steps
         self.text, self.folder = loaded.text, loaded.folder
         self.places = (*self.flow.nodes, *self.flow.ends)

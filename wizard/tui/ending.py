@@ -58,7 +58,7 @@ def found(said: Report) -> list[str]:
 
 
 def todo(scene: Scene, verdict: str) -> list[Todo]:
-    """What to do now, the first thing first; keys stand in braces, as ``Host.told`` fills them in."""
+    """What to do now, the first thing first; keys stand in braces, as ``Narrowdown.fill_in_keys`` fills them in."""
     here, name = scene.folder, name_for_command(scene.folder)
     made = [Todo("{rewind} goes back to any question, to answer it otherwise.")] if verdict == "unresolved" else []
     by_hand = next((c.text for c in commands(scene) if c.text), "")

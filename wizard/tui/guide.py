@@ -1,4 +1,4 @@
-"""What ``?`` says of the parts of a screen and of the cards. Keys stand in braces, as ``Host.told`` fills them in."""
+"""What ``?`` says of a screen's parts and of the cards. Keys stand in braces, as ``Narrowdown.fill_in_keys`` fills them in."""
 
 from collections.abc import Mapping
 
