@@ -131,7 +131,7 @@ def parse_network(
     # The path is where the parser looks for external weights.
     if not parser.parse(model.SerializeToString(), str(Path(weights_dir or ".") / "model.onnx")):
         errors = [parser.get_error(i) for i in range(parser.num_errors)]
-        raise _refuse_model(found, errors)
+        raise refuse_model(found, errors)
     skipped: dict[str, str] = {}
     for tensor in [network.get_output(i) for i in range(network.num_outputs)]:
         if tensor.name in marks and (why := _why_hidden(trt, tensor)):
@@ -204,7 +204,8 @@ def strip_source_places(text: str) -> str:
     return re.sub(r"\s+([).])", r"\1", found)
 
 
-def _refuse_model(found: Library, errors: Sequence[Any]) -> EngineFault:
+def refuse_model(found: Library, errors: Sequence[Any]) -> EngineFault:
+    """What the parser's errors come to, in a sentence: ``unsupported``, ``invalid-model``, ``error`` where a GPU is missing."""
     said = [_say_parser_error(e) for e in errors[:_MOST_ERRORS]] or found.log.errors()[-1:] or ["it gave no reason"]
     more = f" ({len(errors) - _MOST_ERRORS} more errors)" if len(errors) > _MOST_ERRORS else ""
     text = "; ".join(said)

@@ -16,6 +16,7 @@ from engines.backends.base import Capability, EngineInfo
 from engines.backends.tensorrt.engine import Engine
 from engines.backends.tensorrt.settings import Settings
 
+UNKNOWN = 2**64 - 1  # the kernel of a key that the cache does not hold
 SLOWER = 0.5  # ms that each further kernel takes more
 
 
@@ -32,7 +33,7 @@ class Cache:
         return list(self.entries)
 
     def query(self, key: str) -> Value:
-        return self.entries[key]
+        return self.entries.get(key, Value(UNKNOWN, math.nan))
 
     def update(self, key: str, value: Value) -> bool:
         if key not in self.entries or not value.tacticHash:
