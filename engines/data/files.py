@@ -183,15 +183,7 @@ def from_script(file: Path, function: str, folder: str) -> Iterator[Given]:
 
 
 def _iterate_script(file: Path, function: str, loader: Any, folder: str) -> Iterator[Given]:
-    try:
-        with contextlib.chdir(folder):
-            made = loader()
-    except scripting.ENDS as error:
-        if scripting.refuses_arguments(error):
-            raise InputProblem(
-                f"{function}() in '{file.name}' must take no arguments ({scripting.say_error(error)[:-1]})."
-            ) from error
-        raise InputProblem(scripting.blame_line(_KIND, file, error)) from error
+    made = scripting.call_function(_KIND, file, function, loader, folder, "no arguments")
     try:
         feeds = iter([made] if isinstance(made, Mapping) else made)
     except TypeError:

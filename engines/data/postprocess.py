@@ -1,7 +1,6 @@
 """What is done to a model's outputs before they are compared, in Polygraphy's two forms: the indices of the largest values, or a
 function of a user's script, called as Polygraphy calls it."""
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 from engines.data import held, scripting
 from engines.data.input_problem import InputProblem
 from engines.sources import TopK, postprocess_script, split_function, top_k
-from engines.store.content import digest_file
 
 FUNCTION = "postprocess_outputs"
 _KIND = "postprocess script"
@@ -88,25 +86,15 @@ def writable_copy(value: Array) -> Array:
 
 
 def _run_script(file: Path, function: str, given: IterationResult, folder: str, digest: str) -> dict[str, Array]:
-    if not file.is_file():
-        raise PostprocessProblem(f"There is no postprocess script '{file}'.")
-    if digest and digest_file(file) != digest:
-        raise PostprocessProblem(
-            f"'{file.name}' has changed since this session was opened; open a new session for the new content."
-        )
+    scripting.refuse_changed(_KIND, file, digest)
     where = folder if folder and Path(folder).is_dir() else str(file.absolute().parent)
+    told = (_KIND, file, function)
+    takes = "one argument, the outputs by name"
     # Loaded afresh for every call, as Polygraphy does: nothing of an earlier call is left in it.
-    with scripting.open_script(_KIND, file, function, where) as found:
-        try:
-            with contextlib.chdir(where):
-                returned = (found() if isinstance(found, type) else found)(given)
-        except scripting.ENDS as error:
-            if scripting.refuses_arguments(error):
-                raise PostprocessProblem(
-                    f"{function}() in '{file.name}' must take one argument, the outputs by name "
-                    f"({scripting.say_error(error)[:-1]})."
-                ) from error
-            raise PostprocessProblem(scripting.blame_line(_KIND, file, error)) from error
+    with scripting.open_script(*told, where) as found:
+        if isinstance(found, type):
+            found = scripting.call_function(*told, found, where, takes)
+        returned = scripting.call_function(*told, found, where, takes, given)
         return _check_returned(returned, f"{function}() in '{file.name}'")
 
 

@@ -1,7 +1,6 @@
 """How good a model's outputs are, as the user counts: a function of a script, called with the outputs and their sample, or a file
 of labels that the largest values are held against."""
 
-import contextlib
 import hashlib
 import io
 import math
@@ -16,7 +15,6 @@ from engines.data.input_problem import InputProblem
 from engines.data.postprocess import writable_copy
 from engines.sources import score_script, split_function
 from engines.store import regular
-from engines.store.content import digest_file
 
 FUNCTION = "score"
 _KIND = "score script"
@@ -106,25 +104,12 @@ def _read_labels(file: Path, digest: str) -> Array:
 
 
 def _run_script(file: Path, function: str, outputs: Mapping[str, Array], sample: Sample, digest: str) -> float | None:
-    if not file.is_file():
-        raise ScoreProblem(f"There is no score script '{file}'.")
-    if digest and digest_file(file) != digest:
-        raise ScoreProblem(
-            f"'{file.name}' has changed since this session was opened; open a new session for the new content."
-        )
-    where = str(file.absolute().parent)
+    scripting.refuse_changed(_KIND, file, digest)
+    where, told = str(file.absolute().parent), (_KIND, file, function)
     given = {name: writable_copy(value) for name, value in outputs.items()}
-    with scripting.open_script(_KIND, file, function, where) as found:
-        try:
-            with contextlib.chdir(where):
-                returned = found(given, sample)
-        except scripting.ENDS as error:
-            if scripting.refuses_arguments(error):
-                raise ScoreProblem(
-                    f"{function}() in '{file.name}' must take two arguments, the outputs by name and the sample "
-                    f"({scripting.say_error(error)[:-1]})."
-                ) from error
-            raise ScoreProblem(scripting.blame_line(_KIND, file, error)) from error
+    takes = "two arguments, the outputs by name and the sample"
+    with scripting.open_script(*told, where) as found:
+        returned = scripting.call_function(*told, found, where, takes, given, sample)
     return _check_returned(returned, f"{function}() in '{file.name}'")
 
 

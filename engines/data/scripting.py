@@ -13,6 +13,7 @@ from typing import Any
 from engines.data import held
 from engines.data.input_problem import InputProblem
 from engines.nearest import nearest
+from engines.store.content import digest_file
 
 # How a user's script may end, beside returning.
 ENDS = (Exception, SystemExit, KeyboardInterrupt)
@@ -49,7 +50,30 @@ def open_script(kind: str, file: Path, function: str, folder: str) -> Iterator[A
         yield found
 
 
-def refuses_arguments(error: BaseException) -> bool:
+def call_function(kind: str, file: Path, function: str, found: Any, folder: str, takes: str, *given: Any) -> Any:
+    """What the script's ``function``, open as ``found``, returns of what is ``given``; it runs in ``folder``. ``takes``: what it
+    must take, for people. Raises ``InputProblem``."""
+    try:
+        with contextlib.chdir(folder):
+            return found(*given)
+    except ENDS as error:
+        if _refuses_arguments(error):
+            said = say_error(error)[:-1]
+            raise InputProblem(f"{function}() in '{file.name}' must take {takes} ({said}).") from error
+        raise InputProblem(blame_line(kind, file, error)) from error
+
+
+def refuse_changed(kind: str, file: Path, digest: str) -> None:
+    """Raise ``InputProblem`` where the script is gone, or no longer of this digest ("": any)."""
+    if not file.is_file():
+        raise InputProblem(f"There is no {kind} '{file}'.")
+    if digest and digest_file(file) != digest:
+        raise InputProblem(
+            f"'{file.name}' has changed since this session was opened; open a new session for the new content."
+        )
+
+
+def _refuses_arguments(error: BaseException) -> bool:
     """Whether the function never began: it does not take what it was called with."""
     return isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
