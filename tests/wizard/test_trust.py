@@ -9,7 +9,7 @@ from engines.probe import Check, LoadInputs, Measure
 from wizard import trust
 from wizard.problem import Problem
 from wizard.trust.gate import sentence
-from wizard.trust.imports import imported
+from wizard.trust.reading import imported
 
 
 @pytest.fixture(autouse=True)

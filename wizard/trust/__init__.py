@@ -5,8 +5,7 @@ types is remembered (``agree``); a session's own PROBLEM passes only where all o
 ``Consent``, without which nothing of a user's is run or loaded anywhere, and which nobody else makes.
 """
 
-from wizard.trust.agreements import remember, trust_file, trusted
-from wizard.trust.gate import ALL, Untrusted, admit, agree, sentence, strangers
+from wizard.trust.gate import ALL, Untrusted, admit, agree, remember, sentence, strangers, trust_file, trusted
 from wizard.trust.items import KINDS, Item, items
 
 __all__ = [

@@ -9,8 +9,7 @@ import os
 import shlex
 from pathlib import Path
 
-from wizard.trust.imports import imported
-from wizard.trust.reading import digest, is_file, text
+from wizard.trust.reading import digest, imported, is_file, text
 
 LARGEST = 64 << 20  # bytes; a larger file is data
 _SCRIPTS = (".py", ".sh", ".bash", ".pl", ".rb", ".js", ".mjs", ".lua", ".R", ".jl")

@@ -11,8 +11,7 @@ from engines import discovery, options
 from engines.sources import postprocess_script, score_script, scripts, split_function
 from wizard.problem import Problem
 from wizard.trust.command_files import command_files
-from wizard.trust.imports import imported
-from wizard.trust.reading import digest, head
+from wizard.trust.reading import digest, head, imported
 
 LOADER, POSTPROCESS, SCORE, CHECK = "data loader script", "postprocess script", "score script", "check command"
 # Every kind of thing that can run or be loaded; those of engine specs by their declared options.
