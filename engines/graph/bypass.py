@@ -120,7 +120,9 @@ class _Graph:
         final = {o.name for o in self.proto.output}
         left = list(range(len(self.proto.node)))
         while True:
-            read = {name for i in left for name in _read_names(self.proto.node[i])} | final
+            read = {
+                name for i in left for name in (*self.proto.node[i].input, *names.captures(self.proto.node[i]))
+            } | final
             read |= {name for i in left for node in self._inserted.get(i, ()) for name in node.input}
             gone = {
                 i for i in left if _of_a_pair(self.proto.node[i]) and not read.intersection(self.proto.node[i].output)
@@ -216,10 +218,6 @@ class _Graph:
             tensor.name = self._added[name] = self._fresh(f"{name}__float")
             self._types[tensor.name] = int(tensor.data_type)
         return self._added[name]
-
-
-def _read_names(node: NodeProto) -> tuple[str, ...]:
-    return (*node.input, *names.captures(node))
 
 
 def _of_a_pair(node: NodeProto) -> bool:

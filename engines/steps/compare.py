@@ -598,13 +598,9 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         else (works.on_all(ctx), works.on_sample(ctx), *works.others(ctx, 1 + emulated))
     )
     given = size.given
-    disk = _bytes_to_take_in(ctx, size) + AHEAD + (0 if ctx.check else given * lower) if given >= 0 else -1
+    taken_in = 0 if ctx.findings.model else given
+    disk = taken_in + AHEAD + (0 if ctx.check else given * lower) if given >= 0 else -1
     return Plan((*works.reads(ctx), *asked), disk, AHEAD if disk >= 0 else 0)
-
-
-def _bytes_to_take_in(ctx: StepContext, size: Size) -> int:
-    """Bytes of the model that is still to be taken in."""
-    return 0 if ctx.findings.model else size.given
 
 
 def _json(told: Told) -> dict[str, object]:

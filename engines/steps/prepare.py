@@ -12,7 +12,7 @@ from engines.compare.tolerance import criterion
 from engines.findings import Findings
 from engines.options import recorded
 from engines.probe import Candidate, Import, LoadInputs, Measurement, SampleInfo
-from engines.search import golden_reference
+from engines.search import golden_reference, works
 from engines.search.batch import see_rows
 from engines.search.bodies import open_bodies
 from engines.search.controls import can_pass
@@ -44,7 +44,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             notes=(*findings.notes, *taken.facts.get("warnings", ())),
         )
     quantized, half = False, ""
-    if not findings.inputs and not _needs_no_inputs(ctx):
+    if not findings.inputs and not works.needs_no_inputs(ctx):
         yield Note("reading the inputs")
         made = yield from asked(_inputs(ctx, findings))
         if made.status != "ok":
@@ -203,8 +203,3 @@ def _refuse_unused_bounds(ctx: StepContext, m: Measurement) -> None:
 
 def _rule(findings: Findings) -> Criterion:
     return findings.criterion or Criterion()
-
-
-def _needs_no_inputs(ctx: StepContext) -> bool:
-    """Whether the user's check needs no inputs of ours."""
-    return bool(ctx.check) and "{inputs}" not in ctx.check and "{expected}" not in ctx.check

@@ -97,7 +97,8 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     ask = make_inquiry(ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample))
     rows: tuple[Ranked, ...] = yield from rank_layers(ask, found, params.batch_bytes, params.most_effects)
     # Where nothing fails this costs nothing more: the whole model was measured already.
-    kept: Kept = yield from keep_higher(ask, _search_params(params), tries=list_prefixes(rows))
+    search = PrecisionParams(budget=params.budget, rounds=params.rounds, margin=params.margin)
+    kept: Kept = yield from keep_higher(ask, search, tries=list_prefixes(rows))
     workaround: Workaround | None = yield from make_workaround(ask, kept)
     lowest = rows[0]
     outcome = QuantizationOutcome(
@@ -156,10 +157,6 @@ def _hardest_sample(ctx: StepContext, findings: Findings) -> Sub[str]:
         return findings.sample
     m = yield from asked(probe_whole(ctx, findings, samples=real))
     return choose_feed(findings, worst(m.results, findings.criterion or Criterion())[0] or real[0])
-
-
-def _search_params(params: QuantizationParams) -> PrecisionParams:
-    return PrecisionParams(budget=params.budget, rounds=params.rounds, margin=params.margin)
 
 
 class LayerRow(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from wizard.ladder.environments import interpreter
 from wizard.session import folder as folders
 from wizard.words import visible
 
-OUTCOMES = {FOUND: "as expected", DIFFERS: "NOT as expected"}
+OUTCOMES, UNTOLD = {FOUND: "as expected", DIFFERS: "NOT as expected"}, "cannot tell"
 
 
 class Cell(NamedTuple):
@@ -85,7 +85,7 @@ def replayed(place: Path, engine: str, python: str, arguments: argparse.Namespac
 
 
 def outcome(cell: Cell) -> str:
-    return OUTCOMES.get(cell.code, "cannot tell")
+    return OUTCOMES.get(cell.code, UNTOLD)
 
 
 def junit(cells: Sequence[Cell]) -> ElementTree.Element:
@@ -93,14 +93,14 @@ def junit(cells: Sequence[Cell]) -> ElementTree.Element:
     root = ElementTree.Element("testsuites", name="narrowdown replay")
     for column in dict.fromkeys(cell.column for cell in cells):
         own = [cell for cell in cells if cell.column == column]
-        failed, broken = (sum(test(cell.code) for cell in own) for test in (_differs, _untold))
+        failed, broken = (sum(outcome(cell) == word for cell in own) for word in (OUTCOMES[DIFFERS], UNTOLD))
         suite = ElementTree.SubElement(
             root, "testsuite", name=column, tests=str(len(own)), failures=str(failed), errors=str(broken)
         )
         for cell in own:
             case = ElementTree.SubElement(suite, "testcase", classname=column, name=cell.session)
             if cell.code != FOUND:
-                kind = "failure" if _differs(cell.code) else "error"
+                kind = "failure" if cell.code == DIFFERS else "error"
                 ElementTree.SubElement(case, kind, message=visible(cell.said)).text = outcome(cell)
     return root
 
@@ -122,11 +122,3 @@ def summary(cells: Sequence[Cell]) -> str:
 
 def _cell(text: str) -> str:
     return visible(text).replace("|", "\\|")
-
-
-def _differs(code: int) -> bool:
-    return code == DIFFERS
-
-
-def _untold(code: int) -> bool:
-    return code not in (FOUND, DIFFERS)
