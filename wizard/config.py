@@ -6,6 +6,7 @@ file of their own (``wizard.tui.keys``), which goes before ``keys`` here.
 
 import functools
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from engines.nearest import suggestion
-from wizard.exits import BadUsage
+from engines.store.content import atomic
+from wizard.exits import BadUsage, Refusal
 
 NAME: Final = "config.yaml"
 SETTINGS: Final[Mapping[str, str]] = {
@@ -23,6 +25,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "keys": "keys of the terminal screens: lines of action: key (docs/keys.md)",
 }
 THEMES: Final = ("dark", "light", "ansi")
+# The line of the theme, as 'load' takes it: a plain value at the margin; what stands behind it, a comment, stays.
+_THEME: Final = re.compile(r"""^(["']?theme["']?\s*:\s*)["']?[a-z]+["']?""")
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -51,6 +55,33 @@ def load(path: Path | None = None) -> Config:
     except OSError:
         return Config(place)
     return _load(place, found.st_mtime_ns, found.st_size)
+
+
+def keep_theme(theme: str, path: Path | None = None) -> Path:
+    """Write the theme into the user's settings, whose other lines stay as they are; returns the file. Raises OSError, and Refusal
+    (exit 2) where the file that is there cannot be read, or no line can be written into it: it is not written over."""
+    place = folder() / NAME if path is None else path
+    load(place)
+    lines = place.read_text(encoding="utf-8").splitlines(keepends=True) if place.exists() else []
+    at = next((i for i, line in enumerate(lines) if _THEME.match(line)), None)
+    if at is None:
+        lines.insert(0, f"theme: {theme}\n")
+    else:
+        lines[at] = _THEME.sub(rf"\g<1>{theme}", lines[at], count=1)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    target = place.resolve()  # a link, as people who keep their settings elsewhere have, stays one
+    with atomic(target) as temporary:
+        temporary.write_text("".join(lines), encoding="utf-8")
+        if not _says(temporary, theme):  # settings in braces, or behind a '---'
+            raise BadUsage(f"{place} is written in another way than a line a setting; write 'theme: {theme}' into it.")
+    return place
+
+
+def _says(file: Path, theme: str) -> bool:
+    try:
+        return load(file).theme == theme
+    except Refusal:
+        return False
 
 
 @functools.lru_cache(maxsize=4)

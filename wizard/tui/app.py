@@ -9,7 +9,7 @@ import termios
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,7 +30,7 @@ from wizard.problem import Problem
 from wizard.runner import requests
 from wizard.runner.client import Client
 from wizard.runner.requests import Request
-from wizard.tui import garbage, glyphs, keys, themes
+from wizard.tui import garbage, glyphs, keys, palette, themes
 from wizard.tui.client import SceneChanged, Watcher
 from wizard.tui.host import Hosted
 from wizard.tui.library import Sessions
@@ -387,19 +387,8 @@ class Narrowdown(InTurn[int]):
         return keys.display(binding.key, self.glyphs)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette holds every action that works on the screen below it, and the themes."""
-        for active in screen.active_bindings.values():
-            action = keys.BY_ID.get(active.binding.id or "")
-            if action and active.enabled:
-                run = self._runner(action.id, active.node)
-                yield SystemCommand(action.label.capitalize(), action.help, run)
-        yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
-
-    def _runner(self, action: str, node: Any) -> Callable[[], Any]:
-        async def run() -> None:
-            await self.run_action(action, node)
-
-        return run
+        """What the palette holds for the screen below it."""
+        return palette.list_commands(self, screen)
 
     # Leaving
 

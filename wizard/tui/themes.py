@@ -94,6 +94,11 @@ ANSI = Theme(
 THEMES = (DARK, LIGHT, ANSI)
 
 
+def spoken(name: str) -> str:
+    """A theme as users say it, in their settings too: dark, light, ansi."""
+    return name.removeprefix("narrowdown-")
+
+
 class NoColour(LineFilter):
     """What ``NO_COLOR`` asks for: the terminal's own two colours. What only a background would mark, the highlighted line, is
     reversed; bold, underlined and reversed text stays."""
@@ -126,7 +131,7 @@ def default(environment: Mapping[str, str] | None = None) -> str:
     if environment is None:
         environment, wanted = os.environ, wanted or config.load().theme
     for theme in THEMES:
-        if wanted in (theme.name, theme.name.removeprefix("narrowdown-")):
+        if wanted in (theme.name, spoken(theme.name)):
             return theme.name
     rich_colour = environment.get("COLORTERM", "") or "256" in environment.get("TERM", "")
     return DARK.name if rich_colour else ANSI.name

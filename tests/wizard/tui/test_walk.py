@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
 from textual.widgets import Input, Log, OptionList
 
+from wizard import config
 from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.session import events as e
@@ -419,12 +421,61 @@ async def test_the_palette_offers_every_action_of_the_screen(session: FakeSessio
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: face(app) == "ask")
-        titles = {command.title for command in app.get_system_commands(app.screen)}
-        assert {"Answer", "Why", "Terms", "Copy", "Log", "Map", "Note", "Rewind", "Export", "Help", "Quit"} <= titles
-        assert "Stop now" not in titles
-        why = next(command for command in app.get_system_commands(app.screen) if command.title == "Why")
+        commands = list(app.get_system_commands(app.screen))
+        titles = [command.title for command in commands]
+        assert {"Answer  (\u21b5)", "Why  (w)", "Quit  (q)", "Back  (b Esc)", "Screenshot", "Theme"} <= set(titles)
+        assert len({title.split("  (")[0] for title in titles}) == len(titles), "none stands there twice"
+        assert not any(title.startswith("Stop") for title in titles)
+        why = next(command for command in commands if command.title == "Why  (w)")
         await why.callback()
         await settle(pilot, lambda: isinstance(app.screen, Reading))
+
+
+async def test_the_palette_takes_a_picture_of_the_screen(session: FakeSession, make_app: Make, tmp_path: Path) -> None:
+    s.asking(session)
+    app = make_app()
+    target = tmp_path / "here.svg"
+    async with app.run_test(size=(80, 24)) as pilot:
+        for said in ("The picture of the screen is in", "is there already; nothing was written"):
+            await settle(pilot, lambda: face(app) == "ask")
+            next(c for c in app.get_system_commands(app.screen) if c.title == "Screenshot").callback()
+            await settle(pilot, lambda: isinstance(app.screen, Fields))
+            app.screen.query_one(Input).value = str(target)
+            await pilot.press("enter")
+            await settle(pilot, lambda said=said: any(said in note.message for note in app._notifications))
+    picture = ElementTree.fromstring(target.read_text())
+    shown = "".join(picture.itertext()).replace("\xa0", " ")
+    assert "Still wrong" in shown or "Your answer" in shown, "the step, and not the card that asks for the file"
+    assert "Screenshot" not in shown
+
+
+async def test_the_palette_goes_to_another_session(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    other = Summary("a1b2", session.folder.parent / "a1b2", "m.onnx")
+    app = make_app(entries=(Summary("k7f3", session.folder, "m.onnx"), other))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        next(c for c in app.get_system_commands(app.screen) if c.title == "Go to session ...").callback()
+        await settle(pilot, lambda: isinstance(app.screen, Pick) and app.screen.chosen is not None)
+        assert app.screen.chosen.id == str(other.path), "the open one is not offered"
+        await pilot.press("enter")
+        await settle(pilot, lambda: other.path in app.watchers)
+
+
+async def test_a_theme_that_is_picked_is_kept(
+    session: FakeSession, make_app: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        next(c for c in app.get_system_commands(app.screen) if c.title == "Theme").callback()
+        await settle(pilot, lambda: isinstance(app.screen, Pick))
+        await pilot.press("l", "i", "enter")
+        await settle(pilot, lambda: any("Kept in" in note.message for note in app._notifications))
+        assert app.theme == "narrowdown-light"
+    assert config.load().theme == "light"
 
 
 async def test_the_end_over_an_open_card(session: FakeSession, make_app: Make) -> None:

@@ -1,0 +1,141 @@
+"""The palette (^p): every action of the screen, and what has no key: another session, a picture of the screen, the theme."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.app import SystemCommand
+from textual.dom import DOMNode
+from textual.screen import Screen
+
+from wizard import config
+from wizard.exits import Refusal
+from wizard.session.folder import Summary
+from wizard.tui import keys, themes
+from wizard.tui.screens.overlays import Entry, Field, Fields, Pick
+from wizard.tui.screens.sessions import shared_names, telling_name
+from wizard.tui.words import ago
+
+if TYPE_CHECKING:  # the application asks for its palette
+    from wizard.tui.app import Narrowdown
+
+LOOKS = {
+    themes.DARK.name: "Light text on a dark ground.",
+    themes.LIGHT.name: "Dark text on a light ground.",
+    themes.ANSI.name: "The sixteen colours of your terminal.",
+}
+
+
+def list_commands(host: "Narrowdown", screen: Screen[Any]) -> Iterator[SystemCommand]:
+    """Every action that works on the screen, once, with its keys; then what has no key."""
+    found: dict[str, tuple[list[str], DOMNode]] = {}
+    for key, active in screen.active_bindings.items():
+        # Ctrl-C does what keys do that stand here, so it has no line of its own.
+        if active.enabled and active.binding.id in keys.BY_ID and active.binding.id != "interrupt":
+            found.setdefault(active.binding.id, ([], active.node))[0].append(keys.display(key, host.glyphs))
+    for name, (names, node) in found.items():
+        action = keys.BY_ID[name]
+        title = f"{action.label[:1].upper()}{action.label[1:]}  ({' '.join(names)})"
+        yield SystemCommand(title, action.help, _do(host, name, node))
+    yield SystemCommand("Go to session ...", "Open another session; this one goes on.", lambda: go_to_session(host))
+    yield SystemCommand(
+        "Screenshot", "Write this screen as a picture (SVG) into a file.", lambda: take_screenshot(host)
+    )
+    yield SystemCommand("Theme", "Change the colours; kept in your settings.", lambda: change_theme(host))
+
+
+def _do(host: "Narrowdown", action: str, node: DOMNode) -> Callable[[], Any]:
+    async def run() -> None:
+        await host.run_action(action, node)
+
+    return run
+
+
+def go_to_session(host: "Narrowdown") -> None:
+    """List the sessions, in a thread, and open the one that is picked."""
+
+    def look() -> None:
+        try:
+            listed = host.library.entries()
+        except OSError as error:
+            said = f"The sessions folder cannot be read: {error.strerror or error}."
+            host.call_from_thread(host.say, said, warning=True)
+        else:
+            host.call_from_thread(_pick_session, host, [entry for entry in listed if not entry.problem])
+
+    host.run_worker(look, thread=True, exclusive=True, group="go-to", exit_on_error=False)
+
+
+def _pick_session(host: "Narrowdown", listed: Sequence[Summary]) -> None:
+    here = host.scene.folder if host.scene is not None else None
+    shared = shared_names(entry.model for entry in listed)
+    entries = [
+        Entry(str(entry.path), entry.path.name, f"{telling_name(entry.model, shared)}  {ago(entry.age)}")
+        for entry in listed
+        if entry.path != here
+    ]
+    if not entries:
+        host.say("There is no other session.")
+        return
+
+    def go(picked: str | None) -> None:
+        if picked is not None:
+            host.show_sessions()
+            host.open_session(Path(picked))
+
+    host.push_screen(Pick("Go to session", entries), go)
+
+
+def take_screenshot(host: "Narrowdown") -> None:
+    """The screen as it is now, as a picture, into a file that is asked for."""
+    picture = host.export_screenshot(title=host.TITLE)
+
+    def write(file: Path) -> None:
+        try:
+            with file.open("x", encoding="utf-8", errors="replace") as written:
+                written.write(picture)
+        except FileExistsError:
+            host.call_from_thread(host.say, f"{file} is there already; nothing was written.", warning=True)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", "") or error
+            host.call_from_thread(host.say, f"{file} could not be written: {reason}.", warning=True)
+        else:
+            host.call_from_thread(host.say, f"The picture of the screen is in {file}")
+
+    def told(values: Mapping[str, str] | None) -> None:
+        if values:
+            file = Path(values["file"]).expanduser().absolute()
+            host.run_worker(lambda: write(file), thread=True, group="screenshot", exit_on_error=False)
+
+    name = f"narrowdown-{host.scene.folder.name}.svg" if host.scene is not None else "narrowdown.svg"
+    text = "A browser shows it. No file that is there already is written over."
+    host.push_screen(Fields("Screenshot", text, [Field("file", "File", str(Path.cwd() / name), required=True)]), told)
+
+
+def change_theme(host: "Narrowdown") -> None:
+    """Pick one of the themes; it is kept in the user's settings."""
+
+    def keep(theme: str) -> None:
+        try:
+            place = config.keep_theme(theme)
+        except (Refusal, OSError) as error:
+            reason = getattr(error, "strerror", "") or error
+            said = f"The theme holds until you leave. It could not be kept: {reason}"
+            host.call_from_thread(host.say, said, warning=True)
+        else:
+            hidden = "NO_COLOR" if host.no_color else "NARROWDOWN_THEME" if os.environ.get("NARROWDOWN_THEME") else ""
+            over = f" The variable {hidden} goes before it." if hidden else ""
+            host.call_from_thread(host.say, f"Kept in {place}.{over}")
+
+    def picked(name: str | None) -> None:
+        if name is None:
+            return
+        if not host.no_color:  # else the highlighted line is told by the dark theme's ground
+            host.theme = name
+        host.run_worker(
+            lambda: keep(themes.spoken(name)), thread=True, exclusive=True, group="theme", exit_on_error=False
+        )
+
+    entries = [Entry(theme.name, themes.spoken(theme.name), "", LOOKS[theme.name]) for theme in themes.THEMES]
+    host.push_screen(Pick("Theme", entries), picked)
