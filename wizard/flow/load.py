@@ -7,7 +7,7 @@ import errno
 import functools
 import math
 import re
-from collections.abc import Callable
+import typing
 from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.util import find_spec
@@ -19,7 +19,7 @@ import yaml
 
 from engines.nearest import suggestion
 from engines.store import regular
-from wizard.flow.model import HALF, TOO_LARGE, Answer, Detour, End, Flow, FlowNode, StepUse
+from wizard.flow.model import HALF, TOO_LARGE, Flow
 from wizard.flow.nodes import Core, compose
 
 FORMAT: Final = 1
@@ -274,41 +274,18 @@ class _Shaper:
                 self._lines.value("schema"),
                 f"this file is of schema {data['schema']!r}; this program reads schema {FORMAT}.",
             )
-        nodes = {
-            name: self._node(node, ("nodes", name))
-            for name, node in self._checked(data.get("nodes", {}), dict[str, Any], ("nodes",)).items()
-        }
-        ends = {
-            name: self._struct(end, End, ("ends", name))
-            for name, end in self._checked(data.get("ends", {}), dict[str, Any], ("ends",)).items()
-        }
-        done: dict[str, Any] = {"nodes": {}, "ends": {}}
-        shaped = {k: done.get(k, v) for k, v in data.items()}
-        flow: Flow = self._struct(shaped, Flow, ())
-        return msgspec.structs.replace(flow, nodes=nodes, ends=ends)
+        shaped: Flow = self._shape(data, Flow, ())
+        return shaped
 
-    def _node(self, data: Any, at: PathInFile) -> FlowNode:
+    def _shape(self, data: Any, kind: Any, at: PathInFile) -> Any:
+        """Structs field by field, mappings of structs value by value, all else as it is."""
+        inner = [k for k in (kind, *typing.get_args(kind)) if isinstance(k, type) and issubclass(k, msgspec.Struct)]
+        if not inner or (data is None and type(None) in typing.get_args(kind)):
+            return self._checked(data, kind, at)
         data = self._checked(data, dict[str, Any], at)
-        answers: dict[str, Answer] = {}
-        for name, answer in self._checked(data.get("answers", {}), dict[str, Any], (*at, "answers")).items():
-            here = (*at, "answers", name)
-            answer = self._checked(answer, dict[str, Any], here)
-            detour = answer.get("detour")
-            shaped = {**answer, **({"detour": None} if detour is not None else {})}
-            made = self._struct(shaped, Answer, here)
-            if detour is not None:
-                made = msgspec.structs.replace(made, detour=self._struct(detour, Detour, (*here, "detour")))
-            answers[name] = made
-        step = data.get("step")
-        use = None if step is None else self._struct(step, StepUse, (*at, "step"))
-        done: dict[str, Any] = {"answers": {}, "step": None}
-        shaped = {k: done.get(k, v) for k, v in data.items()}
-        node: FlowNode = self._struct(shaped, FlowNode, at)
-        return msgspec.structs.replace(node, answers=answers, step=use)
-
-    def _struct(self, data: Any, kind: Callable[..., Any], at: PathInFile) -> Any:
-        data = self._checked(data, dict[str, Any], at)
-        fields = {f.encode_name: f for f in msgspec.structs.fields(kind)}  # type: ignore[arg-type]
+        if typing.get_origin(kind) is dict:
+            return {name: self._shape(value, inner[0], (*at, name)) for name, value in data.items()}
+        fields = {f.encode_name: f for f in msgspec.structs.fields(inner[0])}
         for key in data:
             if key not in fields:
                 raise self._at(
@@ -316,10 +293,11 @@ class _Shaper:
                     f"there is no '{key}' {_place(at)}.",
                     suggestion(key, fields) or f"Known: {', '.join(fields)}.",
                 )
+        made = {fields[key].name: self._shape(data[key], fields[key].type, (*at, key)) for key in data}
         for name, field in fields.items():
             if field.required and name not in data:
                 raise self._at(self._lines.key(*at), f"{_subject(at)} lacks '{name}'.")
-        return self._checked(data, kind, at)
+        return inner[0](**made)
 
     def _checked(self, data: Any, kind: Any, at: PathInFile) -> Any:
         try:
