@@ -1,17 +1,22 @@
 """``narrowdown after``: what follows a failing case, as a session that goes on from the ended one."""
 
 import shutil
+import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.docs.shown import of
 from wizard.after import begin_after
+from wizard.cli.ladder import prepared
 from wizard.report.read import read
 from wizard.session import folder as folders
 
 from . import tiny
 from .conftest import Narrowdown
+from .test_interruptions import begin, events, kill_runner, wait_for
 
 FP16 = "emulate:precision=fp16"
 
@@ -49,6 +54,10 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> N
     assert {row["role"] for row in rows if row["outcome"] != "same"} == set()
     assert len(rows) == 8
     assert narrowdown("replay", made, "--search").code == 4
+    cases = prepared(str(bug), tmp_path / "ladder")
+    assert len(cases) == len(old.findings.culprits)
+    assert all((case.folder / "check.py").is_file() for case in cases)
+    assert len({case.key for case in cases}) == len({case.name for case in cases}) == len(cases)
     shutil.rmtree(bug)  # it needs the first session no more
     assert narrowdown("export", made, "-o", "out").code == 0
     assert narrowdown_check(tmp_path / "out") == 1
@@ -62,7 +71,6 @@ def last(folder: Path) -> Path:
 
 
 def narrowdown_check(folder: Path) -> int:
-    import subprocess
     import sys
 
     return subprocess.run([sys.executable, folder / "check.py"], check=False, capture_output=True).returncode
@@ -80,6 +88,58 @@ def test_it_is_stopped_in_the_middle_and_goes_on(narrowdown: Narrowdown, tmp_pat
     again = narrowdown("resume", made)
     assert again.code == 0, again.out + again.err
     assert len(read(made).state.asked) == asked, "nothing is measured twice"
+
+
+@pytest.mark.slow
+def test_killed_in_each_of_its_steps_it_asks_nothing_twice(
+    narrowdown: Narrowdown, surroundings: dict[str, str], tmp_path: Path
+) -> None:
+    """SIGKILL to the runner while a step waits for an answer, in one step after the other."""
+    bug = walked(narrowdown, tmp_path)
+    assert narrowdown("after", bug, "--display", "plain").code == 0
+    straight = last(tmp_path)
+    words: list[str | Path] = ["after", bug, "--display", "plain"]
+    others = {straight}
+    broken = Path()
+    for step in ("known", "rewrite", "trigger"):  # score asks nothing that is not known by then
+        process = begin(words, surroundings, tmp_path)
+        try:
+            broken = new_folder(tmp_path / "sessions", others, process) if broken == Path() else broken
+            wait_for(broken, lambda found, step=step: is_asking(found, step), process)
+            kill_runner(broken)
+            process.wait(timeout=30)
+        finally:
+            process.kill()
+        words = ["resume", broken, "--display", "plain"]
+    assert narrowdown(*words).code == 0
+    finished = [e["key"] for e in events(broken) if e["kind"] == "probe.finished"]
+    assert len(finished) == len(set(finished)), "no probe is measured twice"
+    told = [[(v.step, steady(v.outcome)) for v in read(place).state.route] for place in (straight, broken)]
+    assert told[0] == told[1]
+    assert [step for step, _ in told[1]] == ["known", "rewrite", "trigger", "score"]
+
+
+def is_asking(found: list[dict[str, Any]], step: str) -> bool:
+    """Whether this step runs, and has asked something."""
+    started = [n for n, e in enumerate(found) if e["kind"] == "step.started" and e["step"] == step]
+    return bool(started) and any(e["kind"] == "probe.started" for e in found[started[-1] :])
+
+
+def new_folder(home: Path, others: set[Path], process: "subprocess.Popen[str]") -> Path:
+    """The session that the process has begun, once it has a journal."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end and process.poll() is None:
+        for place in home.iterdir():
+            if place not in others and (place / "journal.jsonl").exists():
+                return place
+        time.sleep(0.05)
+    raise AssertionError("no session was begun")
+
+
+def steady(outcome: dict[str, Any]) -> dict[str, Any]:
+    """What a step said, without times, which differ from run to run."""
+    timed = ("seconds", "best_seconds", "cost", "message", "best")
+    return {k: v for k, v in outcome.items() if k not in timed}
 
 
 def test_nothing_follows_what_has_not_ended_or_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

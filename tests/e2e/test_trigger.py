@@ -16,6 +16,10 @@ from engines.steps.known import with_settings
 from tests.docs.shown import of
 from wizard.cli import main
 from wizard.demo import MODELS
+from wizard.report.read import read
+
+from .conftest import Narrowdown
+from .test_interruptions import begin, events, kill_runner, wait_for
 
 MADE = {bug.id: bug for bug in read_table() if bug.make is not None}
 ENGINES = {"onnxruntime": "onnxruntime:optimization=all", "openvino": "openvino:precision=f32"}
@@ -141,6 +145,36 @@ def test_it_goes_on_where_it_was_stopped_and_ends_with_its_budget(
     assert told["tried"] + told["cannot_tell"] <= 12
     assert "budget" in told["message"]
     assert main(["replay", told["session"], "--dry"]) == 0  # the journal alone leads to the same
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("probes", [5, 80, 220])
+def test_killed_in_the_middle_it_asks_nothing_twice_and_says_the_same(
+    narrowdown: Narrowdown, surroundings: dict[str, str], tmp_path: Path, probes: int
+) -> None:
+    """SIGKILL to the runner, while it varies the case: early, in the midst of the levels, among what parts rivals."""
+    words = ["step", "trigger", *make_bug("ort-pad-maxpool-fusion", tmp_path)]
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    assert narrowdown(*words, "--session", straight).code == 0
+    asked = [e["key"] for e in events(straight) if e["kind"] == "probe.finished"]
+    assert len(asked) > 230
+    process = begin([*words, "--session", broken], surroundings, tmp_path)
+    try:
+        wait_for(broken, lambda found: sum(e["kind"] == "probe.finished" for e in found) >= probes, process)
+        kill_runner(broken)
+        process.wait(timeout=30)
+    finally:
+        process.kill()
+    before = [e["key"] for e in events(broken) if e["kind"] == "probe.finished"]
+    assert probes <= len(before) < len(asked), "it was killed in the middle"
+    assert narrowdown("resume", broken, "--display", "plain").code == 0
+    finished = [e["key"] for e in events(broken) if e["kind"] == "probe.finished"]
+    assert finished[: len(before)] == before
+    assert len(finished) == len(set(finished)), "no probe is measured twice"
+    assert set(finished) == set(asked), "nothing else is asked"
+    told = [read(place).state.route[-1].outcome for place in (straight, broken)]
+    assert told[0] == told[1]
+    assert told[0]["verdict"] == "found"
 
 
 @pytest.mark.slow

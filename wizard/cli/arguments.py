@@ -200,6 +200,7 @@ def parser() -> Parser:
     _flag(climbed, "--every", "try every release, and infer none")
     _one(climbed, "--most", "N", "try at most so many releases of each case; default: any", type=_count, default=0)
     _one(climbed, "--timeout", "DURATION", "of one check; default: 10m", type=_duration, default=600.0)
+    _one(climbed, "--budget", "DURATION", "after that long no other release is asked", type=_duration, default=0.0)
     climbed.add_argument("-o", "--output", metavar="FILE.html|FILE.md", help="also write the table as a page")
     _flag(climbed, "--json", "the table as JSON on stdout")
     _add_consent(climbed)

@@ -1,8 +1,11 @@
 """``narrowdown ladder CASE... --install PACKAGE:1.20..1.23``: since when does a case fail, and where is it mended?"""
 
 import argparse
+import math
 import shutil
+import statistics
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,8 +19,8 @@ from wizard.cli.flow import writable, write
 from wizard.cli.sessions import read
 from wizard.exits import FOUND, UNRESOLVED, BadUsage, Missing
 from wizard.ladder import table
-from wizard.ladder.checks import Answer, Case, ask, case_key
-from wizard.ladder.environments import Place, interpreter, releases, root, site, size
+from wizard.ladder.checks import Answer, Case, ask, case_key, recall
+from wizard.ladder.environments import Place, interpreter, order, releases, root, site, size
 from wizard.ladder.rungs import next_rung
 from wizard.machine_room import MachineProblem
 from wizard.session import folder as folders
@@ -39,9 +42,11 @@ def ladder(arguments: argparse.Namespace) -> int:
         raise BadUsage(f"'{arguments.output}' does not say which form; name it FILE.html or FILE.md.")
     output = writable(arguments.output) if arguments.output else ""
     with ExitStack() as stack:
-        cases = [prepared(name, Path(stack.enter_context(scratch("narrowdown-ladder-")))) for name in arguments.cases]
+        made = [prepared(name, Path(stack.enter_context(scratch("narrowdown-ladder-")))) for name in arguments.cases]
+        cases = [case for several in made for case in several]
         announce(places, cases, arguments)
-        climbs = [climb(case, places, arguments) for case in cases]
+        until = time.monotonic() + arguments.budget if arguments.budget else math.inf
+        climbs = [climb(case, places, arguments, until) for case in cases]
     if arguments.json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode({"cases": climbs})).decode() + "\n")
     else:
@@ -79,12 +84,12 @@ def admit(name: str, yes: Iterable[str]) -> None:
         trust.remember([item])
 
 
-def prepared(name: str, scratched: Path) -> Case:
-    """The check of an admitted case in a folder: a bundle's own, or that of a session, which is written anew. Raises Refusal,
-    SessionProblem."""
+def prepared(name: str, scratched: Path) -> list[Case]:
+    """The check of an admitted case in a folder: a bundle's own, or those of a session's culprits, which are written anew. Raises
+    Refusal, SessionProblem."""
     bundle = Path(name).expanduser().absolute()
     if (bundle / CHECK).is_file():
-        return Case(visible(bundle.name), bundle, (), case_key(bundle))
+        return [Case(visible(bundle.name), bundle, (), case_key(bundle))]
     from wizard.bundle.export import FIRST
     from wizard.bundle.export import export as write_bundle
 
@@ -94,7 +99,10 @@ def prepared(name: str, scratched: Path) -> Case:
         made = write_bundle(read(name), scratched / FIRST)
     except MachineProblem as trouble:
         raise Missing(str(trouble)) from None
-    return Case(place.name, made, ("--folder", problem.folder) if problem.check else (), case_key(made))
+    words = ("--folder", problem.folder) if problem.check else ()
+    others = sorted(made.glob(f"*/{CHECK}"), key=lambda check: order(check.parent.name))
+    named = {made: place.name, **{check.parent: f"{place.name} {check.parent.name}" for check in others}}
+    return [Case(visible(called), folder, words, case_key(folder)) for folder, called in named.items()]
 
 
 def announce(places: list[Place], cases: list[Case], arguments: argparse.Namespace) -> None:
@@ -103,22 +111,27 @@ def announce(places: list[Place], cases: list[Case], arguments: argparse.Namespa
     least = n if arguments.every else min(n, 2 + max(0, (n - 1).bit_length()))
     most = min(n, arguments.most or n)
     expected = f"about {min(least, most)} of them for each case, at most {most}"
-    terminal.say(f"{count(n, 'release')}, {count(len(cases), 'case')}: {expected}; a check takes seconds.")
+    known = [answer for case in cases for place in places if (answer := recall(case, place, root() / "answers"))]
+    timed = [answer.seconds for answer in known if answer.seconds]
+    each = f"about {statistics.median(timed):.2g} s, as before" if timed else "seconds"
+    before = f"; {count(len(known), 'answer is', 'answers are')} known from before" if known else ""
+    terminal.say(f"{count(n, 'release')}, {count(len(cases), 'case')}: {expected}; a check takes {each}{before}.")
     new = [place for place in places if place.folder is not None and not place.folder.is_dir()]
     if new:
         declared = (d for d in discovery.engines().values() if d.package == new[0].package)
-        each = next((d.weighs for d in declared), UNKNOWN)
+        bytes_each = next((d.weighs for d in declared), UNKNOWN)
         free = shutil.disk_usage(next(p for p in (root(), *root().parents) if p.is_dir())).free
         terminal.say(
-            f"{count(len(new), 'release')} would be installed when needed, some {bytes_(each)} each, into {root()}; "
+            f"{count(len(new), 'release')} would be installed when needed, some {bytes_(bytes_each)} each, into {root()}; "
             "they stay there for the next time, until you remove that folder."
         )
-        if free < each * min(least, len(new)) + _SPARE:
+        if free < bytes_each * min(least, len(new)) + _SPARE:
             raise Missing(f"Only {bytes_(free)} are free in {root()}: name fewer releases, or make room.")
 
 
-def climb(case: Case, places: list[Place], arguments: argparse.Namespace) -> table.Climbed:
-    """Ask release after release, as each answer says."""
+def climb(case: Case, places: list[Place], arguments: argparse.Namespace, until: float = math.inf) -> table.Climbed:
+    """Ask release after release, as each answer says; once ``until``, by the monotonic clock, is over no other than those whose
+    answers are known."""
     names = [place.name for place in places]
     answers: dict[int, Answer] = {}
     while not arguments.most or len(answers) < arguments.most:
@@ -130,6 +143,9 @@ def climb(case: Case, places: list[Place], arguments: argparse.Namespace) -> tab
         if rung is None:
             break
         place = places[rung]
+        if time.monotonic() >= until and recall(case, place, root() / "answers") is None:
+            terminal.say(f"{case.name}: the budget is over; the same command goes on from here.")
+            break
         new = place.folder is not None and not place.folder.is_dir()
         answers[rung] = ask(case, place, arguments.timeout, root() / "answers")
         said = f"{case.name}: {answers[rung].outcome} in {names[rung]}: {answers[rung].said}"

@@ -36,6 +36,7 @@ from wizard.flow.load import FlowProblem, Loaded, shipped
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
 from wizard.given import problem_from, say_usual
+from wizard.ladder.offer import offer_ladder
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
 from wizard.report.prefix import Shared
@@ -395,6 +396,10 @@ def finish(place: Path, code: int, *, text: bool) -> None:
         if offer(reading.state, reading.description.problem):
             name = folders.name_for_command(place)
             print(f"  next     narrowdown after {name}  (is it a known bug, and what else cures it?)")
+        if line := offer_ladder(reading.state, reading.description.problem, folders.name_for_command(place)):
+            print(
+                f"  next     {line}  (since when, and is it mended? It installs releases and says first how large they are)"
+            )
 
 
 def session_folder(problem: Problem, flow_text: str, chosen: str | None) -> Path:

@@ -53,18 +53,28 @@ def case_key(folder: Path) -> str:
 def ask(case: Case, place: Place, timeout: float, kept: Path) -> Answer:
     """Install the release where that was asked for, and run the check. An answer of an installed release is kept in the folder
     ``kept`` and not asked for again: neither of the two changes."""
-    record = kept / f"{hashlib.sha256(f'{case.key} {place.words} {place.name}'.encode()).hexdigest()}.json"
-    if place.folder is not None:
-        with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
-            return msgspec.json.decode(record.read_bytes(), type=Answer)
+    if (known := recall(case, place, kept)) is not None:
+        return known
     if problem := install(place):
         return Answer("cannot tell", said=problem)
     answer = _run(case, place, timeout)
     if place.folder is not None and answer.outcome != "cannot tell":
         kept.mkdir(parents=True, exist_ok=True)
-        with atomic(record) as temporary:
+        with atomic(_record(case, place, kept)) as temporary:
             temporary.write_bytes(msgspec.json.encode(answer))
     return answer
+
+
+def recall(case: Case, place: Place, kept: Path) -> Answer | None:
+    """What this release was seen to answer; None where it was not asked, or is not one that was installed for ladders."""
+    if place.folder is not None:
+        with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
+            return msgspec.json.decode(_record(case, place, kept).read_bytes(), type=Answer)
+    return None
+
+
+def _record(case: Case, place: Place, kept: Path) -> Path:
+    return kept / f"{hashlib.sha256(f'{case.key} {place.words} {place.name}'.encode()).hexdigest()}.json"
 
 
 def _run(case: Case, place: Place, timeout: float) -> Answer:

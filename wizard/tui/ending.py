@@ -11,6 +11,7 @@ from engines.discovery import find
 from engines.findings import Workaround
 from engines.spec import parse
 from wizard.bundle.check_script import can_check
+from wizard.ladder.offer import offer_ladder
 from wizard.report.document import Report
 from wizard.report.gather import first_line, gather, say_effect, summary
 from wizard.report.markdown import APPLY
@@ -121,6 +122,13 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
         made.append(
             Todo(
                 "Is it a known bug, and what else cures it? {after} goes on with that, or:", f"narrowdown after {name}"
+            )
+        )
+    if line := offer_ladder(scene.state, scene.problem, name):
+        made.append(
+            Todo(
+                "Since when is it wrong, and is it mended? This installs releases and says first how large they are:",
+                line,
             )
         )
     made.append(Todo(f"{shorten_path(here / REPORT)} tells all of it, to read or to send."))

@@ -1,22 +1,32 @@
 """``narrowdown ladder``: real check scripts in real processes, of releases that answer as they are told to."""
 
+import itertools
 import json
+import shlex
+import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
 from engines.compare.criterion import Criterion, Signature
-from engines.findings import Case, Culprit
+from engines.findings import Case, Culprit, Findings
 from engines.graph.construct import construct
 from engines.known.table import read_table
 from engines.probe import Candidate
 from wizard.bundle.check_script import Asked, script
 from wizard.cli import main
+from wizard.cli.arguments import parser
 from wizard.ladder import environments
+from wizard.ladder.offer import first_release, offer_ladder
+from wizard.problem import Problem
+from wizard.session.state import State
 
 CHECK = """import os, sys, time
 version = os.environ.get("RELEASE", "") or open(os.path.join(os.environ["PYTHONPATH"], "version")).read()
@@ -156,3 +166,94 @@ def test_an_identity_transpose_before_a_gemm_is_wrong_up_to_1_29_and_mended_in_1
     assert main([*words, "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)["cases"]
     assert (told["last_bad"], told["mended_in"]) == ("onnxruntime 1.29.0", "onnxruntime 1.30.0")
+
+
+def installed(*versions: str) -> None:
+    """Releases that lie where pip would have put them."""
+    tag = f"py{sys.version_info.major}{sys.version_info.minor}"
+    for version in versions:
+        (folder := environments.root() / f"fast-{version}-{tag}").mkdir(parents=True)
+        (folder / "version").write_text(version)
+
+
+def test_a_budget_ends_it_and_the_same_command_goes_on(
+    bundle: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed("1.1", "1.2", "1.4", "1.5", "1.6")
+    clock = itertools.count()  # a second passes each time that somebody looks
+    monkeypatch.setattr("wizard.cli.ladder.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    words = ["ladder", str(bundle), "--install", "fast==1.1,1.2,1.4,1.5,1.6", "--yes-run-scripts", "all"]
+    assert main([*words, "--budget", "3s"]) == 0
+    told = capsys.readouterr()
+    assert "the budget is over; the same command goes on from here" in told.err
+    assert "a check takes seconds." in told.err
+    first = (bundle / "asked").read_text().split()
+    assert first == ["1.6", "1.1"]
+    assert main([*words, "--budget", "4s"]) == 0
+    assert "s, as before; 2 answers are known from before." in capsys.readouterr().err
+    assert (bundle / "asked").read_text().split() == ["1.6", "1.1", "1.2"]
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cases"][0]["mended_in"] == "fast 1.5"
+    asked = (bundle / "asked").read_text().split()
+    assert len(asked) == len(set(asked))
+
+
+@pytest.mark.slow
+def test_a_ladder_that_is_killed_goes_on_where_it_was(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    installed("1.1", "1.2", "1.4", "1.5", "1.6")
+    (bundle / "check.py").write_text(CHECK.replace("import os, sys, time", "import os, sys, time" + HOLD))
+    words = ["ladder", str(bundle), "--install", "fast==1.1,1.2,1.4,1.5,1.6", "--yes-run-scripts", "all"]
+    (bundle / "hold").write_text("")
+    process = subprocess.Popen(
+        [Path(sys.executable).with_name("narrowdown"), *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    end = time.monotonic() + 120
+    while not (held := (bundle / "held").exists()) and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    process.kill()  # SIGKILL, while a check runs
+    process.wait()
+    assert held
+    (bundle / "hold").unlink()  # the check that it left behind ends by itself
+    before = (bundle / "asked").read_text().split()
+    assert before == ["1.6", "1.1"]
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cases"][0]["mended_in"] == "fast 1.5"
+    asked = (bundle / "asked").read_text().split()
+    assert asked[:2] == before
+    assert {"1.6", "1.1"}.isdisjoint(asked[2:])
+
+
+HOLD = """
+if os.path.exists("hold") and os.environ["PYTHONPATH"].find("-1.6-") < 0 and os.environ["PYTHONPATH"].find("-1.1-") < 0:
+    open("held", "w").close()
+    while os.path.exists("hold"):
+        time.sleep(0.02)
+    sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "first"),
+    [("1.31.1", "1.26"), ("1.2", "1.0"), ("2026.4.1-1234", "2025.0"), ("11.3.0.14", "11.0")],
+)
+def test_a_ladder_begins_a_year_before(version: str, first: str) -> None:
+    assert first_release(version) == first
+
+
+EMULATED = "emulate:precision=fp16"
+
+
+def test_what_is_offered_is_a_command_of_the_case_and_its_engine() -> None:
+    culprit = Culprit(Case(Candidate(), "real:0", nodes=("Gemm",)), "fusion")
+    taken = State(
+        taken=Findings(culprits=(culprit,)),
+        engines={"onnxruntime": {"version": "1.31.1"}, EMULATED: {"version": "1.31.1"}},
+    )
+    problem = Problem(model="/m.onnx", engine="onnxruntime")
+    line = offer_ladder(taken, problem, "bug")
+    assert line == "narrowdown ladder bug --install onnxruntime:1.26.."
+    parser().parse_args(shlex.split(line)[1:])
+    assert offer_ladder(msgspec.structs.replace(taken, taken=None), problem, "bug") == ""  # 'after' comes first
+    assert offer_ladder(msgspec.structs.replace(taken, taken=Findings()), problem, "bug") == ""
+    emulated = msgspec.structs.replace(problem, engine=EMULATED)
+    assert offer_ladder(taken, emulated, "bug") == ""  # no release is at fault
